@@ -1,0 +1,1 @@
+"""Words that every layer uses; nothing here knows an instruction."""

@@ -1,0 +1,246 @@
+"""`NkiTensor`: what a kernel holds, a view of storage with methods that make other views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from nki.core import access
+from nki.core.dtypes import DType, as_dtype
+from nki.core.errors import FrontendError, TensorError
+from nki.core.register import VirtualRegister
+from nki.core.tensor import MemoryRegion, NKIObject, Storage, View, contiguous_strides
+
+
+class NkiTensor(NKIObject):
+    """A tensor of a kernel in HBM, SBUF or PSUM.
+
+    All methods return views of the same storage; nothing is copied. On chip dimension 0 is the partition.
+
+    Args:
+        shape: sizes, all positive.
+        dtype: NKI dtype.
+        storage: handle of another tensor (``other.storage``) whose bytes are seen with this shape and dtype.
+        buffer: memory region of that storage.
+        name: only for messages.
+    """
+
+    __slots__ = ("_view", "storage")
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: Any,
+        storage: Storage,
+        buffer: MemoryRegion = MemoryRegion.sbuf,
+        name: str = "",
+    ) -> None:
+        if not isinstance(storage, Storage) or storage.buffer.region is not buffer:
+            raise TensorError(
+                "tensor.storage",
+                f"NkiTensor needs the storage of a tensor in {buffer}, not {storage!r}",
+                fix="allocate with nl.ndarray, or pass other_tensor.storage and its buffer",
+            )
+        sizes = tuple(int(s) for s in shape)
+        view = View(storage.buffer, as_dtype(dtype), sizes, contiguous_strides(sizes), 0)
+        if view.nbytes > storage.buffer.nbytes:
+            raise TensorError(
+                "tensor.storage",
+                f"{view.describe()} needs {view.nbytes} bytes, {name or 'the storage'} has {storage.buffer.nbytes}",
+                fix="use a smaller shape",
+            )
+        self._view = view
+        self.storage = storage
+
+    @classmethod
+    def of(cls, view: View, storage: Storage) -> NkiTensor:
+        """The tensor for a view of a storage."""
+        tensor = object.__new__(cls)
+        tensor._view = view
+        tensor.storage = storage
+        return tensor
+
+    # --- what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes in elements; on chip the first is the number of partitions."""
+        return self._view.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Steps in elements; on chip ``strides[0]`` is the number of elements in one partition."""
+        return self._view.strides
+
+    @property
+    def offset(self) -> int:
+        """Elements from the start of the storage."""
+        return self._view.offset
+
+    @property
+    def pattern(self) -> list[list[int]]:
+        """``[[stride, count], ...]``, as `get_pattern`."""
+        return self.get_pattern()
+
+    @property
+    def dtype(self) -> DType:
+        return self._view.dtype
+
+    @property
+    def buffer(self) -> MemoryRegion:
+        """The memory region."""
+        return self._view.buffer.region
+
+    @property
+    def name(self) -> str:
+        return self._view.buffer.name
+
+    @property
+    def ndim(self) -> int:
+        return len(self._view.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._view.size
+
+    @property
+    def view_record(self) -> View:
+        """The plain record of the view, without storage."""
+        return self._view
+
+    def is_contiguous(self) -> bool:
+        """Row-major without gaps; on chip within each partition."""
+        return access.is_contiguous(self._view)
+
+    def is_indirect(self) -> bool:
+        """True if an index that is only known at run time takes part in the address."""
+        return self._view.dynamic is not None
+
+    def get_pattern(self) -> list[list[int]]:
+        """``[[stride, count], ...]`` in the order of `shape`."""
+        return [[stride, count] for stride, count in zip(self._view.strides, self._view.shape, strict=True)]
+
+    # --- views
+
+    def __getitem__(self, key: Any) -> NkiTensor:
+        return self._with(access.index(self._view, key, _tensor_view))
+
+    def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
+        """Elements `start` to `end` (exclusive) of one dimension."""
+        return self._with(access.slice_dim(self._view, dim, start, end, step))
+
+    def select(self, dim: int, index: int | NkiTensor | VirtualRegister) -> NkiTensor:
+        """One index of a dimension, which disappears; a one-element tensor or a register selects at run time."""
+        return self._with(access.select(self._view, dim, _plain(index)))
+
+    def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
+        """Row p of the result is row ``vector_offset[p]`` of this HBM tensor."""
+        return self._with(access.vector_select(self._view, dim, _plain(vector_offset)))
+
+    def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
+        """Gather (as source) or scatter (as destination) on the free dimension by offsets in SBUF."""
+        return self._with(access.indirect(self._view, _plain(index), num_elem))
+
+    def permute(self, dims: tuple[int, ...]) -> NkiTensor:
+        """Reorder dimensions; on chip the partition stays first."""
+        return self._with(access.permute(self._view, dims))
+
+    def broadcast(self, dim: int, size: int) -> NkiTensor:
+        """Repeat a dimension of size 1."""
+        return self._with(access.broadcast(self._view, dim, size))
+
+    def expand_dim(self, dim: int) -> NkiTensor:
+        """Insert a dimension of size 1."""
+        return self._with(access.expand_dim(self._view, dim))
+
+    def squeeze_dim(self, dim: int) -> NkiTensor:
+        """Remove a dimension of size 1."""
+        return self._with(access.squeeze_dim(self._view, dim))
+
+    def reshape_dim(self, dim: int, shape: tuple[int, ...]) -> NkiTensor:
+        """Split a dimension; one size may be -1."""
+        return self._with(access.reshape_dim(self._view, dim, shape))
+
+    def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
+        """Merge contiguous dimensions; both ends are included."""
+        return self._with(access.flatten_dims(self._view, start_dim, end_dim))
+
+    def reshape(self, shape: tuple[int, ...]) -> NkiTensor:
+        """Another shape of the same elements in the same order, without a copy."""
+        return self._with(access.reshape(self._view, shape))
+
+    def rearrange(
+        self, src_pattern: tuple[Any, ...], dst_pattern: tuple[Any, ...], fixed_sizes: dict[str, int] | None = None
+    ) -> NkiTensor:
+        """Split, reorder and merge dimensions by name: ``t.rearrange(("p", ("h", "w")), ("p", "w", "h"), {"h": 4})``."""
+        return self._with(access.rearrange(self._view, src_pattern, dst_pattern, fixed_sizes))
+
+    def view(self, dtype: Any) -> NkiTensor:
+        """The same bytes as another dtype; the last dimension grows or shrinks."""
+        return self._with(access.view_as(self._view, dtype))
+
+    reinterpret_cast = view
+
+    def ap(
+        self,
+        pattern: Sequence[Sequence[int]],
+        offset: int | None = None,
+        scalar_offset: NkiTensor | VirtualRegister | None = None,
+        vector_offset: NkiTensor | None = None,
+        indirect_dim: int = 0,
+        dtype: Any = None,
+    ) -> NkiTensor:
+        """An explicit ``[[stride, count], ...]`` pattern over the storage; see `nki.core.access.pattern`."""
+        return self._with(
+            access.pattern(
+                self._view, pattern, offset, _plain(scalar_offset), _plain(vector_offset), indirect_dim, dtype
+            )
+        )
+
+    # --- what it is not
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise FrontendError(
+            "tensor.assignment",
+            "a tensor cannot be assigned to: results are written by instructions",
+            fix="write dst=tensor[...] in the instruction, or nisa.tensor_copy(dst=tensor[...], src=value)",
+        )
+
+    def __bool__(self) -> NoReturn:
+        raise FrontendError(
+            "tensor.truth",
+            f"the truth of {self._view.describe()} is not known while the kernel is traced",
+            fix="use nl.where or a mask, or nl.while_loop on a register; test `tensor is None` for options",
+        )
+
+    def __len__(self) -> int:
+        return self._view.shape[0]
+
+    def __iter__(self) -> NoReturn:
+        raise FrontendError(
+            "tensor.iteration",
+            f"{self._view.describe()} cannot be iterated",
+            fix="loop over range(tensor.shape[0]) and index",
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise FrontendError(
+            "tensor.numpy",
+            f"{self._view.describe()} has no NumPy value while the kernel is traced",
+            fix="use nki.language functions; NumPy and torch work on the host, outside the kernel",
+        )
+
+    def __repr__(self) -> str:
+        return f"NkiTensor({self.name}: {self._view.describe()})"
+
+    def _with(self, view: View) -> NkiTensor:
+        return NkiTensor.of(view, self.storage)
+
+
+def _plain(value: Any) -> Any:
+    return value._view if isinstance(value, NkiTensor) else value
+
+
+def _tensor_view(value: Any) -> View | None:
+    return value._view if isinstance(value, NkiTensor) else None

@@ -1,0 +1,144 @@
+"""Where in the user's source something happened: frames, call chains, excerpts with a caret."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+
+_PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+_CHAIN_LIMIT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call site. Lines count from 1, columns from 0 and in characters; an unknown end is 0."""
+
+    file: str
+    function: str
+    line: int
+    column: int = 0
+    end_line: int = 0
+    end_column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The user's frames from the innermost call site outwards; empty if no user code was on the stack."""
+
+    frames: tuple[Frame, ...] = ()
+
+    @property
+    def frame(self) -> Frame | None:
+        """The line to point at."""
+        return self.frames[0] if self.frames else None
+
+    def __str__(self) -> str:
+        return str(self.frames[0]) if self.frames else "<unknown>"
+
+    def excerpt(self) -> str:
+        """The source line with a caret below it, or a sentence that says why there is none."""
+        if not self.frames:
+            return "  (no user code on the stack)"
+        return excerpt(self.frames[0])
+
+    def chain(self) -> str:
+        """The calls that led to the innermost frame, one line each; empty if there was no nested call."""
+        lines = []
+        for frame in self.frames[1:_CHAIN_LIMIT]:
+            text = linecache.getline(frame.file, frame.line).strip()
+            lines.append(f"  called from {frame} in {frame.function}" + (f"\n    {text}" if text else ""))
+        if len(self.frames) > _CHAIN_LIMIT:
+            lines.append(f"  ... {len(self.frames) - _CHAIN_LIMIT} more calls")
+        return "\n".join(lines)
+
+    def to_json(self) -> list[dict[str, str | int]]:
+        """Innermost first; columns count from 0."""
+        return [
+            {"file": f.file, "line": f.line, "column": f.column, "end_column": f.end_column, "function": f.function}
+            for f in self.frames
+        ]
+
+
+UNKNOWN = Location()
+
+
+def excerpt(frame: Frame) -> str:
+    """Header, source line and caret for one frame."""
+    header = f"  --> {frame} in {frame.function}"
+    text = linecache.getline(frame.file, frame.line).rstrip("\n")
+    if not text:
+        return f"{header}\n      | (source not available: the kernel was defined without a file)"
+    number = str(frame.line)
+    pad = " " * len(number)
+    end = frame.end_column if frame.end_line == frame.line and frame.end_column > frame.column else len(text)
+    marks = " " * frame.column + "^" * max(1, end - frame.column)
+    return f"{header}\n   {pad} |\n   {number} | {text}\n   {pad} | {marks}"
+
+
+class Locator:
+    """Turns the running stack into a `Location`; remembers call sites, since a loop visits the same ones again."""
+
+    __slots__ = ("_boundary", "_cache", "_internal")
+
+    def __init__(self, boundary: CodeType | None = None) -> None:
+        self._boundary = boundary
+        self._cache: dict[tuple[tuple[CodeType, int], ...], Location] = {}
+        self._internal: dict[CodeType, bool] = {}
+
+    def capture(self) -> Location:
+        """Location of the user's call site that led here; stops at the boundary function, if one was given."""
+        frame: FrameType | None = sys._getframe(1)
+        boundary, internal = self._boundary, self._internal
+        sites = []
+        while frame is not None:
+            code = frame.f_code
+            if code is boundary:
+                break
+            own = internal.get(code)
+            if own is None:
+                own = internal[code] = is_internal(code)
+            if not own:
+                sites.append((code, frame.f_lasti))
+            frame = frame.f_back
+        key = tuple(sites)
+        location = self._cache.get(key)
+        if location is None:
+            location = self._cache[key] = Location(tuple(_resolve(code, lasti) for code, lasti in key))
+        return location
+
+
+def here() -> Location:
+    """The user's call site, without a cache: for errors."""
+    location = Locator().capture()
+    return Location(location.frames[:_CHAIN_LIMIT])
+
+
+def is_internal(code: CodeType) -> bool:
+    """True for code of this package, of the standard library's plumbing and of frozen modules."""
+    file = code.co_filename
+    return file.startswith((_PACKAGE, "<frozen", "<string>")) or file.endswith("/contextlib.py")
+
+
+def of_function(code: CodeType) -> Location:
+    """Location of a function's definition."""
+    return Location((Frame(code.co_filename, code.co_qualname, code.co_firstlineno),))
+
+
+def _resolve(code: CodeType, lasti: int) -> Frame:
+    positions = list(code.co_positions())
+    line, end_line, column, end_column = positions[lasti // 2] if lasti >= 0 else (None, None, None, None)
+    line = line or code.co_firstlineno
+    text = linecache.getline(code.co_filename, line)
+    column, end_column = (_characters(text, byte or 0) for byte in (column, end_column))
+    return Frame(code.co_filename, code.co_qualname, line, column, end_line or line, end_column)
+
+
+def _characters(text: str, byte_offset: int) -> int:
+    """The interpreter counts UTF-8 bytes, people count characters."""
+    return byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="ignore"))

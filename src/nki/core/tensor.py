@@ -1,0 +1,221 @@
+"""Memory as kernels see it: regions, buffers, and views of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nki.core.dtypes import DType
+from nki.core.register import VirtualRegister
+from nki.core.source import UNKNOWN, Location
+
+
+class MemoryRegion(Enum):
+    """Where a buffer lives."""
+
+    sbuf = "sbuf"
+    psum = "psum"
+    private_hbm = "private_hbm"
+    shared_hbm = "shared_hbm"
+
+    @property
+    def is_hbm(self) -> bool:
+        """True for both kinds of device memory."""
+        return self in _HBM
+
+    @property
+    def on_chip(self) -> bool:
+        """True for SBUF and PSUM, whose first dimension is the partition."""
+        return self not in _HBM
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"nl.{self.value}"
+
+
+_HBM = frozenset({MemoryRegion.private_hbm, MemoryRegion.shared_hbm})
+
+
+class NKIObject:
+    """Base class for a kernel's own argument and helper classes.
+
+    Every annotated field can be given by keyword; one that is not given and has no default becomes ``None``.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        for name, value in {**_declared_fields(type(self)), **kwargs}.items():
+            setattr(self, name, value)
+        post = getattr(type(self), "__post_init__", None)
+        if post is not None:
+            post(self)
+
+
+def _declared_fields(kind: type) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        for name in base.__dict__.get("__annotations__", {}):
+            fields[name] = getattr(kind, name, None)
+    return fields
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """One allocation. On chip ``shape[0]`` counts partitions and the rest lies in each of them.
+
+    Attributes:
+        address: explicit ``(partition, byte)`` on chip, or None if the allocator chooses.
+        trace: token of the trace that owns it; a tensor is only usable there.
+        role: "input", "temporary" or "constant".
+    """
+
+    id: int
+    name: str
+    region: MemoryRegion
+    shape: tuple[int, ...]
+    dtype: DType
+    address: tuple[int, int] | None = None
+    role: str = "temporary"
+    location: Location = UNKNOWN
+    trace: Hashable = None
+    on_chip: bool = field(init=False)
+    row_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        on_chip = self.region.on_chip
+        object.__setattr__(self, "on_chip", on_chip)
+        inner = self.shape[1:] if on_chip else self.shape
+        object.__setattr__(self, "row_bytes", prod(inner) * self.dtype.itemsize)
+
+    @property
+    def partitions(self) -> int:
+        """Partitions that it spans; 1 for HBM, whose bytes form one row."""
+        return self.shape[0] if self.on_chip else 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes over all partitions."""
+        return self.partitions * self.row_bytes
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}: {self.dtype}{list(self.shape)} in {self.region})"
+
+
+class ScalarOffset(NamedTuple):
+    """A dynamic start: ``indices * scale`` elements are added to the offset of the view."""
+
+    indices: View | VirtualRegister
+    scale: int
+
+
+class VectorOffset(NamedTuple):
+    """Row ``p`` of the view starts at ``indices[p] * scale`` elements (plus the offset of the view)."""
+
+    indices: View
+    scale: int
+
+
+class FreeIndirection(NamedTuple):
+    """Element ``i`` of each row lies at free offset ``indices[i % G, i // G]``; G belongs to the engine."""
+
+    indices: View
+    elements: int
+
+
+Dynamic = ScalarOffset | VectorOffset | FreeIndirection
+
+
+class View(NamedTuple):
+    """Which elements of a buffer: ``offset + sum(index * stride)``, all in elements of ``dtype``.
+
+    On chip the elements of a buffer are numbered partition by partition, so that ``strides[0]`` is the number of
+    elements in one partition and ``offset`` holds the start partition and the free offset.
+    """
+
+    buffer: Buffer
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dynamic: Dynamic | None = None
+
+    @property
+    def region(self) -> MemoryRegion:
+        return self.buffer.region
+
+    @property
+    def on_chip(self) -> bool:
+        return self.buffer.on_chip
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Elements in the view."""
+        return prod(self.shape)
+
+    @property
+    def partitions(self) -> int:
+        """Size of the first dimension."""
+        return self.shape[0]
+
+    @property
+    def free_size(self) -> int:
+        """Elements per partition."""
+        return prod(self.shape[1:])
+
+    @property
+    def row(self) -> int:
+        """Elements of this dtype in one partition of the buffer; in HBM, in the whole buffer."""
+        return self.buffer.row_bytes // self.dtype.itemsize
+
+    @property
+    def start_partition(self) -> int:
+        """First partition that is touched, counted from the start of SBUF or PSUM if the address is explicit."""
+        base = self.buffer.address[0] if self.buffer.address else 0
+        return base + self.offset // self.row
+
+    @property
+    def free_offset(self) -> int:
+        """Elements from the start of the buffer's partition row."""
+        return self.offset % self.row
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def describe(self) -> str:
+        """Short text for messages: ``float32[128, 512] in sbuf``."""
+        return f"{self.dtype}{list(self.shape)} in {self.region}"
+
+
+def whole(buffer: Buffer) -> View:
+    """The view of all elements in row-major order."""
+    return View(buffer, buffer.dtype, buffer.shape, contiguous_strides(buffer.shape), 0)
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+class Storage:
+    """What keeps the bytes of a buffer alive: `array` is uint8 ``[partitions, row_bytes]`` or None while tracing."""
+
+    __slots__ = ("__weakref__", "array", "buffer")
+
+    def __init__(self, buffer: Buffer, array: np.ndarray | None = None) -> None:
+        self.buffer = buffer
+        self.array = array

@@ -1,0 +1,251 @@
+"""ONE call of a kernel, top to bottom. Read this first."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nki.core.errors import LaunchError, NkiError
+from nki.core.source import of_function
+from nki.core.tensor import Buffer, Storage
+from nki.frontend.host import HostArray
+from nki.frontend.results import check_writable, deliver, write_inputs
+from nki.frontend.trace import Tracer, attach
+from nki.frontend.values import Arguments, bind
+from nki.gate import through_ir
+from nki.options import Options, from_environment
+from nki.report import NkiWarning, Report
+from nki.sim.cores import Cores
+from nki.sim.machine import Machine
+from nki.sim.memory import Memory
+from nki.sim.walk import run_program
+from nki.spec.program import Program
+from nki.spec.rule import Finding
+from nki.target.load import DEFAULT_TARGET, load_target
+from nki.target.model import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel and how to run it.
+
+    Attributes:
+        function: the undecorated Python function.
+        lnc: logical core count of ``kernel[lnc]``; None if no grid was given.
+        eager: run instruction by instruction while the Python body runs.
+        target: target of the decorator; the environment overrides it.
+    """
+
+    function: Callable[..., Any]
+    lnc: int | None = None
+    eager: bool = False
+    target: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def cores(self) -> int:
+        return self.lnc or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Verified programs, one per core, read back from IR, with the tree of results and what was found."""
+
+    programs: tuple[Program, ...]
+    result: Any
+    findings: tuple[Finding, ...]
+    kernel_hash: str
+
+
+Cache = dict[Any, Compiled]
+
+
+def call(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any], cache: Cache) -> tuple[Any, Report]:
+    """Run a kernel on host arrays; returns its results in the caller's kind, and a report of how they came about."""
+    options = from_environment()
+    target = load_target(options.target or launch.target or DEFAULT_TARGET)
+    _check_lnc(launch, target)
+    arguments = _arguments(launch, args, kwargs)
+    if launch.eager or options.simulator:
+        return _run_eager(replace(launch, eager=True), arguments, target, options)
+    compiled = compile_kernel(launch, arguments, target, options, cache)
+    return _run_compiled(launch, compiled, arguments, target, options)
+
+
+def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options: Options, cache: Cache) -> Compiled:
+    """Trace once per core, verify, build IR and read it back; remembered under the shapes, dtypes and constants."""
+    key = (target.name, launch.lnc, options, arguments.key())
+    if key not in cache:
+        tracers = [_tracer(launch, target, options, core) for core in range(launch.cores)]
+        results = [_trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
+        programs, kernel_hash = through_ir([tracer.program for tracer in tracers], target)
+        findings = tuple(finding for tracer in tracers for finding in tracer.findings)
+        cache[key] = Compiled(tuple(programs), results[0], findings, kernel_hash)
+    return cache[key]
+
+
+def trace_only(
+    launch: Launch,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    target: Target,
+    options: Options,
+    *,
+    collect: bool = True,
+) -> list[Tracer]:
+    """Trace and verify every core without running; with `collect`, broken rules are kept instead of raised."""
+    _check_lnc(launch, target)
+    arguments = _arguments(launch, args, kwargs)
+    tracers = [_tracer(launch, target, options, core, collect=collect) for core in range(launch.cores)]
+    for tracer in tracers:
+        _trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer))
+    return tracers
+
+
+def _run_compiled(
+    launch: Launch, compiled: Compiled, arguments: Arguments, target: Target, options: Options
+) -> tuple[Any, Report]:
+    check_writable(compiled.programs, arguments.arrays)
+    findings = list(compiled.findings)
+    machines, cores = _machines(launch.cores, target, replace(options, precise_fp=True), findings)
+
+    def run(core: int) -> list[Any]:
+        program, machine = compiled.programs[core], machines[core]
+        inputs = [machine.memory.adopt(b, h.array) for b, h in zip(program.inputs, arguments.arrays, strict=True)]
+        with np.errstate(all="ignore"):
+            return run_program(machine, program, inputs, lambda buffer: cores.claim(core, machine.memory, buffer))
+
+    storages = _on_cores(cores, run, launch.cores)
+    write_inputs(compiled.programs, arguments.arrays)
+    result = deliver(compiled.result, compiled.programs[0], storages[0], arguments.arrays)
+    return result, _report(launch, target, options, compiled.programs, findings, compiled.kernel_hash)
+
+
+def _run_eager(launch: Launch, arguments: Arguments, target: Target, options: Options) -> tuple[Any, Report]:
+    findings: list[Finding] = []
+    machines, cores = _machines(launch.cores, target, options, findings)
+    tracers = [
+        _tracer(
+            launch,
+            target,
+            options,
+            core,
+            machine=machines[core],
+            claim=lambda buffer, core=core: cores.claim(core, machines[core].memory, buffer),
+        )  # type: ignore[misc]
+        for core in range(launch.cores)
+    ]
+    planes: dict[int, Any] = {}
+
+    def run(core: int) -> Any:
+        def place(buffer: Buffer, host: HostArray) -> Storage:
+            storage = machines[core].memory.adopt(buffer, host.array)
+            storage.shadow = planes.setdefault(id(host), storage.shadow)
+            return storage
+
+        with np.errstate(all="ignore"):
+            return _trace(launch, tracers[core], arguments, place, keep=True)
+
+    outcomes = _on_cores(cores, run, launch.cores)
+    programs = [tracer.program for tracer in tracers]
+    check_writable(programs, arguments.arrays)
+    write_inputs(programs, arguments.arrays, planes)
+    findings += [finding for tracer in tracers for finding in tracer.findings]
+    tree, storages = outcomes[0]
+    result = deliver(tree, programs[0], storages, arguments.arrays)
+    return result, _report(launch, target, options, programs, findings, "")
+
+
+def _trace(
+    launch: Launch,
+    tracer: Tracer,
+    arguments: Arguments,
+    place: Callable[[Buffer, HostArray], Storage],
+    keep: bool = False,
+) -> Any:
+    """Run the body with tensors for the arrays; returns the tree of output views (and, kept, their storages)."""
+
+    def make(host: HostArray, name: str) -> Any:
+        return tracer.input(host.array.shape, host.dtype, name, lambda buffer: place(buffer, host))
+
+    args, kwargs = arguments.build(make)
+    try:
+        result = tracer.run(launch.function, args, kwargs)
+        tree = tracer.finish(result)
+    except NkiError as error:
+        attach(error, of_function(launch.function.__code__))
+        raise
+    return (tree, tracer.output_storages(result)) if keep else tree
+
+
+def _tracer(launch: Launch, target: Target, options: Options, core: int, **more: Any) -> Tracer:
+    return Tracer(launch.name, target, options, core=core, cores=launch.cores, grid=launch.lnc is not None, **more)
+
+
+def _machines(count: int, target: Target, options: Options, findings: list[Finding]) -> tuple[list[Machine], Cores]:
+    cores = Cores(count)
+
+    def machine(core: int) -> Machine:
+        return Machine(
+            target,
+            options,
+            Memory(target, precise_fp=options.precise_fp),
+            findings.append,
+            core,
+            (lambda key, values, where: cores.meet(core, key, values, where)) if count > 1 else None,
+        )
+
+    return [machine(core) for core in range(count)], cores
+
+
+def _on_cores(cores: Cores, run: Callable[[int], Any], count: int) -> list[Any]:
+    """A single core runs in the caller's thread, so that a debugger needs nothing special."""
+    if count == 1:
+        return [run(0)]
+    return cores.run([lambda core=core: run(core) for core in range(count)])  # type: ignore[misc]
+
+
+def _arguments(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+    try:
+        bound = bind(launch.function, args, kwargs, launch.name)
+        return Arguments(bound, inspect.signature(launch.function).parameters)
+    except NkiError as error:
+        attach(error, of_function(launch.function.__code__))
+        raise
+
+
+def _check_lnc(launch: Launch, target: Target) -> None:
+    if launch.cores not in target.lnc:
+        raise LaunchError(
+            "launch.lnc",
+            f"{launch.name}[{launch.lnc}] on {target.name}",
+            rule=f"{target.name} runs a kernel on {' or '.join(str(n) for n in target.lnc)} cores",
+            source="nki/get-started/about/lnc.rst",
+            fix=f"launch it as {launch.name}[{target.lnc[-1]}](...)",
+        )
+
+
+def _report(
+    launch: Launch, target: Target, options: Options, programs: Any, findings: list[Finding], kernel_hash: str
+) -> Report:
+    for finding in findings:
+        warnings.warn(NkiWarning(finding), stacklevel=4)
+    return Report(
+        launch.name,
+        target.name,
+        "eager" if launch.eager else "compiled",
+        launch.cores,
+        options.matmul,
+        options.precise_fp,
+        kernel_hash,
+        tuple(findings),
+        tuple(programs),
+    )

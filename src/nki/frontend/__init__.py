@@ -1,0 +1,1 @@
+"""From a Python function and its arguments to a program."""

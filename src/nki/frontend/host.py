@@ -1,0 +1,170 @@
+"""Arrays of the host: NumPy, torch on CPU and JAX arrays as contiguous NumPy bytes, and results in the caller's kind.
+
+A framework's array can only exist if the framework is imported, so nothing is imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from nki.core.dtypes import DType, as_dtype, from_numpy
+from nki.core.errors import ArgumentError, LaunchError
+
+Kind = Literal["numpy", "torch", "jax"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostArray:
+    """One array argument.
+
+    Attributes:
+        kind: the framework it came from.
+        original: what the caller passed.
+        array: contiguous NumPy array of the storage dtype; shares memory with the original where possible.
+        dtype: NKI dtype.
+        shared: whether writes to `array` are writes to the original.
+    """
+
+    kind: Kind
+    original: Any
+    array: np.ndarray
+    dtype: DType
+    shared: bool
+
+
+def kind_of(value: Any) -> Kind | None:
+    """The framework of an array, or None for everything else."""
+    if isinstance(value, np.ndarray):
+        return "numpy"
+    module = type(value).__module__.partition(".")[0]
+    if module == "torch" and hasattr(value, "data_ptr"):
+        return "torch"
+    if module in ("jax", "jaxlib") and hasattr(value, "sharding"):
+        return "jax"
+    return None
+
+
+def take(value: Any, kind: Kind, name: str) -> HostArray:
+    """See an array as bytes; errors name the argument."""
+    array = {"numpy": _numpy, "torch": _torch, "jax": _jax}[kind](value, name)
+    dtype = from_numpy(array.dtype)
+    if not dtype.device:
+        raise ArgumentError(
+            "argument.dtype",
+            f"argument {name} is {array.dtype}",
+            rule="devices have no 64-bit tensors",
+            fix=f"cast it on the host, for example to {'float32' if dtype.is_float else 'int32'}",
+        )
+    if array.size == 0:
+        raise ArgumentError(
+            "argument.empty",
+            f"argument {name} has shape {array.shape} and no element",
+            fix="do not call the kernel for empty tensors",
+        )
+    if array.ndim == 0:
+        array = array.reshape(1)
+    whole = np.ascontiguousarray(array)
+    shared = kind != "jax" and np.shares_memory(whole, array) and whole.flags.writeable
+    if kind == "jax" or (not whole.flags.writeable):
+        whole = whole.copy()
+    return HostArray(kind, value, whole, dtype, shared)
+
+
+def write_back(host: HostArray) -> None:
+    """Carry the kernel's writes to an input into the caller's array."""
+    if host.shared:
+        return
+    if host.kind == "jax":
+        raise LaunchError(
+            "argument.immutable",
+            "the kernel writes to a JAX array, which cannot change",
+            fix="return the tensor from the kernel and use the returned array",
+        )
+    if not _target(host).flags.writeable:
+        raise LaunchError("argument.read-only", "the kernel writes to a read-only array", fix="pass a writable copy")
+    _target(host)[...] = host.array.reshape(_target(host).shape)
+
+
+def give(array: np.ndarray, dtype: DType, kind: Kind, like: Any) -> Any:
+    """A result in the caller's kind."""
+    if kind == "torch":
+        return _to_torch(array, dtype, like)
+    if kind == "jax":
+        return sys.modules["jax"].numpy.asarray(array)
+    return array
+
+
+def _numpy(value: np.ndarray, name: str) -> np.ndarray:
+    as_dtype_or_raise(value.dtype, name)
+    return value
+
+
+def _jax(value: Any, name: str) -> np.ndarray:
+    if isinstance(value, sys.modules["jax"].core.Tracer):
+        raise LaunchError(
+            "argument.jax-tracer",
+            f"argument {name} is a JAX tracer: the kernel is called under jax.jit",
+            fix="call the kernel outside jax.jit, on concrete arrays",
+        )
+    array = np.asarray(value)
+    as_dtype_or_raise(array.dtype, name)
+    return array
+
+
+def _torch(value: Any, name: str) -> np.ndarray:
+    torch = sys.modules["torch"]
+    if value.device.type != "cpu":
+        raise ArgumentError(
+            "argument.device", f"argument {name} is a torch tensor on {value.device}", fix="move it with .cpu()"
+        )
+    if value.requires_grad and torch.is_grad_enabled():
+        raise LaunchError(
+            "argument.requires-grad",
+            f"argument {name} requires a gradient, which a kernel call would lose",
+            fix="call it under torch.no_grad(), or register a backward for the operator",
+        )
+    dtype = as_dtype_or_raise(value.dtype, name)
+    value = value.detach()
+    if dtype.numpy.isbuiltin == 1:
+        return value.numpy()
+    bits = {1: torch.uint8, 2: torch.int16}[dtype.itemsize]
+    return value.view(bits).numpy().view(dtype.numpy)
+
+
+def _to_torch(array: np.ndarray, dtype: DType, like: Any) -> Any:
+    torch = sys.modules["torch"]
+    if dtype.numpy.isbuiltin == 1:
+        return torch.from_numpy(array)
+    if dtype.is_packed:
+        raise LaunchError(
+            "result.dtype", f"torch has no dtype for {dtype}", fix="view the result as uint8 in the kernel"
+        )
+    bits = torch.from_numpy(array.view({1: np.uint8, 2: np.int16}[dtype.itemsize]))
+    return bits.view(getattr(torch, dtype.name))
+
+
+def as_dtype_or_raise(dtype: Any, name: str) -> DType:
+    """The NKI dtype of a host dtype; the error names the argument."""
+    if getattr(dtype, "kind", "") in "OUSMmc" and getattr(dtype, "names", None) is None:
+        raise ArgumentError(
+            "argument.dtype",
+            f"argument {name} is {dtype}",
+            rule="kernels take numeric arrays",
+            fix="convert it on the host",
+        )
+    if str(dtype).endswith("float64"):
+        raise ArgumentError(
+            "argument.dtype",
+            f"argument {name} is float64",
+            rule="devices have no 64-bit tensors",
+            fix="cast it on the host, for example to float32",
+        )
+    return as_dtype(dtype)
+
+
+def _target(host: HostArray) -> np.ndarray:
+    return host.original if host.kind == "numpy" else _torch(host.original, "argument")

@@ -1,0 +1,289 @@
+"""Tracing: run the kernel's Python once per core, take every instruction, and perhaps execute it at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from nki.core.dtypes import DType
+from nki.core.errors import FrontendError, LaunchError, NkiError, VerificationError
+from nki.core.nki_tensor import NkiTensor
+from nki.core.register import VirtualRegister
+from nki.core.source import Location, Locator
+from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
+from nki.options import Options
+from nki.sim.machine import Machine
+from nki.sim.memory import LiveStorage
+from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+from nki.spec.rule import Finding
+from nki.spec.sink import with_sink
+from nki.target.model import Target
+
+Claim = Callable[[Buffer], LiveStorage]
+
+
+class Tracer:
+    """The sink of one core: records a program and, in eager mode, executes each instruction as it comes.
+
+    Attributes:
+        program: what was recorded.
+        findings: warnings, and errors if `collect` is set.
+        eager: whether values are concrete.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        options: Options,
+        *,
+        core: int = 0,
+        cores: int = 1,
+        grid: bool = False,
+        machine: Machine | None = None,
+        claim: Claim | None = None,
+        collect: bool = False,
+    ) -> None:
+        self.target = target
+        self.options = options
+        self.core = core
+        self.cores = cores
+        self.grid = grid
+        self.eager = machine is not None
+        self.trace: Hashable = object()
+        self.locator = Locator(run_body.__code__)
+        self.program = Program(name, target.name, core, cores)
+        self.findings: list[Finding] = []
+        self._machine = machine
+        self._claim = claim
+        self._collect = collect
+        self._block = self.program.body
+        self._ids = itertools.count()
+        self._register_ids = itertools.count()
+        self._constants: dict[Hashable, Storage] = {}
+        self._order: Hashable = None
+        self.no_reorder_depth = 0
+
+    # --- what instructions and the language call
+
+    def issue(self, issued: Issued) -> None:
+        self._block.items.append(issued)
+        if self._machine is not None:
+            self._machine.run(issued)
+
+    def report(self, finding: Finding) -> None:
+        if finding.severity == "error" and not self._collect:
+            raise VerificationError(
+                finding.code,
+                finding.message,
+                rule=finding.rule,
+                source=finding.source,
+                fix=finding.fix,
+                facts=finding.facts,
+                location=finding.location,
+            )
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    def allocate(
+        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str, address: tuple[int, int] | None
+    ) -> Storage:
+        buffer = self._buffer(shape, dtype, region, name, "temporary", address)
+        self._block.buffers.append(buffer)
+        if self._machine is None:
+            return Storage(buffer)
+        if region is MemoryRegion.shared_hbm and self._claim is not None:
+            return self._claim(buffer)
+        return self._machine.memory.allocate(buffer)
+
+    def constant(self, key: Hashable) -> Storage | None:
+        return self._constants.get(key)
+
+    def keep_constant(self, key: Hashable, storage: Storage) -> None:
+        if self._block is self.program.body:
+            self._constants[key] = storage
+
+    def register(self) -> VirtualRegister:
+        return VirtualRegister(next(self._register_ids), trace=self.trace)
+
+    def for_loop(
+        self,
+        lower: int | VirtualRegister,
+        upper: int | VirtualRegister,
+        step: int,
+        body: Callable[[VirtualRegister], None],
+    ) -> None:
+        index = self.register()
+        index.frozen = True
+        loop = ForLoop(lower, upper, step, index, Block(), self.locator.capture())
+        self._block.items.append(loop)
+        if self._machine is None:
+            self._inside(loop.body, lambda: body(index))
+            return
+        first, last = self._machine.read_register(lower), self._machine.read_register(upper)
+        for trip, value in enumerate(range(first, last, step)):
+            self._machine.write_register(index, value)
+            self._trip(loop.body, trip, lambda: body(index), loop.location)
+
+    def while_loop(self, condition: VirtualRegister, body: Callable[[VirtualRegister], VirtualRegister]) -> None:
+        loop = WhileLoop(condition, Block(), self.locator.capture())
+        self._block.items.append(loop)
+        if self._machine is None:
+            self._inside(loop.body, lambda: body(condition))
+            return
+        trip = 0
+        while self._machine.read_register(condition) != 0:
+            self._trip(loop.body, trip, lambda: body(condition), loop.location)
+            trip += 1
+
+    def buffers(self) -> list[Buffer]:
+        return [*self.program.inputs, *self.program.body.all_buffers()]
+
+    # --- what the driver calls
+
+    def input(self, shape: tuple[int, ...], dtype: DType, name: str, storage: Callable[[Buffer], Storage]) -> NkiTensor:
+        """A tensor for an array argument."""
+        region = MemoryRegion.shared_hbm if self.cores > 1 else MemoryRegion.private_hbm
+        buffer = self._buffer(shape, dtype, region, name, "input", None)
+        self.program.inputs.append(buffer)
+        return NkiTensor.of(whole(buffer), storage(buffer))
+
+    def run(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Run the kernel's body with this sink; anything but our own errors and the user's passes unchanged."""
+        return with_sink(self, lambda: run_body(function, args, kwargs))
+
+    def finish(self, result: Any) -> Any:
+        """Check what the kernel returns and note its views as outputs; returns the same tree with views."""
+        return _outputs(result, self)
+
+    def output_storages(self, result: Any) -> list[LiveStorage]:
+        """The live storages of the returned tensors, eager mode."""
+        return [tensor.storage for tensor in _tensors(result)]
+
+    # --- helpers
+
+    def _buffer(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        region: MemoryRegion,
+        name: str,
+        role: str,
+        address: tuple[int, int] | None,
+    ) -> Buffer:
+        number = next(self._ids)
+        return Buffer(
+            number,
+            name or f"{region.value}{number}",
+            region,
+            shape,
+            dtype,
+            address,
+            role,
+            self.locator.capture(),
+            self.trace,
+        )
+
+    def _inside(self, block: Block, body: Callable[[], Any]) -> None:
+        outer, self._block = self._block, block
+        try:
+            body()
+        finally:
+            self._block = outer
+
+    def _trip(self, recorded: Block, trip: int, body: Callable[[], Any], where: Location) -> None:
+        block = recorded if trip == 0 else Block()
+        self._inside(block, body)
+        if trip and _shape_of(block) != _shape_of(recorded):
+            raise FrontendError(
+                "loop.varies",
+                f"trip {trip} of a device loop issues other instructions than the first trip",
+                rule="the body of a device loop is traced once",
+                location=where,
+                fix="keep Python decisions out of the body, or use a Python range loop",
+            )
+
+
+def run_body(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """The frame at which locations stop: everything further out is the caller's."""
+    return function(*args, **kwargs)
+
+
+def _shape_of(block: Block) -> list[Any]:
+    return [(i.instruction.name, i.location.frame) for i in block.walk()]
+
+
+def _outputs(result: Any, tracer: Tracer) -> Any:
+    match result:
+        case None:
+            return None
+        case NkiTensor():
+            return _output(result, tracer)
+        case tuple() | list():
+            return (
+                type(result)(_outputs(item, tracer) for item in result)
+                if not hasattr(result, "_fields")
+                else type(result)(*(_outputs(item, tracer) for item in result))
+            )
+        case dict():
+            return {key: _outputs(item, tracer) for key, item in result.items()}
+    raise LaunchError(
+        "return.kind",
+        f"the kernel returns {type(result).__name__} {result!r}",
+        rule="a kernel returns tensors in HBM, or tuples of them",
+        fix="return an nl.shared_hbm tensor",
+    )
+
+
+def _output(tensor: NkiTensor, tracer: Tracer) -> View:
+    view = tensor.view_record
+    if view.buffer.trace is not tracer.trace:
+        raise LaunchError(
+            "tensor.escaped",
+            f"the kernel returns tensor {tensor.name!r} of another kernel call",
+            fix="return a tensor of this call",
+        )
+    if view.on_chip:
+        raise LaunchError(
+            "return.region",
+            f"the kernel returns {view.buffer.name}, {view.describe()}",
+            rule="kernel outputs are in shared_hbm",
+            source="release-notes/components/nki.rst 0.3.0",
+            fix="allocate an nl.shared_hbm tensor, store into it with nisa.dma_copy, and return it",
+            location=view.buffer.location,
+        )
+    if view.region is MemoryRegion.private_hbm and view.buffer.role != "input":
+        tracer.report(
+            Finding(
+                "return.private-hbm",
+                "warning",
+                f"output {view.buffer.name} is in private_hbm",
+                "kernel outputs are in shared_hbm",
+                "release-notes/components/nki.rst 0.3.0",
+                "allocate it with buffer=nl.shared_hbm",
+                view.buffer.location,
+                {},
+            )
+        )
+    if view.dynamic is not None:
+        raise LaunchError("return.dynamic", f"output {view.buffer.name} has a dynamic address", fix="copy it first")
+    tracer.program.outputs.append(view)
+    return view
+
+
+def _tensors(result: Any) -> list[Any]:
+    match result:
+        case NkiTensor():
+            return [result]
+        case tuple() | list():
+            return [tensor for item in result for tensor in _tensors(item)]
+        case dict():
+            return [tensor for item in result.values() for tensor in _tensors(item)]
+    return []
+
+
+def attach(error: NkiError, location: Location) -> None:
+    """Give an error the place where the kernel is defined if it has none."""
+    if not error.location.frames:
+        error.location = location

@@ -1,0 +1,179 @@
+"""Arguments and results as trees: which leaves are tensors, which are constants, and a key that tells calls apart."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import enum
+import inspect
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from nki.core.dtypes import DType
+from nki.core.errors import ArgumentError
+from nki.core.nki_tensor import NkiTensor
+from nki.core.tensor import NKIObject
+from nki.frontend.host import HostArray, kind_of, take
+
+MakeTensor = Callable[[HostArray, str], NkiTensor]
+
+
+def bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Arguments by parameter name, defaults included; a call that does not fit is an ArgumentError."""
+    signature = inspect.signature(function)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as problem:
+        raise ArgumentError(
+            "call.kernel-arguments",
+            f"{name}{signature} was called with wrong arguments: {problem}",
+            fix="pass one value per parameter",
+        ) from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+class Arguments:
+    """The arguments of one call: host arrays in order, and a way to build the kernel's own copies."""
+
+    def __init__(self, bound: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+        self.arrays: list[HostArray] = []
+        self.names: list[str] = []
+        self._seen: dict[int, int] = {}
+        self._parameters = parameters
+        self._tree = {name: self._strip(value, name, top=True) for name, value in bound.items()}
+
+    def build(self, make: MakeTensor) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments with a tensor in place of every array; objects are fresh copies."""
+        tensors = [make(host, name) for host, name in zip(self.arrays, self.names, strict=True)]
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for name, tree in self._tree.items():
+            value = _fill(tree, tensors)
+            kind = self._parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                args.extend(value)
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                kwargs.update(value)
+            elif kind is inspect.Parameter.KEYWORD_ONLY:
+                kwargs[name] = value
+            else:
+                args.append(value)
+        return args, kwargs
+
+    def key(self) -> Hashable:
+        """Shapes, dtypes and constants: equal keys may share a compiled kernel."""
+        shapes = tuple((a.array.shape, str(a.dtype)) for a in self.arrays)
+        return shapes, tuple((name, _key(tree)) for name, tree in self._tree.items())
+
+    def _strip(self, value: Any, name: str, top: bool = False) -> Any:
+        kind = kind_of(value)
+        if kind is not None:
+            return self._leaf(value, kind, name)
+        match value:
+            case NkiTensor():
+                raise ArgumentError(
+                    "argument.tensor",
+                    f"argument {name} is a tensor of another kernel",
+                    fix="return it from that kernel and pass the result",
+                )
+            case list():
+                if top:
+                    raise ArgumentError(
+                        "argument.list",
+                        f"argument {name} is a list",
+                        rule="kernel arguments are not lists",
+                        source="nki/get-started/nki-language-guide.rst",
+                        fix=f"pass tuple({name})",
+                    )
+                return [self._strip(item, f"{name}[{i}]") for i, item in enumerate(value)]
+            case tuple() if hasattr(value, "_fields"):
+                return type(value)(
+                    *(self._strip(item, f"{name}.{f}") for f, item in zip(value._fields, value, strict=True))
+                )
+            case tuple():
+                return tuple(self._strip(item, f"{name}[{i}]") for i, item in enumerate(value))
+            case dict():
+                return {key: self._strip(item, f"{name}[{key!r}]") for key, item in value.items()}
+            case np.generic():
+                return value.item() if value.dtype.kind in "iufb" else value
+        if _is_record(value):
+            return self._strip_record(value, name)
+        return value
+
+    def _strip_record(self, value: Any, name: str) -> Any:
+        fields = {key: self._strip(item, f"{name}.{key}") for key, item in _fields_of(value).items()}
+        return _Record(value, fields)
+
+    def _leaf(self, value: Any, kind: Any, name: str) -> _Leaf:
+        if id(value) not in self._seen:
+            self._seen[id(value)] = len(self.arrays)
+            self.arrays.append(take(value, kind, name))
+            self.names.append(name.replace("[", "_").replace("]", "").replace(".", "_").replace("'", ""))
+        return _Leaf(self._seen[id(value)])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Leaf:
+    """Stands for the n-th array."""
+
+    index: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Record:
+    """Stands for an object whose attributes may hold arrays."""
+
+    original: Any
+    fields: dict[str, Any]
+
+
+def _is_record(value: Any) -> bool:
+    return isinstance(value, NKIObject) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    if hasattr(value, "__dict__"):
+        return dict(vars(value))
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _fill(tree: Any, tensors: list[NkiTensor]) -> Any:
+    match tree:
+        case _Leaf(index):
+            return tensors[index]
+        case _Record(original, fields):
+            made = copy.copy(original)
+            for key, item in fields.items():
+                object.__setattr__(made, key, _fill(item, tensors))
+            return made
+        case list():
+            return [_fill(item, tensors) for item in tree]
+        case tuple() if hasattr(tree, "_fields"):
+            return type(tree)(*(_fill(item, tensors) for item in tree))
+        case tuple():
+            return tuple(_fill(item, tensors) for item in tree)
+        case dict():
+            return {key: _fill(item, tensors) for key, item in tree.items()}
+    return tree
+
+
+def _key(tree: Any) -> Hashable:
+    match tree:
+        case _Leaf():
+            return tree
+        case _Record(original, fields):
+            return (type(original), tuple((k, _key(v)) for k, v in fields.items()))
+        case list() | tuple():
+            return (type(tree).__name__, tuple(_key(item) for item in tree))
+        case dict():
+            return ("dict", tuple((k, _key(v)) for k, v in tree.items()))
+        case bool() | int() | float() | str() | None | enum.Enum() | DType():
+            return (type(tree).__name__, repr(tree) if isinstance(tree, float) else tree)
+    try:
+        hash(tree)
+    except TypeError:
+        return ("identity", id(tree))
+    return tree if callable(tree) or isinstance(tree, type) else ("value", tree)

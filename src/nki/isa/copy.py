@@ -1,0 +1,143 @@
+"""Copies and fills on chip: tensor_copy, memset, tensor_copy_predicated."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from nki.core.dtypes import as_dtype, uint8, uint16, uint32
+from nki.core.nki_tensor import NkiTensor
+from nki.core.tensor import View
+from nki.isa.shared import not_both_psum, same_elements
+from nki.spec.arrays import Arrays
+from nki.spec.engine import engine as Engine
+from nki.spec.instruction import Deprecated, instruction
+from nki.spec.operand import Dst, Flag, Name, Number, Operand, Src, choice, out, source
+from nki.spec.rule import Rule
+
+_ISA = "nki/api/nki/isa"
+_EngineChoice = Annotated[Engine, choice(Engine)]
+
+
+@instruction(
+    engines=(Engine.vector, Engine.scalar, Engine.gpsimd),
+    source=_ISA,
+    rules=[
+        same_elements("dst", "src"),
+        Rule(
+            "scalar-target",
+            "tensor_copy on the Scalar engine exists on the target",
+            lambda a, t: a.engine is not Engine.scalar or t.has("scalar_tensor_copy"),
+            _ISA,
+            "use nisa.activation(op=nl.copy), or omit engine",
+            lambda a, t: f"the target is {t.name}",
+        ),
+        Rule(
+            "packed-cast",
+            "packed x4 values are copied, not cast",
+            lambda a, t: a.dst.dtype == a.src.dtype or not (a.dst.dtype.is_packed or a.src.dtype.is_packed),
+            _ISA,
+            "give dst the dtype of src",
+            lambda a, t: f"dst is {a.dst.dtype}, src is {a.src.dtype}",
+        ),
+    ],
+    deprecated=[
+        Deprecated(
+            "dtype",
+            "give dst the dtype that the result should have",
+            lambda value, bound: as_dtype(value) == bound["dst"].dtype,
+            "it differs from the dtype of dst",
+        ),
+    ],
+)
+def tensor_copy(dst: Dst, src: Src, engine: _EngineChoice = Engine.unknown, name: Name = None) -> None:
+    """``dst = src`` on chip; the same partitions and elements per partition, ranks may differ.
+
+    Bits are copied if the dtypes are equal (on the Scalar engine from NeuronCore-v3 on), else values pass through float32.
+    GpSimd cannot reach PSUM.
+    """
+
+
+@tensor_copy.body
+def _(a: Any, x: Arrays) -> None:
+    exact = x.engine is not Engine.scalar or x.target.has("scalar_copy_exact")
+    if exact or a.dst.dtype != a.src.dtype or a.src.dtype.is_packed:
+        x.copy(a.dst, a.src)
+    else:
+        x.store(a.dst, x.load(a.src))
+
+
+@instruction(
+    engines=(Engine.vector, Engine.gpsimd),
+    source=_ISA,
+    rules=[
+        Rule(
+            "value-kind",
+            "a fractional value needs a floating-point dst; an x4 dst takes only 0",
+            lambda a, t: (
+                (a.value == 0)
+                if a.dst.dtype.is_packed
+                else (a.dst.dtype.is_float or a.dst.dtype.kind == "scale" or float(a.value).is_integer())
+            ),
+            _ISA,
+            "pass an integer, or use a floating-point tensor",
+            lambda a, t: f"value is {a.value!r}, dst is {a.dst.dtype}",
+        ),
+        Rule(
+            "value-range",
+            "an integer value fits the dtype of dst",
+            lambda a, t: not a.dst.dtype.is_integer or a.dst.dtype.min <= a.value <= a.dst.dtype.max,
+            _ISA,
+            "use a wider dtype",
+            lambda a, t: f"value is {a.value!r}, dst is {a.dst.dtype}",
+        ),
+    ],
+)
+def memset(dst: Dst, value: Number, engine: _EngineChoice = Engine.unknown, name: Name = None) -> None:
+    """Fill `dst` with a constant that is known when the kernel is compiled.
+
+    Any dtype; packed x4 dtypes take only 0. PSUM needs the Vector engine.
+    """
+
+
+@memset.body
+def _(a: Any, x: Arrays) -> None:
+    if a.dst.dtype.is_packed:
+        x.store_raw(a.dst, x.rounded(0.0, a.dst.dtype))
+    elif a.dst.dtype.is_integer:
+        x.store_raw(a.dst, a.dst.dtype.numpy.type(int(a.value)))
+    else:
+        x.store(a.dst, x.constant(a.value))
+
+
+@instruction(
+    engines=(Engine.vector,),
+    source=_ISA,
+    rules=[
+        same_elements("dst", "src", "predicate"),
+        not_both_psum("src", "predicate"),
+        Rule(
+            "dtypes",
+            "src and dst have the same dtype",
+            lambda a, t: not isinstance(a.src, View) or a.src.dtype == a.dst.dtype,
+            _ISA,
+            "cast one of them first",
+            lambda a, t: f"src is {a.src.dtype}, dst is {a.dst.dtype}",
+        ),
+    ],
+)
+def tensor_copy_predicated(
+    dst: Annotated[NkiTensor, out(also_read=True)],
+    src: Annotated["float | NkiTensor", Operand("tensor_or_number", reads=True)],
+    predicate: Annotated[NkiTensor, source(dtypes=(uint8, uint16, uint32))],
+    reverse_pred: Flag = False,
+    name: Name = None,
+) -> None:
+    """Where `predicate` is not zero (or is zero, with `reverse_pred`), ``dst = src``; elsewhere `dst` keeps its value."""
+
+
+@tensor_copy_predicated.body
+def _(a: Any, x: Arrays) -> None:
+    old = x.load_raw(a.dst)
+    new = x.load_raw(a.src) if isinstance(a.src, View) else x.rounded(a.src, a.dst.dtype)
+    chosen = x.load_raw(a.predicate)
+    x.store_raw(a.dst, x.where(chosen, old, new) if a.reverse_pred else x.where(chosen, new, old))

@@ -1,0 +1,90 @@
+"""Rules and predicates that several instruction families use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nki.core.tensor import MemoryRegion, View
+from nki.spec.rule import Rule
+from nki.target.model import Target
+
+_ISA = "nki/api/nki/isa"
+
+
+def in_psum(value: Any) -> bool:
+    """True for a PSUM tensor."""
+    return isinstance(value, View) and value.region is MemoryRegion.psum
+
+
+def same_elements(*names: str) -> Rule:
+    """All named operands have equally many partitions and elements per partition; their ranks may differ."""
+
+    def holds(a: Any, t: Target) -> bool:
+        views = [getattr(a, name) for name in names]
+        views = [v for v in views if isinstance(v, View)]
+        return len({(v.shape[0], v.free_size) for v in views}) <= 1
+
+    def actual(a: Any, t: Target) -> str:
+        shown = [(name, getattr(a, name)) for name in names]
+        return ", ".join(f"{name} has {v.shape[0]} x {v.free_size}" for name, v in shown if isinstance(v, View))
+
+    return Rule(
+        "shapes",
+        f"{', '.join(names)} have the same partitions and elements per partition (no broadcasting)",
+        holds,
+        _ISA,
+        "slice or reshape the operands to the same size; broadcast with tensor.broadcast or nisa.tensor_scalar",
+        actual,
+    )
+
+
+def not_both_psum(first: str, second: str) -> Rule:
+    """Two inputs of one instruction cannot both come from PSUM."""
+    return Rule(
+        "both-psum",
+        f"{first} and {second} are not both in PSUM",
+        lambda a, t: not (in_psum(getattr(a, first)) and in_psum(getattr(a, second))),
+        _ISA,
+        "copy one of them to SBUF with nisa.tensor_copy",
+        lambda a, t: f"{first} and {second} are in PSUM",
+    )
+
+
+def bitvec_integers(*names: str) -> Rule:
+    """Bitvec operators take integer tensors of one dtype and never cast."""
+
+    def holds(a: Any, t: Target) -> bool:
+        operators = [getattr(a, n) for n in ("op", "op0", "op1") if n in a._fields]
+        if not any(op is not None and op.is_bitvec for op in operators):
+            return True
+        views = [v for v in (getattr(a, n) for n in names) if isinstance(v, View)]
+        return all(v.dtype.is_integer for v in views) and len({v.dtype.itemsize for v in views}) == 1
+
+    return Rule(
+        "bitvec-dtype",
+        "bitvec operators need integer operands of one size",
+        holds,
+        "nki/api/nki.api.shared.rst",
+        "view or cast the operands as one integer dtype",
+        lambda a, t: ", ".join(f"{n} is {getattr(a, n).dtype}" for n in names if isinstance(getattr(a, n), View)),
+    )
+
+
+def on_partitions_of(reference: str, *names: str) -> Rule:
+    """Tensor columns have the partitions of the reference operand."""
+
+    def holds(a: Any, t: Target) -> bool:
+        count = getattr(a, reference).shape[0]
+        return all(not isinstance(getattr(a, n), View) or getattr(a, n).shape[0] == count for n in names)
+
+    return Rule(
+        "column-partitions",
+        f"{', '.join(names)} have the partitions of {reference}",
+        holds,
+        _ISA,
+        f"slice them to the partitions of {reference}",
+        lambda a, t: (
+            f"{reference} has {getattr(a, reference).shape[0]} partitions, "
+            + ", ".join(f"{n} has {getattr(a, n).shape[0]}" for n in names if isinstance(getattr(a, n), View))
+        ),
+    )

@@ -1,0 +1,93 @@
+"""Every switch and environment variable, in one frozen record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nki.core.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the environment asks for; read again at every call.
+
+    Attributes:
+        target: name from NEURON_PLATFORM_TARGET_OVERRIDE, or "" for the default.
+        simulator: NKI_SIMULATOR=1 runs every kernel call eagerly.
+        precise_fp: NKI_PRECISE_FP=0 keeps low-precision tensors as float32 (eager only).
+        matmul: NKI_MATMUL, "blas" (fast, within ulps, canonical shape) or "ordered" (f32 FMA in ascending k).
+        disabled_rules: codes from NKI_DISABLE_RULES, separated by commas.
+        api: NKI_API_VERSION, the version whose meaning is used where versions differ.
+        stochastic_rounding: NEURON_RT_STOCHASTIC_ROUNDING_EN=1.
+        seed: NEURON_RT_STOCHASTIC_ROUNDING_SEED, also the initial state of the engines' random generators.
+    """
+
+    target: str = ""
+    simulator: bool = False
+    precise_fp: bool = True
+    matmul: str = "blas"
+    disabled_rules: frozenset[str] = frozenset()
+    api: str = "0.6"
+    stochastic_rounding: bool = False
+    seed: int = 0
+
+
+# variable, field, meaning; the documentation prints this table
+ENVIRONMENT: tuple[tuple[str, str, str], ...] = (
+    ("NEURON_PLATFORM_TARGET_OVERRIDE", "target", "target that kernels are checked and run for"),
+    ("NKI_SIMULATOR", "simulator", "1: kernel calls run eagerly, so that a debugger works in them"),
+    ("NKI_PRECISE_FP", "precise_fp", "0: low-precision tensors keep float32 values (eager only)"),
+    ("NKI_MATMUL", "matmul", "blas (default) or ordered: how the NumPy machine sums products"),
+    ("NKI_DISABLE_RULES", "disabled_rules", "codes of rules that are not checked, separated by commas"),
+    ("NKI_API_VERSION", "api", "NKI version whose meaning counts where versions differ"),
+    ("NEURON_RT_STOCHASTIC_ROUNDING_EN", "stochastic_rounding", "1: float downcasts round stochastically"),
+    ("NEURON_RT_STOCHASTIC_ROUNDING_SEED", "seed", "seed of stochastic rounding and of the random generators"),
+)
+
+API_VERSIONS = ("0.3", "0.4", "0.5", "0.6", "0.7")
+
+
+def from_environment(environment: Mapping[str, str] | None = None) -> Options:
+    """Read the variables of `ENVIRONMENT`; a value that makes no sense is a UsageError."""
+    env = os.environ if environment is None else environment
+    return Options(
+        target=env.get("NEURON_PLATFORM_TARGET_OVERRIDE", ""),
+        simulator=_flag(env, "NKI_SIMULATOR", False),
+        precise_fp=_flag(env, "NKI_PRECISE_FP", True),
+        matmul=_one_of(env, "NKI_MATMUL", "blas", ("blas", "ordered")),
+        disabled_rules=frozenset(code.strip() for code in env.get("NKI_DISABLE_RULES", "").split(",") if code.strip()),
+        api=_one_of(env, "NKI_API_VERSION", "0.6", API_VERSIONS),
+        stochastic_rounding=_flag(env, "NEURON_RT_STOCHASTIC_ROUNDING_EN", False),
+        seed=_number(env, "NEURON_RT_STOCHASTIC_ROUNDING_SEED", 0),
+    )
+
+
+def _flag(env: Mapping[str, str], name: str, default: bool) -> bool:
+    text = env.get(name, "").strip().lower()
+    if text in ("", "0", "1", "true", "false"):
+        return default if not text else text in ("1", "true")
+    raise UsageError("option.value", f"{name}={env[name]!r}", rule=f"{name} is 0 or 1", fix=f"set {name}=1 or unset it")
+
+
+def _one_of(env: Mapping[str, str], name: str, default: str, values: tuple[str, ...]) -> str:
+    text = env.get(name, "").strip() or default
+    if text not in values:
+        raise UsageError(
+            "option.value",
+            f"{name}={text!r}",
+            rule=f"{name} is one of {', '.join(values)}",
+            fix=f"set {name}={default} or unset it",
+        )
+    return text
+
+
+def _number(env: Mapping[str, str], name: str, default: int) -> int:
+    text = env.get(name, "").strip()
+    try:
+        return int(text) if text else default
+    except ValueError:
+        raise UsageError(
+            "option.value", f"{name}={text!r}", rule=f"{name} is an integer", fix=f"set {name}=0"
+        ) from None

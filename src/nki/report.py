@@ -1,0 +1,89 @@
+"""How a result was produced: the record that every call leaves behind, and the warnings it raised."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from nki.spec.program import Issued, Program
+from nki.spec.rule import Finding
+
+
+class NkiWarning(UserWarning):
+    """Something that is allowed but probably not meant; `finding` holds the facts."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"[{finding.code}] {finding.message}; {finding.fix} ({finding.location})")
+        self.finding = finding
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One call.
+
+    Attributes:
+        kernel: name of the function.
+        target: what it was verified and run for.
+        mode: "eager" or "compiled".
+        cores: how many cores ran it.
+        matmul: how products were summed: "blas" (within ulps) or "ordered".
+        precise_fp: False if low-precision tensors kept float32 values.
+        kernel_hash: hash of the IR that ran; empty in eager mode.
+        findings: warnings of the verifier and of the run.
+        programs: what ran on each core.
+    """
+
+    kernel: str
+    target: str
+    mode: str
+    cores: int
+    matmul: str
+    precise_fp: bool
+    kernel_hash: str
+    findings: tuple[Finding, ...]
+    programs: tuple[Program, ...]
+
+    def instructions(self) -> dict[str, int]:
+        """Instructions per engine, over all cores; loop bodies count once."""
+        return dict(Counter(issued.engine.name for program in self.programs for issued in program.body.walk()))
+
+    def dma_bytes(self) -> int:
+        """Bytes that DMA instructions read, over all cores; loop bodies count once."""
+        return sum(_dma_bytes(issued) for program in self.programs for issued in program.body.walk())
+
+    def provenance(self) -> str:
+        """One line that says where the numbers came from."""
+        parts = [
+            f"{self.mode} on the NumPy machine",
+            f"target {self.target}",
+            f"{self.cores} core(s)",
+            f"matmul {self.matmul}",
+            "verified",
+        ]
+        if not self.precise_fp:
+            parts.append("low precision kept as float32")
+        if self.kernel_hash:
+            parts.append(f"IR {self.kernel_hash[:12]}")
+        return ", ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types only."""
+        return {
+            "kernel": self.kernel,
+            "target": self.target,
+            "mode": self.mode,
+            "cores": self.cores,
+            "matmul": self.matmul,
+            "precise_fp": self.precise_fp,
+            "kernel_hash": self.kernel_hash,
+            "instructions": self.instructions(),
+            "dma_bytes": self.dma_bytes(),
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+
+def _dma_bytes(issued: Issued) -> int:
+    if issued.engine.name != "dma":
+        return 0
+    return sum(view.nbytes for name, view in issued.views() if issued.instruction.operands[name].reads)

@@ -1,0 +1,1 @@
+"""What happens: instructions executed with NumPy on real bytes."""

@@ -1,0 +1,154 @@
+"""Two cores of one kernel: threads that pass one baton, so that a run is deterministic and a debugger works."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from nki.core.errors import DivergenceError
+from nki.core.source import Location
+from nki.core.tensor import Buffer
+from nki.sim.memory import LiveStorage, Memory
+
+T = TypeVar("T")
+
+
+class Cores:
+    """The meeting point of the cores of a launch.
+
+    Exactly one thread runs at any time. A core hands the baton on when it waits at a rendezvous and when it ends.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._condition = threading.Condition()
+        self._turn = 0
+        self._ended = [False] * count
+        self._waiting: list[tuple[Any, Any] | None] = [None] * count
+        self._inbox: list[list[Any]] = [[] for _ in range(count)]
+        self._errors: list[BaseException | None] = [None] * count
+        self._shared: list[list[LiveStorage]] = [[] for _ in range(count)]
+        self._where: list[Location] = [Location()] * count
+
+    def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        """Run one task per core; the first error of any core is raised."""
+        results: list[Any] = [None] * self.count
+        threads = [
+            threading.Thread(target=self._task, args=(core, task, results), name=f"nki core {core}", daemon=True)
+            for core, task in enumerate(tasks)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for error in self._errors:
+            if error is not None and not isinstance(error, _Aborted):
+                raise error
+        return results
+
+    def meet(self, core: int, key: Any, values: Any, where: Location) -> Any:
+        """Wait until the other core meets with the same key; returns its values."""
+        with self._condition:
+            other = (core + 1) % self.count
+            self._waiting[core], self._where[core] = (key, values), where
+            waiting = self._waiting[other]
+            if waiting is not None:
+                self._pair(core, other, key, waiting)
+            elif self._ended[other]:
+                raise DivergenceError(
+                    "cores.deadlock",
+                    f"core {core} waits at {_describe(key)}, but core {other} has ended",
+                    rule="both cores reach the same barriers and transfers in the same order",
+                    location=where,
+                    fix="make the control flow of both cores meet here",
+                )
+            else:
+                self._pass_baton(other)
+                self._wait_for_turn(core)
+            return self._inbox[core].pop()
+
+    def claim(self, core: int, memory: Memory, buffer: Buffer) -> LiveStorage:
+        """Storage of a shared_hbm buffer: the n-th one of each core is the same memory."""
+        mine = self._shared[core]
+        for other in self._shared:
+            if other is not mine and len(other) > len(mine):
+                storage = other[len(mine)]
+                self._check_pair(core, storage.buffer, buffer)
+                shared = LiveStorage(buffer, storage.base, storage.pitch, storage.start, None)
+                shared.shadow = storage.shadow
+                memory.share(shared)
+                mine.append(shared)
+                return shared
+        mine.append(memory.allocate(buffer))
+        return mine[-1]
+
+    def _check_pair(self, core: int, first: Buffer, second: Buffer) -> None:
+        if (first.name, first.shape, first.dtype) != (second.name, second.shape, second.dtype):
+            raise DivergenceError(
+                "cores.shared-mismatch",
+                f"core {core} allocates {second!r} where the other core has {first!r}",
+                rule="shared_hbm tensors pair by order, name, shape and dtype on both cores",
+                location=second.location,
+                fix="allocate the same shared_hbm tensors in the same order on both cores",
+            )
+
+    def _pair(self, core: int, other: int, key: Any, waiting: tuple[Any, Any]) -> None:
+        if waiting[0] != key:
+            raise DivergenceError(
+                "cores.mismatch",
+                f"core {core} is at {_describe(key)} while core {other} waits at "
+                f"{_describe(waiting[0])} ({self._where[other]})",
+                location=self._where[core],
+                rule="both cores reach the same barriers and transfers in the same order",
+                fix="make the control flow of both cores meet here",
+            )
+        self._inbox[core].append(waiting[1])
+        mine = self._waiting[core]
+        assert mine is not None, "set by meet"
+        self._inbox[other].append(mine[1])
+        self._waiting[core] = self._waiting[other] = None
+
+    def _task(self, core: int, task: Callable[[], Any], results: list[Any]) -> None:
+        try:
+            with self._condition:
+                self._wait_for_turn(core)
+            results[core] = task()
+        except BaseException as error:  # carried to the caller's thread by run()
+            self._errors[core] = error
+        finally:
+            with self._condition:
+                self._ended[core] = True
+                self._end(core)
+
+    def _end(self, core: int) -> None:
+        other = (core + 1) % self.count
+        if not self._ended[other]:
+            if self._errors[core] is None and self._waiting[other] is not None:
+                self._errors[other] = DivergenceError(
+                    "cores.deadlock",
+                    f"core {other} waits at {_describe(self._waiting[other][0])}, but core {core} has ended",
+                    rule="both cores reach the same barriers and transfers in the same order",
+                    location=self._where[other],
+                    fix="make the control flow of both cores meet here",
+                )
+            self._pass_baton(other)
+
+    def _pass_baton(self, core: int) -> None:
+        self._turn = core
+        self._condition.notify_all()
+
+    def _wait_for_turn(self, core: int) -> None:
+        while self._turn != core:
+            self._condition.wait()
+        other = (core + 1) % self.count
+        if self._waiting[core] is not None and self._ended[other]:
+            raise self._errors[core] or _Aborted()
+
+
+class _Aborted(Exception):
+    """The other core failed; its error is the one to show."""
+
+
+def _describe(key: Any) -> str:
+    return "core_barrier" if key[0] == "barrier" else f"sendrecv with pipe_id {key[1]}"

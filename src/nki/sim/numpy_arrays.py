@@ -1,0 +1,228 @@
+"""The array namespace with NumPy values: the golden reference of every body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nki.core.dtypes import DType
+from nki.core.special import erf
+from nki.spec.arrays import LANES
+from nki.spec.operator import Operator
+
+F32 = np.float32
+_PAD_K = 128
+_PAD_M = 128
+_PAD_N = 512
+
+_COMPARE: dict[str, Callable[..., Any]] = {
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+}
+
+_BITWISE: dict[str, Callable[..., Any]] = {
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+}
+
+_REDUCE: dict[str, Any] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+}
+
+
+class NumpyArrays:
+    """Arithmetic of `nki.spec.arrays.Arrays` on float32 arrays; memory is added by the machine."""
+
+    ordered_matmul: bool = False
+
+    def constant(self, value: float) -> Any:
+        return F32(value)
+
+    def add(self, a: Any, b: Any) -> Any:
+        return np.add(a, b, dtype=F32)
+
+    def subtract(self, a: Any, b: Any) -> Any:
+        return np.subtract(a, b, dtype=F32)
+
+    def multiply(self, a: Any, b: Any) -> Any:
+        return np.multiply(a, b, dtype=F32)
+
+    def divide(self, a: Any, b: Any) -> Any:
+        return np.divide(a, b, dtype=F32)
+
+    def maximum(self, a: Any, b: Any) -> Any:
+        return np.maximum(a, b, dtype=F32)
+
+    def minimum(self, a: Any, b: Any) -> Any:
+        return np.minimum(a, b, dtype=F32)
+
+    def power(self, a: Any, b: Any) -> Any:
+        return np.power(a, b, dtype=F32)
+
+    def absolute(self, a: Any) -> Any:
+        return np.abs(a)
+
+    def negative(self, a: Any) -> Any:
+        return np.negative(a)
+
+    def sign(self, a: Any) -> Any:
+        return np.sign(a)
+
+    def sqrt(self, a: Any) -> Any:
+        return np.sqrt(a, dtype=F32)
+
+    def exp(self, a: Any) -> Any:
+        return np.exp(a, dtype=F32)
+
+    def log(self, a: Any) -> Any:
+        return np.log(a, dtype=F32)
+
+    def log1p(self, a: Any) -> Any:
+        return np.log1p(a, dtype=F32)
+
+    def sin(self, a: Any) -> Any:
+        return np.sin(a, dtype=F32)
+
+    def tanh(self, a: Any) -> Any:
+        return np.tanh(a, dtype=F32)
+
+    def arctan(self, a: Any) -> Any:
+        return np.arctan(a, dtype=F32)
+
+    def erf(self, a: Any) -> Any:
+        return erf(a)
+
+    def floor(self, a: Any) -> Any:
+        return np.floor(a)
+
+    def compare(self, name: str, a: Any, b: Any) -> Any:
+        return _COMPARE[name](a, b).astype(F32)
+
+    def truth(self, a: Any) -> Any:
+        return np.not_equal(a, 0).astype(F32)
+
+    def where(self, condition: Any, a: Any, b: Any) -> Any:
+        return np.where(np.not_equal(condition, 0), a, b)
+
+    def bitwise(self, name: str, a: Any, b: Any) -> Any:
+        if name == "invert":
+            return np.invert(a)
+        if name in _BITWISE:
+            return _BITWISE[name](a, b)
+        return _shift(name, a, b)
+
+    def integer(self, name: str, a: Any, b: Any, dtype: DType) -> Any:
+        a, b = np.asarray(a).astype(np.int64), np.asarray(b).astype(np.int64)
+        if name in _COMPARE:
+            return _COMPARE[name](a, b).astype(dtype.numpy)
+        wide = {
+            "add": np.add,
+            "subtract": np.subtract,
+            "multiply": np.multiply,
+            "maximum": np.maximum,
+            "minimum": np.minimum,
+        }[name](a, b)
+        return wide.astype(np.uint64).astype(np.uint32).view(np.uint32).astype(dtype.numpy)
+
+    def reshape(self, a: Any, shape: Sequence[int]) -> Any:
+        return np.reshape(a, shape)
+
+    def transpose(self, a: Any) -> Any:
+        return np.ascontiguousarray(np.transpose(a))
+
+    def broadcast(self, a: Any, partitions: int, count: int) -> Any:
+        return np.broadcast_to(a, (partitions, count))
+
+    def reduce(self, operator: Operator, a: Any) -> Any:
+        if operator.name in ("logical_and", "logical_or", "logical_xor"):
+            return _reduce_logical(operator.name, a)
+        assert operator.identity is not None, f"{operator} has an identity"
+        return _lanes(_REDUCE[operator.name], np.asarray(a, F32), F32(operator.identity))
+
+    def reduce_bits(self, operator: Operator, a: Any) -> Any:
+        return _REDUCE[operator.name].reduce(a, axis=-1, keepdims=True)
+
+    def matmul(self, stationary: Any, moving: Any) -> Any:
+        if self.ordered_matmul:
+            return matmul_ordered(stationary, moving)
+        return matmul_blas(stationary, moving)
+
+
+def _shift(name: str, a: Any, b: Any) -> Any:
+    """Shifts are logical; a count of the width or more leaves zero, as a barrel shifter that sees the whole count does."""
+    bits = a.dtype.itemsize * 8
+    unsigned = a.view(f"u{a.dtype.itemsize}")
+    count = np.asarray(b).astype(np.int64)
+    clipped = np.clip(count, 0, bits - 1).astype(unsigned.dtype)
+    shifted = np.left_shift(unsigned, clipped) if name == "left_shift" else np.right_shift(unsigned, clipped)
+    return np.where((count >= 0) & (count < bits), shifted, unsigned.dtype.type(0)).astype(unsigned.dtype).view(a.dtype)
+
+
+def _reduce_logical(name: str, a: Any) -> Any:
+    truth = np.not_equal(a, 0)
+    reducer = {"logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor}[name]
+    return reducer.reduce(truth, axis=-1, keepdims=True).astype(F32)
+
+
+def _lanes(function: Any, a: np.ndarray, identity: np.float32) -> np.ndarray:
+    """The fixed order: 16 lanes in ascending order, then a tree. Subtraction starts from the first element instead."""
+    if function is np.subtract:
+        rest = _lanes(np.add, a[..., 1:], F32(0)) if a.shape[-1] > 1 else F32(0)
+        return np.subtract(a[..., :1], rest, dtype=F32)
+    count = a.shape[-1]
+    if count < LANES:
+        padded = np.full((*a.shape[:-1], LANES), identity, F32)
+        padded[..., :count] = a
+        lanes = padded
+    else:
+        whole = count - count % LANES
+        body = np.ascontiguousarray(a[..., :whole]).reshape(*a.shape[:-1], whole // LANES, LANES)
+        lanes = function.reduce(body, axis=-2)
+        if whole != count:
+            tail = function(lanes[..., : count - whole], a[..., whole:])
+            lanes[..., : count - whole] = tail
+    for half in (8, 4, 2, 1):
+        lanes = function(lanes[..., :half], lanes[..., half : 2 * half])
+    return lanes
+
+
+def matmul_blas(stationary: Any, moving: Any) -> np.ndarray:
+    """BLAS on a canonical padded shape, so that the result does not depend on the operands' layout or size."""
+    k, m = stationary.shape
+    n = moving.shape[1]
+    depth = -(-k // _PAD_K) * _PAD_K
+    left = np.zeros((_PAD_M, depth), F32)
+    left[:m, :k] = stationary.T
+    right = np.zeros((depth, _PAD_N), F32)
+    result = np.empty((m, n), F32)
+    for start in range(0, n, _PAD_N):
+        width = min(_PAD_N, n - start)
+        if width < _PAD_N:
+            right[:k, width:] = 0
+        right[:k, :width] = moving[:, start : start + width]
+        result[:, start : start + width] = (left @ right)[:m, :width]
+    return result
+
+
+def matmul_ordered(stationary: Any, moving: Any) -> np.ndarray:
+    """Ascending k, one fused multiply-add each: the product is exact in float64, one rounding to float32 per step."""
+    k, m = stationary.shape
+    acc = np.zeros((m, moving.shape[1]), F32)
+    left, right = stationary.astype(np.float64), moving.astype(np.float64)
+    for i in range(k):
+        acc = (acc + left[i][:, None] * right[i][None, :]).astype(F32)
+    return acc

@@ -1,0 +1,1 @@
+"""What an instruction is: operands, rules, body, and the record that everything passes on."""

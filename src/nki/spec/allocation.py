@@ -1,0 +1,133 @@
+"""What an allocation must satisfy on a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nki.core.dtypes import DType, as_dtype
+from nki.core.errors import ArgumentError, DtypeError, TensorError
+from nki.core.tensor import MemoryRegion
+from nki.target.model import Target
+
+
+def checked_shape(shape: Any, region: MemoryRegion) -> tuple[int, ...]:
+    """Positive ints, at least two on chip."""
+    sizes = (shape,) if isinstance(shape, int | np.integer) else shape
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str):
+        raise ArgumentError(
+            "tensor.shape",
+            f"a shape is a tuple of ints, not {type(shape).__name__} {shape!r}",
+            fix="write for example (128, 512)",
+        )
+    result = []
+    for size in sizes:
+        if not isinstance(size, int | np.integer) or isinstance(size, bool):
+            raise ArgumentError(
+                "tensor.shape",
+                f"size {size!r} in shape {tuple(sizes)} is a {type(size).__name__}",
+                fix="use ints; divide with // instead of /",
+            )
+        result.append(int(size))
+    if any(size < 1 for size in result):
+        raise TensorError(
+            "tensor.empty",
+            f"shape {tuple(result)} holds no element",
+            fix="use sizes of at least 1",
+            rule="all sizes are positive",
+        )
+    if len(result) < (2 if region.on_chip else 1):
+        raise TensorError(
+            "tensor.rank",
+            f"shape {tuple(result)} in {region}",
+            rule="on-chip tensors have a partition dimension and at least one free dimension",
+            fix=f"use ({', '.join(str(s) for s in result) or '1'}, 1)",
+        )
+    return tuple(result)
+
+
+def checked_dtype(dtype: Any) -> DType:
+    """A dtype that exists on the device."""
+    found = as_dtype(dtype)
+    if not found.device:
+        raise DtypeError("dtype.unsupported", f"{found} does not exist on the device", fix="use a 32-bit dtype")
+    return found
+
+
+def checked_region(region: Any) -> MemoryRegion:
+    """A memory region, never a string."""
+    if isinstance(region, MemoryRegion):
+        return region
+    raise ArgumentError(
+        "tensor.buffer",
+        f"buffer is {type(region).__name__} {region!r}",
+        rule="a buffer is one of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
+        fix=f"write nl.{region}" if region in MemoryRegion.__members__ else "write buffer=nl.sbuf",
+    )
+
+
+def check_fit(
+    shape: tuple[int, ...], dtype: DType, region: MemoryRegion, address: tuple[int, int] | None, target: Target
+) -> None:
+    """One tensor must fit its memory; whether all fit together is the allocator's question."""
+    if not region.on_chip:
+        if address is not None:
+            raise TensorError(
+                "tensor.address",
+                "address is given for an HBM tensor",
+                fix="omit address",
+                rule="only SBUF and PSUM tensors have an explicit address",
+            )
+        return
+    partition, byte = address or (0, 0)
+    row = prod(shape[1:]) * dtype.itemsize
+    psum = region is MemoryRegion.psum
+    limit = target.psum.bytes_per_partition if psum else target.sbuf.bytes_per_partition
+    if partition + shape[0] > target.partitions:
+        raise TensorError(
+            "tensor.partitions",
+            f"shape {shape} in {region} spans {shape[0]} partitions"
+            + (f" from partition {partition}" if partition else ""),
+            rule=f"{region} has {target.partitions} partitions",
+            source="nki/guides/architecture/trainium_inferentia2_arch.rst",
+            facts={"partitions": shape[0], "limit": target.partitions},
+            fix=f"tile dimension 0 in pieces of {target.partitions}, or keep the tensor in HBM",
+        )
+    if byte + row > limit:
+        raise TensorError(
+            "tensor.capacity",
+            f"shape {shape} of {dtype} takes {row} bytes of each {region} partition"
+            + (f" from byte {byte}" if byte else ""),
+            rule=f"one {region} partition of {target.name} holds {limit} bytes",
+            facts={"bytes": row, "limit": limit},
+            fix="use smaller tiles",
+        )
+    if psum and byte % target.psum.bank_bytes and address is not None and target.psum.allocations_start_at_bank:
+        raise TensorError(
+            "tensor.bank",
+            f"PSUM address byte {byte}",
+            rule=f"PSUM tensors start at a bank, a multiple of {target.psum.bank_bytes} bytes",
+            source="nki/migration/index.rst",
+            fix=f"use {byte - byte % target.psum.bank_bytes}",
+        )
+
+
+def checked_address(address: Any) -> tuple[int, int] | None:
+    """``(partition, byte offset)`` or None."""
+    if address is None:
+        return None
+    try:
+        partition, byte = (int(part.__index__()) for part in address)
+    except (TypeError, ValueError, AttributeError):
+        raise ArgumentError(
+            "tensor.address",
+            f"address is {address!r}",
+            fix="write address=(0, byte_offset)",
+            rule="an address is (start partition, byte offset in the partition)",
+        ) from None
+    if partition < 0 or byte < 0:
+        raise TensorError("tensor.address", f"address {address} is negative", fix="use non-negative numbers")
+    return partition, byte

@@ -1,0 +1,160 @@
+"""The array namespace in which bodies are written: NumPy values here, MLIR values in the native executor.
+
+All values are float32 arrays ``(partitions, elements per partition)`` unless a method says otherwise; free dimensions are
+flattened in row-major order, which is how the engines stream them. Every reduction has a fixed order: element ``i`` goes
+to lane ``i % 16``, each lane adds in ascending ``i``, and the lanes meet in a tree (8, 4, 2, 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from nki.core.dtypes import DType
+from nki.core.register import VirtualRegister
+from nki.core.tensor import View
+from nki.spec.engine import engine as Engine
+from nki.spec.operator import Operator
+from nki.target.model import Target
+
+LANES = 16
+
+
+class Arrays(Protocol):
+    """What a body may do. Documented by what it means, implemented by each executor."""
+
+    target: Target
+    engine: Engine
+    core: int
+
+    # --- memory
+
+    def load(self, view: View) -> Any:
+        """float32 ``(P, F)`` of the view's values, widened exactly (int32 rounds to nearest even).
+
+        The result may be the memory itself: a body computes everything before its first store.
+        """
+
+    def load_raw(self, view: View) -> Any:
+        """Storage values ``(P, F)`` without conversion."""
+
+    def column(self, value: View | float | int) -> Any:
+        """A number as a float32 scalar; a one-per-partition tensor as float32 ``(P, 1)``."""
+
+    def rounded(self, value: float, dtype: DType) -> Any:
+        """A number as a storage scalar of `dtype`."""
+
+    def store(self, view: View, values: Any) -> None:
+        """Round float32 ``(P, F)`` (or what broadcasts to it) to the view's dtype and write it."""
+
+    def store_raw(self, view: View, values: Any) -> None:
+        """Write storage values ``(P, F)`` without conversion."""
+
+    def copy(self, dst: View, src: View) -> None:
+        """Copy in element order: the bits if the dtypes are equal, else through float32."""
+
+    def dma(self, dst: View, src: View, skip: bool) -> None:
+        """`copy` by DMA; with `skip`, rows whose dynamic address is out of bounds leave the destination untouched."""
+
+    def accumulate(self, dst: View, product: Any, mode: bool | None) -> None:
+        """Write a matmul result to PSUM: True adds, False overwrites, None overwrites each location the first time."""
+
+    # --- state of the engines
+
+    def read_accumulator(self, partitions: int) -> Any:
+        """float32 ``(partitions, 1)`` of the accumulator registers of the running engine."""
+
+    def write_accumulator(self, values: Any) -> None:
+        """Set the accumulator registers of the first partitions from ``(P, 1)``."""
+
+    def read_register(self, register: VirtualRegister | int) -> int:
+        """Value of a register, or the number itself."""
+
+    def write_register(self, register: VirtualRegister, value: int) -> None:
+        """Set a register."""
+
+    def random_bits(self, partitions: int, count: int) -> Any:
+        """uint32 ``(partitions, count)`` from the generator of the running engine."""
+
+    def seed_random(self, state: Any) -> None:
+        """Set the generator of the running engine from uint32 ``(P, words)``; a single word seeds all lanes."""
+
+    def random_state(self, partitions: int, words: int) -> Any:
+        """uint32 ``(partitions, words)`` that `seed_random` takes back."""
+
+    def barrier(self) -> None:
+        """Wait until the other core arrives."""
+
+    def exchange(self, key: int, values: Any, to: int, source: int) -> Any:
+        """Send values to core `to` and take what core `source` sends under the same key."""
+
+    def say(self, prefix: str, view: View) -> None:
+        """Print a tensor."""
+
+    def warn(self, code: str, message: str, fix: str) -> None:
+        """Report something that is only seen while running."""
+
+    # --- arithmetic on float32
+
+    def constant(self, value: float) -> Any:
+        """float32 scalar."""
+
+    def add(self, a: Any, b: Any) -> Any: ...
+    def subtract(self, a: Any, b: Any) -> Any: ...
+    def multiply(self, a: Any, b: Any) -> Any: ...
+    def divide(self, a: Any, b: Any) -> Any: ...
+    def maximum(self, a: Any, b: Any) -> Any:
+        """NaN if either is NaN."""
+
+    def minimum(self, a: Any, b: Any) -> Any:
+        """NaN if either is NaN."""
+
+    def power(self, a: Any, b: Any) -> Any: ...
+    def absolute(self, a: Any) -> Any: ...
+    def negative(self, a: Any) -> Any: ...
+    def sign(self, a: Any) -> Any: ...
+    def sqrt(self, a: Any) -> Any: ...
+    def exp(self, a: Any) -> Any: ...
+    def log(self, a: Any) -> Any: ...
+    def log1p(self, a: Any) -> Any: ...
+    def sin(self, a: Any) -> Any: ...
+    def tanh(self, a: Any) -> Any: ...
+    def arctan(self, a: Any) -> Any: ...
+    def erf(self, a: Any) -> Any: ...
+    def floor(self, a: Any) -> Any: ...
+
+    def compare(self, name: str, a: Any, b: Any) -> Any:
+        """1.0 where equal, not_equal, greater, greater_equal, less or less_equal holds, else 0.0."""
+
+    def truth(self, a: Any) -> Any:
+        """1.0 where not zero."""
+
+    def where(self, condition: Any, a: Any, b: Any) -> Any:
+        """`a` where the condition is not zero."""
+
+    # --- integers
+
+    def bitwise(self, name: str, a: Any, b: Any) -> Any:
+        """bitwise_and, bitwise_or, bitwise_xor, invert, left_shift, right_shift (logical) on storage integers."""
+
+    def integer(self, name: str, a: Any, b: Any, dtype: DType) -> Any:
+        """Exact 32-bit add, subtract, multiply, maximum, minimum and comparisons, wrapping as GpSimd does."""
+
+    # --- shapes and reductions
+
+    def reshape(self, a: Any, shape: Sequence[int]) -> Any: ...
+
+    def transpose(self, a: Any) -> Any:
+        """Swap both dimensions."""
+
+    def broadcast(self, a: Any, partitions: int, count: int) -> Any:
+        """To ``(partitions, count)``."""
+
+    def reduce(self, operator: Operator, a: Any) -> Any:
+        """Over the last dimension, which stays with size 1, in the fixed order."""
+
+    def reduce_bits(self, operator: Operator, a: Any) -> Any:
+        """The same on storage integers with a bitvec operator."""
+
+    def matmul(self, stationary: Any, moving: Any) -> Any:
+        """``stationary.T @ moving`` for ``(K, M)`` and ``(K, N)`` with float32 accumulation over K."""

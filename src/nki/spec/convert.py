@@ -1,0 +1,147 @@
+"""From what a kernel wrote to what an instruction carries: one small function per kind of operand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nki.core.errors import ArgumentError, FrontendError
+from nki.core.nki_tensor import NkiTensor
+from nki.core.register import VirtualRegister
+from nki.core.tensor import View
+from nki.spec.operand import Operand
+from nki.spec.operator import Operator, operator_of
+from nki.spec.sink import Sink
+
+Converter = Callable[[Any, str, Operand, Sink], Any]
+
+
+def _tensor(value: Any, name: str, operand: Operand, sink: Sink) -> View:
+    if type(value) is NkiTensor or isinstance(value, NkiTensor):
+        view = value.view_record
+        if view.buffer.trace is not sink.trace:
+            raise escaped(value, name)
+        return view
+    raise _kind(value, name, "a tensor", _tensor_fix(value, name))
+
+
+def escaped(tensor: NkiTensor, name: str) -> FrontendError:
+    """The error for a tensor that belongs to another kernel call."""
+    return FrontendError(
+        "tensor.escaped",
+        f"{name} is tensor {tensor.name!r} of another kernel call, which has ended",
+        rule="a tensor lives only in the kernel call that allocated it",
+        fix="return it from that kernel, and pass the result as an argument to this one",
+    )
+
+
+def _column(value: Any, name: str, operand: Operand, sink: Sink) -> View | float | int:
+    if isinstance(value, NkiTensor):
+        return _tensor(value, name, operand, sink)
+    if isinstance(value, bool | int | float | np.number | np.bool_):
+        return value.item() if isinstance(value, np.generic) else value
+    raise _kind(value, name, "a number or a tensor", "pass a float, or an SBUF tensor with one element per partition")
+
+
+def _tensors(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[View, ...]:
+    if isinstance(value, list | tuple) and value:
+        return tuple(_tensor(item, f"{name}[{i}]", operand, sink) for i, item in enumerate(value))
+    raise _kind(value, name, "a non-empty list of tensors", f"pass {name}=[tensor, ...]")
+
+
+def _operator(value: Any, name: str, operand: Operand, sink: Sink) -> Operator:
+    return operator_of(value, name)
+
+
+def _enum(value: Any, name: str, operand: Operand, sink: Sink) -> Any:
+    choices = operand.choices
+    assert choices is not None, "an enum operand names its enumeration"
+    if isinstance(value, choices):
+        return value
+    names = ", ".join(f"nisa.{choices.__name__}.{member.name}" for member in choices)
+    raise _kind(value, name, f"a member of nisa.{choices.__name__}", f"use one of {names}")
+
+
+def _flag(value: Any, name: str, operand: Operand, sink: Sink) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise _kind(value, name, "True or False", f"pass {name}=True or {name}=False")
+
+
+def _int(value: Any, name: str, operand: Operand, sink: Sink) -> int:
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
+    raise _kind(value, name, "an int", "compute it in Python from shapes and constants")
+
+
+def _number(value: Any, name: str, operand: Operand, sink: Sink) -> float | int:
+    if isinstance(value, bool | int | float | np.number | np.bool_):
+        return value.item() if isinstance(value, np.generic) else value
+    raise _kind(value, name, "a number", "pass a Python number")
+
+
+def _ints(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[int, ...]:
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return (int(value),)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return tuple(_int(item, f"{name}[{i}]", operand, sink) for i, item in enumerate(value))
+    raise _kind(value, name, "an int or a sequence of ints", f"pass {name}=(1,)")
+
+
+def _pattern(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[tuple[int, int], ...]:
+    try:
+        return tuple((int(step.__index__()), int(count.__index__())) for step, count in value)
+    except (TypeError, ValueError, AttributeError):
+        raise _kind(value, name, "a list of [step, count] pairs", f"pass {name}=[[1, count]]") from None
+
+
+def _text(value: Any, name: str, operand: Operand, sink: Sink) -> str:
+    if isinstance(value, str):
+        return value
+    raise _kind(value, name, "a string", f"pass {name}='...'")
+
+
+def _register(value: Any, name: str, operand: Operand, sink: Sink) -> VirtualRegister:
+    if isinstance(value, VirtualRegister) and value.trace is sink.trace:
+        return value
+    raise _kind(value, name, "a register of this kernel", "make one with nisa.register_alloc()")
+
+
+def _register_or_int(value: Any, name: str, operand: Operand, sink: Sink) -> VirtualRegister | int:
+    if isinstance(value, VirtualRegister):
+        return _register(value, name, operand, sink)
+    return _int(value, name, operand, sink)
+
+
+CONVERTERS: dict[str, Converter] = {
+    "tensor": _tensor,
+    "column": _column,
+    "tensor_or_number": _column,
+    "tensors": _tensors,
+    "operator": _operator,
+    "enum": _enum,
+    "flag": _flag,
+    "int": _int,
+    "number": _number,
+    "ints": _ints,
+    "pattern": _pattern,
+    "text": _text,
+    "register": _register,
+    "register_or_int": _register_or_int,
+}
+
+
+def _tensor_fix(value: Any, name: str) -> str:
+    if isinstance(value, list | tuple):
+        return f"pass the tensors of {name} one by one"
+    if isinstance(value, np.ndarray) or type(value).__module__.partition(".")[0] in ("torch", "jax", "jaxlib"):
+        return "pass the array as an argument of the kernel, and load it with nisa.dma_copy"
+    return "allocate with nl.ndarray and pass the tensor"
+
+
+def _kind(value: Any, name: str, expected: str, fix: str) -> ArgumentError:
+    shown = repr(value)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    return ArgumentError("operand.kind", f"{name} must be {expected}, not {type(value).__name__} {shown}", fix=fix)

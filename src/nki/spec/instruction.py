@@ -1,0 +1,273 @@
+"""One instruction, declared once: signature, operands, rules and body; everything else reads this object."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import typing
+import warnings
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec
+
+from nki.core.errors import ArgumentError
+from nki.core.nki_tensor import NkiTensor
+from nki.core.tensor import NKIObject
+from nki.spec.arrays import Arrays
+from nki.spec.convert import CONVERTERS
+from nki.spec.engine import engine as Engine
+from nki.spec.operand import Operand
+from nki.spec.program import Issued
+from nki.spec.rule import Rule
+from nki.spec.sink import Sink, current_sink
+from nki.spec.verify import verify
+from nki.target.model import Target
+
+P = ParamSpec("P")
+Body = Callable[[Any, Arrays], None]
+EngineChoice = Callable[[Any, Target], Engine]
+
+
+@dataclass(frozen=True, slots=True)
+class Deprecated:
+    """A keyword that older versions had.
+
+    Attributes:
+        name: the keyword.
+        instead: what to write today.
+        accept: ``(value, bound arguments) -> bool``: whether the old meaning still comes out right without it.
+        problem: what is wrong if it is not accepted.
+    """
+
+    name: str
+    instead: str
+    accept: Callable[[Any, dict[str, Any]], bool]
+    problem: str
+
+
+class NkiInstruction(NKIObject):
+    """Handle of an issued instruction."""
+
+    __slots__ = ("issued",)
+
+    def __init__(self, handle: Issued) -> None:
+        self.issued = handle
+
+    def __repr__(self) -> str:
+        return f"NkiInstruction({self.issued.instruction.name} at {self.issued.location})"
+
+
+class Instruction(Generic[P]):
+    """A declared instruction; calling it inside a kernel issues it.
+
+    Attributes:
+        name: public name in nki.isa.
+        operands: by name, in the order of the signature.
+        arguments: named tuple class with the same fields.
+        engines: engines that can run it, the default first.
+        rules: what must hold beyond the operands' types.
+        feature: name of the target feature that it needs, or "".
+        source: the document that defines it.
+        public: whether it is part of nki.isa.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, Any],
+        engines: Sequence[Engine],
+        choose: EngineChoice | None,
+        rules: Sequence[Rule],
+        feature: str,
+        source: str,
+        deprecated: Sequence[Deprecated],
+        public: bool,
+    ) -> None:
+        self.name = function.__name__
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self.__doc__ = function.__doc__
+        self.__signature__ = inspect.signature(function)
+        self.engines = tuple(engines)
+        self.choose = choose
+        self.rules = tuple(rules)
+        self.feature = feature
+        self.source = source
+        self.deprecated = {item.name: item for item in deprecated}
+        self.public = public
+        self.operands = _operands(function)
+        self.arguments: Any = namedtuple(self.name, list(self.operands))  # type: ignore[misc]  # noqa: PYI024
+        self._bind = _binder(self.__signature__)
+        self._converters = tuple(
+            (CONVERTERS[operand.kind], name, operand, parameter.default)
+            for (name, operand), parameter in zip(
+                self.operands.items(), self.__signature__.parameters.values(), strict=True
+            )
+        )
+        self.execute: Body = _no_body(self.name)
+
+    def body(self, function: Body) -> Body:
+        """Decorator for the function that computes the instruction."""
+        self.execute = function
+        return function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NkiInstruction:
+        sink = current_sink(f"nisa.{self.name}")
+        try:
+            values = self._bind(*args, **kwargs)
+        except TypeError:
+            values = self._bind_old(args, kwargs)
+        arguments = self.arguments._make(
+            [
+                value
+                if value is default and (value is None or operand.kind in _AS_DECLARED)
+                else convert(value, name, operand, sink)
+                for value, (convert, name, operand, default) in zip(values, self._converters, strict=True)
+            ]
+        )
+        issued = Issued(self, arguments, sink.locator.capture(), self.engine_for(arguments, sink.target))
+        for finding in verify(issued, sink.target, sink.options.disabled_rules):
+            sink.report(finding)
+        sink.issue(issued)
+        return NkiInstruction(issued)
+
+    def engine_for(self, arguments: Any, target: Target) -> Engine:
+        """The engine that runs these operands: the one asked for, else the choice of the declaration."""
+        asked = getattr(arguments, "engine", Engine.unknown) if "engine" in self.operands else Engine.unknown
+        if asked is not Engine.unknown:
+            return asked
+        return self.choose(arguments, target) if self.choose else self.engines[0]
+
+    def signature(self) -> str:
+        """``name(dst, src, ...)`` for messages and documents."""
+        return f"{self.name}({', '.join(str(p).split(':')[0] for p in self.__signature__.parameters.values())})"
+
+    def __repr__(self) -> str:
+        return f"<instruction nisa.{self.name}>"
+
+    def _bind_old(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Accept deprecated keywords with a warning; everything else that does not bind is an error with a remedy."""
+        old = {name: kwargs[name] for name in kwargs if name in self.deprecated}
+        rest = {name: value for name, value in kwargs.items() if name not in old}
+        try:
+            values = self._bind(*args, **rest)
+        except TypeError:
+            raise self._argument_error(args, rest) from None
+        bound = dict(zip(self.operands, values, strict=True))
+        for name, value in old.items():
+            item = self.deprecated[name]
+            if not item.accept(value, bound):
+                raise ArgumentError(
+                    "call.deprecated",
+                    f"nisa.{self.name}({name}={value!r}): {item.problem}",
+                    rule=f"{name} was removed from nisa.{self.name}",
+                    fix=item.instead,
+                )
+            warnings.warn(
+                f"nisa.{self.name}: argument {name} is deprecated; {item.instead}", DeprecationWarning, stacklevel=3
+            )
+        return values
+
+    def _argument_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
+        names = list(self.operands)
+        unknown = [name for name in kwargs if name not in names]
+        if unknown:
+            close = difflib.get_close_matches(unknown[0], names, n=1)
+            return ArgumentError(
+                "call.unknown-argument",
+                f"nisa.{self.name} has no argument {unknown[0]!r}",
+                fix=f"write {close[0]}=" if close else f"the arguments are {', '.join(names)}",
+                rule=self.signature(),
+            )
+        if len(args) > len(names):
+            return ArgumentError(
+                "call.too-many",
+                f"nisa.{self.name} takes {len(names)} arguments, {len(args)} were given",
+                rule=self.signature(),
+                fix="remove the surplus arguments",
+            )
+        twice = [name for name in names[: len(args)] if name in kwargs]
+        if twice:
+            return ArgumentError(
+                "call.twice",
+                f"nisa.{self.name}: {twice[0]} is given by position and by name",
+                rule=self.signature(),
+                fix=f"remove one of the two {twice[0]}",
+            )
+        missing = [
+            name
+            for name, parameter in list(self.__signature__.parameters.items())[len(args) :]
+            if parameter.default is inspect.Parameter.empty and name not in kwargs
+        ]
+        return ArgumentError(
+            "call.missing",
+            f"nisa.{self.name} needs {', '.join(missing)}",
+            rule=self.signature(),
+            fix=f"add {missing[0]}=..." if missing else "check the arguments",
+        )
+
+
+# A default stands for itself, so that a declaration may use a default that no caller could pass.
+_AS_DECLARED = frozenset({"enum", "flag", "int", "number", "text", "column", "ints"})
+
+REGISTRY: dict[str, Instruction[Any]] = {}
+
+
+def instruction(
+    *,
+    engines: Sequence[Engine],
+    source: str,
+    rules: Sequence[Rule] = (),
+    choose: EngineChoice | None = None,
+    feature: str = "",
+    deprecated: Sequence[Deprecated] = (),
+    public: bool = True,
+) -> Callable[[Callable[P, Any]], Instruction[P]]:
+    """Declare an instruction: decorates a function whose signature is the public one and whose docstring is the manual."""
+
+    def declare(function: Callable[P, Any]) -> Instruction[P]:
+        declared = Instruction(function, engines, choose, rules, feature, source, deprecated, public)
+        assert declared.name not in REGISTRY, f"{declared.name} is declared twice"
+        REGISTRY[declared.name] = declared
+        return declared
+
+    return declare
+
+
+def _operands(function: Callable[..., Any]) -> dict[str, Operand]:
+    hints = typing.get_type_hints(function, localns={"NkiTensor": NkiTensor, "Sequence": Sequence}, include_extras=True)
+    operands = {}
+    for name in inspect.signature(function).parameters:
+        found = [item for item in _metadata(hints[name]) if isinstance(item, Operand)]
+        assert len(found) == 1, f"{function.__name__}: parameter {name} needs exactly one operand type"
+        operands[name] = found[0]
+    return operands
+
+
+def _metadata(hint: Any) -> list[Any]:
+    own = list(getattr(hint, "__metadata__", ()))
+    return own + [item for part in typing.get_args(hint) if not isinstance(part, Operand) for item in _metadata(part)]
+
+
+def _binder(signature: inspect.Signature) -> Callable[..., tuple[Any, ...]]:
+    """A function with the same parameters that returns their values: Python's own argument binding, at its own speed."""
+    names = list(signature.parameters)
+    defaults = {name: p.default for name, p in signature.parameters.items() if p.default is not inspect.Parameter.empty}
+    text = ", ".join(f"{name}=defaults[{name!r}]" if name in defaults else name for name in names)
+    binder: Callable[..., tuple[Any, ...]] = eval(f"lambda {text}: ({', '.join(names)},)", {"defaults": defaults})
+    return binder
+
+
+def _no_body(name: str) -> Body:
+    def missing(arguments: Any, x: Arrays) -> None:
+        raise AssertionError(f"instruction {name} was declared without a body")
+
+    return missing
+
+
+def issue_again(issued: Issued, sink: Sink) -> None:
+    """Verify and issue an existing record on another sink (readers of IR use it)."""
+    for finding in verify(issued, sink.target, sink.options.disabled_rules):
+        sink.report(finding)
+    sink.issue(issued)

@@ -1,0 +1,75 @@
+"""The operators that instructions take as arguments, and how a public function such as ``nl.add`` names one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nki.core.errors import ArgumentError
+
+OperatorClass = Literal["arithmetic", "compare", "logical", "bitvec", "unary", "activation", "special"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator of the ALUs, of the activation unit, or of both.
+
+    Attributes:
+        name: as in ``nl.<name>``.
+        alu: class of the ALU operator, or None if no ALU has it.
+        arity: operands of the ALU operator.
+        activation: True if the Scalar engine's activation unit has it.
+        reduces: True if it can reduce (tensor_reduce and the like).
+        identity: neutral element of the reduction, as a float.
+        commutes: True if swapping the operands changes nothing.
+    """
+
+    name: str
+    alu: Literal["arithmetic", "compare", "logical", "bitvec"] | None = None
+    arity: int = 2
+    activation: bool = False
+    reduces: bool = False
+    identity: float | None = None
+    commutes: bool = False
+
+    @property
+    def is_bitvec(self) -> bool:
+        """True for operators on bit patterns, which never cast."""
+        return self.alu == "bitvec"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"nl.{self.name}"
+
+
+_ATTRIBUTE = "__nki_operator__"
+
+
+def names_operator(operator: Operator) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: the function may be passed where an instruction expects an operator (``op=nl.add``)."""
+
+    def mark(function: Callable[..., Any]) -> Callable[..., Any]:
+        setattr(function, _ATTRIBUTE, operator)
+        return function
+
+    return mark
+
+
+def operator_of(value: Any, role: str) -> Operator:
+    """The operator that `value` names; `role` is the argument's name, for the message."""
+    if isinstance(value, Operator):
+        return value
+    operator = getattr(value, _ATTRIBUTE, None)
+    if isinstance(operator, Operator):
+        return operator
+    name = getattr(value, "__name__", None)
+    shown = name if name and not isinstance(value, str) else repr(value)
+    raise ArgumentError(
+        "operand.operator",
+        f"{role} is {shown}, which is not an NKI operator",
+        rule="an operator is a function of nki.language, passed without calling it",
+        fix=f"pass nl.{name}" if name else "pass for example nl.add",
+    )

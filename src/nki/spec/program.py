@@ -1,0 +1,104 @@
+"""The record that everything passes on, and a program as a tree of such records and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nki.core.register import VirtualRegister
+from nki.core.source import Location
+from nki.core.tensor import Buffer, View
+from nki.spec.engine import engine
+
+if TYPE_CHECKING:
+    from nki.spec.instruction import Instruction
+
+
+class Issued(NamedTuple):
+    """One instruction with its arguments.
+
+    `arguments` is the named tuple ``instruction.arguments`` in the order of the signature: tensors are `View`s, operators
+    are `Operator`s, enumerations their members, registers `VirtualRegister`s, everything else plain Python values.
+    """
+
+    instruction: Instruction
+    arguments: Any
+    location: Location
+    engine: engine
+
+    def views(self) -> Iterator[tuple[str, View]]:
+        """All tensor operands by name, members of a sequence one by one."""
+        for name, operand in self.instruction.operands.items():
+            if operand.is_tensor:
+                value = getattr(self.arguments, name)
+                for item in value if isinstance(value, tuple) and not isinstance(value, View) else (value,):
+                    if isinstance(item, View):
+                        yield name, item
+
+
+@dataclass(slots=True)
+class Block:
+    """Instructions and loops in program order, and the buffers that are allocated anew whenever it runs."""
+
+    buffers: list[Buffer] = field(default_factory=list)
+    items: list[Issued | ForLoop | WhileLoop] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Issued]:
+        """All instructions, each loop body once."""
+        for item in self.items:
+            if isinstance(item, Issued):
+                yield item
+            else:
+                yield from item.body.walk()
+
+    def all_buffers(self) -> Iterator[Buffer]:
+        """The buffers of this block and of the loops in it."""
+        yield from self.buffers
+        for item in self.items:
+            if not isinstance(item, Issued):
+                yield from item.body.all_buffers()
+
+
+@dataclass(slots=True)
+class ForLoop:
+    """``for index in range(lower, upper, step)`` on the device."""
+
+    lower: int | VirtualRegister
+    upper: int | VirtualRegister
+    step: int
+    index: VirtualRegister
+    body: Block
+    location: Location
+
+
+@dataclass(slots=True)
+class WhileLoop:
+    """``while condition != 0`` on the device; the body leaves the next condition in the same register."""
+
+    condition: VirtualRegister
+    body: Block
+    location: Location
+
+
+@dataclass(slots=True)
+class Program:
+    """What one core does.
+
+    Attributes:
+        name: of the kernel.
+        target: name of the target.
+        core, cores: position in the launch grid.
+        inputs: input buffers in the order of the flattened tensor arguments.
+        outputs: returned views in the order of the flattened result.
+        body: the instructions.
+    """
+
+    name: str
+    target: str
+    core: int
+    cores: int
+    inputs: list[Buffer] = field(default_factory=list)
+    outputs: list[View] = field(default_factory=list)
+    body: Block = field(default_factory=Block)
+    location: Location = Location()

@@ -1,0 +1,62 @@
+"""Rules: one sentence, one predicate, a stable code, a severity and the document it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nki.core.source import Location
+from nki.target.model import Target
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A condition that an instruction must meet.
+
+    Attributes:
+        code: last part of the code; the full one is ``<instruction>.<code>``.
+        sentence: what must hold; ``{t...}`` is filled with the target's numbers (``{t.pe.rows}``).
+        holds: ``(arguments, target) -> bool``; reads operands by name.
+        source: document, section or release note.
+        fix: one thing to do.
+        actual: ``(arguments, target) -> str`` with the numbers that broke it.
+        severity: "error" refuses the kernel, "warning" tells.
+    """
+
+    code: str
+    sentence: str
+    holds: Callable[[Any, Target], bool]
+    source: str
+    fix: str
+    actual: Callable[[Any, Target], str] | None = None
+    severity: Severity = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A broken rule at a place."""
+
+    code: str
+    severity: Severity
+    message: str
+    rule: str
+    source: str
+    fix: str
+    location: Location
+    facts: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types only."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "message": self.message,
+            "rule": self.rule,
+            "source": self.source,
+            "fix": self.fix,
+            "facts": {k: v if isinstance(v, int | float | bool) else str(v) for k, v in self.facts.items()},
+            "location": self.location.to_json(),
+        }

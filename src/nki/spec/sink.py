@@ -1,0 +1,96 @@
+"""The one context of a running kernel: where instructions go, and what the kernel may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
+
+from nki.core.errors import FrontendError
+from nki.core.register import VirtualRegister
+from nki.core.source import Locator
+from nki.core.tensor import Buffer, MemoryRegion, Storage
+from nki.core.dtypes import DType
+from nki.options import Options
+from nki.spec.program import Issued
+from nki.spec.rule import Finding
+from nki.target.model import Target
+
+T = TypeVar("T")
+
+
+class Sink(Protocol):
+    """What traces or runs a kernel."""
+
+    target: Target
+    options: Options
+    locator: Locator
+    trace: Hashable
+    core: int
+    cores: int
+    grid: bool
+    eager: bool
+
+    def issue(self, issued: Issued) -> None:
+        """Take the next verified instruction."""
+
+    def report(self, finding: Finding) -> None:
+        """Take a broken rule: raise if it is an error, keep it if it is a warning."""
+
+    def allocate(
+        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str, address: tuple[int, int] | None
+    ) -> Storage:
+        """A new buffer."""
+
+    def constant(self, key: Hashable) -> Storage | None:
+        """A tensor that was made before under this key, for constants that need to be built once."""
+
+    def keep_constant(self, key: Hashable, storage: Storage) -> None:
+        """Remember it for `constant`."""
+
+    def register(self) -> VirtualRegister:
+        """A new register."""
+
+    def for_loop(
+        self,
+        lower: int | VirtualRegister,
+        upper: int | VirtualRegister,
+        step: int,
+        body: Callable[[VirtualRegister], None],
+    ) -> None:
+        """A loop on the device."""
+
+    def while_loop(self, condition: VirtualRegister, body: Callable[[VirtualRegister], VirtualRegister]) -> None:
+        """A loop on the device that ends when the register is 0."""
+
+    def buffers(self) -> list[Buffer]:
+        """All allocations so far."""
+
+
+_CURRENT: ContextVar[Sink | None] = ContextVar("nki_sink", default=None)
+
+
+def active_sink() -> Sink | None:
+    """The sink of the running kernel, or None on the host."""
+    return _CURRENT.get()
+
+
+def current_sink(what: str) -> Sink:
+    """The sink of the running kernel; `what` names the function that needs one."""
+    sink = _CURRENT.get()
+    if sink is None:
+        raise FrontendError(
+            "kernel.outside",
+            f"{what} was called outside a kernel",
+            fix="call it in a function decorated with @nki.jit, and call that function (or nki.simulate(function)(...))",
+        )
+    return sink
+
+
+def with_sink(sink: Sink, run: Callable[[], T]) -> T:
+    """Run with `sink` as the current one."""
+    token = _CURRENT.set(sink)
+    try:
+        return run()
+    finally:
+        _CURRENT.reset(token)

@@ -1,0 +1,194 @@
+"""The verifier: what every operand must satisfy, then the rules of the declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from nki.core.source import Location
+from nki.core.tensor import MemoryRegion, View
+from nki.spec.engine import engine as Engine
+from nki.spec.operand import Operand
+from nki.spec.rule import Finding, Rule
+from nki.target.model import Target
+
+if TYPE_CHECKING:
+    from nki.spec.instruction import Instruction
+    from nki.spec.program import Issued
+
+_ARCH = "nki/guides/architecture/trainium_inferentia2_arch.rst"
+
+
+def verify(issued: Issued, target: Target, disabled: frozenset[str] = frozenset()) -> list[Finding]:
+    """All broken rules of one instruction on a target, in order; empty if it is legal."""
+    instruction, arguments, location, engine = issued
+    findings = [*_available(instruction, engine, target, location)]
+    if not findings:
+        for name, view in issued.views():
+            findings.extend(_operand(instruction, name, instruction.operands[name], view, engine, target, location))
+    if not findings:
+        for rule in instruction.rules:
+            if not rule.holds(arguments, target):
+                findings.append(_broken(instruction, rule, arguments, target, location))
+    if disabled and findings:
+        findings = [f for f in findings if f.code not in disabled and f.code.rpartition(".")[2] not in disabled]
+    return findings
+
+
+def _available(instruction: Instruction[Any], engine: Engine, target: Target, at: Location) -> Iterator[Finding]:
+    if instruction.feature and not target.has(instruction.feature):
+        yield _finding(
+            "instruction.unavailable",
+            f"nisa.{instruction.name} does not exist on {target.name}",
+            f"nisa.{instruction.name} needs a NeuronCore that has {instruction.feature}",
+            instruction.source,
+            "choose a target that has it, or use other instructions",
+            at,
+            target=target.name,
+        )
+    elif instruction.engines and engine not in instruction.engines:
+        names = ", ".join(e.name for e in instruction.engines)
+        yield _finding(
+            "instruction.engine",
+            f"nisa.{instruction.name} cannot run on the {engine.name} engine",
+            f"nisa.{instruction.name} runs on {names}",
+            instruction.source,
+            f"use nisa.engine.{instruction.engines[0].name}",
+            at,
+            engine=engine.name,
+        )
+
+
+def _operand(
+    instruction: Instruction[Any], name: str, operand: Operand, view: View, engine: Engine, target: Target, at: Location
+) -> Iterator[Finding]:
+    region = view.buffer.region
+    label = f"{name} of nisa.{instruction.name}"
+    if region not in operand.regions:
+        allowed = " or ".join(str(r) for r in operand.regions)
+        yield _finding(
+            "operand.region",
+            f"{label} is {view.describe()}",
+            f"{label} must be in {allowed}",
+            instruction.source,
+            _region_fix(region, operand.regions),
+            at,
+            region=region,
+        )
+        return
+    if operand.dtypes is not None and view.dtype not in operand.dtypes:
+        allowed = ", ".join(str(d) for d in operand.dtypes)
+        yield _finding(
+            "operand.dtype",
+            f"{label} is {view.describe()}",
+            f"{label} must be one of {allowed}",
+            instruction.source,
+            f"cast it, for example to {operand.dtypes[0]}",
+            at,
+            dtype=view.dtype,
+        )
+    if not view.buffer.on_chip:
+        return
+    if region is MemoryRegion.psum and engine is Engine.gpsimd:
+        yield _finding(
+            "operand.gpsimd-psum",
+            f"{label} is {view.describe()}, and the instruction runs on GpSimd",
+            "the GpSimd engine cannot access PSUM",
+            _ARCH,
+            "copy it to SBUF first, or use another engine",
+            at,
+        )
+    if operand.engine_access:
+        yield from _engine_access(label, view, target, at)
+    if operand.kind == "column" and view.free_size != 1:
+        yield _finding(
+            "operand.column",
+            f"{label} is {view.describe()}",
+            f"{label} holds one element per partition",
+            instruction.source,
+            "slice one column: tensor[:, 0:1]",
+            at,
+            free_size=view.free_size,
+        )
+
+
+def _engine_access(label: str, view: View, target: Target, at: Location) -> Iterable[Finding]:
+    partitions, dims = view.shape[0], len(view.shape)
+    if partitions > target.partitions:
+        yield _finding(
+            "operand.partitions",
+            f"{label} spans {partitions} partitions",
+            f"an instruction spans at most {target.partitions} partitions",
+            _ARCH,
+            f"tile dimension 0 in pieces of {target.partitions}",
+            at,
+            partitions=partitions,
+        )
+        return
+    start = view.start_partition
+    if start and start not in target.access.start_partitions(partitions):
+        legal = ", ".join(str(s) for s in target.access.start_partitions(partitions))
+        yield _finding(
+            "operand.start-partition",
+            f"{label} starts at partition {start} and spans {partitions}",
+            f"{partitions} partitions may start at {legal}",
+            _ARCH,
+            f"start at a multiple of {target.quadrant} that is listed, or copy with a DMA first",
+            at,
+            start=start,
+            partitions=partitions,
+        )
+    if dims - 1 > target.access.max_free_dims and _merged_dims(view) > target.access.max_free_dims:
+        yield _finding(
+            "operand.rank",
+            f"{label} has {dims - 1} free dimensions that do not merge",
+            f"an access has at most {target.access.max_free_dims} free dimensions",
+            "nki/deep-dives/nki-aps.rst",
+            "copy it to a tensor with fewer dimensions",
+            at,
+            dims=dims,
+        )
+
+
+def _merged_dims(view: View) -> int:
+    """Free dimensions that remain when contiguous neighbours are merged and size 1 is dropped."""
+    dims = [(n, s) for n, s in zip(view.shape[1:], view.strides[1:], strict=True) if n != 1]
+    return len(dims) - sum(1 for (_, outer), (n, inner) in zip(dims, dims[1:], strict=False) if outer == n * inner)
+
+
+def _region_fix(region: MemoryRegion, allowed: tuple[MemoryRegion, ...]) -> str:
+    if region.is_hbm:
+        return "load it into SBUF with nisa.dma_copy first"
+    if region is MemoryRegion.psum:
+        return "copy it to SBUF with nisa.tensor_copy first"
+    if MemoryRegion.psum in allowed:
+        return "allocate it with buffer=nl.psum"
+    return "move it with nisa.dma_copy"
+
+
+def _broken(instruction: Instruction[Any], rule: Rule, arguments: Any, target: Target, at: Location) -> Finding:
+    sentence = rule.sentence.format(t=target)
+    actual = rule.actual(arguments, target) if rule.actual else _operand_summary(instruction, arguments)
+    return Finding(
+        f"{instruction.name}.{rule.code}",
+        rule.severity,
+        f"nisa.{instruction.name}: {actual}",
+        sentence,
+        rule.source,
+        rule.fix.format(t=target),
+        at,
+        {"target": target.name},
+    )
+
+
+def _operand_summary(instruction: Instruction[Any], arguments: Any) -> str:
+    parts = []
+    for name in instruction.operands:
+        value = getattr(arguments, name)
+        if isinstance(value, View):
+            parts.append(f"{name} is {value.describe()}")
+    return ", ".join(parts)
+
+
+def _finding(code: str, message: str, rule: str, source: str, fix: str, at: Location, **facts: Any) -> Finding:
+    return Finding(code, "error", message, rule, source, fix, at, facts)

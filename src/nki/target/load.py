@@ -1,0 +1,207 @@
+"""Reading target data strictly: every value typed, every value with a source or marked as an estimate."""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from nki.core.errors import TargetError
+from nki.target.model import Provenance, Target
+from nki.target.names import FEATURES, TIMING
+
+DEFAULT_TARGET = "trn3"
+"""What the documented simulator uses when nothing else is said (nki/guides/nki_simulator.rst, "Target Platform")."""
+
+_FOLDER = Path(__file__).resolve().parent
+_SOURCE = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_.-]+)*\.(rst|py|png|jpg)")
+_LEAF_KEYS = frozenset({"value", "source", "estimate", "note"})
+_OPEN_FIELDS = frozenset({"features", "timing", "provenances"})
+
+Leaves = dict[str, Provenance]
+
+
+def load_target(name: str) -> Target:
+    """The target of that name or alias; case does not matter. The same object every time.
+
+    Raises:
+        TargetError: unknown name (``target.unknown``), or data that does not hold together.
+    """
+    key = name.strip().lower()
+    stem = key if key in _files() else _aliases().get(key)
+    if stem is None:
+        known = ", ".join(_describe(_load(target)) for target in target_names())
+        raise TargetError(
+            "target.unknown", f"unknown target {name!r}", fix=f"use one of: {known}", facts={"known": target_names()}
+        )
+    return _load(stem)
+
+
+def target_names(*, toys: bool = False) -> tuple[str, ...]:
+    """Names of the hardware targets; with ``toys`` also of the targets that exist for tests only."""
+    return tuple(stem for stem in _files() if toys or not _load(stem).toy)
+
+
+def read_target(text: str, origin: str) -> Target:
+    """A target from TOML text; ``origin`` names the file in errors.
+
+    Raises:
+        TargetError: invalid TOML (``target.toml``), a missing, unknown or mistyped key (``target.data``), a leaf
+            without exactly one of source and estimate (``target.source``).
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TargetError("target.toml", f"{origin} is not TOML: {error}", fix="correct the file") from error
+    target = _read(data, origin)
+    _check_consistent(target, origin)
+    return target
+
+
+@cache
+def _files() -> Mapping[str, Path]:
+    return MappingProxyType({path.stem: path for path in sorted(_FOLDER.glob("*.toml"))})
+
+
+@cache
+def _load(stem: str) -> Target:
+    path = _files()[stem]
+    target = read_target(path.read_text(encoding="utf-8"), path.name)
+    _require(target.name == stem, path.name, "name", f"is {target.name!r} in a file called {path.name}")
+    return target
+
+
+@cache
+def _aliases() -> Mapping[str, str]:
+    return MappingProxyType({alias: stem for stem in _files() for alias in _load(stem).aliases})
+
+
+def _describe(target: Target) -> str:
+    return " = ".join((target.name, *target.aliases))
+
+
+def _read(data: Mapping[str, Any], origin: str) -> Target:
+    leaves: Leaves = {}
+    _exact(data, [f.name for f in fields(Target) if f.name != "provenances"], "", origin)
+    features = _names(data["features"], "features", FEATURES, bool, leaves, origin)
+    values = _values(Target, data, "", leaves, origin)
+    timing = _names(data["timing"], "timing", TIMING, float, leaves, origin)
+    values["features"] = frozenset(name for name, present in features.items() if present)
+    values["timing"] = MappingProxyType(timing)
+    values["provenances"] = MappingProxyType(leaves)
+    return Target(**values)
+
+
+def _values(cls: Any, table: Mapping[str, Any], path: str, leaves: Leaves, origin: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for item in fields(cls):
+        below = f"{path}.{item.name}" if path else item.name
+        if item.name in _OPEN_FIELDS:
+            continue
+        if "feature" in item.metadata:
+            leaves[below] = leaves[f"features.{item.metadata['feature']}"]
+            values[item.name] = leaves[below].value
+        elif is_dataclass(item.type):
+            values[item.name] = _section(item.type, table[item.name], below, leaves, origin)
+        else:
+            leaves[below] = _leaf(table[item.name], item.type, below, origin)
+            values[item.name] = leaves[below].value
+    return values
+
+
+def _section(cls: Any, table: Any, path: str, leaves: Leaves, origin: str) -> Any:
+    _exact(table, [item.name for item in fields(cls) if "feature" not in item.metadata], path, origin)
+    return cls(**_values(cls, table, path, leaves, origin))
+
+
+def _names(table: Any, path: str, names: Mapping[str, str], kind: Any, leaves: Leaves, origin: str) -> dict[str, Any]:
+    _exact(table, names, path, origin)
+    for name in names:
+        leaves[f"{path}.{name}"] = _leaf(table[name], kind, f"{path}.{name}", origin)
+    return {name: leaves[f"{path}.{name}"].value for name in names}
+
+
+def _exact(table: Any, names: Iterable[str], path: str, origin: str) -> None:
+    _require(isinstance(table, dict), origin, path, "must be a table")
+    expected = set(names)
+    missing, unknown = sorted(expected - table.keys()), sorted(table.keys() - expected)
+    _require(not missing, origin, path, f"misses {', '.join(missing)}")
+    _require(not unknown, origin, path, f"has unknown {', '.join(unknown)}")
+
+
+def _leaf(table: Any, kind: Any, path: str, origin: str) -> Provenance:
+    _require(isinstance(table, dict) and "value" in table, origin, path, "must be { value = ..., source = ... }")
+    unknown = sorted(table.keys() - _LEAF_KEYS)
+    _require(not unknown, origin, path, f"has unknown {', '.join(unknown)}")
+    source, estimate, note = (table.get(key, "") for key in ("source", "estimate", "note"))
+    for text in (source, estimate, note):
+        _require(isinstance(text, str), origin, path, "source, estimate and note are strings")
+    _require(bool(source) != bool(estimate), origin, path, "needs a source or an estimate, not both", "target.source")
+    if source:
+        _require(_SOURCE.fullmatch(source) is not None, origin, path, f"source {source!r} is no path", "target.source")
+    return Provenance(_typed(table["value"], kind, path, origin), source, estimate, note)
+
+
+def _typed(value: Any, kind: Any, path: str, origin: str) -> Any:
+    frozen = _frozen(value)
+    if kind is float and type(frozen) is int:
+        frozen = float(frozen)
+    _require(_KINDS[kind](frozen), origin, path, f"is {value!r}, not {_kind_name(kind)}")
+    return frozen
+
+
+def _kind_name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and not _is_tuple(kind) else str(kind)
+
+
+def _is_tuple(kind: Any) -> bool:
+    return str(kind).startswith("tuple[")
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def _all(item: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: type(value) is tuple and all(item(one) for one in value)
+
+
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) is kind
+
+
+def _is_rule(value: Any) -> bool:
+    return type(value) is tuple and len(value) == 2 and _is(int)(value[0]) and _all(_is(int))(value[1])
+
+
+_KINDS: dict[Any, Callable[[Any], bool]] = {
+    bool: _is(bool),
+    int: _is(int),
+    float: _is(float),
+    str: _is(str),
+    tuple[str, ...]: _all(_is(str)),
+    tuple[int, ...]: _all(_is(int)),
+    tuple[tuple[int, tuple[int, ...]], ...]: _all(_is_rule),
+}
+
+
+def _check_consistent(t: Target, origin: str) -> None:
+    most = [count for count, _ in t.access.start_rules]
+    checks = (
+        ("psum.bytes_per_partition", t.psum.banks * t.psum.bank_bytes == t.psum.bytes_per_partition, "banks x bytes"),
+        ("sbuf.usable_bytes_per_partition", t.sbuf.usable_bytes_per_partition <= t.sbuf.bytes_per_partition, "<= all"),
+        ("access.start_rules", most == sorted(most) and most[-1:] == [t.partitions], "ascending up to partitions"),
+        ("pe.rows", t.pe.rows == t.partitions, "one row per partition"),
+        ("quadrant", t.partitions % t.quadrant == 0, "a divisor of partitions"),
+        ("hbm.cores_per_stack", t.hbm.stacks * t.hbm.cores_per_stack == t.cores_per_device, "x stacks = cores"),
+    )
+    for path, holds, rule in checks:
+        _require(holds, origin, path, f"is {t.provenance(path).value!r} and must be: {rule}")
+
+
+def _require(holds: bool, origin: str, path: str, problem: str, code: str = "target.data") -> None:
+    if not holds:
+        raise TargetError(code, f"{origin}: {path or 'the file'} {problem}", fix="correct the target data")

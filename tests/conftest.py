@@ -1,0 +1,16 @@
+"""Settings that every test shares."""
+
+import os
+
+from hypothesis import settings
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # One thread per worker: the workers are the parallelism, and more threads than cores slow each other down.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# No deadline: these machines are shared. `make test` draws the same examples every time, so that a failure is the
+# change's; `make test-all` draws new ones.
+settings.register_profile("quick", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("thorough", deadline=None, max_examples=500)
+settings.load_profile("quick")
