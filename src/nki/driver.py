@@ -140,7 +140,7 @@ def _run_eager(launch: Launch, arguments: Arguments, target: Target, options: Op
             core,
             machine=machines[core],
             claim=lambda buffer, core=core: cores.claim(core, machines[core].memory, buffer),
-        )  # type: ignore[misc]
+        )
         for core in range(launch.cores)
     ]
     planes: dict[int, Any] = {}

@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NoReturn
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
-from nki.core import access
+from nki.core import access, reshape
+from nki.core.dims import as_int, as_ints
 from nki.core.dtypes import DType, as_dtype
-from nki.core.errors import FrontendError, TensorError
+from nki.core.errors import ArgumentError, FrontendError, TensorError
+from nki.core.pattern import pattern as explicit_pattern
 from nki.core.register import VirtualRegister
 from nki.core.tensor import MemoryRegion, NKIObject, Storage, View, contiguous_strides
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _arguments(method: Method) -> Method:
+    """A call that does not fit the method's signature becomes an ArgumentError."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except TypeError as problem:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError:
+                raise ArgumentError(
+                    "call.method-arguments",
+                    f"tensor.{method.__name__}: {problem}",
+                    rule=f"{method.__name__}{signature}".replace("(self, ", "("),
+                    fix="pass the arguments of the signature",
+                ) from None
+            raise
+
+    return call  # type: ignore[return-value]
 
 
 class NkiTensor(NKIObject):
@@ -35,7 +64,8 @@ class NkiTensor(NKIObject):
         buffer: MemoryRegion = MemoryRegion.sbuf,
         name: str = "",
     ) -> None:
-        if not isinstance(storage, Storage) or storage.buffer.region is not buffer:
+        region = storage.buffer.region if isinstance(storage, Storage) else None
+        if region is not buffer:
             raise TensorError(
                 "tensor.storage",
                 f"NkiTensor needs the storage of a tensor in {buffer}, not {storage!r}",
@@ -126,62 +156,82 @@ class NkiTensor(NKIObject):
     def __getitem__(self, key: Any) -> NkiTensor:
         return self._with(access.index(self._view, key, _tensor_view))
 
+    @_arguments
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
         """Elements `start` to `end` (exclusive) of one dimension."""
-        return self._with(access.slice_dim(self._view, dim, start, end, step))
+        dims = [as_int(value, role) for role, value in (("dim", dim), ("start", start), ("end", end), ("step", step))]
+        return self._with(access.slice_dim(self._view, *dims))
 
+    @_arguments
     def select(self, dim: int, index: int | NkiTensor | VirtualRegister) -> NkiTensor:
         """One index of a dimension, which disappears; a one-element tensor or a register selects at run time."""
-        return self._with(access.select(self._view, dim, _plain(index)))
+        at = _plain(index)
+        at = at if isinstance(at, View | VirtualRegister) else as_int(at, "index")
+        return self._with(access.select(self._view, as_int(dim, "dim"), at))
 
+    @_arguments
     def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
         """Row p of the result is row ``vector_offset[p]`` of this HBM tensor."""
-        return self._with(access.vector_select(self._view, dim, _plain(vector_offset)))
+        return self._with(
+            access.vector_select(self._view, as_int(dim, "dim"), _index_view(vector_offset, "vector_offset"))
+        )
 
+    @_arguments
     def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
         """Gather (as source) or scatter (as destination) on the free dimension by offsets in SBUF."""
-        return self._with(access.indirect(self._view, _plain(index), num_elem))
+        count = None if num_elem is None else as_int(num_elem, "num_elem")
+        return self._with(access.indirect(self._view, _index_view(index, "index"), count))
 
+    @_arguments
     def permute(self, dims: tuple[int, ...]) -> NkiTensor:
         """Reorder dimensions; on chip the partition stays first."""
-        return self._with(access.permute(self._view, dims))
+        return self._with(access.permute(self._view, as_ints(dims, "dims")))
 
+    @_arguments
     def broadcast(self, dim: int, size: int) -> NkiTensor:
         """Repeat a dimension of size 1."""
-        return self._with(access.broadcast(self._view, dim, size))
+        return self._with(access.broadcast(self._view, as_int(dim, "dim"), as_int(size, "size")))
 
+    @_arguments
     def expand_dim(self, dim: int) -> NkiTensor:
         """Insert a dimension of size 1."""
-        return self._with(access.expand_dim(self._view, dim))
+        return self._with(access.expand_dim(self._view, as_int(dim, "dim")))
 
+    @_arguments
     def squeeze_dim(self, dim: int) -> NkiTensor:
         """Remove a dimension of size 1."""
-        return self._with(access.squeeze_dim(self._view, dim))
+        return self._with(access.squeeze_dim(self._view, as_int(dim, "dim")))
 
+    @_arguments
     def reshape_dim(self, dim: int, shape: tuple[int, ...]) -> NkiTensor:
         """Split a dimension; one size may be -1."""
-        return self._with(access.reshape_dim(self._view, dim, shape))
+        return self._with(reshape.reshape_dim(self._view, as_int(dim, "dim"), as_ints(shape, "shape")))
 
+    @_arguments
     def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
         """Merge contiguous dimensions; both ends are included."""
-        return self._with(access.flatten_dims(self._view, start_dim, end_dim))
+        return self._with(reshape.flatten_dims(self._view, as_int(start_dim, "start_dim"), as_int(end_dim, "end_dim")))
 
+    @_arguments
     def reshape(self, shape: tuple[int, ...]) -> NkiTensor:
         """Another shape of the same elements in the same order, without a copy."""
-        return self._with(access.reshape(self._view, shape))
+        return self._with(reshape.reshape(self._view, as_ints(shape, "shape")))
 
+    @_arguments
     def rearrange(
         self, src_pattern: tuple[Any, ...], dst_pattern: tuple[Any, ...], fixed_sizes: dict[str, int] | None = None
     ) -> NkiTensor:
-        """Split, reorder and merge dimensions by name: ``t.rearrange(("p", ("h", "w")), ("p", "w", "h"), {"h": 4})``."""
-        return self._with(access.rearrange(self._view, src_pattern, dst_pattern, fixed_sizes))
+        """Split, reorder and merge dimensions by name: ``rearrange(("p", ("h", "w")), ("p", "w", "h"), {"h": 4})``."""
+        return self._with(reshape.rearrange(self._view, src_pattern, dst_pattern, fixed_sizes))
 
+    @_arguments
     def view(self, dtype: Any) -> NkiTensor:
         """The same bytes as another dtype; the last dimension grows or shrinks."""
-        return self._with(access.view_as(self._view, dtype))
+        return self._with(reshape.view_as(self._view, dtype))
 
     reinterpret_cast = view
 
+    @_arguments
     def ap(
         self,
         pattern: Sequence[Sequence[int]],
@@ -191,10 +241,19 @@ class NkiTensor(NKIObject):
         indirect_dim: int = 0,
         dtype: Any = None,
     ) -> NkiTensor:
-        """An explicit ``[[stride, count], ...]`` pattern over the storage; see `nki.core.access.pattern`."""
+        """An explicit ``[[stride, count], ...]`` pattern over the storage; see `nki.core.pattern`."""
+        scalar = _plain(scalar_offset)
+        if not isinstance(scalar, View | VirtualRegister | None):
+            scalar = _index_view(scalar, "scalar_offset")
         return self._with(
-            access.pattern(
-                self._view, pattern, offset, _plain(scalar_offset), _plain(vector_offset), indirect_dim, dtype
+            explicit_pattern(
+                self._view,
+                pattern,
+                None if offset is None else as_int(offset, "offset"),
+                scalar,
+                None if vector_offset is None else _index_view(vector_offset, "vector_offset"),
+                as_int(indirect_dim, "indirect_dim"),
+                dtype,
             )
         )
 
@@ -240,6 +299,16 @@ class NkiTensor(NKIObject):
 
 def _plain(value: Any) -> Any:
     return value._view if isinstance(value, NkiTensor) else value
+
+
+def _index_view(value: Any, role: str) -> View:
+    if isinstance(value, NkiTensor):
+        return value._view
+    raise ArgumentError(
+        "access.index-tensor",
+        f"{role} must be a tensor, not {type(value).__name__} {value!r}"[:160],
+        fix="load the indices into an SBUF tensor",
+    )
 
 
 def _tensor_view(value: Any) -> View | None:

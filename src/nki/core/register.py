@@ -18,7 +18,7 @@ class VirtualRegister:
     __slots__ = ("frozen", "id", "trace")
 
     def __init__(self, state: int | None = None, frozen: bool = False, trace: Hashable = None) -> None:
-        self.id = state
+        self.id = -1 if state is None else state
         self.frozen = frozen
         self.trace = trace
 

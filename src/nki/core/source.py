@@ -11,6 +11,9 @@ from types import CodeType, FrameType
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 _CHAIN_LIMIT = 12
 
+KERNEL_BOUNDARY = "run_body"
+"""Name of the function of this package that calls a kernel's Python body."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -114,9 +117,16 @@ class Locator:
 
 
 def here() -> Location:
-    """The user's call site, without a cache: for errors."""
-    location = Locator().capture()
-    return Location(location.frames[:_CHAIN_LIMIT])
+    """The user's call site, without a cache: for errors.
+
+    Inside a kernel the chain ends at the kernel; outside, the call site alone is enough.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == KERNEL_BOUNDARY and is_internal(frame.f_code):
+            return Locator(frame.f_code).capture()
+        frame = frame.f_back
+    return Location(Locator().capture().frames[:1])
 
 
 def is_internal(code: CodeType) -> bool:

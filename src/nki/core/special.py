@@ -1,7 +1,8 @@
 """temporary"""
 
-import numpy as np
 import math
+
+import numpy as np
 
 
 def erf(a):

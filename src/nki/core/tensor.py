@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -60,7 +61,7 @@ class NKIObject:
 def _declared_fields(kind: type) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
-        for name in base.__dict__.get("__annotations__", {}):
+        for name in inspect.get_annotations(base):
             fields[name] = getattr(kind, name, None)
     return fields
 

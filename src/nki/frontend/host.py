@@ -149,7 +149,7 @@ def _to_torch(array: np.ndarray, dtype: DType, like: Any) -> Any:
 
 def as_dtype_or_raise(dtype: Any, name: str) -> DType:
     """The NKI dtype of a host dtype; the error names the argument."""
-    if getattr(dtype, "kind", "") in "OUSMmc" and getattr(dtype, "names", None) is None:
+    if isinstance(dtype, np.dtype) and dtype.kind in "OUSMmc" and dtype.names is None:
         raise ArgumentError(
             "argument.dtype",
             f"argument {name} is {dtype}",

@@ -62,7 +62,7 @@ def write_inputs(
 def deliver(tree: Any, program: Program, storages: Sequence[LiveStorage], arrays: Sequence[HostArray]) -> Any:
     """The kernel's result with an array of the caller's kind in place of every view."""
     by_id = {storage.buffer.id: storage for storage in storages}
-    kind = next((host.kind for host in arrays if host.kind != "numpy"), "numpy")
+    kind: Kind = next((host.kind for host in arrays if host.kind != "numpy"), "numpy")
     like = next((host.original for host in arrays if host.kind == kind), None)
     return _fill(tree, by_id, kind, like)
 

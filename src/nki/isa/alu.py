@@ -1,7 +1,7 @@
-"""The operators of the ALUs: what they are and what they compute (nki/api/nki.api.shared.rst, "Supported Math Operators").
+"""The operators of the ALUs: what they are and what they compute.
 
-Arithmetic operators work on float32; comparisons and logical operators give 1.0 or 0.0. Bitvec operators work on the
-storage integers as they are.
+Source: nki/api/nki.api.shared.rst, "Supported Math Operators". Arithmetic operators work on float32; comparisons and
+logical operators give 1.0 or 0.0. Bitvec operators work on the storage integers as they are.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ _EngineChoice = Annotated[Engine, choice(Engine)]
 def tensor_copy(dst: Dst, src: Src, engine: _EngineChoice = Engine.unknown, name: Name = None) -> None:
     """``dst = src`` on chip; the same partitions and elements per partition, ranks may differ.
 
-    Bits are copied if the dtypes are equal (on the Scalar engine from NeuronCore-v3 on), else values pass through float32.
-    GpSimd cannot reach PSUM.
+    Bits are copied if the dtypes are equal (on the Scalar engine from NeuronCore-v3 on), else values
+    pass through float32. GpSimd cannot reach PSUM.
     """
 
 
@@ -127,12 +127,12 @@ def _(a: Any, x: Arrays) -> None:
 )
 def tensor_copy_predicated(
     dst: Annotated[NkiTensor, out(also_read=True)],
-    src: Annotated["float | NkiTensor", Operand("tensor_or_number", reads=True)],
+    src: Annotated[float | NkiTensor, Operand("tensor_or_number", reads=True)],
     predicate: Annotated[NkiTensor, source(dtypes=(uint8, uint16, uint32))],
     reverse_pred: Flag = False,
     name: Name = None,
 ) -> None:
-    """Where `predicate` is not zero (or is zero, with `reverse_pred`), ``dst = src``; elsewhere `dst` keeps its value."""
+    """Where `predicate` is not zero (or is zero, with `reverse_pred`), ``dst = src``; elsewhere `dst` stays."""
 
 
 @tensor_copy_predicated.body

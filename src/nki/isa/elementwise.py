@@ -74,9 +74,10 @@ def tensor_tensor(
 ) -> None:
     """``dst = data1 <op> data2``, element by element, on Vector or GpSimd.
 
-    Inputs and output have the same number of partitions and of elements per partition; nothing is broadcast. Arithmetic
-    is float32 and rounds to the dtype of `dst`. If all three are int32 or uint32 in SBUF, GpSimd computes exactly; with an
-    operand in PSUM, or ``engine=nisa.engine.vector``, integers pass through float32. ``nl.power`` runs on GpSimd.
+    Inputs and output have the same number of partitions and of elements per partition; nothing is broadcast.
+    Arithmetic is float32 and rounds to the dtype of `dst`. If all three are int32 or uint32 in SBUF, GpSimd computes
+    exactly; with an operand in PSUM, or ``engine=nisa.engine.vector``, integers pass through float32. ``nl.power``
+    runs on GpSimd.
 
     Args:
         dst: SBUF or PSUM, any dtype.
@@ -222,8 +223,8 @@ def tensor_scalar(
 ) -> None:
     """``dst = (data <op0> operand0) <op1> operand1`` with numbers or per-partition columns as operands.
 
-    Arithmetic is float32 and rounds to the dtype of `dst` once; bitvec operators work on integers as they are. The second
-    operator is free.
+    Arithmetic is float32 and rounds to the dtype of `dst` once; bitvec operators work on integers as they are. The
+    second operator is free.
 
     Args:
         dst, data: SBUF or PSUM, the same number of elements per partition.

@@ -75,7 +75,7 @@ class Cores:
             if other is not mine and len(other) > len(mine):
                 storage = other[len(mine)]
                 self._check_pair(core, storage.buffer, buffer)
-                shared = LiveStorage(buffer, storage.base, storage.pitch, storage.start, None)
+                shared = LiveStorage(buffer, storage.base, storage.pitch, storage.start, storage.written)
                 shared.shadow = storage.shadow
                 memory.share(shared)
                 mine.append(shared)
@@ -114,7 +114,7 @@ class Cores:
             with self._condition:
                 self._wait_for_turn(core)
             results[core] = task()
-        except BaseException as error:  # carried to the caller's thread by run()
+        except BaseException as error:  # noqa: BLE001 - carried to the caller's thread by run()
             self._errors[core] = error
         finally:
             with self._condition:
@@ -124,10 +124,11 @@ class Cores:
     def _end(self, core: int) -> None:
         other = (core + 1) % self.count
         if not self._ended[other]:
-            if self._errors[core] is None and self._waiting[other] is not None:
+            waiting = self._waiting[other]
+            if self._errors[core] is None and waiting is not None:
                 self._errors[other] = DivergenceError(
                     "cores.deadlock",
-                    f"core {other} waits at {_describe(self._waiting[other][0])}, but core {core} has ended",
+                    f"core {other} waits at {_describe(waiting[0])}, but core {core} has ended",
                     rule="both cores reach the same barriers and transfers in the same order",
                     location=self._where[other],
                     fix="make the control flow of both cores meet here",

@@ -24,7 +24,7 @@ from nki.sim.memory import (
     written_mask,
 )
 from nki.sim.numpy_arrays import F32, NumpyArrays
-from nki.sim.random import Generator
+from nki.sim.random import VECTOR_STREAMS, Generator
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import oob_mode
 from nki.spec.program import Issued
@@ -139,9 +139,9 @@ class Machine(NumpyArrays):
         storage = self.memory.storage(dst)
         state = psum_state(storage, dst)
         self._check_psum(state, dst, mode)
-        previous = _rows(state, dst) != 0 if mode is not False else None
+        previous = _rows(state, dst) != 0
         values = product
-        if mode or (previous is not None and previous.any()):
+        if mode or (mode is None and previous.any()):
             old = to_f32(_rows(strided(storage, dst), dst), dst.dtype)
             total = np.add(old, product, dtype=F32)
             values = total if mode or previous.all() else np.where(previous, total, product)
@@ -242,7 +242,7 @@ class Machine(NumpyArrays):
         low = placed.offset + sum(min(0, s) for s in spans)
         high = placed.offset + sum(max(0, s) for s in spans)
         total = view.buffer.nbytes // view.dtype.itemsize
-        if 0 <= low and high < total:
+        if low >= 0 and high < total:
             return placed
         if self._oob is oob_mode.skip:
             return None
@@ -319,7 +319,9 @@ class Machine(NumpyArrays):
 
     def _generator(self) -> Generator:
         if self.engine not in self._generators:
-            self._generators[self.engine] = Generator(self.target.partitions, self._seed)
+            streams = VECTOR_STREAMS if self.engine is Engine.vector else 1
+            seed = self._seed + (self.core << 8) + self.engine.value
+            self._generators[self.engine] = Generator(self.target.partitions, seed, streams)
         return self._generators[self.engine]
 
     # --- other cores and the outside

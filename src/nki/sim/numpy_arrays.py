@@ -138,6 +138,15 @@ class NumpyArrays:
         }[name](a, b)
         return wide.astype(np.uint64).astype(np.uint32).view(np.uint32).astype(dtype.numpy)
 
+    def affine(self, partitions: int, pattern: Sequence[tuple[int, int]], offset: int, multiplier: int) -> Any:
+        grid = (np.arange(partitions, dtype=np.int64) * multiplier + offset)[:, None]
+        for step, count in pattern:
+            grid = (grid[:, :, None] + np.arange(count, dtype=np.int64) * step).reshape(partitions, -1)
+        return grid.astype(np.int32)
+
+    def to_float(self, a: Any) -> Any:
+        return np.asarray(a).astype(F32)
+
     def reshape(self, a: Any, shape: Sequence[int]) -> Any:
         return np.reshape(a, shape)
 
@@ -163,7 +172,7 @@ class NumpyArrays:
 
 
 def _shift(name: str, a: Any, b: Any) -> Any:
-    """Shifts are logical; a count of the width or more leaves zero, as a barrel shifter that sees the whole count does."""
+    """Shifts are logical; a count of the width or more leaves zero, as in a shifter that sees the whole count."""
     bits = a.dtype.itemsize * 8
     unsigned = a.view(f"u{a.dtype.itemsize}")
     count = np.asarray(b).astype(np.int64)

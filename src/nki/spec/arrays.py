@@ -1,8 +1,8 @@
 """The array namespace in which bodies are written: NumPy values here, MLIR values in the native executor.
 
-All values are float32 arrays ``(partitions, elements per partition)`` unless a method says otherwise; free dimensions are
-flattened in row-major order, which is how the engines stream them. Every reduction has a fixed order: element ``i`` goes
-to lane ``i % 16``, each lane adds in ascending ``i``, and the lanes meet in a tree (8, 4, 2, 1).
+All values are float32 arrays ``(partitions, elements per partition)`` unless a method says otherwise; free dimensions
+are flattened in row-major order, which is how the engines stream them. Every reduction has a fixed order: element ``i``
+goes to lane ``i % 16``, each lane adds in ascending ``i``, and the lanes meet in a tree (8, 4, 2, 1).
 """
 
 from __future__ import annotations
@@ -139,6 +139,15 @@ class Arrays(Protocol):
 
     def integer(self, name: str, a: Any, b: Any, dtype: DType) -> Any:
         """Exact 32-bit add, subtract, multiply, maximum, minimum and comparisons, wrapping as GpSimd does."""
+
+    def affine(self, partitions: int, pattern: Sequence[tuple[int, int]], offset: int, multiplier: int) -> Any:
+        """int32 ``(partitions, F)``: ``offset + p * multiplier + sum(step * index)`` over ``(step, count)`` pairs.
+
+        The last pair runs fastest, F is the product of the counts, and the sum wraps.
+        """
+
+    def to_float(self, a: Any) -> Any:
+        """Storage integers as float32, rounded to nearest even."""
 
     # --- shapes and reductions
 

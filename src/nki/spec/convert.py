@@ -93,6 +93,8 @@ def _ints(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[int, ...
 def _pattern(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[tuple[int, int], ...]:
     try:
         return tuple((int(step.__index__()), int(count.__index__())) for step, count in value)
+    except FrontendError:
+        raise
     except (TypeError, ValueError, AttributeError):
         raise _kind(value, name, "a list of [step, count] pairs", f"pass {name}=[[1, count]]") from None
 

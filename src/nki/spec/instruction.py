@@ -97,7 +97,7 @@ class Instruction(Generic[P]):
         self.deprecated = {item.name: item for item in deprecated}
         self.public = public
         self.operands = _operands(function)
-        self.arguments: Any = namedtuple(self.name, list(self.operands))  # type: ignore[misc]  # noqa: PYI024
+        self.arguments: Any = namedtuple(self.name, list(self.operands))  # type: ignore[misc]
         self._bind = _binder(self.__signature__)
         self._converters = tuple(
             (CONVERTERS[operand.kind], name, operand, parameter.default)
@@ -224,7 +224,7 @@ def instruction(
     deprecated: Sequence[Deprecated] = (),
     public: bool = True,
 ) -> Callable[[Callable[P, Any]], Instruction[P]]:
-    """Declare an instruction: decorates a function whose signature is the public one and whose docstring is the manual."""
+    """Declare an instruction: decorates a function with the public signature, whose docstring is the manual."""
 
     def declare(function: Callable[P, Any]) -> Instruction[P]:
         declared = Instruction(function, engines, choose, rules, feature, source, deprecated, public)
@@ -251,7 +251,7 @@ def _metadata(hint: Any) -> list[Any]:
 
 
 def _binder(signature: inspect.Signature) -> Callable[..., tuple[Any, ...]]:
-    """A function with the same parameters that returns their values: Python's own argument binding, at its own speed."""
+    """A function with the same parameters that returns their values: Python's own argument binding."""
     names = list(signature.parameters)
     defaults = {name: p.default for name, p in signature.parameters.items() if p.default is not inspect.Parameter.empty}
     text = ", ".join(f"{name}=defaults[{name!r}]" if name in defaults else name for name in names)

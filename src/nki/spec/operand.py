@@ -40,9 +40,10 @@ class Operand:
     """What an argument may be.
 
     Attributes:
-        kind: "tensor" a tensor; "tensor_or_number" either; "column" a number or a tensor with one element per partition; "tensors" a sequence of
-            tensors; "operator" an nl operator; "enum" a member of `choices`; "flag" a bool; "int", "number", "ints",
-            "pattern", "text": Python constants; "register" a register; "register_or_int" either.
+        kind: "tensor" a tensor; "tensor_or_number" either; "column" a number or a tensor with one element per
+            partition; "tensors" a sequence of tensors; "operator" an nl operator; "enum" a member of `choices`;
+            "flag" a bool; "int", "number", "ints", "pattern", "text": Python constants; "register" a register;
+            "register_or_int" either.
         reads, writes: whether the instruction does so with the tensor.
         regions: allowed memory regions.
         dtypes: allowed dtypes of a tensor; None allows all.

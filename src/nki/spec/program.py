@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class Issued(NamedTuple):
     """One instruction with its arguments.
 
-    `arguments` is the named tuple ``instruction.arguments`` in the order of the signature: tensors are `View`s, operators
-    are `Operator`s, enumerations their members, registers `VirtualRegister`s, everything else plain Python values.
+    `arguments` is the named tuple ``instruction.arguments`` in the order of the signature: tensors are `View`s,
+    operators are `Operator`s, enumerations their members, registers `VirtualRegister`s, everything else plain Python
+    values.
     """
 
     instruction: Instruction

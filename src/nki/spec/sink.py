@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
+from nki.core.dtypes import DType
 from nki.core.errors import FrontendError
 from nki.core.register import VirtualRegister
 from nki.core.source import Locator
 from nki.core.tensor import Buffer, MemoryRegion, Storage
-from nki.core.dtypes import DType
 from nki.options import Options
 from nki.spec.program import Issued
 from nki.spec.rule import Finding
@@ -82,7 +82,7 @@ def current_sink(what: str) -> Sink:
         raise FrontendError(
             "kernel.outside",
             f"{what} was called outside a kernel",
-            fix="call it in a function decorated with @nki.jit, and call that function (or nki.simulate(function)(...))",
+            fix="call it in a function decorated with @nki.jit, and call that function, or nki.simulate(function)(...)",
         )
     return sink
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from nki.core.source import Location
@@ -153,7 +154,7 @@ def _engine_access(label: str, view: View, target: Target, at: Location) -> Iter
 def _merged_dims(view: View) -> int:
     """Free dimensions that remain when contiguous neighbours are merged and size 1 is dropped."""
     dims = [(n, s) for n, s in zip(view.shape[1:], view.strides[1:], strict=True) if n != 1]
-    return len(dims) - sum(1 for (_, outer), (n, inner) in zip(dims, dims[1:], strict=False) if outer == n * inner)
+    return len(dims) - sum(1 for (_, outer), (n, inner) in pairwise(dims) if outer == n * inner)
 
 
 def _region_fix(region: MemoryRegion, allowed: tuple[MemoryRegion, ...]) -> str:
