@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,8 +87,9 @@ def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options
     key = (target.name, launch.lnc, options, arguments.key())
     if key not in cache:
         tracers = [_tracer(launch, target, options, core) for core in range(launch.cores)]
-        results = [_trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
-        programs, kernel_hash = through_ir([tracer.program for tracer in tracers], target)
+        with paused_collector():
+            results = [_trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
+            programs, kernel_hash = through_ir([tracer.program for tracer in tracers], target)
         findings = tuple(finding for tracer in tracers for finding in tracer.findings)
         cache[key] = Compiled(tuple(programs), results[0], findings, kernel_hash)
     return cache[key]
@@ -105,8 +108,9 @@ def trace_only(
     _check_lnc(launch, target)
     arguments = _arguments(launch, args, kwargs)
     tracers = [_tracer(launch, target, options, core, collect=collect) for core in range(launch.cores)]
-    for tracer in tracers:
-        _trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer))
+    with paused_collector():
+        for tracer in tracers:
+            _trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer))
     return tracers
 
 
@@ -220,6 +224,18 @@ def _arguments(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any])
     except NkiError as error:
         attach(error, of_function(launch.function.__code__))
         raise
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """A trace makes many small objects that all stay: looking for garbage among them again and again only costs time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _check_lnc(launch: Launch, target: Target) -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
+from nki.options import from_environment
 from nki.spec.program import Program
 from nki.target.model import Target
 
 
 def through_ir(programs: Sequence[Program], target: Target) -> tuple[list[Program], str]:
-    """Build IR, verify it, and read the programs back; returns them with a hash of the IR."""
-    return list(programs), hashlib.sha256(repr(programs).encode()).hexdigest()
+    """Build IR, verify it, and read the programs back; returns them with a hash of the IR.
+
+    The hash depends on the instructions and not on where the source file lies: equal kernels have equal hashes in every
+    process.
+    """
+    from nki.ir.build import build
+    from nki.ir.text import fingerprint
+    from nki.ir.verify import verify
+
+    module = build(programs)
+    return verify(module, target, from_environment().disabled_rules), fingerprint(module)

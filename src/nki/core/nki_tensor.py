@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
+import numpy as np
+
 from nki.core import access, reshape
 from nki.core.dims import as_int, as_ints
 from nki.core.dtypes import DType, as_dtype
@@ -290,8 +292,21 @@ class NkiTensor(NKIObject):
             fix="use nki.language functions; NumPy and torch work on the host, outside the kernel",
         )
 
+    def peek(self) -> np.ndarray:
+        """A copy of the values, for a debugger: only in eager mode, and nothing for a kernel to compute with."""
+        values = self.storage.values(self._view)
+        if values is None:
+            raise FrontendError(
+                "tensor.peek",
+                f"{self._view.describe()} has no values while the kernel is traced",
+                fix="debug with nki.simulate(kernel)(...), or print at run time with nl.device_print",
+            )
+        return values
+
     def __repr__(self) -> str:
-        return f"NkiTensor({self.name}: {self._view.describe()})"
+        values = self.storage.values(self._view)
+        shown = "" if values is None else "\n" + np.array2string(values, threshold=64, precision=4)
+        return f"NkiTensor({self.name}: {self._view.describe()}){shown}"
 
     def _with(self, view: View) -> NkiTensor:
         return NkiTensor.of(view, self.storage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nki.core.dtypes import as_dtype, uint8, uint16, uint32
+from nki.core.dtypes import find, uint8, uint16, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
 from nki.isa.shared import not_both_psum, same_elements
@@ -43,9 +43,9 @@ _EngineChoice = Annotated[Engine, choice(Engine)]
     deprecated=[
         Deprecated(
             "dtype",
-            "give dst the dtype that the result should have",
-            lambda value, bound: as_dtype(value) == bound["dst"].dtype,
-            "it differs from the dtype of dst",
+            "the dtype of dst decides; give dst the dtype that the result should have",
+            lambda value, bound: find(value) is not None,
+            "it is not a dtype",
         ),
     ],
 )

@@ -1,16 +1,25 @@
-"""Allocation: ndarray and its relatives, and slices by start and size."""
+"""Allocation: ndarray, and tensors that start with a value, in every memory region."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
+import nki.isa as nisa
 from nki.core.access import DynamicSlice
+from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion, whole
+from nki.language.arguments import integer, number, public, result_dtype
+from nki.language.arguments import tile as checked_tile
 from nki.spec.allocation import check_fit, checked_address, checked_dtype, checked_region, checked_shape
 from nki.spec.sink import current_sink
 
+_FILL_BYTES = 2048
+"""Bytes per partition of the SBUF tile that HBM tensors are filled from: DMA is at full rate from 2 KiB on."""
 
+
+@public
 def ndarray(
     shape: Any, dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = "", address: Any = None
 ) -> NkiTensor:
@@ -31,6 +40,86 @@ def ndarray(
     return NkiTensor.of(whole(storage.buffer), storage)
 
 
+def new_tile(shape: tuple[int, ...], dtype: DType) -> NkiTensor:
+    """A new SBUF tile, for results."""
+    return ndarray(shape, dtype, MemoryRegion.sbuf)
+
+
+def filled_tile(shape: tuple[int, ...], dtype: DType, value: float) -> NkiTensor:
+    """A new SBUF tile of one value."""
+    tile = new_tile(shape, dtype)
+    nisa.memset(dst=tile, value=value)
+    return tile
+
+
+@public
+def zeros(shape: Any, dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = "") -> NkiTensor:
+    """A new tensor of zeros; arguments as for `ndarray`."""
+    return _full(shape, 0, dtype, buffer, name)
+
+
+@public
+def ones(shape: Any, dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = "") -> NkiTensor:
+    """A new tensor of ones; arguments as for `ndarray`."""
+    return _full(shape, 1, dtype, buffer, name)
+
+
+@public
+def full(
+    shape: Any, fill_value: Any, dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
+) -> NkiTensor:
+    """A new tensor of one value, which the dtype must be able to hold; other arguments as for `ndarray`.
+
+    HBM tensors are written by DMA from a small SBUF tile.
+    """
+    return _full(shape, number(fill_value, "fill_value", "full"), dtype, buffer, name)
+
+
+@public
+def zeros_like(x: Any, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = "") -> NkiTensor:
+    """Zeros in the shape of `x`, and in its dtype and memory region unless others are given."""
+    like = _any_tensor(x, "zeros_like")
+    return _full(like.shape, 0, result_dtype(dtype, like.dtype), like.buffer if buffer is None else buffer, name)
+
+
+@public
+def empty_like(x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = "") -> NkiTensor:
+    """A new tensor with unknown contents in the shape of `x`, and in its dtype and region unless others are given."""
+    like = _any_tensor(x, "empty_like")
+    return ndarray(like.shape, result_dtype(dtype, like.dtype), like.buffer if buffer is None else buffer, name)
+
+
+@public
 def ds(start: int, size: int) -> DynamicSlice:
     """``tensor[ds(start, size)]``: `size` elements from `start`."""
-    return DynamicSlice(start, size)
+    return DynamicSlice(integer(start, "start", "ds"), integer(size, "size", "ds"))
+
+
+def _any_tensor(x: Any, function: str) -> NkiTensor:
+    return x if isinstance(x, NkiTensor) else checked_tile(x, "x", function)
+
+
+def _full(shape: Any, value: float, dtype: Any, buffer: Any, name: str) -> NkiTensor:
+    tensor = ndarray(shape, dtype, buffer, name)
+    if tensor.buffer.on_chip:
+        nisa.memset(dst=tensor, value=value)
+    else:
+        _fill_hbm(tensor, value)
+    return tensor
+
+
+def _fill_hbm(tensor: NkiTensor, value: float) -> None:
+    """Full tiles, then full rows, then the rest of a row."""
+    partitions = current_sink("nl.full").target.partitions
+    total = prod(tensor.shape)
+    columns = min(-(-total // partitions), _FILL_BYTES // tensor.dtype.itemsize)
+    rows = min(partitions, -(-total // columns))
+    tile = filled_tile((rows, columns), tensor.dtype, value)
+    flat = tensor.reshape((total,))
+    done = 0
+    while done < total:
+        count = min(rows, (total - done) // columns)
+        width = columns if count else total - done
+        size = max(count, 1) * width
+        nisa.dma_copy(dst=flat[done : done + size], src=tile[0 : max(count, 1), 0:width])
+        done += size

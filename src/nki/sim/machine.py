@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from nki.core.dtypes import DType
+from nki.core.dtypes import DType, unpack_x4
 from nki.core.errors import ExecutionError, NkiError
 from nki.core.numerics import cast, round_to, stochastic_round, to_f32
 from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN, Location
-from nki.core.tensor import FreeIndirection, ScalarOffset, VectorOffset, View
+from nki.core.tensor import FreeIndirection, ScalarOffset, VectorOffset, View, whole
 from nki.options import Options
+from nki.sim.elements import elements, mark_elements, positions, written_elements
 from nki.sim.memory import (
     LiveStorage,
     Memory,
@@ -24,6 +25,7 @@ from nki.sim.memory import (
     written_mask,
 )
 from nki.sim.numpy_arrays import F32, NumpyArrays
+from nki.sim.parcel import Parcel, check_contents, check_route
 from nki.sim.random import VECTOR_STREAMS, Generator
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import oob_mode
@@ -56,7 +58,9 @@ class Machine(NumpyArrays):
         self._meet = meet
         self._location: Location = UNKNOWN
         self._registers: dict[int, int] = {}
-        self._accumulators = {e: np.zeros((target.partitions, 1), F32) for e in (Engine.vector, Engine.scalar)}
+        reducing = (Engine.vector, Engine.scalar)
+        self._accumulators = {e: np.full((target.partitions, 1), np.nan, F32) for e in reducing}
+        self._accumulated = {e: np.zeros((target.partitions, 1), F32) for e in reducing}
         self._generators: dict[Engine, Generator] = {}
         self._seed = options.seed
         self._oob = oob_mode.error
@@ -79,7 +83,7 @@ class Machine(NumpyArrays):
 
     def load(self, view: View) -> np.ndarray:
         storage = self.memory.storage(view)
-        shadow = shadow_of(storage, view) if storage.shadow is not None and view.dynamic is None else None
+        shadow = self._precise(storage, view)
         if shadow is not None:
             return _rows(shadow, view).copy()
         return to_f32(_rows(self._read(storage, view), view), view.dtype)
@@ -104,7 +108,7 @@ class Machine(NumpyArrays):
 
     def copy(self, dst: View, src: View) -> None:
         storage = self.memory.storage(src)
-        shadow = shadow_of(storage, src) if storage.shadow is not None and src.dynamic is None else None
+        shadow = self._precise(storage, src)
         raw = self._read(storage, src)
         if dst.dtype == src.dtype:
             values = None if shadow is None else shadow.reshape(dst.shape)
@@ -115,21 +119,42 @@ class Machine(NumpyArrays):
             converted = cast(np.ascontiguousarray(raw), src.dtype, dst.dtype)
             self._write(dst, converted.reshape(dst.shape[0], -1), None)
 
-    def dma(self, dst: View, src: View, skip: bool) -> None:
+    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: bool = False) -> None:
         self._oob = oob_mode.skip if skip else oob_mode.error
         try:
-            if self._reachable(dst) and self._reachable(src):
-                self._gather(dst, src) if skip and isinstance(src.dynamic, VectorOffset) else self.copy(dst, src)
+            if not self._reachable(dst) or not self._reachable(src):
+                return
+            if axes is None and not add and not (skip and isinstance(src.dynamic, VectorOffset)):
+                self.copy(dst, src)
+            else:
+                self._transfer(dst, src, axes or range(src.ndim), add)
         finally:
             self._oob = oob_mode.error
 
-    def _gather(self, dst: View, src: View) -> None:
-        """A gather that keeps the destination where the index is out of bounds."""
-        valid = self._indices(src)[1].reshape(dst.shape)
-        raw = self._read(self.memory.storage(src), src)
-        values = cast(np.ascontiguousarray(raw), src.dtype, dst.dtype).reshape(dst.shape)
-        old = strided(self.memory.storage(dst), dst)
-        self._write(dst, np.where(valid, values, old).reshape(dst.shape[0], -1), None)
+    def _transfer(self, dst: View, src: View, axes: Sequence[int], add: bool) -> None:
+        """A DMA that reorders dimensions, adds, or leaves the destination where a source row is out of bounds."""
+        storage = self.memory.storage(src)
+
+        def ordered(values: np.ndarray) -> np.ndarray:
+            return np.broadcast_to(values, src.shape).transpose(axes).reshape(dst.shape[0], -1)
+
+        valid = ordered(self._indices(src)[1]) if isinstance(src.dynamic, VectorOffset) else None
+        bits, precise = ordered(self._read(storage, src)), self._precise(storage, src)
+        precise = None if precise is None else ordered(precise)
+        if add or dst.dtype != src.dtype:
+            precise = to_f32(bits, src.dtype) if precise is None else precise
+            precise = np.add(self.load(dst), precise, dtype=F32) if add else precise
+            bits = self._round(precise, dst.dtype)
+        self._write(dst, bits, precise, valid)
+
+    def gather(self, dst: View, src: View, positions: Any) -> None:
+        storage = self.memory.storage(src)
+        positions = np.broadcast_to(positions, (dst.shape[0], dst.free_size))
+        kept = positions < 0
+        index = np.where(kept, 0, positions)
+        bits, precise = self._read(storage, src), self._precise(storage, src)
+        precise = None if precise is None else precise.reshape(-1)[index]
+        self._write(dst, bits.reshape(-1)[index], precise, ~kept if kept.any() else None)
 
     def _reachable(self, view: View) -> bool:
         """False if the view starts at a dynamic address outside its tensor and such accesses are skipped."""
@@ -137,16 +162,26 @@ class Machine(NumpyArrays):
 
     def accumulate(self, dst: View, product: Any, mode: bool | None) -> None:
         storage = self.memory.storage(dst)
-        state = psum_state(storage, dst)
+        state, stored = self._psum_before(storage, dst)
         self._check_psum(state, dst, mode)
         previous = _rows(state, dst) != 0
         values = product
         if mode or (mode is None and previous.any()):
-            old = to_f32(_rows(strided(storage, dst), dst), dst.dtype)
+            old = to_f32(_rows(stored, dst), dst.dtype)
             total = np.add(old, product, dtype=F32)
             values = total if mode or previous.all() else np.where(previous, total, product)
         self._write(dst, self._round(np.asarray(values, F32), dst.dtype), None)
-        state[...] = _BY_MATMUL
+
+    def _psum_before(self, storage: LiveStorage, dst: View) -> tuple[np.ndarray, np.ndarray]:
+        """Who wrote the elements of a PSUM view, and what they hold, wherever a dynamic address points."""
+        if isinstance(dst.dynamic, FreeIndirection):
+            assert storage.psum_state is not None, "matmul results go to PSUM"
+            flat = self._indices(dst)[0]
+            where = positions(storage, dst.dtype, flat)
+            return storage.psum_state[flat * dst.dtype.itemsize], elements(storage, dst.dtype)[where]
+        placed = self._placed(dst)
+        assert placed is not None, "only DMA skips what is out of bounds"
+        return psum_state(storage, placed), strided(storage, placed)
 
     def _check_psum(self, state: np.ndarray, dst: View, mode: bool | None) -> None:
         if mode is False:
@@ -176,42 +211,81 @@ class Machine(NumpyArrays):
             self._check_written(storage, placed)
             return strided(storage, placed)
         flat, valid = self._indices(view)
-        values = _elements(storage, view.dtype)[np.where(valid, flat, 0)]
-        return values.reshape(view.shape)
+        self._check_elements(storage, view, flat[valid])
+        return elements(storage, view.dtype)[positions(storage, view.dtype, np.where(valid, flat, 0))]
 
-    def _write(self, view: View, values: np.ndarray, precise: np.ndarray | None) -> None:
+    def _precise(self, storage: LiveStorage, view: View) -> np.ndarray | None:
+        """The float32 values behind a view where they are kept: an alias for a static or scalar address."""
+        if storage.shadow is None or view.dtype != storage.buffer.dtype:
+            return None
+        if view.dynamic is None or isinstance(view.dynamic, ScalarOffset):
+            placed = self._placed(view)
+            return None if placed is None else shadow_of(storage, placed)
+        flat, valid = self._indices(view)
+        return storage.shadow.reshape(-1)[np.where(valid, flat, 0)]
+
+    def _write(
+        self, view: View, values: np.ndarray, precise: np.ndarray | None, where: np.ndarray | None = None
+    ) -> None:
         storage = self.memory.storage(view)
+        values = values.reshape(view.shape)
+        precise = None if precise is None else precise.reshape(view.shape)
+        where = None if where is None else where.reshape(view.shape)
         if view.dynamic is not None and not isinstance(view.dynamic, ScalarOffset):
-            flat, valid = self._indices(view)
-            _elements(storage, view.dtype)[flat[valid]] = values.reshape(view.shape)[valid]
-            _mark_elements(storage, view.dtype, flat[valid])
+            self._scatter(storage, view, values, precise, where)
             return
         placed = self._placed(view)
         if placed is None:
             return
-        if storage.shadow is not None:
-            self._write_shadow(storage, placed, values, precise)
-        strided(storage, placed)[...] = values.reshape(view.shape)
-        mark_written(storage, placed)
+        if storage.shadow is not None and view.dtype == storage.buffer.dtype:
+            precise = to_f32(values, view.dtype) if precise is None else precise
+            plane = shadow_of(storage, placed)
+            assert plane is not None, "there is a shadow of this dtype"
+            np.copyto(plane, precise, where=True if where is None else where)
+        np.copyto(strided(storage, placed), values, where=True if where is None else where)
+        mark_written(storage, placed, where)
         if storage.psum_state is not None:
-            psum_state(storage, placed)[...] = _BY_OTHERS
+            np.copyto(psum_state(storage, placed), self._writer(), where=True if where is None else where)
+        if storage.shadow is not None and view.dtype != storage.buffer.dtype:
+            self._round_shadow(storage, view)
 
-    def _write_shadow(self, storage: LiveStorage, view: View, values: np.ndarray, precise: np.ndarray | None) -> None:
-        shadow = shadow_of(storage, view)
-        if shadow is None:
-            self.warn(
-                "memory.shadow-reinterpreted",
-                f"{storage.buffer.name} keeps float32 values but is written as "
-                f"{view.dtype}: its values were rounded to {storage.buffer.dtype}",
-                "run with NKI_PRECISE_FP=1",
-            )
-            strided(storage, view)[...] = values.reshape(view.shape)
-            plane = storage.shadow
-            assert plane is not None, "only called with a shadow"
-            whole = _elements(storage, storage.buffer.dtype).reshape(plane.shape)
-            plane[...] = to_f32(whole, storage.buffer.dtype)
+    def _writer(self) -> int:
+        """What a PSUM location remembers of the running engine: the Tensor engine writes by matmul and transpose."""
+        return _BY_MATMUL if self.engine is Engine.tensor else _BY_OTHERS
+
+    def _scatter(
+        self,
+        storage: LiveStorage,
+        view: View,
+        values: np.ndarray,
+        precise: np.ndarray | None,
+        where: np.ndarray | None,
+    ) -> None:
+        flat, valid = self._indices(view)
+        valid = valid if where is None else valid & where
+        chosen, bits = flat[valid], values[valid]
+        elements(storage, view.dtype)[positions(storage, view.dtype, chosen)] = bits
+        mark_elements(storage, view.dtype, chosen)
+        if storage.psum_state is not None:
+            storage.psum_state[chosen * view.dtype.itemsize] = self._writer()
+        if storage.shadow is None:
             return
-        shadow[...] = (to_f32(values, view.dtype) if precise is None else precise).reshape(view.shape)
+        if view.dtype != storage.buffer.dtype:
+            self._round_shadow(storage, view)
+            return
+        storage.shadow.reshape(-1)[chosen] = to_f32(bits, view.dtype) if precise is None else precise[valid]
+
+    def _round_shadow(self, storage: LiveStorage, view: View) -> None:
+        """Bytes were written under another dtype, so that the float32 values behind them are those of the bytes."""
+        self.warn(
+            "memory.shadow-reinterpreted",
+            f"{storage.buffer.name} keeps float32 values but is written as "
+            f"{view.dtype}: its values were rounded to {storage.buffer.dtype}",
+            "run with NKI_PRECISE_FP=1",
+        )
+        assert storage.shadow is not None, "only called with a shadow"
+        values = to_f32(strided(storage, whole(storage.buffer)), storage.buffer.dtype)
+        storage.shadow[...] = values.reshape(storage.shadow.shape)
 
     def _round(self, values: np.ndarray, dtype: DType) -> np.ndarray:
         if self._stochastic and dtype.is_float and dtype.itemsize < 4 and not dtype.is_packed:
@@ -221,11 +295,18 @@ class Machine(NumpyArrays):
 
     def _check_written(self, storage: LiveStorage, view: View) -> None:
         if storage.written is not None and not written_mask(storage, view).all():
-            self.warn(
-                "memory.uninitialized",
-                f"{view.buffer.name or view.describe()} is read where nothing was written",
-                "write it first, for example with nisa.memset, or read only the part that was written",
-            )
+            self._uninitialized(view)
+
+    def _check_elements(self, storage: LiveStorage, view: View, flat: np.ndarray) -> None:
+        if storage.written is not None and not written_elements(storage, view.dtype, flat).all():
+            self._uninitialized(view)
+
+    def _uninitialized(self, view: View) -> None:
+        self.warn(
+            "memory.uninitialized",
+            f"{view.buffer.name or view.describe()} is read where nothing was written",
+            "write it first, for example with nisa.memset, or read only the part that was written",
+        )
 
     # --- dynamic addresses
 
@@ -238,10 +319,12 @@ class Machine(NumpyArrays):
         index = dynamic.indices
         value = self._index_values(index).item() if isinstance(index, View) else self.read_register(index)
         placed = view._replace(offset=view.offset + int(value) * dynamic.scale, dynamic=None)
-        spans = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
-        low = placed.offset + sum(min(0, s) for s in spans)
-        high = placed.offset + sum(max(0, s) for s in spans)
-        total = view.buffer.nbytes // view.dtype.itemsize
+        start, dims, total = placed.offset, 0, view.buffer.nbytes // view.dtype.itemsize
+        if view.on_chip and dynamic.scale % view.row:  # a free offset stays in the tensor's part of the partition
+            start, dims, total = view.free_offset + int(value) * dynamic.scale, 1, view.row
+        spans = [(n - 1) * s for n, s in zip(view.shape[dims:], view.strides[dims:], strict=True)]
+        low = start + sum(min(0, s) for s in spans)
+        high = start + sum(max(0, s) for s in spans)
         if low >= 0 and high < total:
             return placed
         if self._oob is oob_mode.skip:
@@ -252,8 +335,8 @@ class Machine(NumpyArrays):
         """Flat element numbers of a gather or scatter in the buffer, and which of them are inside it."""
         dynamic = view.dynamic
         if isinstance(dynamic, VectorOffset):
-            start = self._index_values(dynamic.indices).reshape(-1, order="F")[: view.shape[0]] * dynamic.scale
-            strides = view.strides[1:]
+            rows = self._index_values(dynamic.indices).reshape(-1, order="F")[: view.shape[0]]
+            start, strides = rows * dynamic.scale, view.strides[1:]
         else:
             assert isinstance(dynamic, FreeIndirection), "the two indirect kinds"
             return self._snake(view, dynamic)
@@ -262,11 +345,11 @@ class Machine(NumpyArrays):
             grid = grid + (np.arange(size) * stride).reshape([-1 if a == axis + 1 else 1 for a in range(view.ndim)])
         flat = np.broadcast_to(grid, view.shape)
         total = view.buffer.nbytes // view.dtype.itemsize
-        valid = (flat >= 0) & (flat < total)
-        if not valid.all() and self._oob is oob_mode.error:
-            row = int(np.argmin(valid.reshape(view.shape[0], -1).all(axis=1)))
-            raise _out_of_bounds(view, f"row {row} has index {int(start[row] // dynamic.scale)}", total)
-        return flat, valid
+        inside = ((flat >= 0) & (flat < total)).reshape(view.shape[0], -1).all(axis=1) & (rows >= 0)
+        if not inside.all() and self._oob is oob_mode.error:
+            row = int(np.argmin(inside))
+            raise _out_of_bounds(view, f"row {row} has index {int(rows[row])}", total)
+        return flat, np.broadcast_to(inside.reshape(-1, *[1] * (view.ndim - 1)), view.shape)
 
     def _snake(self, view: View, dynamic: FreeIndirection) -> tuple[np.ndarray, np.ndarray]:
         group = _SNAKE_TENSOR if self.engine is Engine.tensor else _SNAKE_OTHERS
@@ -293,6 +376,14 @@ class Machine(NumpyArrays):
 
     def write_accumulator(self, values: Any) -> None:
         self._accumulators[self.engine][: values.shape[0]] = values
+        self._accumulated[self.engine][: values.shape[0]] = 1
+
+    def clobber_accumulator(self) -> None:
+        self._accumulators[self.engine][...] = np.nan
+        self._accumulated[self.engine][...] = 0
+
+    def accumulator_defined(self, partitions: int) -> np.ndarray:
+        return self._accumulated[self.engine][:partitions].copy()
 
     def read_register(self, register: VirtualRegister | int) -> int:
         if isinstance(register, int):
@@ -329,8 +420,18 @@ class Machine(NumpyArrays):
     def barrier(self) -> None:
         self._together(("barrier",), None)
 
-    def exchange(self, key: int, values: Any, to: int, source: int) -> Any:
-        return self._together(("sendrecv", key), values)
+    def exchange(self, key: int, dst: View, src: View, to: int, source: int) -> None:
+        storage = self.memory.storage(src)
+        precise = self._precise(storage, src)
+        bits = np.array(self._read(storage, src)).reshape(src.shape)
+        sent = Parcel(self.core, to, source, src.dtype, bits, None if precise is None else precise.copy())
+        taken = sent
+        if to != self.core or source != self.core:
+            check_route(sent, sent)
+            taken = self._together(("sendrecv", key), sent)
+            check_route(sent, taken)
+        check_contents(taken, dst)
+        self._write(dst, taken.bits, taken.precise)
 
     def _together(self, key: Any, values: Any) -> Any:
         if self._meet is None:
@@ -342,8 +443,26 @@ class Machine(NumpyArrays):
         return self._meet(key, values, self._location)
 
     def say(self, prefix: str, view: View) -> None:
-        values = np.array2string(self.load(view).reshape(view.shape), threshold=64, precision=6)
-        self._printer(f"{prefix}{values}")
+        raw = self.load_raw(view).reshape(view.shape)
+        if view.dtype.is_packed:
+            values = unpack_x4(raw, view.dtype)
+        else:
+            values = raw if view.dtype.kind in ("int", "uint", "bool") else self.load(view).reshape(view.shape)
+        self._printer(f"{prefix}{np.array2string(values, threshold=64, precision=6)}")
+
+    def warn_outside(self, values: Any, low: float, high: float, code: str, message: str, fix: str) -> None:
+        if (code, self._location) in self._warned:
+            return
+        smallest, largest = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
+        if smallest == 0 and low > 0:
+            smallest = np.fmin.reduce(values, axis=None, where=values != 0, initial=np.inf)
+        for value in (smallest, largest):
+            if value != 0 and (value < low or value > high):
+                self.warn(code, message.format(value=float(value)), fix)
+
+    def check(self, condition: Any, code: str, message: str, fix: str) -> None:
+        if not np.all(condition):
+            self.warn(code, message, fix)
 
     def warn(self, code: str, message: str, fix: str) -> None:
         if (code, self._location) not in self._warned:
@@ -353,22 +472,6 @@ class Machine(NumpyArrays):
 
 def _rows(values: np.ndarray, view: View) -> np.ndarray:
     return values if values.ndim == 2 else values.reshape(view.shape[0], -1)
-
-
-def _elements(storage: LiveStorage, dtype: DType) -> np.ndarray:
-    end = storage.start + storage.buffer.nbytes
-    if storage.pitch != storage.buffer.row_bytes and storage.buffer.on_chip:
-        raise ExecutionError(
-            "access.indirect-address",
-            f"{storage.buffer.name} has an explicit address and cannot be gathered from",
-            fix="let the allocator place it",
-        )
-    return storage.base[storage.start : end].view(dtype.numpy)
-
-
-def _mark_elements(storage: LiveStorage, dtype: DType, flat: np.ndarray) -> None:
-    if storage.written is not None:
-        storage.written.reshape(-1, dtype.itemsize)[flat] = True
 
 
 def _out_of_bounds(view: View, what: str, total: int) -> ExecutionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 
 import numpy as np
@@ -12,7 +13,7 @@ from nki.core.numerics import poison_fill, to_f32
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View
 from nki.target.model import Target
 
-_LIMIT_BYTES = 1 << 36
+_LIMIT_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 class LiveStorage(Storage):
@@ -37,6 +38,12 @@ class LiveStorage(Storage):
         psum = buffer.region is MemoryRegion.psum
         self.psum_state = np.zeros(buffer.partitions * buffer.row_bytes, np.uint8) if psum else None
         self.shadow: np.ndarray | None = None
+
+    def values(self, view: View) -> np.ndarray | None:
+        if view.dynamic is not None:
+            return None
+        shadow = shadow_of(self, view)
+        return np.array(strided(self, view) if shadow is None else shadow)
 
 
 class Memory:
@@ -94,11 +101,11 @@ class Memory:
 
 
 def _own(buffer: Buffer) -> LiveStorage:
-    if buffer.nbytes > _LIMIT_BYTES:
+    if 2 * buffer.nbytes > _LIMIT_BYTES:  # as much again notes which bytes were written
         raise TensorError(
             "tensor.huge",
-            f"{buffer.name or 'the tensor'} has {buffer.nbytes} bytes",
-            rule=f"one tensor has at most {_LIMIT_BYTES} bytes",
+            f"{buffer.name or 'the tensor'} has {buffer.nbytes} bytes, and twice that is needed",
+            rule=f"this machine has {_LIMIT_BYTES} bytes of memory",
             fix="use a smaller shape",
         )
     base = np.empty(buffer.nbytes, np.uint8)
@@ -117,12 +124,13 @@ def written_mask(storage: LiveStorage, view: View) -> np.ndarray:
     return _window(storage, view, storage.written, np.dtype(bool), view.dtype.itemsize)
 
 
-def mark_written(storage: LiveStorage, view: View) -> None:
-    """Note that all bytes of a view are written."""
+def mark_written(storage: LiveStorage, view: View, where: np.ndarray | None = None) -> None:
+    """Note that all bytes of a view are written, or with `where` (bool per element) those of some elements."""
     if storage.written is None:
         return
     if (
-        view.size * view.dtype.itemsize == storage.buffer.nbytes
+        where is None
+        and view.size * view.dtype.itemsize == storage.buffer.nbytes
         and storage.buffer.address is None
         and 0 not in view.strides
     ):
@@ -132,7 +140,7 @@ def mark_written(storage: LiveStorage, view: View) -> None:
             storage.written = None
         return
     size = view.dtype.itemsize
-    if size == 1:
+    if size == 1 and where is None:
         written_mask(storage, view)[...] = True
         return
     wide = np.ndarray(
@@ -142,7 +150,7 @@ def mark_written(storage: LiveStorage, view: View) -> None:
         _start(storage, view, size),
         (*_byte_strides(storage, view, size), 1),
     )
-    wide[...] = True
+    np.copyto(wide, True, where=True if where is None else where[..., None])
 
 
 def psum_state(storage: LiveStorage, view: View) -> np.ndarray:

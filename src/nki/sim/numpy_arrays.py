@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nki.core.dtypes import DType
+from nki.core.dtypes import DType, pack_x4, unpack_x4
+from nki.core.numerics import round_to, to_f32
 from nki.core.special import erf
 from nki.spec.arrays import LANES
 from nki.spec.operator import Operator
@@ -109,6 +110,16 @@ class NumpyArrays:
     def floor(self, a: Any) -> Any:
         return np.floor(a)
 
+    def exponent(self, a: Any) -> Any:
+        field = np.right_shift(np.ascontiguousarray(a, F32).view(np.uint32), np.uint32(23)) & np.uint32(0xFF)
+        return field.astype(F32) - F32(127)
+
+    def ldexp(self, a: Any, n: Any) -> Any:
+        return np.ldexp(np.asarray(a, F32), np.asarray(n).astype(np.int32))
+
+    def round(self, a: Any, dtype: DType) -> Any:
+        return to_f32(round_to(a, dtype), dtype)
+
     def compare(self, name: str, a: Any, b: Any) -> Any:
         return _COMPARE[name](a, b).astype(F32)
 
@@ -153,14 +164,40 @@ class NumpyArrays:
     def transpose(self, a: Any) -> Any:
         return np.ascontiguousarray(np.transpose(a))
 
+    def every(self, a: Any, start: int, step: int) -> Any:
+        return a[..., start::step]
+
+    def concatenate(self, parts: Sequence[Any]) -> Any:
+        return np.concatenate(parts, axis=-1)
+
     def broadcast(self, a: Any, partitions: int, count: int) -> Any:
         return np.broadcast_to(a, (partitions, count))
+
+    def rows(self, a: Any, first: int, count: int) -> Any:
+        return a[first : first + count]
+
+    def identity(self, count: int) -> Any:
+        return np.eye(count, dtype=F32)
+
+    def unpack_x4(self, a: Any, dtype: DType) -> Any:
+        return unpack_x4(a, dtype)
+
+    def pack_x4(self, a: Any, dtype: DType) -> Any:
+        return pack_x4(a, dtype)
 
     def reduce(self, operator: Operator, a: Any) -> Any:
         if operator.name in ("logical_and", "logical_or", "logical_xor"):
             return _reduce_logical(operator.name, a)
         assert operator.identity is not None, f"{operator} has an identity"
         return _lanes(_REDUCE[operator.name], np.asarray(a, F32), F32(operator.identity))
+
+    def recurrence(self, step: Callable[..., Any], initial: Any, *sequences: Any) -> Any:
+        columns = [np.ascontiguousarray(np.transpose(sequence)) for sequence in sequences]
+        states = np.empty_like(columns[0])
+        state = np.broadcast_to(np.reshape(initial, -1), states.shape[1:])
+        for i, values in enumerate(zip(*columns, strict=True)):
+            states[i] = state = step(state, *values)
+        return np.ascontiguousarray(states.T)
 
     def reduce_bits(self, operator: Operator, a: Any) -> Any:
         return _REDUCE[operator.name].reduce(a, axis=-1, keepdims=True)

@@ -7,7 +7,7 @@ goes to lane ``i % 16``, each lane adds in ascending ``i``, and the lanes meet i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from nki.core.dtypes import DType
@@ -53,8 +53,18 @@ class Arrays(Protocol):
     def copy(self, dst: View, src: View) -> None:
         """Copy in element order: the bits if the dtypes are equal, else through float32."""
 
-    def dma(self, dst: View, src: View, skip: bool) -> None:
-        """`copy` by DMA; with `skip`, rows whose dynamic address is out of bounds leave the destination untouched."""
+    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: bool = False) -> None:
+        """`copy` by DMA; with `skip`, rows whose dynamic address is out of bounds leave the destination untouched.
+
+        With `axes`, dimension i of `dst` is dimension ``axes[i]`` of `src`. With `add`, the float32 sum of both is
+        rounded into `dst`.
+        """
+
+    def gather(self, dst: View, src: View, positions: Any) -> None:
+        """Move bits: element (p, i) of `dst` takes element ``positions[p, i]`` of `src`; negative ones leave it.
+
+        `positions` is an integer array that broadcasts to ``(P, F)`` of `dst`; the elements of `src` count row by row.
+        """
 
     def accumulate(self, dst: View, product: Any, mode: bool | None) -> None:
         """Write a matmul result to PSUM: True adds, False overwrites, None overwrites each location the first time."""
@@ -66,6 +76,12 @@ class Arrays(Protocol):
 
     def write_accumulator(self, values: Any) -> None:
         """Set the accumulator registers of the first partitions from ``(P, 1)``."""
+
+    def clobber_accumulator(self) -> None:
+        """What the accumulator registers of the running engine hold is undefined from here on."""
+
+    def accumulator_defined(self, partitions: int) -> Any:
+        """``(partitions, 1)``: 1.0 where an accumulator register was written, and not clobbered since."""
 
     def read_register(self, register: VirtualRegister | int) -> int:
         """Value of a register, or the number itself."""
@@ -85,14 +101,20 @@ class Arrays(Protocol):
     def barrier(self) -> None:
         """Wait until the other core arrives."""
 
-    def exchange(self, key: int, values: Any, to: int, source: int) -> Any:
-        """Send values to core `to` and take what core `source` sends under the same key."""
+    def exchange(self, key: int, dst: View, src: View, to: int, source: int) -> None:
+        """Send the bits of `src` to core `to`, and put what core `source` sends under the same key into `dst`."""
 
     def say(self, prefix: str, view: View) -> None:
         """Print a tensor."""
 
     def warn(self, code: str, message: str, fix: str) -> None:
         """Report something that is only seen while running."""
+
+    def warn_outside(self, values: Any, low: float, high: float, code: str, message: str, fix: str) -> None:
+        """`warn` if a value other than 0 and NaN lies outside ``low..high``; ``{value}`` in the message is that value."""
+
+    def check(self, condition: Any, code: str, message: str, fix: str) -> None:
+        """`warn` unless every value of `condition` is not zero."""
 
     # --- arithmetic on float32
 
@@ -122,6 +144,14 @@ class Arrays(Protocol):
     def arctan(self, a: Any) -> Any: ...
     def erf(self, a: Any) -> Any: ...
     def floor(self, a: Any) -> Any: ...
+    def exponent(self, a: Any) -> Any:
+        """Unbiased exponent field as float32: floor(log2|a|), but -127 below 2**-126 and 128 for infinity and NaN."""
+
+    def ldexp(self, a: Any, n: Any) -> Any:
+        """``a * 2**n`` with one rounding; `n` holds whole numbers."""
+
+    def round(self, a: Any, dtype: DType) -> Any:
+        """The values that `dtype` would hold, as float32 again."""
 
     def compare(self, name: str, a: Any, b: Any) -> Any:
         """1.0 where equal, not_equal, greater, greater_equal, less or less_equal holds, else 0.0."""
@@ -156,11 +186,35 @@ class Arrays(Protocol):
     def transpose(self, a: Any) -> Any:
         """Swap both dimensions."""
 
+    def every(self, a: Any, start: int, step: int) -> Any:
+        """Every step-th element of the last dimension from `start`."""
+
+    def concatenate(self, parts: Sequence[Any]) -> Any:
+        """Side by side along the last dimension."""
+
     def broadcast(self, a: Any, partitions: int, count: int) -> Any:
         """To ``(partitions, count)``."""
 
+    def rows(self, a: Any, first: int, count: int) -> Any:
+        """`count` rows from row `first`."""
+
+    def identity(self, count: int) -> Any:
+        """float32 ``(count, count)``: 1.0 on the diagonal, else 0.0."""
+
+    def unpack_x4(self, a: Any, dtype: DType) -> Any:
+        """float32 ``(P, 4F)`` of the lanes of x4 storage values ``(P, F)``."""
+
+    def pack_x4(self, a: Any, dtype: DType) -> Any:
+        """x4 storage values ``(P, F)`` from float32 ``(P, 4F)``, rounded to nearest and saturated."""
+
     def reduce(self, operator: Operator, a: Any) -> Any:
         """Over the last dimension, which stays with size 1, in the fixed order."""
+
+    def recurrence(self, step: Callable[..., Any], initial: Any, *sequences: Any) -> Any:
+        """``(P, F)`` of the states ``s[i] = step(s[i - 1], *[q[:, i] for q in sequences])``, from ``s[-1] = initial``.
+
+        `initial` and what `step` gets and returns is one value for each partition.
+        """
 
     def reduce_bits(self, operator: Operator, a: Any) -> Any:
         """The same on storage integers with a bitvec operator."""

@@ -90,6 +90,12 @@ def _ints(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[int, ...
     raise _kind(value, name, "an int or a sequence of ints", f"pass {name}=(1,)")
 
 
+def _numbers(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[float | int, ...]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return tuple(_number(item, f"{name}[{i}]", operand, sink) for i, item in enumerate(value))
+    raise _kind(value, name, "a sequence of numbers", f"pass {name}=[1.0]")
+
+
 def _pattern(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[tuple[int, int], ...]:
     try:
         return tuple((int(step.__index__()), int(count.__index__())) for step, count in value)
@@ -128,6 +134,7 @@ CONVERTERS: dict[str, Converter] = {
     "int": _int,
     "number": _number,
     "ints": _ints,
+    "numbers": _numbers,
     "pattern": _pattern,
     "text": _text,
     "register": _register,

@@ -98,6 +98,9 @@ class Instruction(Generic[P]):
         self.public = public
         self.operands = _operands(function)
         self.arguments: Any = namedtuple(self.name, list(self.operands))  # type: ignore[misc]
+        self.tensor_positions = tuple(
+            (position, name) for position, (name, operand) in enumerate(self.operands.items()) if operand.is_tensor
+        )
         self._bind = _binder(self.__signature__)
         self._converters = tuple(
             (CONVERTERS[operand.kind], name, operand, parameter.default)
@@ -131,6 +134,10 @@ class Instruction(Generic[P]):
             sink.report(finding)
         sink.issue(issued)
         return NkiInstruction(issued)
+
+    def exists_on(self, target: Target) -> bool:
+        """Whether the target has this instruction."""
+        return not self.feature or target.has(self.feature)
 
     def engine_for(self, arguments: Any, target: Target) -> Engine:
         """The engine that runs these operands: the one asked for, else the choice of the declaration."""

@@ -21,6 +21,7 @@ Kind = Literal[
     "int",
     "number",
     "ints",
+    "numbers",
     "text",
     "tensors",
     "register",
@@ -42,8 +43,8 @@ class Operand:
     Attributes:
         kind: "tensor" a tensor; "tensor_or_number" either; "column" a number or a tensor with one element per
             partition; "tensors" a sequence of tensors; "operator" an nl operator; "enum" a member of `choices`;
-            "flag" a bool; "int", "number", "ints", "pattern", "text": Python constants; "register" a register;
-            "register_or_int" either.
+            "flag" a bool; "int", "number", "ints", "numbers", "pattern", "text": Python constants; "register" a
+            register; "register_or_int" either.
         reads, writes: whether the instruction does so with the tensor.
         regions: allowed memory regions.
         dtypes: allowed dtypes of a tensor; None allows all.

@@ -30,12 +30,13 @@ class Issued(NamedTuple):
 
     def views(self) -> Iterator[tuple[str, View]]:
         """All tensor operands by name, members of a sequence one by one."""
-        for name, operand in self.instruction.operands.items():
-            if operand.is_tensor:
-                value = getattr(self.arguments, name)
-                for item in value if isinstance(value, tuple) and not isinstance(value, View) else (value,):
-                    if isinstance(item, View):
-                        yield name, item
+        for position, name in self.instruction.tensor_positions:
+            value = self.arguments[position]
+            if type(value) is View:
+                yield name, value
+            elif type(value) is tuple:
+                for item in value:
+                    yield name, item
 
 
 @dataclass(slots=True)

@@ -23,10 +23,14 @@ _ARCH = "nki/guides/architecture/trainium_inferentia2_arch.rst"
 def verify(issued: Issued, target: Target, disabled: frozenset[str] = frozenset()) -> list[Finding]:
     """All broken rules of one instruction on a target, in order; empty if it is legal."""
     instruction, arguments, location, engine = issued
-    findings = [*_available(instruction, engine, target, location)]
+    findings: list[Finding] = []
+    if not instruction.exists_on(target) or engine not in instruction.engines:
+        findings.extend(_available(instruction, engine, target, location))
     if not findings:
         for name, view in issued.views():
-            findings.extend(_operand(instruction, name, instruction.operands[name], view, engine, target, location))
+            operand = instruction.operands[name]
+            if not _legal(operand, view, engine, target):
+                findings.extend(_operand(instruction, name, operand, view, engine, target, location))
     if not findings:
         for rule in instruction.rules:
             if not rule.holds(arguments, target):
@@ -36,8 +40,25 @@ def verify(issued: Issued, target: Target, disabled: frozenset[str] = frozenset(
     return findings
 
 
+def _legal(operand: Operand, view: View, engine: Engine, target: Target) -> bool:
+    """The quick answer for the common case; False means: look closely (`_operand` has the last word)."""
+    buffer, shape = view.buffer, view.shape
+    if buffer.region not in operand.regions or (operand.dtypes is not None and view.dtype not in operand.dtypes):
+        return False
+    if not buffer.on_chip:
+        return True
+    if engine is Engine.gpsimd and buffer.region is MemoryRegion.psum:
+        return False
+    if operand.kind == "column" and view.free_size != 1:
+        return False
+    if not operand.engine_access:
+        return True
+    starts_at_zero = buffer.address is None and view.offset < view.strides[0]
+    return shape[0] <= target.partitions and starts_at_zero and len(shape) - 1 <= target.access.max_free_dims
+
+
 def _available(instruction: Instruction[Any], engine: Engine, target: Target, at: Location) -> Iterator[Finding]:
-    if instruction.feature and not target.has(instruction.feature):
+    if not instruction.exists_on(target):
         yield _finding(
             "instruction.unavailable",
             f"nisa.{instruction.name} does not exist on {target.name}",
@@ -47,7 +68,7 @@ def _available(instruction: Instruction[Any], engine: Engine, target: Target, at
             at,
             target=target.name,
         )
-    elif instruction.engines and engine not in instruction.engines:
+    elif engine not in instruction.engines:
         names = ", ".join(e.name for e in instruction.engines)
         yield _finding(
             "instruction.engine",

@@ -1,0 +1,1 @@
+"""Programs as MLIR: dialects `nki` and `nisa`, building and reading, verification, text and bytecode."""

@@ -1,0 +1,326 @@
+"""MLIR to programs: the inverse of `build`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nki.core.errors import IRError
+from nki.core.register import VirtualRegister
+from nki.core.source import Location
+from nki.core.tensor import Buffer, MemoryRegion, View
+from nki.ir.attributes import Attributes, refused
+from nki.ir.build import VERSION
+from nki.ir.context import session
+from nki.ir.locations import LocationReader
+from nki.ir.mlir import Attribute, Module, Operation, Type, Value
+from nki.ir.mlir import Block as MlirBlock
+from nki.ir.nisa import ENGINE, SEGMENTS, Field, OpSpec, op_spec
+from nki.ir.types import Shaped, shaped_of
+from nki.ir.values import flag, integer, integers, read_value, text
+from nki.ir.views import DYNAMIC, check_bounds
+from nki.spec.engine import engine as Engine
+from nki.spec.instruction import REGISTRY
+from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+
+ROLES = ("input", "temporary", "constant")
+
+
+def read(module: Module) -> list[Program]:
+    """The programs of a module, in order; ``read(build(programs))`` equals ``programs``.
+
+    Buffers and registers are new objects, which belong to no trace.
+
+    Raises:
+        IRError: if the module is not what `build` writes: "ir.version", "ir.operation", "ir.attribute", "ir.value",
+            "ir.type", "ir.view", "ir.structure", "ir.duplicate". Rules of instructions are not checked here.
+    """
+    with session(module.context):
+        shared = _Shared()
+        attributes = Attributes(module.operation, shared.locations.read(module.operation.location))
+        version = integer(attributes["nki.version"]) if "nki.version" in attributes else None
+        if version != VERSION:
+            raise IRError(
+                "ir.version",
+                f"the module has version {version}",
+                rule=f"this toolchain reads version {VERSION} of its dialects",
+                fix="compile the kernel again",
+                location=attributes.where,
+            )
+        return [_Kernel(operation, shared).read() for operation in module.body]
+
+
+class _Argument:
+    """One field of an instruction, and the values that its attribute had before: a kernel has few different ones."""
+
+    __slots__ = ("field", "is_attribute", "known", "many", "name")
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+        self.name = field.name
+        self.is_attribute = field.form == "attribute"
+        self.many = field.form == "operands"
+        self.known: dict[Attribute, Any] = {}
+
+    def read(self, attribute: Attribute) -> Any:
+        try:
+            return self.known[attribute]
+        except KeyError:
+            value = self.known[attribute] = read_value(attribute, self.field)
+            return value
+
+    def absent(self) -> None:
+        """What absence means; an error if the declaration does not know None."""
+        if not self.field.nullable:
+            raise IRError(
+                "ir.attribute",
+                f"argument {self.name} is missing",
+                rule="an argument that cannot be None is written",
+                fix=f"write the operand or the attribute {self.name}",
+            )
+
+
+class _Shared:
+    """What was read before, for the whole module."""
+
+    def __init__(self) -> None:
+        self.locations = LocationReader()
+        self.specs = {spec.name: spec for spec in map(op_spec, REGISTRY.values())}
+        self.arguments = {
+            name: [_Argument(field) for field in spec.fields] for name, spec in self.specs.items()
+        }
+        self.engines: dict[Attribute, Engine] = {}
+        self._types: dict[Type, Shaped] = {}
+
+    def shaped(self, kind: Type) -> Shaped:
+        known = self._types.get(kind)
+        if known is None:
+            known = self._types[kind] = shaped_of(kind)
+        return known
+
+    def engine(self, attribute: Attribute) -> Engine:
+        known = self.engines.get(attribute)
+        if known is None:
+            name = text(attribute)
+            if name not in Engine.__members__:
+                raise IRError("ir.value", f"{ENGINE} = {name!r}", rule="it is the name of an engine", fix="correct it")
+            known = self.engines[attribute] = Engine[name]
+        return known
+
+
+class _Meaning(dict[Value, Any]):
+    """What the values of a kernel stand for."""
+
+    def __missing__(self, value: Value) -> Any:
+        raise IRError(
+            "ir.structure",
+            f"an operand is no result of an nki operation: {value}",
+            rule="operands come from nki operations",
+            fix="compile the kernel again, or correct the file",
+        )
+
+
+class _Kernel:
+    """Reads one kernel."""
+
+    def __init__(self, operation: Operation, shared: _Shared) -> None:
+        self._operation = operation
+        self._shared = shared
+        self._meaning = _Meaning()
+        self._buffers: set[int] = set()
+        self._registers: set[int] = set()
+        self._program: Program
+        self._readers: dict[str, Callable[[Operation, Attributes, Block], None]] = {
+            "nki.input": self._input,
+            "nki.alloc": self._alloc,
+            "nki.reg": self._register,
+            "nki.subview": self._view,
+            "nki.list_item": self._item,
+            "nki.for": self._for,
+            "nki.while": self._while,
+            "nki.yield": self._yield,
+            "nki.return": self._return,
+        }
+
+    def read(self) -> Program:
+        operation = self._operation
+        where = self._shared.locations.read(operation.location)
+        if operation.name != "nki.kernel":
+            raise refused("ir.operation", f"operation {operation.name}", "a module holds nki.kernel", where)
+        a = Attributes(operation, where)
+        core, cores = integer(a["core"]), integer(a["cores"])
+        self._program = Program(text(a["name"]), text(a["target"]), core, cores, location=where)
+        a.check_all_used()
+        self._block(_only_block(operation, where), self._program.body)
+        return self._program
+
+    def _block(self, mlir_block: MlirBlock, block: Block) -> None:
+        specs, readers, read_location = self._shared.specs, self._readers, self._shared.locations.read
+        for operation in mlir_block:
+            name = operation.name
+            where = read_location(operation.location)
+            spec = specs.get(name)
+            try:
+                if spec is not None:
+                    block.items.append(self._instruction(operation, spec, where))
+                    continue
+                reader = readers.get(name)
+                if reader is None:
+                    raise refused("ir.operation", f"operation {name}", "a kernel holds nki and nisa operations", where)
+                attributes = Attributes(operation, where)
+                reader(operation, attributes, block)
+                attributes.check_all_used()
+            except IRError as error:
+                if not error.location.frames:
+                    error.location = where
+                raise
+
+    def _instruction(self, operation: Operation, spec: OpSpec, where: Location) -> Issued:
+        """The operands stand in the order of the signature; what is not among them is an attribute or None."""
+        meaning = self._meaning
+        operands = [meaning[value] for value in operation.operands]
+        attributes = operation.attributes
+        get = attributes.get
+        sizes = spec.sizes or _sizes(spec, len(operands), attributes)
+        unused = len(attributes) - spec.segmented - 1
+        values = []
+        group = position = 0
+        for argument in self._shared.arguments[spec.name]:
+            size = 0
+            if not argument.is_attribute:
+                size = sizes[group]
+                group += 1
+            if argument.many:
+                values.append(tuple(operands[position : position + size]))
+            elif size:
+                values.append(operands[position])
+            elif (attribute := get(argument.name)) is not None:
+                values.append(argument.read(attribute))
+                unused -= 1
+            else:
+                values.append(argument.absent())
+            position += size
+        if unused:
+            names = ", ".join(attributes.keys())
+            raise refused("ir.attribute", f"attributes {names}", f"nisa.{spec.instruction.name} lacks some", where)
+        engine = self._shared.engine(attributes[ENGINE])
+        return Issued(spec.instruction, spec.instruction.arguments._make(values), where, engine)
+
+    def _input(self, operation: Operation, attributes: Attributes, block: Block) -> None:
+        self._program.inputs.append(self._buffer(operation, attributes))
+
+    def _alloc(self, operation: Operation, attributes: Attributes, block: Block) -> None:
+        block.buffers.append(self._buffer(operation, attributes))
+
+    def _buffer(self, operation: Operation, attributes: Attributes) -> Buffer:
+        result, where = operation.results[0], attributes.where
+        shape, dtype, region = self._shared.shaped(result.type)
+        number, role = integer(attributes["id"]), text(attributes["role"])
+        address = _address(attributes)
+        if number in self._buffers:
+            raise refused("ir.duplicate", f"two buffers have id {number}", "ids of buffers are unique", where)
+        if role not in ROLES:
+            raise refused("ir.value", f"role {role!r}", f"a role is {', '.join(ROLES)}", where)
+        if region.on_chip and not shape:
+            raise refused("ir.type", f"a buffer without dimensions in {region}", "dimension 0 is the partition", where)
+        self._buffers.add(number)
+        buffer = Buffer(number, text(attributes["name"]), region, shape, dtype, address, role, where)
+        self._meaning[result] = buffer
+        return buffer
+
+    def _register(self, operation: Operation, attributes: Attributes, block: Block) -> None:
+        number = integer(attributes["id"])
+        if number in self._registers:
+            raise refused(
+                "ir.duplicate", f"two registers have id {number}", "ids of registers are unique", attributes.where
+            )
+        self._registers.add(number)
+        self._meaning[operation.results[0]] = VirtualRegister(number, flag(attributes["frozen"]))
+
+    def _view(self, operation: Operation, attributes: Attributes, block: Block) -> None:
+        buffer, *index = [self._meaning[value] for value in operation.operands]
+        result, where = operation.results[0], attributes.where
+        shape, dtype, region = self._shared.shaped(result.type)
+        strides, offset = integers(attributes["strides"]), integer(attributes["offset"])
+        view = View(buffer, dtype, shape, strides, offset, _dynamic(index, attributes))
+        if region is not buffer.region or len(strides) != len(shape):
+            raise refused(
+                "ir.view",
+                f"{len(strides)} strides for {dtype}{list(shape)} in {region} of {buffer!r}",
+                "a view has the region of its buffer, and one stride for each dimension",
+                where,
+            )
+        check_bounds(view, where)
+        self._meaning[result] = view
+
+    def _item(self, operation: Operation, attributes: Attributes, block: Block) -> None:
+        self._meaning[operation.results[0]] = self._meaning[operation.operands[0]]
+
+    def _for(self, operation: Operation, attributes: Attributes, block: Block) -> None:
+        index, *bounds = [self._meaning[value] for value in operation.operands]
+        _, has_lower, has_upper = attributes[SEGMENTS]
+        lower = bounds.pop(0) if has_lower else integer(attributes["lower"])
+        upper = bounds.pop(0) if has_upper else integer(attributes["upper"])
+        step = integer(attributes["step"])
+        if step == 0:
+            raise refused("ir.value", "step 0 of a loop", "a step is not 0", attributes.where)
+        self._loop(operation, ForLoop(lower, upper, step, index, Block(), attributes.where), block)
+
+    def _while(self, operation: Operation, attributes: Attributes, block: Block) -> None:
+        condition = self._meaning[operation.operands[0]]
+        self._loop(operation, WhileLoop(condition, Block(), attributes.where), block)
+
+    def _loop(self, operation: Operation, loop: ForLoop | WhileLoop, block: Block) -> None:
+        block.items.append(loop)
+        self._block(_only_block(operation, loop.location), loop.body)
+
+    def _yield(self, operation: Operation, attributes: Attributes, block: Block) -> None:
+        if block is self._program.body:
+            raise refused("ir.structure", "nki.yield ends a kernel", "a kernel ends with nki.return", attributes.where)
+
+    def _return(self, operation: Operation, attributes: Attributes, block: Block) -> None:
+        if block is not self._program.body:
+            raise refused("ir.structure", "nki.return in a loop", "a loop ends with nki.yield", attributes.where)
+        self._program.outputs.extend(self._meaning[value] for value in operation.operands)
+
+
+def _only_block(operation: Operation, where: Location) -> MlirBlock:
+    blocks = list(operation.regions[0].blocks)
+    if len(blocks) != 1 or len(blocks[0].arguments):
+        raise refused(
+            "ir.structure", f"{operation.name} has {len(blocks)} blocks", "a body is one block without arguments", where
+        )
+    return blocks[0]
+
+
+def _sizes(spec: OpSpec, count: int, attributes: Any) -> list[int]:
+    """How many operands each field has; MLIR's verifier checks that the sizes add up."""
+    if spec.segmented:
+        return list(attributes[SEGMENTS])
+    spare = count - len(spec.operand_fields) + 1
+    return [spare if field.flexible else 1 for field in spec.operand_fields]
+
+
+def _address(attributes: Attributes) -> tuple[int, int] | None:
+    if "address" not in attributes:
+        return None
+    address = integers(attributes["address"])
+    if len(address) != 2 or min(address) < 0:
+        raise refused("ir.value", f"address {address}", "an address is (partition, byte)", attributes.where)
+    return address[0], address[1]
+
+
+def _dynamic(index: list[Any], attributes: Attributes) -> Any:
+    """The dynamic part of a view."""
+    given = [name for name in ("dynamic", "scale") if name in attributes]
+    if not index and not given:
+        return None
+    kind = DYNAMIC.get(text(attributes["dynamic"])) if index and len(given) == 2 else None
+    if kind is None or (isinstance(index[0], VirtualRegister) and kind is not DYNAMIC["scalar_offset"]):
+        raise refused(
+            "ir.view",
+            f"a dynamic view with {len(index)} indices and attributes {', '.join(given) or 'none'}",
+            f"it has an index, a scale, and dynamic is {', '.join(DYNAMIC)}; only scalar_offset takes a register",
+            attributes.where,
+        )
+    return kind(index[0], integer(attributes["scale"]))

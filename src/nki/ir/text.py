@@ -1,0 +1,93 @@
+"""Modules as MLIR text and as MLIR bytecode, in memory and in files."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+from pathlib import Path
+
+from nki.core.errors import IRError
+from nki.ir.context import session, shared_context
+from nki.ir.mlir import Context, MLIRError, Module, PassManager
+from nki.ir.verify import ir_error
+
+_MAGIC = b"ML\xefR"
+
+
+def to_text(module: Module, *, locations: bool = True) -> str:
+    """MLIR's generic form; with locations it round-trips."""
+    with session(module.context):
+        return str(module.operation.get_asm(enable_debug_info=locations))
+
+
+def from_text(text: str, context: Context | None = None) -> Module:
+    """Parse and verify MLIR text; raises IRError "ir.parse" with MLIR's message."""
+    return _parse(text, context)
+
+
+def to_bytecode(module: Module) -> bytes:
+    """MLIR bytecode, with locations."""
+    with session(module.context):
+        buffer = io.BytesIO()
+        module.operation.write_bytecode(buffer)
+        return buffer.getvalue()
+
+
+def from_bytecode(data: bytes, context: Context | None = None) -> Module:
+    """Parse and verify MLIR bytecode; raises IRError "ir.parse"."""
+    if not data.startswith(_MAGIC):
+        raise IRError(
+            "ir.parse",
+            f"the data starts with {data[:4]!r}",
+            rule=f"MLIR bytecode starts with {_MAGIC!r}",
+            fix="pass what to_bytecode wrote, or read text with from_text",
+        )
+    return _parse(data, context)
+
+
+def save(module: Module, path: Path) -> None:
+    """Write text (``.mlir``) or bytecode (any other suffix); the file appears complete or not at all."""
+    data = to_text(module).encode() if path.suffix == ".mlir" else to_bytecode(module)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Path, context: Context | None = None) -> Module:
+    """Read what `save` wrote, whatever the suffix.
+
+    Raises:
+        IRError: "ir.file" if it cannot be read, "ir.parse" if it is not MLIR.
+    """
+    try:
+        data = path.read_bytes()
+        return from_bytecode(data, context) if data.startswith(_MAGIC) else from_text(data.decode(), context)
+    except OSError as error:
+        raise IRError("ir.file", f"{path}: {error.strerror}", fix="check the path") from None
+    except UnicodeDecodeError:
+        raise IRError("ir.parse", f"{path} is neither MLIR text nor bytecode", fix="compile the kernel again") from None
+
+
+def fingerprint(module: Module) -> str:
+    """SHA-256 of the bytecode without locations, which name files of this machine."""
+    with session(module.context):
+        bare = module.operation.clone()
+        PassManager.parse("any(strip-debuginfo)").run(bare)
+        buffer = io.BytesIO()
+        bare.write_bytecode(buffer)
+        return hashlib.sha256(buffer.getvalue()).hexdigest()
+
+
+def _parse(source: str | bytes, context: Context | None) -> Module:
+    with session(context or shared_context()) as used:
+        try:
+            return Module.parse(source, used)
+        except MLIRError as error:
+            raise ir_error("ir.parse", error) from None

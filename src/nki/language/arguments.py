@@ -1,0 +1,194 @@
+"""What language functions accept: checked calls, tiles, numbers and axes."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from nki.core.dtypes import DType
+from nki.core.errors import ArgumentError, DtypeError, NkiError, TensorError
+from nki.core.nki_tensor import NkiTensor
+from nki.spec.allocation import checked_dtype
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Number = bool | int | float
+
+_REFERENCE = "nki/api/nki/language/__init__.py"
+
+
+def public(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of every function of nki.language: a call that does not fit its signature is an ArgumentError."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except NkiError:
+            raise
+        except TypeError:
+            problem = _binding_problem(signature, args, kwargs)
+            if problem is None:
+                raise
+            raise _call_error(function.__name__, signature, problem, kwargs) from None
+
+    return call
+
+
+def tile(value: Any, name: str, function: str, *, packed: bool = False) -> NkiTensor:
+    """`value` if it is a tensor in SBUF or PSUM; x4 dtypes only with `packed`."""
+    if not isinstance(value, NkiTensor):
+        raise _not_a_tile(value, name, function)
+    if not value.buffer.on_chip:
+        raise TensorError(
+            "language.region",
+            f"nl.{function}: {name} is {value.view_record.describe()}",
+            rule="nki.language computes on tiles in SBUF and PSUM",
+            source=_REFERENCE,
+            fix=f"load it first: nl.load({name})",
+        )
+    if value.dtype.is_packed and not packed:
+        raise DtypeError(
+            "language.packed",
+            f"nl.{function}: {name} is {value.view_record.describe()}",
+            rule="x4 values are inputs of nisa.nc_matmul_mx only",
+            source="nki/api/nki.api.shared.rst",
+            fix="use the values before nisa.quantize_mx",
+        )
+    return value
+
+
+def hbm_tensor(value: Any, name: str, function: str) -> NkiTensor:
+    """`value` if it is a tensor in HBM."""
+    if not isinstance(value, NkiTensor):
+        raise _not_a_tile(value, name, function)
+    if value.buffer.on_chip:
+        raise TensorError(
+            "language.region",
+            f"nl.{function}: {name} is {value.view_record.describe()}",
+            rule=f"{name} of nl.{function} is in HBM",
+            source=_REFERENCE,
+            fix="use nl.copy between tiles on chip",
+        )
+    return value
+
+
+def operand(value: Any, name: str, function: str) -> NkiTensor | Number:
+    """A tile, or a Python number that float32 can hold."""
+    if not is_number(value):
+        return tile(value, name, function)
+    return number(value, name, function)
+
+
+def number(value: Any, name: str, function: str) -> Number:
+    """A Python number that float32 can hold."""
+    if not is_number(value):
+        raise ArgumentError(
+            "language.number",
+            f"nl.{function}: {name} must be a number, not {_shown(value)}",
+            fix="compute it in Python from shapes and constants",
+        )
+    plain: Number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, int) and abs(plain) > np.finfo(np.float32).max:
+        raise ArgumentError(
+            "language.number", f"nl.{function}: {name} has {len(str(plain))} digits", fix="use a smaller number"
+        )
+    return plain
+
+
+def is_number(value: Any) -> bool:
+    """True for Python and NumPy numbers and bools."""
+    return isinstance(value, bool | int | float | np.number | np.bool_) and not isinstance(value, np.complexfloating)
+
+
+def integer(value: Any, name: str, function: str) -> int:
+    """A Python int."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return int(value)
+    raise ArgumentError(
+        "language.integer",
+        f"nl.{function}: {name} must be an int, not {_shown(value)}",
+        fix="compute it in Python; divide with // instead of /",
+    )
+
+
+def flag(value: Any, name: str, function: str) -> bool:
+    """True or False."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise ArgumentError(
+        "language.flag",
+        f"nl.{function}: {name} must be True or False, not {_shown(value)}",
+        fix=f"pass {name}=True or {name}=False",
+    )
+
+
+def result_dtype(dtype: Any, default: DType) -> DType:
+    """The dtype that was asked for, else `default`."""
+    return default if dtype is None else checked_dtype(dtype)
+
+
+def reduced_axes(axis: Any, x: NkiTensor, function: str) -> tuple[int, ...]:
+    """Axes of a reduction in ascending order: the last free dimensions of a tile, without gap."""
+    given = axis if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
+    axes = sorted(integer(item, "axis", function) for item in given)
+    axes = sorted(item + x.ndim if item < 0 else item for item in axes)
+    wanted = list(range(x.ndim - len(axes), x.ndim))
+    if not axes or axes != wanted or axes[0] < 1:
+        raise TensorError(
+            "language.axis",
+            f"nl.{function}: axis={axis} of {x.view_record.describe()}",
+            rule="a reduction runs over the last free dimensions, never over the partitions (dimension 0)",
+            source=_REFERENCE,
+            fix=_axis_fix(axes, x),
+        )
+    return tuple(axes)
+
+
+def _axis_fix(axes: list[int], x: NkiTensor) -> str:
+    if 0 in axes:
+        return "transpose with nl.transpose, or use nisa.tensor_partition_reduce"
+    last = x.ndim - 1
+    return f"use axis={last}, or permute the free dimensions so that the reduced ones come last"
+
+
+def _not_a_tile(value: Any, name: str, function: str) -> ArgumentError:
+    kind = type(value).__module__.partition(".")[0]
+    host = isinstance(value, np.ndarray) or kind in ("torch", "jax", "jaxlib")
+    return ArgumentError(
+        "language.tile",
+        f"nl.{function}: {name} must be a tensor of this kernel, not {_shown(value)}",
+        fix="pass the array as an argument of the kernel" if host else "pass a tile from nl.load or nl.ndarray",
+    )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def _binding_problem(signature: inspect.Signature, args: Any, kwargs: Any) -> str | None:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as problem:
+        return str(problem)
+    return None
+
+
+def _call_error(name: str, signature: inspect.Signature, problem: str, kwargs: dict[str, Any]) -> ArgumentError:
+    names = list(signature.parameters)
+    shown = ", ".join(str(p).partition(":")[0] for p in signature.parameters.values())
+    unknown = [key for key in kwargs if key not in names]
+    fix = f"the arguments are {', '.join(names)}" if names else "pass no arguments"
+    if "mask" in unknown:
+        fix = "slice the tensors instead; mask= was removed"
+    elif unknown:
+        close = difflib.get_close_matches(unknown[0], names, n=1)
+        fix = f"write {close[0]}=" if close else fix
+    return ArgumentError("call.arguments", f"nl.{name}: {problem}", rule=f"nl.{name}({shown})", fix=fix)

@@ -1,0 +1,98 @@
+"""One shape for several tiles: free dimensions by views, partitions by shuffles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import nki.isa as nisa
+from nki.core.errors import TensorError
+from nki.core.nki_tensor import NkiTensor
+from nki.core.tensor import MemoryRegion
+from nki.language.arguments import integer, public, result_dtype, tile
+from nki.language.memory import new_tile
+from nki.spec.allocation import checked_shape
+from nki.spec.sink import current_sink
+
+
+def common_shape(function: str, tiles: Iterable[NkiTensor]) -> tuple[int, ...]:
+    """The shape that all tiles broadcast to.
+
+    Partitions meet partitions; free dimensions align at the end, as in NumPy. A size 1 repeats.
+    """
+    shapes = [t.shape for t in tiles]
+    rank = max(len(shape) for shape in shapes)
+    padded = [(shape[0], *[1] * (rank - len(shape)), *shape[1:]) for shape in shapes]
+    sizes = [{n for n in dim if n != 1} for dim in zip(*padded, strict=True)]
+    if any(len(found) > 1 for found in sizes):
+        raise TensorError(
+            "language.broadcast",
+            f"nl.{function}: shapes {' and '.join(str(list(s)) for s in shapes)} do not fit together",
+            rule="sizes are equal or 1; partitions meet partitions, free dimensions align at the end",
+            fix="slice or reshape one of them, or insert a dimension with nl.expand_dims",
+        )
+    return tuple(found.pop() if found else 1 for found in sizes)
+
+
+def fit(x: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
+    """`x` with a shape that `common_shape` gave: a view, or a new tile if it has to be spread over partitions."""
+    if x.shape[0] != shape[0]:
+        x = spread(x, shape[0])
+    while x.ndim < len(shape):
+        x = x.expand_dim(1)
+    for dim, size in enumerate(shape):
+        if x.shape[dim] != size:
+            x = x.broadcast(dim, size)
+    return x
+
+
+def spread(x: NkiTensor, partitions: int) -> NkiTensor:
+    """A new SBUF tile with the single partition of `x` in all of its partitions, bit for bit.
+
+    One shuffle per quadrant of the result; the source may be the first partition of any quadrant (nki/api/nki/isa
+    nc_stream_shuffle), and from another partition a DMA brings it there.
+    """
+    quadrant = current_sink("nl.broadcast_to").target.quadrant
+    if x.view_record.start_partition % quadrant and x.buffer is MemoryRegion.sbuf:
+        first = new_tile(x.shape, x.dtype)
+        nisa.dma_copy(dst=first, src=x)
+        x = first
+    result = new_tile((partitions, *x.shape[1:]), x.dtype)
+    for start in range(0, partitions, quadrant):
+        rows = result[start : min(start + quadrant, partitions)]
+        nisa.nc_stream_shuffle(dst=rows, src=x, shuffle_mask=[0] * quadrant)
+    return result
+
+
+@public
+def expand_dims(x: Any, axis: int) -> NkiTensor:
+    """A view of `x` with a new dimension of size 1 at position `axis`, which is not the partition's."""
+    return tile(x, "x", "expand_dims", packed=True).expand_dim(integer(axis, "axis", "expand_dims"))
+
+
+@public
+def broadcast_to(x: Any, shape: Any, dtype: Any = None) -> NkiTensor:
+    """`x` repeated along its dimensions of size 1: a new SBUF tile, or `x` itself if nothing changes.
+
+    Args:
+        x: tile in SBUF or PSUM.
+        shape: as many sizes as `x` has; each one is that of `x`, or `x` has 1 there.
+        dtype: of the result; that of `x` by default.
+    """
+    source = tile(x, "x", "broadcast_to", packed=True)
+    sizes = checked_shape(shape, MemoryRegion.sbuf)
+    kind = result_dtype(dtype, source.dtype)
+    if len(sizes) != source.ndim or any(a not in (1, b) for a, b in zip(source.shape, sizes, strict=True)):
+        raise TensorError(
+            "language.broadcast",
+            f"nl.broadcast_to: {source.view_record.describe()} does not broadcast to {list(sizes)}",
+            rule="the rank stays, and only sizes of 1 change",
+            fix="insert dimensions with nl.expand_dims first",
+        )
+    if sizes == source.shape and kind == source.dtype:
+        return source
+    if sizes[1:] == source.shape[1:] and kind == source.dtype:
+        return spread(source, sizes[0])
+    result = new_tile(sizes, kind)
+    nisa.tensor_copy(dst=result, src=fit(source, sizes))
+    return result

@@ -1,0 +1,1 @@
+"""Passes over programs: what they analyse and change before they run."""

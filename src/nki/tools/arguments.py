@@ -1,0 +1,124 @@
+"""``--arg NAME=VALUE``: arrays by shape and dtype, and Python literals."""
+
+from __future__ import annotations
+
+import ast
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nki.core.dtypes import DType, as_dtype
+from nki.core.errors import DtypeError, UsageError
+from nki.core.source import UNKNOWN
+
+FORMS = "NAME=SHAPE:DTYPE[:random|zeros|ones|FILE.npy], for example a=128x512:bfloat16, or NAME=LITERAL, for example n=4"
+_ARRAY = re.compile(r"(?P<shape>\d+(x\d+)*):(?P<dtype>[^:]+)(:(?P<fill>.+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """An array as written on the command line."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    fill: str
+
+    def make(self, seed: int) -> np.ndarray:
+        """The array. Random floats are standard normal, integers lie in [0, 100); each name has its own stream."""
+        match self.fill:
+            case "zeros":
+                return np.zeros(self.shape, self.dtype.numpy)
+            case "ones" if not self.dtype.is_packed:
+                return np.ones(self.shape, self.dtype.numpy)
+            case "random" if not self.dtype.is_packed:
+                return self._random(np.random.default_rng([seed, zlib.crc32(self.name.encode())]))
+            case "ones" | "random":
+                raise _error("arg.fill", f"{self.name} is {self.dtype}", "fill packed arrays with zeros or a FILE.npy")
+        return self._load()
+
+    def _random(self, generator: np.random.Generator) -> np.ndarray:
+        if self.dtype.kind == "bool":
+            return generator.integers(0, 2, self.shape).astype(bool)
+        if self.dtype.is_integer:
+            return generator.integers(0, 100, self.shape).astype(self.dtype.numpy)
+        if self.dtype.kind == "scale":
+            return np.exp2(generator.integers(-4, 5, self.shape)).astype(self.dtype.numpy)
+        return generator.standard_normal(self.shape, np.float32).astype(self.dtype.numpy)
+
+    def _load(self) -> np.ndarray:
+        array = _read(Path(self.fill), self.name)
+        # NumPy stores the dtypes that it does not know as plain bytes.
+        if array.dtype.kind == "V" and array.dtype.itemsize == self.dtype.itemsize:
+            array = array.view(self.dtype.numpy)
+        if array.dtype != self.dtype.numpy or array.shape != self.shape:
+            raise _error(
+                "arg.file-contents",
+                f"{self.fill} holds {array.dtype}{list(array.shape)}, {self.name} is {self.dtype}{list(self.shape)}",
+                "write the shape and dtype of the file, or convert it",
+            )
+        return array
+
+
+def parse_arguments(texts: Sequence[str], seed: int = 0) -> dict[str, Any]:
+    """Values by name, in the order given.
+
+    Raises:
+        UsageError: a text of no known form, a name given twice, an unknown dtype or an unreadable file.
+    """
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise _error("arg.form", f"--arg {text!r}", "put a name before the equals sign")
+        if name in values:
+            raise _error("arg.twice", f"--arg {name} is given twice", "remove one of the two")
+        array = _ARRAY.fullmatch(value)
+        values[name] = _spec(name, array).make(seed) if array else _literal(name, value)
+    return values
+
+
+def _spec(name: str, match: re.Match[str]) -> ArraySpec:
+    shape = tuple(int(size) for size in match["shape"].split("x"))
+    if prod(shape) == 0:
+        raise _error("arg.shape", f"{name} has shape {match['shape']} and no element", "use sizes of at least 1")
+    return ArraySpec(name, shape, _dtype(name, match["dtype"]), match["fill"] or "random")
+
+
+def _dtype(name: str, text: str) -> DType:
+    try:
+        found = as_dtype(text.removeprefix("nl."))
+    except DtypeError as problem:
+        raise _error("arg.dtype", f"{name}: {problem.message}", problem.fix) from None
+    if not found.device:
+        raise _error("arg.dtype", f"{name} is {found}, which does not exist on the device", "use a 32-bit dtype")
+    return found
+
+
+def _literal(name: str, text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        quoted = f"""--arg '{name}="{text}"' for a string""" if text.isidentifier() else "check the spelling"
+        raise _error("arg.literal", f"{name}={text} is neither an array nor a Python literal", quoted) from None
+
+
+def _read(path: Path, name: str) -> np.ndarray:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as problem:
+        raise _error("arg.file", f"{name}: {path} cannot be read: {problem}", "name a file that numpy.save wrote") from None
+    if isinstance(array, np.ndarray):
+        return array
+    array.close()
+    raise _error("arg.file", f"{name}: {path} holds several arrays", "name a .npy file with one array")
+
+
+def _error(code: str, message: str, fix: str) -> UsageError:
+    return UsageError(code, message, fix=fix, rule=f"an argument is {FORMS}", location=UNKNOWN)

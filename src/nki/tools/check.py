@@ -1,0 +1,156 @@
+"""``nki check``: trace and verify a kernel for a target, and say everything that is wrong at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from nki.core.catalogue import close_codes
+from nki.core.errors import NkiError, UsageError, VerificationError, render
+from nki.driver import trace_only
+from nki.frontend.trace import Tracer
+from nki.spec.program import Program
+from nki.spec.rule import Finding
+from nki.target.model import Target
+from nki.tools.codes import all_codes
+from nki.tools.output import REFUSED, placed, show_error, show_finding, stdout, working, write_json
+from nki.tools.request import Request, kernel_command, read_request, usage_error
+from nki.tools.usage import usage_of
+
+
+@kernel_command("check", short_help="Check a kernel for a target.")
+@click.option("--allow", "allowed", multiple=True, metavar="CODE", help="Do not report this code; may be repeated.")
+def command(
+    kernel: str,
+    args: tuple[str, ...],
+    target: str | None,
+    lnc: int | None,
+    seed: int,
+    as_json: bool,
+    allowed: tuple[str, ...],
+) -> None:
+    """Trace a kernel and check every instruction for a target, without running it.
+
+    Exit code 0: accepted, perhaps with warnings. 1: refused. 2: the command was used wrongly.
+    """
+    request = allow(read_request(kernel, args, target, lnc, seed, as_json), allowed)
+    with working(f"checking {request.launch.name} for {request.target.name}"):
+        findings, error = check_request(request)
+    findings = [finding for finding in findings if finding.code not in allowed]
+    refused = error is not None or any(finding.severity == "error" for finding in findings)
+    if as_json:
+        write_json(_json(request, findings, error, refused))
+    else:
+        _show(request, findings, error, refused)
+    if refused:
+        raise click.exceptions.Exit(REFUSED)
+
+
+def allow(request: Request, codes: Sequence[str]) -> Request:
+    """The request with rules switched off; an unknown code is an error, as it would switch nothing off."""
+    for code in codes:
+        if code not in all_codes():
+            close = close_codes(code, all_codes())
+            raise usage_error(
+                "check.allow", f"--allow {code}", f"write {close[0]}" if close else "`nki explain` lists the codes"
+            )
+    disabled = request.options.disabled_rules | set(codes)
+    return replace(request, options=replace(request.options, disabled_rules=disabled))
+
+
+def check_request(request: Request) -> tuple[list[Finding], NkiError | None]:
+    """Everything that was found on all cores, and the error that ended the trace early, if one did.
+
+    After such an error only the first broken rule before it is known.
+    """
+    try:
+        tracers = _trace(request, collect=True)
+    except UsageError:
+        raise
+    except NkiError as error:
+        return _first_finding(request, error), placed(error)
+    findings = [finding for tracer in tracers for finding in tracer.findings]
+    return findings + _memory([tracer.program for tracer in tracers], request.target), None
+
+
+def _trace(request: Request, *, collect: bool) -> list[Tracer]:
+    with request.user_code():
+        return trace_only(request.launch, (), request.kwargs, request.target, request.options, collect=collect)
+
+
+def _first_finding(request: Request, stop: NkiError) -> list[Finding]:
+    """The first broken rule, unless it is what ended the trace: tracing again raises at the first one."""
+    try:
+        _trace(request, collect=False)
+    except VerificationError as first:
+        if (first.code, first.location) != (stop.code, stop.location):
+            return [
+                Finding(
+                    first.code, "error", first.message, first.rule, first.source, first.fix, first.location, first.facts
+                )
+            ]
+    except NkiError:
+        return []
+    return []
+
+
+def _memory(programs: Sequence[Program], target: Target) -> list[Finding]:
+    """Warnings where more is live at once than there is.
+
+    No error: tensors that span few partitions may lie beside each other, and instructions may be reordered.
+    """
+    peak = usage_of(programs)
+    over = [
+        ("SBUF", peak.sbuf, target.sbuf.bytes_per_partition),
+        ("PSUM", peak.psum, target.psum.bytes_per_partition),
+    ]
+    return [
+        Finding(
+            "memory.peak",
+            "warning",
+            f"up to {used} bytes of each {name} partition are in use at the same time",
+            f"one {name} partition of {target.name} holds {limit} bytes",
+            "nki/guides/architecture/trainium_inferentia2_arch.rst",
+            "use smaller tiles, or load a tile where it is used instead of before the loop",
+            programs[0].location,
+            {"bytes": used, "limit": limit},
+        )
+        for name, used, limit in over
+        if used > limit
+    ]
+
+
+def _json(request: Request, findings: list[Finding], error: NkiError | None, refused: bool) -> dict[str, Any]:
+    return {
+        "kernel": request.launch.name,
+        "target": request.target.name,
+        "cores": request.launch.cores,
+        "accepted": not refused,
+        "complete": error is None,
+        "findings": [*(finding.to_json() for finding in findings), *([error.to_json()] if error else [])],
+    }
+
+
+def _show(request: Request, findings: list[Finding], error: NkiError | None, refused: bool) -> None:
+    counts = Counter((finding.code, finding.location.frame) for finding in findings)
+    shown: set[Any] = set()
+    for finding in findings:
+        key = (finding.code, finding.location.frame)
+        if key not in shown:
+            show_finding(finding, more=counts[key] - 1)
+            shown.add(key)
+    if error is not None:
+        show_error(render(error))
+    errors = sum(finding.severity == "error" for finding in findings) + (error is not None)
+    warned = sum(finding.severity == "warning" for finding in findings)
+    verdict = "refused" if refused else "accepted"
+    found = f"{_count(errors, 'error')}, {_count(warned, 'warning')}"
+    stdout().print(f"{request.launch.name} for {request.target.name}: {verdict} ({found})", markup=False)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,59 @@
+"""The entry point: the list of commands, each of which is loaded only when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import click
+
+from nki.version import version
+
+# name -> (module, what `nki --help` says); the module's `command` is the click command
+COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "demo": ("nki.tools.demo", "Check, compile and run flash attention, and compare it with a reference."),
+        "run": ("nki.tools.run", "Run a kernel on arrays."),
+        "check": ("nki.tools.check", "Trace a kernel and check it for a target; all findings at once."),
+        "ir": ("nki.tools.ir", "Show the IR of a kernel."),
+        "explain": ("nki.tools.explain", "Explain an error code, or list them all."),
+        "targets": ("nki.tools.targets", "Show hardware data and where it comes from."),
+        "rules": ("nki.tools.rules", "Print the rule book of a target."),
+    }
+)
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports the module of the one that is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import it; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        found: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in the help, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version=version(), prog_name="nki", message="%(prog)s %(version)s")
+def main() -> None:
+    """Check, compile and run Trainium (NKI) kernels on any machine.
+
+    \b
+    KERNEL is FILE::NAME, or FILE if it defines one kernel. Arguments are given by name:
+      nki check kernels.py::softmax --arg a=256x512:float32 --arg scale=0.5 --target trn2
+    """
+
+
+if __name__ == "__main__":
+    main()

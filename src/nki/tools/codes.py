@@ -1,0 +1,42 @@
+"""Every code there is: those of the catalogue, and the rules of the instructions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import nki.isa  # noqa: F401 - declares the instructions
+from nki.core.catalogue import CATALOGUE, Explanation
+from nki.spec.instruction import REGISTRY, Instruction
+from nki.spec.rule import Rule
+from nki.target.model import Target
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEntry:
+    """A rule with the instruction that it belongs to."""
+
+    instruction: Instruction[...]
+    rule: Rule
+
+    @property
+    def code(self) -> str:
+        """What errors print."""
+        return f"{self.instruction.name}.{self.rule.code}"
+
+    def sentence(self, target: Target) -> str:
+        """What must hold, with the target's numbers."""
+        return self.rule.sentence.format(t=target)
+
+
+@cache
+def rule_entries() -> dict[str, RuleEntry]:
+    """All rules of all instructions by code."""
+    entries = [RuleEntry(declared, rule) for declared in REGISTRY.values() for rule in declared.rules]
+    return {entry.code: entry for entry in entries}
+
+
+@cache
+def all_codes() -> dict[str, Explanation | RuleEntry]:
+    """Everything that `nki explain` can explain, sorted by code."""
+    return dict(sorted({**CATALOGUE, **rule_entries()}.items()))

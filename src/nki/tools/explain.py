@@ -1,0 +1,90 @@
+"""``nki explain``: what an error code means, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.table import Table
+
+from nki.core.catalogue import Explanation, close_codes
+from nki.target.load import DEFAULT_TARGET, load_target
+from nki.target.model import Target
+from nki.tools.codes import RuleEntry, all_codes
+from nki.tools.output import Command, stdout, write_json
+from nki.tools.request import JSON, TARGET, usage_error
+
+
+@click.command("explain", cls=Command, short_help="Explain an error code.")
+@click.argument("code", required=False)
+@TARGET
+@JSON
+def command(code: str | None, target: str | None, as_json: bool) -> None:
+    """Explain an error code; without CODE, list them all. Numbers in rules are those of the target."""
+    chip = load_target(target or DEFAULT_TARGET)
+    if code is None:
+        _list(chip, as_json)
+        return
+    found = all_codes().get(code)
+    if found is None:
+        close = close_codes(code, all_codes())
+        raise usage_error(
+            "explain.code",
+            f"there is no code {code!r}",
+            f"perhaps {' or '.join(close)}" if close else "`nki explain` lists the codes",
+        )
+    if as_json:
+        write_json(_json(code, found, chip))
+    else:
+        click.echo(_text(code, found, chip))
+
+
+def _list(chip: Target, as_json: bool) -> None:
+    if as_json:
+        write_json([_json(code, found, chip) for code, found in all_codes().items()])
+        return
+    table = Table.grid(padding=(0, 2))
+    for code, found in all_codes().items():
+        table.add_row(code, _title(found, chip))
+    stdout().print(table, markup=False)
+
+
+def _title(found: Explanation | RuleEntry, chip: Target) -> str:
+    return found.title if isinstance(found, Explanation) else found.sentence(chip)
+
+
+def _json(code: str, found: Explanation | RuleEntry, chip: Target) -> dict[str, Any]:
+    if isinstance(found, Explanation):
+        return {
+            "code": code,
+            "title": found.title,
+            "text": found.text,
+            "wrong": found.wrong,
+            "right": found.right,
+        }
+    return {
+        "code": code,
+        "instruction": found.instruction.name,
+        "rule": found.sentence(chip),
+        "severity": found.rule.severity,
+        "source": found.rule.source,
+        "fix": found.rule.fix.format(t=chip),
+    }
+
+
+def _text(code: str, found: Explanation | RuleEntry, chip: Target) -> str:
+    if isinstance(found, RuleEntry):
+        kind = "The kernel is refused" if found.rule.severity == "error" else "The kernel runs, with a warning,"
+        return (
+            f"{code}: {found.sentence(chip)}\n\n"
+            f"A rule of nisa.{found.instruction.name}, with the numbers of {chip.name}. {kind} where it does not hold.\n\n"
+            f"  fix: {found.rule.fix.format(t=chip)}\n"
+            f"  source: {found.rule.source}\n"
+            f"  signature: nisa.{found.instruction.signature()}\n"
+            f"  off switch: nki check --allow {code}, or NKI_DISABLE_RULES={code}"
+        )
+    parts = [f"{code}: {found.title}", found.text]
+    for label, example in (("Wrong", found.wrong), ("Right", found.right)):
+        if example:
+            parts.append(f"{label}:\n\n" + "\n".join(f"    {line}" for line in example.splitlines()))
+    return "\n\n".join(parts)

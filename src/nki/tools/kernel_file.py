@@ -1,0 +1,135 @@
+"""FILE::KERNEL: the user's file, imported, and the kernel in it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from nki.core.errors import UsageError
+from nki.core.source import UNKNOWN
+from nki.driver import Launch
+from nki.jit import Kernel
+from nki.tools.user_code import import_errors
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFile:
+    """A kernel and where it came from."""
+
+    path: Path
+    name: str
+    launch: Launch
+
+
+def load_kernel(text: str) -> KernelFile:
+    """The kernel that ``FILE::NAME`` names, or the only kernel of ``FILE``.
+
+    Raises:
+        UsageError: no such file, no such kernel, more than one to choose from, or the file cannot be imported.
+    """
+    file, _, name = text.partition("::")
+    path = Path(file)
+    if not path.is_file():
+        raise _usage(
+            "kernel.file",
+            f"there is no file {file!r}" if not path.is_dir() else f"{file!r} is a directory",
+            "write FILE::KERNEL, for example kernels.py::softmax",
+        )
+    names = vars(import_file(path))
+    found = _named(names, name, file) if name else _only(names, file)
+    return KernelFile(path.resolve(), found, launch_of(names[found], f"{file}::{found}"))
+
+
+def launch_of(value: Any, shown: str) -> Launch:
+    """How to launch what the user named: a kernel as decorated, a plain function as it is."""
+    if isinstance(value, Kernel):
+        return value.launch()
+    if isinstance(value, FunctionType):
+        return Launch(value)
+    raise _usage(
+        "kernel.kind",
+        f"{shown} is a {type(value).__name__}",
+        "name a function, or a function decorated with @nki.jit",
+    )
+
+
+def import_file(path: Path) -> ModuleType:
+    """Import a file as Python would from its own directory; in a package, as part of that package."""
+    path = path.resolve()
+    root, name = _module_name(path)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    with import_errors(str(path)):
+        if "." in name:
+            return importlib.import_module(name)
+        return _import_as(name, path)
+
+
+def _import_as(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise _usage("kernel.file", f"{str(path)!r} is no Python file", "name a file that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses and pickles look their module up by name.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _module_name(path: Path) -> tuple[Path, str]:
+    """The directory that must be on the path, and the name that the file has from there."""
+    parts, root = [path.stem], path.parent
+    while (root / "__init__.py").is_file():
+        parts.insert(0, root.name)
+        root = root.parent
+    if len(parts) == 1 and (path.stem in sys.modules or path.stem in sys.stdlib_module_names):
+        return root, f"_kernels_of_{path.stem}"
+    return root, ".".join(parts)
+
+
+def _named(names: Mapping[str, Any], name: str, file: str) -> str:
+    if name in names:
+        return name
+    kernels = _kernels(names) or _functions(names)
+    close = difflib.get_close_matches(name, kernels, n=1)
+    raise _usage("kernel.name", f"{file} has no {name!r}", f"use {file}::{close[0]}" if close else _listed(kernels, file))
+
+
+def _only(names: Mapping[str, Any], file: str) -> str:
+    kernels = _kernels(names)
+    if len(kernels) == 1:
+        return kernels[0]
+    problem = f"{file} defines {len(kernels) or 'no'} kernels" + (f": {', '.join(kernels)}" if kernels else "")
+    raise _usage("kernel.name", problem, _listed(kernels or _functions(names), file))
+
+
+def _listed(kernels: list[str], file: str) -> str:
+    return f"name one: {', '.join(f'{file}::{name}' for name in kernels[:8])}" if kernels else "define a kernel in it"
+
+
+def _kernels(names: Mapping[str, Any]) -> list[str]:
+    """Kernels that are defined in the file, not imported into it."""
+    return [
+        name
+        for name, value in names.items()
+        if isinstance(value, Kernel) and value.func.__module__ == names["__name__"]
+    ]
+
+
+def _functions(names: Mapping[str, Any]) -> list[str]:
+    return [
+        name
+        for name, value in names.items()
+        if isinstance(value, FunctionType) and value.__module__ == names["__name__"] and not name.startswith("_")
+    ]
+
+
+def _usage(code: str, message: str, fix: str) -> UsageError:
+    return UsageError(code, message, fix=fix, rule="a kernel is named FILE::KERNEL", location=UNKNOWN)

@@ -1,0 +1,113 @@
+"""What every command on a kernel is asked for: the kernel, its arguments, the target, the number of cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nki.core.errors import UsageError
+from nki.core.source import UNKNOWN, of_function
+from nki.driver import Launch
+from nki.options import Options, from_environment
+from nki.target.load import DEFAULT_TARGET, load_target
+from nki.target.model import Target
+from nki.tools.arguments import FORMS, parse_arguments
+from nki.tools.kernel_file import load_kernel
+from nki.tools.output import Command, locate_kernel, quiet_stdout
+from nki.tools.user_code import kernel_errors
+
+Function = Callable[..., Any]
+
+TARGET = click.option("--target", metavar="NAME", help="Target, for example trn2; overrides the environment.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
+
+_PARAMETERS = (
+    click.argument("kernel", metavar="FILE[::KERNEL]"),
+    click.option("--arg", "args", multiple=True, metavar="NAME=VALUE", help=FORMS),
+    TARGET,
+    click.option("--lnc", type=click.IntRange(1), help="Number of cores, as kernel[N] in Python."),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random arrays."),
+    JSON,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A kernel with its arguments.
+
+    Attributes:
+        path: the user's file.
+        launch: the function and how to run it.
+        kwargs: arguments by name.
+        target: what it is meant for.
+        options: the environment with the target filled in.
+        as_json: whether stdout is for JSON.
+    """
+
+    path: Path
+    launch: Launch
+    kwargs: dict[str, Any]
+    target: Target
+    options: Options
+    as_json: bool
+
+    @contextlib.contextmanager
+    def user_code(self) -> Iterator[None]:
+        """Around everything that runs the kernel."""
+        with quiet_stdout(self.as_json), kernel_errors(self.launch.name, str(self.path)):
+            yield
+
+
+def kernel_command(name: str, **settings: Any) -> Callable[[Function], click.Command]:
+    """Decorator: a command with the parameters that all kernel-taking commands share."""
+
+    def declare(function: Function) -> click.Command:
+        for decorate in reversed(_PARAMETERS):
+            function = decorate(function)
+        return click.command(name, cls=Command, **settings)(function)
+
+    return declare
+
+
+def read_request(
+    kernel: str, args: tuple[str, ...], target: str | None, lnc: int | None, seed: int, as_json: bool
+) -> Request:
+    """Import the file, make the arguments, find the target.
+
+    Raises:
+        UsageError: anything that was written wrongly on the command line.
+    """
+    environment = from_environment()
+    with quiet_stdout(as_json):
+        loaded = load_kernel(kernel)
+    launch = loaded.launch if lnc is None else replace(loaded.launch, lnc=lnc)
+    locate_kernel(of_function(launch.function.__code__))
+    found = load_target(target or environment.target or launch.target or DEFAULT_TARGET)
+    options = replace(environment, target=found.name)
+    return Request(loaded.path, launch, parse_arguments(args, seed), found, options, as_json)
+
+
+@contextlib.contextmanager
+def environment_of(**variables: str) -> Iterator[None]:
+    """Environment variables for the duration of a call: the driver reads them at every call."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def usage_error(code: str, message: str, fix: str) -> UsageError:
+    """An error of the command line, which has no line in a file."""
+    return UsageError(code, message, fix=fix, location=UNKNOWN)

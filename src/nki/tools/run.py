@@ -1,0 +1,114 @@
+"""``nki run``: one call of a kernel, with what came out and how."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.table import Table
+
+from nki.driver import call
+from nki.frontend.results import written_inputs
+from nki.report import NkiWarning, Report
+from nki.target.model import Target
+from nki.tools.output import show_finding, stdout, working, write_json
+from nki.tools.request import Request, environment_of, kernel_command, read_request
+from nki.tools.results import ArrayFacts, check_output, facts_of, named_arrays, save
+from nki.tools.usage import Usage, usage_of, usage_rows
+
+
+@kernel_command("run", short_help="Run a kernel on arrays.")
+@click.option("--mode", type=click.Choice(["compiled", "eager"]), help="Overrides NKI_SIMULATOR; default: compiled.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the results to a .npy or .npz file.")
+def command(
+    kernel: str,
+    args: tuple[str, ...],
+    target: str | None,
+    lnc: int | None,
+    seed: int,
+    as_json: bool,
+    mode: str | None,
+    output: Path | None,
+) -> None:
+    """Run a kernel on the NumPy machine and show what it returned.
+
+    Results keep their names in a .npz file: result, result[0], ..., and "argument NAME" for arrays it wrote to.
+    """
+    check_output(output)
+    request = read_request(kernel, args, target, lnc, seed, as_json)
+    start = time.perf_counter()
+    with working(f"running {request.launch.name}"):
+        result, report = run_request(request, mode)
+    seconds = time.perf_counter() - start
+    arrays = [*named_arrays(result), *_written(request, report)]
+    if output is not None:
+        save(output, arrays)
+    facts = [facts_of(name, array) for name, array in arrays]
+    usage = usage_of(report.programs)
+    if as_json:
+        write_json(_json(report, facts, usage, seconds, output))
+    else:
+        _show(report, facts, usage, request.target, seconds, output)
+
+
+def run_request(request: Request, mode: str | None, cache: dict[Any, Any] | None = None) -> tuple[Any, Report]:
+    """Call the kernel through the driver; warnings stay in the report."""
+    variables = {"NEURON_PLATFORM_TARGET_OVERRIDE": request.target.name}
+    if mode is not None:
+        variables["NKI_SIMULATOR"] = "1" if mode == "eager" else "0"
+    with environment_of(**variables), warnings.catch_warnings(), request.user_code():
+        warnings.simplefilter("ignore", NkiWarning)
+        return call(request.launch, (), request.kwargs, {} if cache is None else cache)
+
+
+def _written(request: Request, report: Report) -> list[tuple[str, np.ndarray]]:
+    """Arguments that the kernel changed in place and did not return."""
+    returned = {view.buffer.id for view in report.programs[0].outputs}
+    inputs = report.programs[0].inputs
+    changed = [inputs[at] for at in sorted(written_inputs(report.programs)) if inputs[at].id not in returned]
+    return [(f"argument {b.name}", request.kwargs[b.name]) for b in changed if b.name in request.kwargs]
+
+
+def _json(
+    report: Report, facts: list[ArrayFacts], usage: Usage, seconds: float, output: Path | None
+) -> dict[str, Any]:
+    return {
+        **report.to_json(),
+        "memory_peak": usage.to_json(),
+        "provenance": report.provenance(),
+        "seconds": round(seconds, 6),
+        "results": [item.to_json() for item in facts],
+        "output": None if output is None else str(output),
+    }
+
+
+def _show(
+    report: Report, facts: list[ArrayFacts], usage: Usage, target: Target, seconds: float, output: Path | None
+) -> None:
+    for finding in report.findings:
+        show_finding(finding)
+    console = stdout()
+    table = Table(title=report.kernel, title_justify="left")
+    for heading in ("result", "shape", "dtype", "min", "max", "mean", "not finite", "sha256"):
+        table.add_column(heading)
+    for item in facts:
+        figures = [_figure(value) for value in (item.minimum, item.maximum, item.mean)]
+        shape = " x ".join(str(size) for size in item.shape)
+        table.add_row(item.name, shape, item.dtype, *figures, str(item.not_finite), item.sha256[:12])
+    console.print(table)
+    grid = Table.grid(padding=(0, 2))
+    for row in usage_rows(report, usage, target):
+        grid.add_row(*row)
+    grid.add_row("wall time", f"{seconds:.2f} s")
+    grid.add_row("provenance", report.provenance())
+    if output is not None:
+        grid.add_row("written to", str(output))
+    console.print(grid)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"

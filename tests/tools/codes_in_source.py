@@ -1,0 +1,86 @@
+"""Finds every error code in the source of the package, by reading it, not by running it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import nki.core.errors as errors
+
+PACKAGE = Path(errors.__file__).resolve().parents[1]
+ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.NkiError)}
+TAKES_CODE_FIRST = ERRORS | {"Finding"}
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def forwarders() -> dict[str, int]:
+    """Functions with a parameter called `code`, and its position in a call."""
+    found = {}
+    for _, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                names = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
+                if "code" in names and node.name != "__init__":
+                    found[node.name] = names.index("code")
+    return found
+
+
+def defaults() -> Iterator[ast.expr]:
+    """What `code` is if a call does not say."""
+    for _, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args]
+                pairs = zip(given[len(given) - len(node.args.defaults) :], node.args.defaults, strict=True)
+                yield from (value for argument, value in pairs if argument.arg == "code")
+
+
+def literals(value: ast.expr) -> Iterator[str]:
+    """The strings that an expression may be."""
+    match value:
+        case ast.Constant(str(text)):
+            yield text
+        case ast.IfExp():
+            yield from literals(value.body)
+            yield from literals(value.orelse)
+
+
+def called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def code_argument(node: ast.Call, position: int) -> ast.expr | None:
+    for keyword in node.keywords:
+        if keyword.arg == "code":
+            return keyword.value
+    return node.args[position] if len(node.args) > position else None
+
+
+def codes() -> dict[str, str]:
+    """Code -> one place that uses it."""
+    positions = {**forwarders(), **dict.fromkeys(TAKES_CODE_FIRST, 0)}
+    found = {text: "a default" for value in defaults() for text in literals(value)}
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and called(node) in positions:
+                argument = code_argument(node, positions[called(node)])
+                for text in literals(argument) if argument is not None else ():
+                    found[text] = f"{path.relative_to(PACKAGE)}:{node.lineno}"
+    return {text: place for text, place in found.items() if "." in text and " " not in text}
+
+
+def computed() -> list[str]:
+    """Places where an error's code is put together, so that nobody can look it up."""
+    found = []
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and called(node) in TAKES_CODE_FIRST:
+                argument = code_argument(node, 0)
+                if isinstance(argument, ast.JoinedStr | ast.BinOp):
+                    found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    return found
