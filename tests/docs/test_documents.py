@@ -29,7 +29,8 @@ def test_python_blocks_run(path: Path, block: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
 def test_links_to_files_exist(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+    prose = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)#:]+)\)", prose):
         assert (path.parent / target).exists(), target
 
 

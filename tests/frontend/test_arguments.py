@@ -125,6 +125,24 @@ class Config(nl.NKIObject):
     missing: int = 7
 
 
+@dataclasses.dataclass
+class Plain(nl.NKIObject):
+    first = None
+    second = 2
+    third: int = 3
+
+    def __post_init__(self) -> None:
+        self.total = (self.first or 0) + self.second + self.third
+
+
+def test_plain_class_attributes_of_a_dataclass_are_fields_too() -> None:
+    made = Plain(first=10, third=30)
+    assert (made.first, made.second, made.third, made.total) == (10, 2, 30, 42)
+    assert Plain.first is None
+    with pytest.raises(TypeError):
+        Plain(fourth=4)
+
+
 def structured(pair: Any, table: Any, record: Any, config: Any, color: Color, name: str, nothing: Any, op: Any) -> Any:
     assert color == Color.RED
     assert name == "kernel"

@@ -213,7 +213,7 @@ def state_before(word: int) -> np.ndarray:
         (0xFF, 2.0, 5.0, 2.0),
         (1 << 31, 2.0, 5.0, 3.5),
         (0xFFFFFFFF, 0.0, 1.0, 1 - 2.0**-24),
-        (0xFFFFFFFF, -1.0, 1e-7, 1e-7),  # 1 + 1e-7 rounds up, and the sum would be 1.2e-7
+        (0xFFFFFFFF, -1.0, 1e-7, 0.0),  # 1 + 1e-7 rounds up to a difference that is too large, but not the sum
     ],
 )
 def test_the_ends_of_the_interval_of_rand2(word: int, low: float, high: float, wanted: float) -> None:

@@ -243,6 +243,20 @@ def test_the_accumulator_goes_on_across_instructions(commands: Any, wanted: Any)
     np.testing.assert_array_equal(got[:, 0], np.maximum(wanted(a, b), 0.25).astype(np.float32))
 
 
+@pytest.mark.parametrize("before", [None, reduce_cmd.idle])
+def test_going_on_with_an_undefined_accumulator_is_reported(before: Any) -> None:
+    def kernel(a: Any) -> Any:
+        tile, largest, choice = load(a), filled((2, 1), np.float32), filled((2, 3), np.uint8, 1)
+        if before is not None:
+            family.select_reduce(tile, choice, tile, 0.0, reduce_cmd=reduce_cmd.reset_reduce)
+            family.select_reduce(tile, choice, tile, 0.0, reduce_cmd=before)
+        family.select_reduce(tile, choice, tile, 0.0, largest, reduce_cmd=reduce_cmd.reduce)
+        return store(largest)
+
+    with pytest.warns(UserWarning, match="accumulator.undefined"):
+        assert np.isnan(both(kernel, np.ones((2, 3), np.float32))).all()
+
+
 def test_range_select_does_not_exist_everywhere() -> None:
     error = rejection(make_range(), *range_data(1.0, 0, 1), target="trn1")
     assert error.code == "instruction.unavailable"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki.core.dtypes import DType
+from nki.core.errors import ArgumentError
 from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN, Location
 
@@ -44,13 +45,39 @@ class MemoryRegion(Enum):
 _HBM = frozenset({MemoryRegion.private_hbm, MemoryRegion.shared_hbm})
 
 
-class NKIObject:
+class _FieldsByKeyword(type):
+    """Lets a dataclass take its plain class attributes by keyword too.
+
+    The language synthesises ``__init__`` from all fields of a class (nki-language-guide.rst), annotated or not; Python's
+    ``@dataclass`` sees only annotated ones and would refuse the others.
+    """
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        known = cls.__dict__.get("__dataclass_fields__")
+        plain = [] if known is None else [k for k in kwargs if k not in known and k in cls.__dict__]
+        if not plain:
+            return super().__call__(*args, **kwargs)
+        made = cls.__new__(cls)
+        for name in plain:
+            object.__setattr__(made, name, kwargs.pop(name))
+        cls.__init__(made, *args, **kwargs)
+        return made
+
+
+class NKIObject(metaclass=_FieldsByKeyword):
     """Base class for a kernel's own argument and helper classes.
 
-    Every annotated field can be given by keyword; one that is not given and has no default becomes ``None``.
+    Every field can be given by keyword; one that is not given and has no default becomes ``None``.
     """
 
     def __init__(self, **kwargs: Any) -> None:
+        for name in kwargs:
+            if name not in _declared_fields(type(self)) and not hasattr(type(self), name):
+                raise ArgumentError(
+                    "object.unknown-field",
+                    f"{type(self).__name__} has no field {name!r}",
+                    fix=f"declare it in class {type(self).__name__}, or correct the keyword",
+                )
         for name, value in {**_declared_fields(type(self)), **kwargs}.items():
             setattr(self, name, value)
         post = getattr(type(self), "__post_init__", None)

@@ -12,12 +12,14 @@ class Attributes:
 
     Attributes:
         where: location of the operation.
+        count: how many there are.
     """
 
-    __slots__ = ("_map", "_used", "where")
+    __slots__ = ("_map", "_used", "count", "where")
 
     def __init__(self, operation: Operation, where: Location) -> None:
         self._map = operation.attributes
+        self.count = len(self._map)
         self._used = 0
         self.where = where
 
@@ -33,7 +35,7 @@ class Attributes:
 
     def check_all_used(self) -> None:
         """Refuse what nobody asked for; each attribute is read once."""
-        if self._used != len(self._map):
+        if self._used != self.count:
             names = ", ".join(self._map.keys())
             raise refused("ir.attribute", f"attributes {names}", "every attribute has a meaning", self.where)
 

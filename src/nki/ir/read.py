@@ -91,6 +91,13 @@ class _Shared:
         }
         self.engines: dict[Attribute, Engine] = {}
         self._types: dict[Type, Shaped] = {}
+        self._strides: dict[Attribute, tuple[int, ...]] = {}
+
+    def strides(self, attribute: Attribute) -> tuple[int, ...]:
+        known = self._strides.get(attribute)
+        if known is None:
+            known = self._strides[attribute] = integers(attribute)
+        return known
 
     def shaped(self, kind: Type) -> Shaped:
         known = self._types.get(kind)
@@ -238,11 +245,14 @@ class _Kernel:
         self._meaning[operation.results[0]] = VirtualRegister(number, flag(attributes["frozen"]))
 
     def _view(self, operation: Operation, attributes: Attributes, block: Block) -> None:
-        buffer, *index = [self._meaning[value] for value in operation.operands]
+        operands = [self._meaning[value] for value in operation.operands]
+        buffer = operands[0]
         result, where = operation.results[0], attributes.where
         shape, dtype, region = self._shared.shaped(result.type)
-        strides, offset = integers(attributes["strides"]), integer(attributes["offset"])
-        view = View(buffer, dtype, shape, strides, offset, _dynamic(index, attributes))
+        strides, offset = self._shared.strides(attributes["strides"]), integer(attributes["offset"])
+        static = len(operands) == 1 and attributes.count == 2
+        dynamic = None if static else _dynamic(operands[1:], attributes)
+        view = View(buffer, dtype, shape, strides, offset, dynamic)
         if region is not buffer.region or len(strides) != len(shape):
             raise refused(
                 "ir.view",
@@ -311,10 +321,8 @@ def _address(attributes: Attributes) -> tuple[int, int] | None:
 
 
 def _dynamic(index: list[Any], attributes: Attributes) -> Any:
-    """The dynamic part of a view."""
+    """The dynamic part of a view that has one."""
     given = [name for name in ("dynamic", "scale") if name in attributes]
-    if not index and not given:
-        return None
     kind = DYNAMIC.get(text(attributes["dynamic"])) if index and len(given) == 2 else None
     if kind is None or (isinstance(index[0], VirtualRegister) and kind is not DYNAMIC["scalar_offset"]):
         raise refused(

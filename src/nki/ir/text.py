@@ -10,10 +10,11 @@ from pathlib import Path
 
 from nki.core.errors import IRError
 from nki.ir.context import session, shared_context
-from nki.ir.mlir import Context, MLIRError, Module, PassManager
+from nki.ir.mlir import Context, MLIRError, Module, Operation, PassManager
 from nki.ir.verify import ir_error
 
-_MAGIC = b"ML\xefR"
+_MAGIC = b"NKIR\x01"
+_HEADER = len(_MAGIC) + hashlib.sha256().digest_size
 
 
 def to_text(module: Module, *, locations: bool = True) -> str:
@@ -28,23 +29,25 @@ def from_text(text: str, context: Context | None = None) -> Module:
 
 
 def to_bytecode(module: Module) -> bytes:
-    """MLIR bytecode, with locations."""
-    with session(module.context):
-        buffer = io.BytesIO()
-        module.operation.write_bytecode(buffer)
-        return buffer.getvalue()
+    """``NKIR``, a version byte, the SHA-256 of the rest, and MLIR bytecode, with locations.
+
+    MLIR's bytecode reader ends the process on some damaged data, hence the checksum.
+    """
+    data = _bytecode(module)
+    return _MAGIC + hashlib.sha256(data).digest() + data
 
 
 def from_bytecode(data: bytes, context: Context | None = None) -> Module:
-    """Parse and verify MLIR bytecode; raises IRError "ir.parse"."""
+    """Parse and verify what `to_bytecode` made; raises IRError "ir.parse".
+
+    The checksum finds damage and not intent: do not read bytecode from people whom you do not trust, take text.
+    """
+    body = data[_HEADER:]
     if not data.startswith(_MAGIC):
-        raise IRError(
-            "ir.parse",
-            f"the data starts with {data[:4]!r}",
-            rule=f"MLIR bytecode starts with {_MAGIC!r}",
-            fix="pass what to_bytecode wrote, or read text with from_text",
-        )
-    return _parse(data, context)
+        raise _unreadable(f"the data starts with {data[:5]!r}", f"bytecode starts with {_MAGIC!r}")
+    if data[len(_MAGIC) : _HEADER] != hashlib.sha256(body).digest():
+        raise _unreadable(f"{len(body)} bytes of bytecode do not have their checksum", "bytecode is complete")
+    return _parse(body, context)
 
 
 def save(module: Module, path: Path) -> None:
@@ -72,7 +75,7 @@ def load(path: Path, context: Context | None = None) -> Module:
     except OSError as error:
         raise IRError("ir.file", f"{path}: {error.strerror}", fix="check the path") from None
     except UnicodeDecodeError:
-        raise IRError("ir.parse", f"{path} is neither MLIR text nor bytecode", fix="compile the kernel again") from None
+        raise _unreadable(f"{path} is neither UTF-8 nor bytecode", "a file holds MLIR text or bytecode") from None
 
 
 def fingerprint(module: Module) -> str:
@@ -80,9 +83,18 @@ def fingerprint(module: Module) -> str:
     with session(module.context):
         bare = module.operation.clone()
         PassManager.parse("any(strip-debuginfo)").run(bare)
-        buffer = io.BytesIO()
-        bare.write_bytecode(buffer)
-        return hashlib.sha256(buffer.getvalue()).hexdigest()
+        return hashlib.sha256(_written(bare)).hexdigest()
+
+
+def _bytecode(module: Module) -> bytes:
+    with session(module.context):
+        return _written(module.operation)
+
+
+def _written(operation: Operation) -> bytes:
+    buffer = io.BytesIO()
+    operation.write_bytecode(buffer)
+    return buffer.getvalue()
 
 
 def _parse(source: str | bytes, context: Context | None) -> Module:
@@ -91,3 +103,7 @@ def _parse(source: str | bytes, context: Context | None) -> Module:
             return Module.parse(source, used)
         except MLIRError as error:
             raise ir_error("ir.parse", error) from None
+
+
+def _unreadable(message: str, rule: str) -> IRError:
+    return IRError("ir.parse", message, rule=rule, fix="compile the kernel again")

@@ -128,7 +128,7 @@ class ValueWriter:
         if any(type(item) not in _MEMBERS for item in value):
             return None
         members = [self._attribute(item) for item in value]
-        return None if None in members else ArrayAttr.get(members)
+        return None if any(member is None for member in members) else ArrayAttr.get(members)
 
 
 _MEMBERS = frozenset({bool, int, float, tuple, DType})

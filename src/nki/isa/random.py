@@ -22,6 +22,7 @@ from nki.core.dtypes import (
 )
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
+from nki.isa.indirection import no_indirection
 from nki.isa.shared import on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
@@ -59,6 +60,7 @@ def _uniform(x: Arrays, partitions: int, count: int) -> Any:
             "use nisa.engine.vector",
             lambda a, t: f"engine is {a.engine.name}, the target is {t.name}",
         ),
+        no_indirection(),
     ],
 )
 def rng(
@@ -98,6 +100,7 @@ def _(a: Any, x: Arrays) -> None:
             "swap them, or use nisa.memset for a constant",
             lambda a, t: f"min is {a.min}, max is {a.max}",
         ),
+        no_indirection(),
     ],
 )
 def rand2(
@@ -109,7 +112,8 @@ def rand2(
     """Fill `dst` with numbers that are uniform between `min` and `max`; on Vector.
 
     A number is ``min + u * (max - min)`` in float32, with u in [0, 1) from the upper 24 bits of a random word; then it
-    rounds to the dtype of `dst`, which can make it `max` (never more). See `rng` about generators.
+    rounds to the dtype of `dst`, which can make it `max` (never more). The difference is a
+    finite float32. See `rng` about generators.
 
     Args:
         dst: SBUF or PSUM; float8_e4m3, float8_e5m2, float16, bfloat16, float32, tfloat32 or an integer up to 32 bits.
@@ -121,8 +125,8 @@ def rand2(
 def _(a: Any, x: Arrays) -> None:
     low, high = x.column(a.min), x.column(a.max)
     scaled = x.multiply(_uniform(x, a.dst.shape[0], a.dst.free_size), x.subtract(high, low))
-    # the difference may have been rounded up, and the sum with it
-    x.store(a.dst, x.minimum(x.add(low, scaled), high))
+    # u < 1 makes the product less than max - min even if that was rounded up, so the sum is at most max
+    x.store(a.dst, x.add(low, scaled))
 
 
 @instruction(
@@ -137,6 +141,7 @@ def _(a: Any, x: Arrays) -> None:
             "slice one element: seeds[0:1, 0:1]",
             lambda a, t: f"src_seeds is {list(a.src_seeds.shape)}",
         ),
+        no_indirection(),
     ],
 )
 def set_rng_seed(src_seeds: Annotated[NkiTensor, source(dtypes=(uint32, int32, float32))], name: Name = None) -> None:
@@ -177,6 +182,7 @@ def _state_rules(operand: str) -> list[Rule]:
             "allocate it with this many words",
             lambda a, t: f"{operand} is {list(getattr(a, operand).shape)}, the engine needs {_state_words(a)} words",
         ),
+        no_indirection(),
     ]
 
 
@@ -258,6 +264,7 @@ def _probability_dtype(a: Any, t: Target) -> bool:
             lambda a, t: f"prob is {a.prob}",
             severity="warning",
         ),
+        no_indirection(),
     ],
 )
 def dropout(dst: Dst, data: Src, prob: Column, name: Name = None) -> None:

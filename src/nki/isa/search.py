@@ -9,7 +9,8 @@ import numpy as np
 
 from nki.core.dtypes import BY_NAME, DType, bfloat16, float32, int16, int32, uint16, uint32
 from nki.core.nki_tensor import NkiTensor
-from nki.core.tensor import FreeIndirection, View
+from nki.core.tensor import View
+from nki.isa.indirection import no_indirection
 from nki.isa.shared import on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
@@ -74,17 +75,6 @@ def _search_size(name: str) -> Rule:
     )
 
 
-def _not_indirect(*names: str) -> Rule:
-    return Rule(
-        "indirect",
-        f"{' and '.join(names)} are not indirect views",
-        lambda a, t: not any(isinstance(getattr(a, n).dynamic, FreeIndirection) for n in names),
-        f'{_ISA}, "Tensor indirection" of the instructions that have it',
-        "gather with nisa.tensor_copy first",
-        lambda a, t: ", ".join(f"{n} is {getattr(a, n).describe()}" for n in names),
-    )
-
-
 # --- Vector: eight values at a time
 
 
@@ -110,7 +100,13 @@ def _largest(keys: Any, count: int) -> Any:
 @instruction(
     engines=(Engine.vector,),
     source=_ISA,
-    rules=[_search_size("src"), _rank("src"), _eight("dst", "dst-shape", 2), on_partitions_of("src", "dst")],
+    rules=[
+        _search_size("src"),
+        _rank("src"),
+        _eight("dst", "dst-shape", 2),
+        on_partitions_of("src", "dst"),
+        no_indirection(),
+    ],
 )
 def max8(dst: _NumericDst, src: _NumericSrc, name: Name = None) -> None:
     """The eight largest values of each partition in descending order; on Vector.
@@ -162,6 +158,7 @@ def _indices(position: Any, found: Any, dtype: DType) -> Any:
         _eight("vals", "vals-shape", _MAX_RANK),
         _eight("dst", "dst-shape", 2),
         on_partitions_of("data", "vals", "dst"),
+        no_indirection(),
     ],
 )
 def nc_find_index8(
@@ -203,6 +200,7 @@ def _(a: Any, x: Arrays) -> None:
         _eight("vals", "vals-shape", _MAX_RANK),
         _eight("dst_idx", "dst-idx-shape", 2),
         on_partitions_of("data", "vals", "dst_idx"),
+        no_indirection(),
     ],
 )
 def nc_match_replace8(
@@ -280,7 +278,7 @@ def _columns(view: View, start: int, count: int) -> View:
             "use smaller numbers",
             lambda a, t: f"index_offset is {a.index_offset}, padding_val is {a.padding_val}",
         ),
-        _not_indirect("dst", "src"),
+        no_indirection(),
     ],
 )
 def nonzero_with_count(
@@ -395,7 +393,7 @@ def _store_snakes(x: Arrays, view: View, snakes: Any, group: int) -> None:
             "pass the number of elements that src holds as n",
             lambda a, t: f"src has {a.src.free_size} columns, n is {a.n}",
         ),
-        _not_indirect("val_dst", "idx_dst", "src"),
+        no_indirection(),
     ],
 )
 def topk(

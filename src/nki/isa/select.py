@@ -22,7 +22,9 @@ from nki.core.dtypes import (
 )
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MIN
+from nki.isa.accumulator import Command, accumulate, command_rule, held, operator_rule, result_rule
 from nki.isa.alu import COMPARISONS, EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, MAXIMUM
+from nki.isa.indirection import no_indirection
 from nki.isa.shared import not_both_psum, on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
@@ -41,7 +43,6 @@ from nki.spec.operand import (
     Pattern,
     SbufDst,
     SbufSrc,
-    choice,
     out,
     source,
 )
@@ -60,7 +61,6 @@ _FLOATS: tuple[DType, ...] = tuple(d for d in _NUMERIC if d.is_float)
 _NumericDst = Annotated[NkiTensor, out(ON_CHIP, _NUMERIC)]
 _Offset = Annotated[Any, Operand("register_or_int")]
 _Bound = Annotated[NkiTensor, source(dtypes=(float32,))]
-_Command = Annotated[reduce_cmd, choice(reduce_cmd)]
 _Bounds = (float32, int32)
 
 
@@ -110,7 +110,7 @@ def _affine(a: Any, x: Arrays) -> Any:
     return x.affine(a.dst.shape[0], a.pattern, x.read_register(a.offset), a.channel_multiplier)
 
 
-@instruction(engines=(Engine.gpsimd,), source=_ISA, rules=_PATTERN_RULES)
+@instruction(engines=(Engine.gpsimd,), source=_ISA, rules=[*_PATTERN_RULES, no_indirection()])
 def iota(
     dst: Annotated[NkiTensor, out(SBUF, _NUMERIC)],
     pattern: Pattern,
@@ -146,6 +146,7 @@ def _(a: Any, x: Arrays) -> None:
     rules=[
         *_PATTERN_RULES,
         same_elements("dst", "on_true_tile"),
+        no_indirection(),
         Rule(
             "cmp-op",
             "cmp_op is a comparison",
@@ -208,73 +209,32 @@ def _(a: Any, x: Arrays) -> None:
 # --- selections that keep a running maximum in the accumulator registers of Vector
 
 
-def _one_per_partition(code: str, name: str) -> Rule:
-    """An optional result or bound that has one element for every partition of dst."""
-
-    def holds(a: Any, t: Target) -> bool:
-        view = getattr(a, name)
-        return view is None or (view.shape[0], view.free_size) == (a.dst.shape[0], 1)
-
+def _bound_rule(name: str) -> Rule:
+    """A bound has one element for every partition."""
     return Rule(
-        code,
+        name,
         f"{name} has one element for each partition of dst",
-        holds,
+        lambda a, t: (getattr(a, name).shape[0], getattr(a, name).free_size) == (a.dst.shape[0], 1),
         _ISA,
         f"slice one column of {name}, on the partitions of dst",
         lambda a, t: f"{name} is {getattr(a, name).describe()}, dst has {a.dst.shape[0]} partitions",
     )
 
 
-_REDUCE_RULES = [
-    Rule(
-        "reduce-op",
-        "reduce_op is nl.maximum",
-        lambda a, t: a.reduce_op == MAXIMUM,
-        _ISA,
-        "reduce the result with nisa.tensor_reduce",
-        lambda a, t: f"reduce_op is nl.{a.reduce_op}",
-    ),
-    Rule(
-        "reduce-cmd",
-        "reduce_cmd is idle, reset, reduce or reset_reduce: there is no value to load",
-        lambda a, t: a.reduce_cmd is not reduce_cmd.load_reduce,
-        _ISA,
-        "use nisa.reduce_cmd.reset_reduce",
-        lambda a, t: f"reduce_cmd is {a.reduce_cmd.name}",
-    ),
-    _one_per_partition("reduce-res", "reduce_res"),
-    Rule(
-        "reduce-res-unused",
-        "reduce_res is asked for with a command that reduces",
-        lambda a, t: a.reduce_res is None or a.reduce_cmd in (reduce_cmd.reduce, reduce_cmd.reset_reduce),
-        _ISA,
-        "pass reduce_cmd=nisa.reduce_cmd.reset_reduce, or omit reduce_res",
-        lambda a, t: f"reduce_cmd is {a.reduce_cmd.name}, so reduce_res gets what the accumulator happens to hold",
-        severity="warning",
-    ),
+_MAXIMUM_RULES = [
+    operator_rule((MAXIMUM,)),
+    command_rule(reduce_cmd.idle, reduce_cmd.reset, reduce_cmd.reduce, reduce_cmd.reset_reduce),
+    result_rule("dst"),
+    no_indirection(),
 ]
 
 
-def _accumulate(a: Any, x: Arrays, values: Any) -> Any:
-    """Obey the command on the accumulator registers; ``(P, 1)`` of what they hold afterwards."""
-    partitions = a.dst.shape[0]
-    if a.reduce_cmd is reduce_cmd.idle:
-        return x.read_accumulator(partitions)
-    if a.reduce_cmd is reduce_cmd.reduce:
-        held = x.read_accumulator(partitions)
-    else:
-        held = x.broadcast(x.constant(float("-inf")), partitions, 1)
-    if a.reduce_cmd is not reduce_cmd.reset:
-        held = x.maximum(held, x.reduce(MAXIMUM, values))
-    x.write_accumulator(held)
-    return held
-
-
 def _store_with_maximum(a: Any, x: Arrays, values: Any) -> None:
-    held = _accumulate(a, x, values)
+    partitions = a.dst.shape[0]
+    accumulate(x, a.reduce_cmd, MAXIMUM, values, partitions)
     x.store(a.dst, values)
     if a.reduce_res is not None:
-        x.store(a.reduce_res, held)
+        x.store(a.reduce_res, held(x, partitions))
 
 
 @instruction(
@@ -283,8 +243,8 @@ def _store_with_maximum(a: Any, x: Arrays, values: Any) -> None:
     feature="range_select",
     rules=[
         same_elements("dst", "on_true_tile"),
-        _one_per_partition("bound0", "bound0"),
-        _one_per_partition("bound1", "bound1"),
+        _bound_rule("bound0"),
+        _bound_rule("bound1"),
         Rule(
             "comparison",
             "comp_op0 and comp_op1 are nl.equal, nl.less, nl.less_equal, nl.greater or nl.greater_equal",
@@ -302,7 +262,7 @@ def _store_with_maximum(a: Any, x: Arrays, values: Any) -> None:
             "omit on_false_value, or use nisa.affine_select or nisa.select_reduce for other values",
             lambda a, t: f"on_false_value is {a.on_false_value!r}",
         ),
-        *_REDUCE_RULES,
+        *_MAXIMUM_RULES,
         Rule(
             "index-range",
             "range_start and the last index are within 2**24, where float32 holds every integer",
@@ -334,7 +294,7 @@ def range_select(
     comp_op1: Op,
     bound0: _Bound,
     bound1: _Bound,
-    reduce_cmd: _Command = reduce_cmd.reset_reduce,
+    reduce_cmd: Command = reduce_cmd.reset_reduce,
     reduce_res: Annotated[NkiTensor | None, out(ON_CHIP, _NUMERIC)] = None,
     reduce_op: Op = MAXIMUM,
     range_start: Int = 0,
@@ -348,16 +308,15 @@ def range_select(
     float32. In a 16-bit or 8-bit `dst` that value rounds to -inf; the maximum is taken before rounding, so a float32
     `reduce_res` keeps it finite. NaN that is selected makes the maximum NaN.
 
-    The maximum goes to the accumulator registers of Vector, which all reducing instructions of that engine share:
-    ``reset_reduce`` starts from -inf, ``reduce`` goes on from what they hold, ``reset`` only sets them to -inf,
-    ``idle`` takes no part. After an idle instruction their content is not defined on hardware: start again with
-    ``reset_reduce``.
+    The maximum goes to the accumulator registers of Vector, which all its reducing instructions share: ``reset_reduce``
+    starts from -inf, ``reduce`` goes on from what they hold, ``reset`` only sets them to -inf. After ``idle`` their
+    content is undefined, so that a ``reduce`` right after it is reported.
 
     Args:
         dst, on_true_tile: SBUF or PSUM, the same partitions and elements per partition; on_true_tile is a float.
         comp_op0, comp_op1: nl.equal, nl.less, nl.less_equal, nl.greater or nl.greater_equal.
         bound0, bound1: float32 ``(P, 1)``.
-        reduce_res: ``(P, 1)``, gets the content of the accumulator.
+        reduce_res: ``(P, 1)``, gets the registers after the command, and is written after `dst`.
         reduce_op: nl.maximum.
         range_start: added to the positions.
         on_false_value: -3.4028235e38, the only value that the engine knows.
@@ -381,7 +340,7 @@ def _(a: Any, x: Arrays) -> None:
         same_elements("dst", "predicate", "on_true"),
         not_both_psum("on_true", "predicate"),
         on_partitions_of("dst", "on_false"),
-        *_REDUCE_RULES,
+        *_MAXIMUM_RULES,
     ],
 )
 def select_reduce(
@@ -391,7 +350,7 @@ def select_reduce(
     on_true: Annotated[NkiTensor, source(dtypes=tuple(d for d in _NUMERIC if d not in (tfloat32, int32, uint32)))],
     on_false: Column,
     reduce_res: Annotated[NkiTensor | None, out(ON_CHIP, _FLOATS)] = None,
-    reduce_cmd: _Command = reduce_cmd.idle,
+    reduce_cmd: Command = reduce_cmd.idle,
     reduce_op: Op = MAXIMUM,
     reverse_pred: Flag = False,
     name: Name = None,
@@ -401,17 +360,17 @@ def select_reduce(
     Values pass through float32 and round to the dtype of `dst`; the maximum is taken before. `reverse_pred` swaps the
     two cases. Ranks may differ as long as partitions and elements per partition agree.
 
-    The accumulator registers of Vector are shared by all its reducing instructions. ``reset_reduce`` starts from -inf,
-    ``reduce`` goes on from what they hold, ``reset`` only sets them to -inf. With ``idle``, the default, nothing is
-    reduced; their content is then not defined on hardware, so begin the next reduction with ``reset_reduce``. NaN makes
-    the maximum NaN.
+    The maximum goes to the accumulator registers of Vector, which all its reducing instructions share: ``reset_reduce``
+    starts from -inf, ``reduce`` goes on from what they hold, ``reset`` only sets them to -inf. With ``idle``, the
+    default, nothing is reduced, and their content is undefined afterwards, so that a ``reduce`` right after it is
+    reported. NaN makes the maximum NaN.
 
     Args:
         dst: SBUF or PSUM.
         predicate: int8, uint8, int16, uint16 or bool; not in PSUM together with `on_true`.
         on_true: SBUF or PSUM, any dtype but tfloat32, int32, uint32 and packed x4.
         on_false: a number, or a tensor ``(P, 1)``.
-        reduce_res: float ``(P, 1)``, gets the content of the accumulator.
+        reduce_res: float ``(P, 1)``, gets the registers after the command, and is written after `dst`.
         reduce_op: nl.maximum.
     """
 
@@ -446,6 +405,7 @@ def _(a: Any, x: Arrays) -> None:
             "allocate dst as (1, 2, n)",
             lambda a, t: f"dst is {list(a.dst.shape)}, segment_ids is {list(a.segment_ids.shape)}",
         ),
+        no_indirection(),
     ],
 )
 def sequence_bounds(

@@ -13,6 +13,7 @@ import numpy as np
 from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError, DtypeError, NkiError, TensorError
 from nki.core.nki_tensor import NkiTensor
+from nki.core.numerics import FP32_MAX
 from nki.spec.allocation import checked_dtype
 
 P = ParamSpec("P")
@@ -95,7 +96,7 @@ def number(value: Any, name: str, function: str) -> Number:
             fix="compute it in Python from shapes and constants",
         )
     plain: Number = value.item() if isinstance(value, np.generic) else value
-    if isinstance(plain, int) and abs(plain) > np.finfo(np.float32).max:
+    if isinstance(plain, int) and abs(plain) > int(FP32_MAX):
         raise ArgumentError(
             "language.number", f"nl.{function}: {name} has {len(str(plain))} digits", fix="use a smaller number"
         )
@@ -183,7 +184,7 @@ def _binding_problem(signature: inspect.Signature, args: Any, kwargs: Any) -> st
 
 def _call_error(name: str, signature: inspect.Signature, problem: str, kwargs: dict[str, Any]) -> ArgumentError:
     names = list(signature.parameters)
-    shown = ", ".join(str(p).partition(":")[0] for p in signature.parameters.values())
+    shown = ", ".join(str(p.replace(annotation=p.empty)) for p in signature.parameters.values())
     unknown = [key for key in kwargs if key not in names]
     fix = f"the arguments are {', '.join(names)}" if names else "pass no arguments"
     if "mask" in unknown:

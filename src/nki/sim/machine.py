@@ -9,7 +9,7 @@ import numpy as np
 
 from nki.core.dtypes import DType, unpack_x4
 from nki.core.errors import ExecutionError, NkiError
-from nki.core.numerics import cast, round_to, stochastic_round, to_f32
+from nki.core.numerics import round_to, stochastic_round, to_f32
 from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN, Location
 from nki.core.tensor import FreeIndirection, ScalarOffset, VectorOffset, View, whole
@@ -113,11 +113,9 @@ class Machine(NumpyArrays):
         if dst.dtype == src.dtype:
             values = None if shadow is None else shadow.reshape(dst.shape)
             self._write(dst, np.ascontiguousarray(raw).reshape(dst.shape[0], -1), values)
-        elif shadow is not None:
-            self.store(dst, shadow.reshape(dst.shape[0], -1))
         else:
-            converted = cast(np.ascontiguousarray(raw), src.dtype, dst.dtype)
-            self._write(dst, converted.reshape(dst.shape[0], -1), None)
+            values = to_f32(np.ascontiguousarray(raw), src.dtype) if shadow is None else shadow
+            self.store(dst, values.reshape(dst.shape[0], -1))
 
     def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: bool = False) -> None:
         self._oob = oob_mode.skip if skip else oob_mode.error

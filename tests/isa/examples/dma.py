@@ -184,6 +184,27 @@ def transposed(dst_shape: tuple[int, ...], **options: Any) -> Callable[[Any], An
     return kernel
 
 
+def transpose_to_hbm(mode: Any) -> Callable[[Any], Any]:
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray((a.shape[1], a.shape[0]), a.dtype, buffer=nl.shared_hbm)
+        dma_transpose(dst=out, src=a, dge_mode=mode)
+        return out
+
+    return kernel
+
+
+def transpose_mixed(a: Any) -> Any:
+    tile = nl.ndarray((8, 16), BF16, buffer=nl.sbuf)
+    dma_transpose(dst=tile, src=a)
+    return store(tile)
+
+
+def psum_scalar() -> Any:
+    start = nl.ndarray((1, 1), dtypes.int32, buffer=nl.psum)
+    nisa.memset(dst=start, value=3)
+    return start
+
+
 def transpose_sbuf(a: Any) -> Any:
     tile = nl.ndarray((a.shape[1], a.shape[0]), a.dtype, buffer=nl.sbuf)
     dma_transpose(tile, load(a))
@@ -365,6 +386,7 @@ EXAMPLES = [
     Breaks("dma_copy.priority", copy_with(priority=0), normal((8, 8))),
     Breaks("dma_copy.priority", copy_with(priority=4), normal((8, 8)), "trn3"),
     # dma_transpose
+    Legal("dma_transpose", transpose_to_hbm(nisa.dge_mode.none), normal((16, 129), dtype=BF16), lambda a: a.T, V3),
     Legal("dma_transpose", transposed((24, 80)), normal((80, 24)), lambda a: a.T, V3),
     Legal("dma_transpose", transposed((6, 5, 80)), normal((80, 5, 6), dtype=BF16), lambda a: a.transpose(2, 1, 0), V3),
     Legal(
@@ -394,7 +416,7 @@ EXAMPLES = [
     Breaks("dma_transpose.rank", transposed((2, 3, 2, 2, 2)), normal((2, 3, 2, 2, 2))),
     Breaks("dma_transpose.axes", transposed((6, 5, 80), axes=(2, 0, 1)), normal((80, 5, 6))),
     Breaks("dma_transpose.shape", transposed((6, 80)), normal((80, 1, 1, 6))),
-    Breaks("dma_transpose.dtypes", lambda a: mixed_transpose(a), normal((16, 8))),
+    Breaks("dma_transpose.dtypes", transpose_mixed, normal((16, 8))),
     Breaks("dma_transpose.element-size", transposed((8, 16)), normal((16, 8), dtype=np.int8)),
     Breaks("dma_transpose.element-size", transposed((8, 16), dge_mode=nisa.dge_mode.hwdge), normal((16, 8))),
     Breaks("dma_transpose.dge-mode", transposed((8, 16), dge_mode=nisa.dge_mode.swdge), normal((16, 8))),
@@ -403,11 +425,7 @@ EXAMPLES = [
         transpose_source(lambda d, i: d.vector_select(0, load(i)), dge_mode=nisa.dge_mode.hwdge),
         tall(16),
     ),
-    Breaks(
-        "dma_transpose.columns",
-        transposed((129, 16), dge_mode=nisa.dge_mode.hwdge),
-        normal((16, 129), dtype=BF16),
-    ),
+    Breaks("dma_transpose.columns", transpose_to_hbm(nisa.dge_mode.hwdge), normal((16, 129), dtype=BF16)),
     Breaks("dma_transpose.rows", transposed((8, 17), dge_mode=nisa.dge_mode.hwdge), normal((17, 8), dtype=BF16)),
     Breaks("dma_transpose.rows", transposed((8, 3, 4), dge_mode=nisa.dge_mode.hwdge), normal((4, 3, 8), dtype=BF16)),
     Breaks("dma_transpose.rows", transpose_source(lambda d, i: d.vector_select(0, load(i)[0:15, :])), tall(16)),
@@ -470,15 +488,3 @@ EXAMPLES = [
     Breaks("dma_compute.offset-tensor", compute_with(update_float_index), update_arguments),
     Breaks("dma_compute.tensor-indirection", compute_with(update_indirection), update_arguments),
 ]
-
-
-def mixed_transpose(a: Any) -> Any:
-    tile = nl.ndarray((8, 16), BF16, buffer=nl.sbuf)
-    dma_transpose(dst=tile, src=a)
-    return store(tile)
-
-
-def psum_scalar() -> Any:
-    start = nl.ndarray((1, 1), dtypes.int32, buffer=nl.psum)
-    nisa.memset(dst=start, value=3)
-    return start

@@ -9,7 +9,7 @@ import numpy as np
 import nki.isa.random as family
 import nki.language as nl
 from nki.spec.engine import engine
-from tests.isa.examples.select import NEW, filled, load, nothing, store, values
+from tests.isa.examples.select import NEW, filled, gathered, indirect, load, nothing, store, values
 from tests.isa.registry import Breaks, Legal
 
 MASK = 0xFFFFFFFF
@@ -191,4 +191,15 @@ DROPOUT = [
     Breaks("dropout.prob-range", make_dropout(50), values()),
 ]
 
-EXAMPLES = [*RNG, *SEED, *RAND2, *DROPOUT]
+# --- tensor indirection, which none of them has
+
+INDIRECT = [
+    indirect("rng", lambda t: family.rng(gathered(filled((16, 8), np.uint32)))),
+    indirect("rand2", lambda t: family.rand2(gathered(t), 0.0, 1.0)),
+    indirect("set_rng_seed", lambda t: family.set_rng_seed(gathered(t[0:1, 0:1]))),
+    indirect("rand_set_state", lambda t: family.rand_set_state(gathered(filled((16, 6), np.uint32)))),
+    indirect("rand_get_state", lambda t: family.rand_get_state(gathered(filled((16, 6), np.uint32)))),
+    indirect("dropout", lambda t: family.dropout(gathered(t), t, 0.5)),
+]
+
+EXAMPLES = [*RNG, *SEED, *RAND2, *DROPOUT, *INDIRECT]

@@ -10,7 +10,7 @@ import numpy as np
 import nki.isa.search as family
 import nki.language as nl
 from nki.isa.dma import dma_copy
-from tests.isa.examples.select import NEW, filled, load, store, values
+from tests.isa.examples.select import NEW, filled, gathered, indirect, load, store, values
 from tests.isa.registry import Breaks, Legal
 
 # --- max8
@@ -158,13 +158,10 @@ REPLACE = [
 # --- nonzero_with_count
 
 
-def make_nonzero(dst: Any = (100, 21), index: bool = False, **options: Any) -> Any:
+def make_nonzero(dst: Any = (100, 21), **options: Any) -> Any:
     def nonzero_with_count(a: Any) -> Any:
         result = filled(dst, np.int32, 77)
-        src = load(a)
-        if index:
-            src = src.indirect(filled((100, 2), np.uint32), 20)
-        family.nonzero_with_count(dst=result, src=src, **options)
+        family.nonzero_with_count(dst=result, src=load(a), **options)
         return store(result)
 
     return nonzero_with_count
@@ -201,7 +198,6 @@ NONZERO = [
     Breaks("nonzero_with_count.column-partitions", make_nonzero(dst=(64, 21)), sparse(np.int32)),
     Breaks("nonzero_with_count.size", make_nonzero(dst=(100, 20)), sparse(np.int32)),
     Breaks("nonzero_with_count.int32", make_nonzero(index_offset=1 << 31), sparse(np.int32)),
-    Breaks("nonzero_with_count.indirect", make_nonzero(index=True), sparse(np.int32), "trn3"),
 ]
 
 
@@ -217,7 +213,6 @@ def make_topk(
     idx: Any = None,
     idx_k: int | None = None,
     rank: int = 2,
-    index: bool = False,
 ) -> Any:
     def topk(a: Any) -> Any:
         values_tile = filled(val or (src[0], columns), nl.bfloat16, 7.0)
@@ -226,8 +221,6 @@ def make_topk(
         dma_copy(dst=tile, src=a[0 : src[0], 0 : src[1]])
         if rank == 3:
             tile = tile.expand_dim(1)
-        if index:
-            tile = tile.indirect(filled((src[0], 1), np.uint32), src[1])
         family.topk(val_dst=values_tile[:, 0:k], idx_dst=index_tile[:, 0 : idx_k or k], src=tile, n=n)
         return store(values_tile), store(index_tile)
 
@@ -262,7 +255,22 @@ TOPK = [
     Breaks("topk.n", make_topk(4, 7, 8), logits),
     Breaks("topk.k", make_topk(43, 42, 48), logits),
     Breaks("topk.src-size", make_topk(8, 81, 8), logits),
-    Breaks("topk.indirect", make_topk(8, 42, 8, index=True), logits, "trn3"),
 ]
 
-EXAMPLES = [*MAX8, *FIND, *REPLACE, *NONZERO, *TOPK]
+# --- tensor indirection, which none of them has
+
+
+def topk_call(tile: Any) -> None:
+    low = filled((16, 8), nl.bfloat16)
+    family.topk(low, filled((16, 8), np.uint32), gathered(low), 8)
+
+
+INDIRECT = [
+    indirect("max8", lambda t: family.max8(t, gathered(t))),
+    indirect("nc_find_index8", lambda t: family.nc_find_index8(filled((16, 8), np.uint32), gathered(t), t)),
+    indirect("nc_match_replace8", lambda t: family.nc_match_replace8(t, t, gathered(t), 0.0)),
+    indirect("nonzero_with_count", lambda t: family.nonzero_with_count(filled((16, 9), np.int32), gathered(t))),
+    indirect("topk", topk_call),
+]
+
+EXAMPLES = [*MAX8, *FIND, *REPLACE, *NONZERO, *TOPK, *INDIRECT]

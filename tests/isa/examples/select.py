@@ -245,7 +245,6 @@ RANGE = [
     Breaks("range_select.reduce-op", make_range(reduce_op=alu.ADD), range_values),
     Breaks("range_select.reduce-cmd", make_range(reduce_cmd=reduce_cmd.load_reduce), range_values),
     Breaks("range_select.reduce-res", make_range(res=(40, 2)), range_values),
-    Breaks("range_select.reduce-res-unused", make_range(reduce_cmd=reduce_cmd.idle), range_values),
     Breaks("range_select.index-range", make_range(range_start=1 << 24), range_values),
     Breaks(
         "range_select.reduce-res-dtype",
@@ -305,7 +304,6 @@ SELECT = [
     Breaks("select_reduce.reduce-op", make_select(reduce_op=alu.MINIMUM), select_values()),
     Breaks("select_reduce.reduce-cmd", make_select(reduce_cmd=reduce_cmd.load_reduce), select_values()),
     Breaks("select_reduce.reduce-res", make_select(res=(32, 1)), select_values()),
-    Breaks("select_reduce.reduce-res-unused", make_select(reduce_cmd=reduce_cmd.idle), select_values()),
 ]
 
 
@@ -338,4 +336,38 @@ BOUNDS = [
     Breaks("sequence_bounds.size", make_bounds((1, 9)), segments(np.int32)),
 ]
 
-EXAMPLES = [*IOTA, *AFFINE, *RANGE, *SELECT, *BOUNDS]
+# --- tensor indirection, which none of them has
+
+
+def gathered(tile: Any) -> Any:
+    """The same elements by an index, as no instruction of these families takes them."""
+    count = tile.shape[1]
+    rows = tile.shape[0]
+    return tile.indirect(filled((rows, -(-count // min(rows, 16))), np.uint32), count)
+
+
+def indirect(name: str, call: Any) -> Breaks:
+    """`call` gets a small float32 tile and must pass it through `gathered` somewhere."""
+
+    def kernel(_: Any) -> Any:
+        tile = filled((16, 8), np.float32)
+        call(tile)
+        return store(tile)
+
+    return Breaks(f"{name}.indirect", kernel, nothing, "trn3")
+
+
+def range_call(tile: Any) -> None:
+    bound = tile[:, 0:1]
+    family.range_select(tile, gathered(tile), alu.LESS, alu.LESS, bound, bound)
+
+
+INDIRECT = [
+    indirect("iota", lambda t: family.iota(gathered(t), [[1, 8]])),
+    indirect("affine_select", lambda t: family.affine_select(t, [[1, 8]], 0, gathered(t), 0.0)),
+    indirect("range_select", range_call),
+    indirect("select_reduce", lambda t: family.select_reduce(t, filled((16, 8), np.uint8), gathered(t), 0.0)),
+    indirect("sequence_bounds", lambda t: family.sequence_bounds(filled((1, 2, 8), np.float32), gathered(t[0:1]))),
+]
+
+EXAMPLES = [*IOTA, *AFFINE, *RANGE, *SELECT, *BOUNDS, *INDIRECT]

@@ -1,0 +1,131 @@
+"""Tiles for the kernels of tests: made from arrays, filled, gathered, and returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import nki.language as nl
+from nki.isa.copy import memset, tensor_copy
+from nki.isa.dma import dma_copy
+
+
+def load(array: Any, buffer: Any = nl.sbuf, dtype: Any = None) -> Any:
+    """An HBM array on chip, cast on the way if a dtype is given."""
+    tile = nl.ndarray(array.shape, array.dtype, buffer=nl.sbuf)
+    dma_copy(dst=tile, src=array)
+    if buffer is nl.sbuf and dtype is None:
+        return tile
+    other = nl.ndarray(tile.shape, dtype or tile.dtype, buffer=buffer)
+    tensor_copy(dst=other, src=tile)
+    return other
+
+
+def store(tile: Any) -> Any:
+    """A tile on chip as a result of the kernel."""
+    if tile.buffer is nl.psum:
+        other = nl.ndarray(tile.shape, tile.dtype, buffer=nl.sbuf)
+        tensor_copy(dst=other, src=tile)
+        tile = other
+    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
+    dma_copy(dst=out, src=tile)
+    return out
+
+
+def empty(shape: Any, dtype: Any = np.float32, buffer: Any = nl.sbuf) -> Any:
+    """A tile with unknown contents."""
+    return nl.ndarray(shape, dtype, buffer=buffer)
+
+
+def filled(shape: Any, value: float = 0.0, dtype: Any = np.float32, buffer: Any = nl.sbuf) -> Any:
+    """A tile of one value."""
+    tile = nl.ndarray(shape, dtype, buffer=buffer)
+    memset(dst=tile, value=value)
+    return tile
+
+
+def arrays(*shapes: Any, dtype: Any = np.float32, scale: float = 2.0, seed: int = 1) -> Callable[[], tuple[Any, ...]]:
+    """Makes normal random arrays; integers are rounded and clipped to their range."""
+
+    def make() -> tuple[Any, ...]:
+        r = np.random.default_rng(seed)
+        values = [r.standard_normal(shape) * scale for shape in shapes]
+        if np.issubdtype(dtype, np.integer):
+            info = np.iinfo(dtype)
+            values = [np.clip(np.rint(v), info.min, info.max) for v in values]
+        return tuple(v.astype(dtype) for v in values)
+
+    return make
+
+
+def nothing() -> tuple[Any, ...]:
+    """For kernels whose arguments do not matter."""
+    return (np.zeros((4, 8), np.float32),)
+
+
+def ulps(got: Any, wanted: Any) -> Any:
+    """Distance in units of the last place of the exact float64 value, at least that of the smallest normal number."""
+    wanted = np.asarray(wanted, np.float64)
+    exponent = np.maximum(np.frexp(wanted)[1], -125)
+    return np.abs(np.asarray(got).astype(np.float64) - wanted) / np.ldexp(1.0, exponent - 24)
+
+
+def bf16(values: Any) -> Any:
+    """Rounded to bfloat16 by ml_dtypes."""
+    return np.asarray(values, np.float32).astype(ml_dtypes.bfloat16)
+
+
+# ---- tensor indirection: rows of 16 partitions, of which each holds one offset of the group
+
+Call = Callable[[Any, Any], Any]
+
+
+def gather(call: Call) -> Any:
+    """A kernel that calls `call(dst, data.indirect(index))` on 16 partitions, with the index as second argument."""
+
+    def kernel(a: Any, index: Any) -> Any:
+        dst = empty((16, 16))
+        call(dst, load(a).indirect(load(index)))
+        return store(dst)
+
+    return kernel
+
+
+def gather_arrays() -> tuple[Any, ...]:
+    """Data, and the offset of element i in row i of the index."""
+    r = np.random.default_rng(3)
+    return r.uniform(0.5, 3.0, (16, 8)).astype(np.float32), r.integers(0, 8, (16, 1)).astype(np.uint32)
+
+
+def gathered(a: Any, index: Any) -> Any:
+    """What `a.indirect(index)` reads, one element at a time."""
+    return np.stack([a[:, int(index[i, 0])] for i in range(16)], axis=1)
+
+
+def misplaced(call: Call) -> Any:
+    """A kernel whose index lies on other partitions than what it indexes."""
+
+    def kernel(a: Any) -> Any:
+        data = nl.ndarray((16, 8), np.float32, buffer=nl.sbuf, address=(32, 0))
+        index = nl.ndarray((16, 1), np.uint32, buffer=nl.sbuf, address=(0, 4096))
+        memset(dst=data, value=1.0)
+        memset(dst=index, value=0)
+        dst = empty((16, 16))
+        call(dst, data.indirect(index))
+        return store(dst)
+
+    return kernel
+
+
+def scattered_to_psum(call: Call) -> Any:
+    """A kernel that scatters to PSUM."""
+
+    def kernel(a: Any) -> Any:
+        data, index, dst = filled((16, 16), 1.0), filled((16, 1), 0, np.uint32), filled((16, 16), buffer=nl.psum)
+        call(dst.indirect(index), data)
+        return store(dst)
+
+    return kernel
