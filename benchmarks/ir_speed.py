@@ -1,6 +1,7 @@
 """How long IR takes per instruction: trace and verify, build, verify, read, on a kernel of about 10 000 instructions.
 
-Prints minimum, median and maximum CPU time over the runs. Usage: ``python benchmarks/ir_speed.py [--runs N] [--tiles N]``.
+Prints minimum, median and maximum CPU time over the runs. Usage:
+``python benchmarks/ir_speed.py [--runs N] [--tiles N]``.
 """
 
 from __future__ import annotations

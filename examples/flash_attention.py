@@ -1,9 +1,9 @@
 """Attention for one head, without ever storing the matrix of scores: the forward pass of flash attention.
 
-The score matrix of 2048 queries and 2048 keys would take 16 MiB in float32, most of SBUF. Here it exists only in pieces of
+The scores of 2048 queries and 2048 keys would take 16 MiB in float32, most of SBUF. Here they exist only in pieces of
 128 queries x 512 keys. Each piece updates three things that are kept per query: the largest score so far, the sum of
-the exponentials, and the weighted sum of the values. When a larger score turns up, what was summed before is scaled down
-to the new maximum, so that no exponential ever exceeds 1.
+the exponentials, and the weighted sum of the values. When a larger score turns up, what was summed before is scaled
+down to the new maximum, so that no exponential ever exceeds 1.
 
     nki run examples/flash_attention.py \\
         --arg q=128x2048:bfloat16 --arg k=128x2048:bfloat16 --arg v=2048x128:bfloat16 --target trn2
@@ -41,6 +41,7 @@ def flash_attention(q, k, v, causal=True):
     Returns:
         (sequence, 128) in the dtype of q.
     """
+    check_shapes(q, k, v)
     sequence = q.shape[1]
     out = nl.ndarray((sequence, HEAD), dtype=q.dtype, buffer=nl.shared_hbm)
     keys, values = load_keys(k), load_values(v)
@@ -49,6 +50,16 @@ def flash_attention(q, k, v, causal=True):
     for start in range(nl.program_id(0) * QUERIES, sequence, nl.num_programs(0) * QUERIES):
         attend(out, q, keys, values, start, causal)
     return out
+
+
+def check_shapes(q, k, v):
+    """Refuse what the tiling below would handle wrongly; a kernel is Python, so it can say so itself."""
+    sequence = q.shape[1]
+    if q.shape != (HEAD, sequence) or k.shape != q.shape or v.shape != (sequence, HEAD) or sequence % KEYS:
+        raise ValueError(
+            f"q and k must be ({HEAD}, sequence), v (sequence, {HEAD}), and sequence a multiple of {KEYS}; "
+            f"they are {q.shape}, {k.shape} and {v.shape}"
+        )
 
 
 def load_keys(k):
@@ -108,7 +119,7 @@ def column():
 
 
 def scores(queries, keys):
-    """``queries.T @ keys`` in PSUM: queries on the partitions, so that a row can be reduced along the free dimension."""
+    """``queries.T @ keys`` in PSUM, a query per partition: engines reduce along the free dimension."""
     piece = nl.ndarray((QUERIES, KEYS), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=piece, stationary=queries, moving=keys)
     return piece
@@ -202,9 +213,7 @@ def transpose(weights):
     for chunk in range(CHUNKS):
         keys = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         here = slice(chunk * QUERIES, (chunk + 1) * QUERIES)
-        nisa.nc_transpose(
-            dst=in_psum[0:CHUNK, here], data=weights[0:QUERIES, keys], engine=nisa.tensor_engine
-        )
+        nisa.nc_transpose(dst=in_psum[0:CHUNK, here], data=weights[0:QUERIES, keys], engine=nisa.tensor_engine)
     transposed = nl.ndarray(in_psum.shape, dtype=weights.dtype, buffer=nl.sbuf)
     nisa.tensor_copy(dst=transposed, src=in_psum)
     return transposed

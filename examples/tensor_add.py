@@ -1,6 +1,6 @@
 """Add two matrices: the smallest complete kernel, in the order load, compute, store.
 
-    nki run examples/tensor_add.py --arg a=256x1024:float32 --arg b=256x1024:float32
+nki run examples/tensor_add.py --arg a=256x1024:float32 --arg b=256x1024:float32
 """
 
 import nki

@@ -89,7 +89,7 @@ def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options
         tracers = [_tracer(launch, target, options, core) for core in range(launch.cores)]
         with paused_collector():
             results = [_trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
-            programs, kernel_hash = through_ir([tracer.program for tracer in tracers], target)
+            programs, kernel_hash = through_ir([tracer.program for tracer in tracers], target, options.disabled_rules)
         findings = tuple(finding for tracer in tracers for finding in tracer.findings)
         cache[key] = Compiled(tuple(programs), results[0], findings, kernel_hash)
     return cache[key]
@@ -180,6 +180,7 @@ def _trace(
     def make(host: HostArray, name: str) -> Any:
         return tracer.input(host.array.shape, host.dtype, name, lambda buffer: place(buffer, host))
 
+    tracer.program.location = of_function(launch.function.__code__)
     args, kwargs = arguments.build(make)
     try:
         result = tracer.run(launch.function, args, kwargs)

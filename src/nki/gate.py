@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nki.options import from_environment
 from nki.spec.program import Program
 from nki.target.model import Target
 
 
-def through_ir(programs: Sequence[Program], target: Target) -> tuple[list[Program], str]:
+def through_ir(
+    programs: Sequence[Program], target: Target, disabled_rules: frozenset[str] = frozenset()
+) -> tuple[list[Program], str]:
     """Build IR, verify it, and read the programs back; returns them with a hash of the IR.
 
     The hash depends on the instructions and not on where the source file lies: equal kernels have equal hashes in every
@@ -20,4 +21,4 @@ def through_ir(programs: Sequence[Program], target: Target) -> tuple[list[Progra
     from nki.ir.verify import verify
 
     module = build(programs)
-    return verify(module, target, from_environment().disabled_rules), fingerprint(module)
+    return verify(module, target, disabled_rules), fingerprint(module)

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from nki.spec.engine import engine as Engine
 from nki.spec.program import Issued, Program
 from nki.spec.rule import Finding
 
@@ -84,6 +85,6 @@ class Report:
 
 
 def _dma_bytes(issued: Issued) -> int:
-    if issued.engine.name != "dma":
+    if Engine.dma not in issued.instruction.engines:
         return 0
     return sum(view.nbytes for name, view in issued.views() if issued.instruction.operands[name].reads)

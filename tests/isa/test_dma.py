@@ -578,3 +578,36 @@ def test_old_keywords_are_accepted_where_they_change_nothing() -> None:
         assert np.array_equal(both(lambda a: kernel(a, unique_indices=True), data), data)
     assert rejection(lambda a: kernel(a, dst_rmw_op=alu.ADD), data).code == "call.deprecated"
     assert rejection(lambda a: kernel(a, mask=None), data).code == "call.unknown-argument"
+
+
+# --- the same addressing in tensors with an explicit address
+
+
+def test_tensors_with_an_explicit_address_are_addressed_like_others() -> None:
+    """Offsets on the free dimension, read and written, and rows by an index, all in tensors that the kernel placed."""
+
+    def kernel(a: Any, offsets: Any, rows: Any) -> Any:
+        table = nl.ndarray((16, 8), a.dtype, buffer=nl.sbuf, address=(32, 1024))
+        nisa.dma_copy(dst=table, src=a)
+        index = nl.ndarray((16, 1), np.uint16, buffer=nl.sbuf, address=(32, 0))
+        nisa.dma_copy(dst=index, src=offsets)
+        taken = nl.ndarray((16, 16), a.dtype, buffer=nl.sbuf, address=(32, 4096))
+        nisa.memset(dst=taken, value=0.0)
+        nisa.tensor_copy(dst=taken[:, 0:5], src=table.indirect(index, 5))
+        nisa.tensor_copy(dst=taken[:, 8:16].indirect(index, 3), src=table[:, 0:3])
+        number = nl.ndarray((2, 1), np.int32, buffer=nl.sbuf, address=(0, 64))
+        nisa.dma_copy(dst=number, src=rows)
+        first = nl.ndarray((2, 8), a.dtype, buffer=nl.sbuf, address=(64, 0))
+        nisa.dma_copy(dst=first, src=gathered(a, number))
+        return store(taken), store(first)
+
+    data = np.arange(128, dtype=np.float32).reshape(16, 8)
+    offsets = np.array([[i * 3 % 8] for i in range(16)], np.uint16)
+    taken, first = both(kernel, data, offsets, np.array([[9], [4]], np.int32), target="trn3")
+    wanted = np.zeros((16, 16), np.float32)
+    for p in range(16):
+        for i in range(5):
+            wanted[p, i] = data[p, offsets[i, 0]]
+        for i in range(3):
+            wanted[p, 8 + offsets[i, 0]] = data[p, i]
+    assert np.array_equal(taken, wanted) and np.array_equal(first, data[[9, 4]])

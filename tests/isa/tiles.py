@@ -40,10 +40,10 @@ def empty(shape: Any, dtype: Any = np.float32, buffer: Any = nl.sbuf) -> Any:
     return nl.ndarray(shape, dtype, buffer=buffer)
 
 
-def filled(shape: Any, value: float = 0.0, dtype: Any = np.float32, buffer: Any = nl.sbuf) -> Any:
+def filled(shape: Any, value: float = 0, dtype: Any = np.float32, buffer: Any = nl.sbuf) -> Any:
     """A tile of one value."""
     tile = nl.ndarray(shape, dtype, buffer=buffer)
-    memset(dst=tile, value=value)
+    memset(dst=tile, value=int(value) if tile.dtype.is_integer else value)
     return tile
 
 
@@ -83,12 +83,12 @@ def bf16(values: Any) -> Any:
 Call = Callable[[Any, Any], Any]
 
 
-def gather(call: Call) -> Any:
-    """A kernel that calls `call(dst, data.indirect(index))` on 16 partitions, with the index as second argument."""
+def gather(call: Call, count: int = 16) -> Any:
+    """A kernel that calls `call(dst, data.indirect(index, count))` on (16, 16) and (16, count) elements."""
 
     def kernel(a: Any, index: Any) -> Any:
-        dst = empty((16, 16))
-        call(dst, load(a).indirect(load(index)))
+        dst, data, offsets = filled((16, 16)), load(a), load(index)
+        call(dst, data.indirect(offsets, count))
         return store(dst)
 
     return kernel

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 import nki.language as nl
-from nki.language.trigonometry import TWO_PI
+from nki.language.trigonometry import PI
 from tests.language.support import BFLOAT16, TARGETS, normal, on_tiles, wide
 
 FUNCTIONS: dict[str, Any] = {"sin": np.sin, "cos": np.cos}
-TWO_PI_DIGITS = Fraction("6.283185307179586476925286766559005768394338798750")
+PI_DIGITS = Fraction("3.14159265358979323846264338327950288419716939937510")
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("scale", [1.0, 30.0, 1e3, 1e5])
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e3, 5e4])
 def test_within_a_millionth(name: str, scale: float, target: str) -> None:
-    x = np.clip(normal((64, 64), scale=scale), -4e5, 4e5)
+    x = np.clip(normal((64, 64), scale=scale), -2e5, 2e5)
     got = on_tiles(getattr(nl, name), x, target=target)
     np.testing.assert_allclose(got, FUNCTIONS[name](wide(x)), rtol=0, atol=1e-6)
 
@@ -61,10 +61,10 @@ def test_other_dtypes_and_psum() -> None:
     np.testing.assert_allclose(got, np.cos(wide(whole)), rtol=0, atol=1e-6)
 
 
-def test_pieces_add_up_to_two_pi() -> None:
-    assert abs(sum(map(Fraction, TWO_PI)) - TWO_PI_DIGITS) < Fraction(1, 2**50)
+def test_pieces_add_up_to_pi() -> None:
+    assert abs(sum(map(Fraction, PI)) - PI_DIGITS) < Fraction(1, 2**52)
 
 
 def test_first_pieces_have_eight_bits() -> None:
-    for piece in TWO_PI[:3]:
+    for piece in PI[:3]:
         assert math.frexp(piece)[0] * 2**8 % 1 == 0

@@ -56,7 +56,7 @@ class NkiTensor(NKIObject):
         name: only for messages.
     """
 
-    __slots__ = ("_view", "storage")
+    __slots__ = ("_index_storage", "_view", "storage")
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class NkiTensor(NKIObject):
             )
         self._view = view
         self.storage = storage
+        self._index_storage: Storage | None = None
 
     @classmethod
     def of(cls, view: View, storage: Storage) -> NkiTensor:
@@ -90,6 +91,7 @@ class NkiTensor(NKIObject):
         tensor = object.__new__(cls)
         tensor._view = view
         tensor.storage = storage
+        tensor._index_storage = None
         return tensor
 
     # --- what it is
@@ -169,20 +171,21 @@ class NkiTensor(NKIObject):
         """One index of a dimension, which disappears; a one-element tensor or a register selects at run time."""
         at = _plain(index)
         at = at if isinstance(at, View | VirtualRegister) else as_int(at, "index")
-        return self._with(access.select(self._view, as_int(dim, "dim"), at))
+        return self._with(access.select(self._view, as_int(dim, "dim"), at), index)
 
     @_arguments
     def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
         """Row p of the result is row ``vector_offset[p]`` of this HBM tensor."""
         return self._with(
-            access.vector_select(self._view, as_int(dim, "dim"), _index_view(vector_offset, "vector_offset"))
+            access.vector_select(self._view, as_int(dim, "dim"), _index_view(vector_offset, "vector_offset")),
+            vector_offset,
         )
 
     @_arguments
     def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
         """Gather (as source) or scatter (as destination) on the free dimension by offsets in SBUF."""
         count = None if num_elem is None else as_int(num_elem, "num_elem")
-        return self._with(access.indirect(self._view, _index_view(index, "index"), count))
+        return self._with(access.indirect(self._view, _index_view(index, "index"), count), index)
 
     @_arguments
     def permute(self, dims: tuple[int, ...]) -> NkiTensor:
@@ -256,7 +259,8 @@ class NkiTensor(NKIObject):
                 None if vector_offset is None else _index_view(vector_offset, "vector_offset"),
                 as_int(indirect_dim, "indirect_dim"),
                 dtype,
-            )
+            ),
+            scalar_offset if vector_offset is None else vector_offset,
         )
 
     # --- what it is not
@@ -268,7 +272,10 @@ class NkiTensor(NKIObject):
             fix="write dst=tensor[...] in the instruction, or nisa.tensor_copy(dst=tensor[...], src=value)",
         )
 
-    def __bool__(self) -> NoReturn:
+    def __bool__(self) -> bool:
+        """An argument tensor is there, so it is true, which is how kernels ask for an optional one; values have no truth."""
+        if not self._view.on_chip:
+            return True
         raise FrontendError(
             "tensor.truth",
             f"the truth of {self._view.describe()} is not known while the kernel is traced",
@@ -308,8 +315,13 @@ class NkiTensor(NKIObject):
         shown = "" if values is None else "\n" + np.array2string(values, threshold=64, precision=4)
         return f"NkiTensor({self.name}: {self._view.describe()}){shown}"
 
-    def _with(self, view: View) -> NkiTensor:
-        return NkiTensor.of(view, self.storage)
+    def _with(self, view: View, index: Any = None) -> NkiTensor:
+        """A view of the same storage; the storage of its index tensor must live as long as it does."""
+        tensor = NkiTensor.of(view, self.storage)
+        kept = index.storage if isinstance(index, NkiTensor) else self._index_storage
+        tensor._index_storage = kept
+        return tensor
+
 
 
 def _plain(value: Any) -> Any:

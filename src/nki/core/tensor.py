@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from enum import Enum
 from math import prod
 from typing import Any, NamedTuple
@@ -46,22 +46,31 @@ _HBM = frozenset({MemoryRegion.private_hbm, MemoryRegion.shared_hbm})
 
 
 class _FieldsByKeyword(type):
-    """Lets a dataclass take its plain class attributes by keyword too.
+    """Gives dataclasses the constructor that the language synthesises (nki-language-guide.rst, "Classes").
 
-    The language synthesises ``__init__`` from all fields of a class (nki-language-guide.rst), annotated or not; Python's
-    ``@dataclass`` sees only annotated ones and would refuse the others.
+    All fields may be given by keyword, annotated or not, and one that is not given is None. Python's ``@dataclass`` sees
+    only annotated fields and asks for every one without a default.
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        known = cls.__dict__.get("__dataclass_fields__")
-        plain = [] if known is None else [k for k in kwargs if k not in known and k in cls.__dict__]
-        if not plain:
+        known: dict[str, Any] | None = cls.__dict__.get("__dataclass_fields__")
+        if known is None:
             return super().__call__(*args, **kwargs)
         made = cls.__new__(cls)
-        for name in plain:
+        for name in [k for k in kwargs if k not in known and k in cls.__dict__]:
             object.__setattr__(made, name, kwargs.pop(name))
+        for name in _required(known)[len(args) :]:
+            kwargs.setdefault(name, None)
         cls.__init__(made, *args, **kwargs)
         return made
+
+
+def _required(fields: dict[str, Any]) -> list[str]:
+    return [
+        name
+        for name, item in fields.items()
+        if item.init and item.default is MISSING and item.default_factory is MISSING
+    ]
 
 
 class NKIObject(metaclass=_FieldsByKeyword):

@@ -60,6 +60,7 @@ class Tracer:
         self._collect = collect
         self._block = self.program.body
         self._ids = itertools.count()
+        self._numbers = {region: itertools.count() for region in MemoryRegion}
         self._register_ids = itertools.count()
         self._constants: dict[Hashable, Storage] = {}
         self._order: Hashable = None
@@ -175,7 +176,7 @@ class Tracer:
         number = next(self._ids)
         return Buffer(
             number,
-            name or f"{region.value}{number}",
+            name or f"{region.value}{next(self._numbers[region])}",
             region,
             shape,
             dtype,

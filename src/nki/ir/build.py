@@ -13,7 +13,6 @@ from nki.ir.context import session, shared_context
 from nki.ir.locations import LocationWriter
 from nki.ir.mlir import (
     Attribute,
-    Block as MlirBlock,
     Context,
     DenseI32ArrayAttr,
     InsertionPoint,
@@ -22,6 +21,7 @@ from nki.ir.mlir import (
     Operation,
     Value,
 )
+from nki.ir.mlir import Block as MlirBlock
 from nki.ir.nisa import ENGINE, SEGMENTS, Field, OpSpec, op_spec
 from nki.ir.types import Types
 from nki.ir.values import ValueWriter
@@ -104,7 +104,8 @@ class _Kernel:
         marker = Operation.create("nki.reg", results=[self._types.register], loc=where, ip=self._at)
         self._register_point = InsertionPoint(marker)
         self._block(program.body, keep=True)
-        results = [self._item(view, self._write_location(view.buffer.location), view.buffer) for view in program.outputs]
+        outputs = [(view, self._write_location(view.buffer.location), view.buffer) for view in program.outputs]
+        results = [self._item(*output) for output in outputs]
         Operation.create("nki.return", operands=results, loc=where, ip=self._at)
         marker.erase()
 
@@ -114,10 +115,10 @@ class _Kernel:
         for buffer in block.buffers:
             self._declare("nki.alloc", buffer)
         for item in block.items:
-            if type(item) is Issued:
-                self._instruction(item)
+            if isinstance(item, Issued):
+                self._located(item)
             else:
-                self._loop(item)  # type: ignore[arg-type]
+                self._loop(item)
         if not keep:
             for view in self._new_views:
                 del self._views[view]
@@ -141,6 +142,14 @@ class _Kernel:
             loc=self._write_location(buffer.location),
             ip=self._at,
         ).result
+
+    def _located(self, issued: Issued) -> None:
+        try:
+            self._instruction(issued)
+        except IRError as error:
+            if not error.location.frames:
+                error.location = issued.location
+            raise
 
     def _instruction(self, issued: Issued) -> None:
         instruction, arguments, location, engine = issued
@@ -207,12 +216,10 @@ class _Kernel:
         operands = [owner]
         attributes = {"offset": values.integer(offset), "strides": values.integers(strides)}
         if dynamic is not None:
+            indices: Any
             indices, scale = dynamic
-            operands.append(
-                self._register(indices, where)
-                if type(indices) is VirtualRegister
-                else self._view(indices, where, user)  # type: ignore[arg-type]
-            )
+            is_register = isinstance(indices, VirtualRegister)
+            operands.append(self._register(indices, where) if is_register else self._view(indices, where, user))
             attributes["dynamic"] = values.text(DYNAMIC_NAMES[type(dynamic)])
             attributes["scale"] = values.integer(scale)
         kind = self._types.shaped("view", shape, dtype, buffer.region)
@@ -258,9 +265,7 @@ class _Kernel:
                 attributes[name] = self._values.integer(bound)
                 sizes.append(0)
         attributes[SEGMENTS] = self._shared.sizes(tuple(sizes))
-        return Operation.create(
-            "nki.for", operands=operands, attributes=attributes, regions=1, loc=where, ip=self._at
-        )
+        return Operation.create("nki.for", operands=operands, attributes=attributes, regions=1, loc=where, ip=self._at)
 
 
 def _body(operation: Operation) -> MlirBlock:

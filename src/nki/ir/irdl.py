@@ -72,7 +72,10 @@ def operation(
 
 
 class _Body:
-    """Lines of a definition. A constraint that two places share means that both hold the same, so each use is its own."""
+    """Lines of a definition.
+
+    Two places that share a constraint must hold the same, so each use is its own.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -57,8 +57,14 @@ class LocationReader:
 
 
 def read_location(location: MlirLocation) -> Location:
-    """One location, for messages."""
-    return LocationReader().read(location)
+    """The location of a diagnostic, which the bindings hand out without its kind."""
+    for kind in (CallSiteLoc, NameLoc, FileLineColLoc):
+        try:
+            location = kind(location)
+        except ValueError:
+            continue
+        return LocationReader().read(location)
+    return UNKNOWN
 
 
 def _frames(location: MlirLocation) -> list[Frame]:

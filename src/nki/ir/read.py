@@ -8,19 +8,16 @@ from typing import Any
 from nki.core.errors import IRError
 from nki.core.register import VirtualRegister
 from nki.core.source import Location
-from nki.core.tensor import Buffer, MemoryRegion, View
+from nki.core.tensor import Buffer, View
 from nki.ir.attributes import Attributes, refused
 from nki.ir.build import VERSION
 from nki.ir.context import session
-from nki.ir.locations import LocationReader
-from nki.ir.mlir import Attribute, Module, Operation, Type, Value
 from nki.ir.mlir import Block as MlirBlock
-from nki.ir.nisa import ENGINE, SEGMENTS, Field, OpSpec, op_spec
-from nki.ir.types import Shaped, shaped_of
-from nki.ir.values import flag, integer, integers, read_value, text
+from nki.ir.mlir import Module, Operation
+from nki.ir.nisa import ENGINE, SEGMENTS, OpSpec
+from nki.ir.tables import Meaning, Tables
+from nki.ir.values import flag, integer, integers, text
 from nki.ir.views import DYNAMIC, check_bounds
-from nki.spec.engine import engine as Engine
-from nki.spec.instruction import REGISTRY
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
 ROLES = ("input", "temporary", "constant")
@@ -36,8 +33,8 @@ def read(module: Module) -> list[Program]:
             "ir.type", "ir.view", "ir.structure", "ir.duplicate". Rules of instructions are not checked here.
     """
     with session(module.context):
-        shared = _Shared()
-        attributes = Attributes(module.operation, shared.locations.read(module.operation.location))
+        tables = Tables()
+        attributes = Attributes(module.operation, tables.locations.read(module.operation.location))
         version = integer(attributes["nki.version"]) if "nki.version" in attributes else None
         if version != VERSION:
             raise IRError(
@@ -47,93 +44,16 @@ def read(module: Module) -> list[Program]:
                 fix="compile the kernel again",
                 location=attributes.where,
             )
-        return [_Kernel(operation, shared).read() for operation in module.body]
-
-
-class _Argument:
-    """One field of an instruction, and the values that its attribute had before: a kernel has few different ones."""
-
-    __slots__ = ("field", "is_attribute", "known", "many", "name")
-
-    def __init__(self, field: Field) -> None:
-        self.field = field
-        self.name = field.name
-        self.is_attribute = field.form == "attribute"
-        self.many = field.form == "operands"
-        self.known: dict[Attribute, Any] = {}
-
-    def read(self, attribute: Attribute) -> Any:
-        try:
-            return self.known[attribute]
-        except KeyError:
-            value = self.known[attribute] = read_value(attribute, self.field)
-            return value
-
-    def absent(self) -> None:
-        """What absence means; an error if the declaration does not know None."""
-        if not self.field.nullable:
-            raise IRError(
-                "ir.attribute",
-                f"argument {self.name} is missing",
-                rule="an argument that cannot be None is written",
-                fix=f"write the operand or the attribute {self.name}",
-            )
-
-
-class _Shared:
-    """What was read before, for the whole module."""
-
-    def __init__(self) -> None:
-        self.locations = LocationReader()
-        self.specs = {spec.name: spec for spec in map(op_spec, REGISTRY.values())}
-        self.arguments = {
-            name: [_Argument(field) for field in spec.fields] for name, spec in self.specs.items()
-        }
-        self.engines: dict[Attribute, Engine] = {}
-        self._types: dict[Type, Shaped] = {}
-        self._strides: dict[Attribute, tuple[int, ...]] = {}
-
-    def strides(self, attribute: Attribute) -> tuple[int, ...]:
-        known = self._strides.get(attribute)
-        if known is None:
-            known = self._strides[attribute] = integers(attribute)
-        return known
-
-    def shaped(self, kind: Type) -> Shaped:
-        known = self._types.get(kind)
-        if known is None:
-            known = self._types[kind] = shaped_of(kind)
-        return known
-
-    def engine(self, attribute: Attribute) -> Engine:
-        known = self.engines.get(attribute)
-        if known is None:
-            name = text(attribute)
-            if name not in Engine.__members__:
-                raise IRError("ir.value", f"{ENGINE} = {name!r}", rule="it is the name of an engine", fix="correct it")
-            known = self.engines[attribute] = Engine[name]
-        return known
-
-
-class _Meaning(dict[Value, Any]):
-    """What the values of a kernel stand for."""
-
-    def __missing__(self, value: Value) -> Any:
-        raise IRError(
-            "ir.structure",
-            f"an operand is no result of an nki operation: {value}",
-            rule="operands come from nki operations",
-            fix="compile the kernel again, or correct the file",
-        )
+        return [_Kernel(operation, tables).read() for operation in module.body]
 
 
 class _Kernel:
     """Reads one kernel."""
 
-    def __init__(self, operation: Operation, shared: _Shared) -> None:
+    def __init__(self, operation: Operation, tables: Tables) -> None:
         self._operation = operation
-        self._shared = shared
-        self._meaning = _Meaning()
+        self._tables = tables
+        self._meaning = Meaning()
         self._buffers: set[int] = set()
         self._registers: set[int] = set()
         self._program: Program
@@ -151,7 +71,7 @@ class _Kernel:
 
     def read(self) -> Program:
         operation = self._operation
-        where = self._shared.locations.read(operation.location)
+        where = self._tables.locations.read(operation.location)
         if operation.name != "nki.kernel":
             raise refused("ir.operation", f"operation {operation.name}", "a module holds nki.kernel", where)
         a = Attributes(operation, where)
@@ -162,7 +82,7 @@ class _Kernel:
         return self._program
 
     def _block(self, mlir_block: MlirBlock, block: Block) -> None:
-        specs, readers, read_location = self._shared.specs, self._readers, self._shared.locations.read
+        specs, readers, read_location = self._tables.specs, self._readers, self._tables.locations.read
         for operation in mlir_block:
             name = operation.name
             where = read_location(operation.location)
@@ -192,7 +112,7 @@ class _Kernel:
         unused = len(attributes) - spec.segmented - 1
         values = []
         group = position = 0
-        for argument in self._shared.arguments[spec.name]:
+        for argument in self._tables.arguments[spec.name]:
             size = 0
             if not argument.is_attribute:
                 size = sizes[group]
@@ -210,7 +130,7 @@ class _Kernel:
         if unused:
             names = ", ".join(attributes.keys())
             raise refused("ir.attribute", f"attributes {names}", f"nisa.{spec.instruction.name} lacks some", where)
-        engine = self._shared.engine(attributes[ENGINE])
+        engine = self._tables.engine(attributes[ENGINE])
         return Issued(spec.instruction, spec.instruction.arguments._make(values), where, engine)
 
     def _input(self, operation: Operation, attributes: Attributes, block: Block) -> None:
@@ -221,7 +141,7 @@ class _Kernel:
 
     def _buffer(self, operation: Operation, attributes: Attributes) -> Buffer:
         result, where = operation.results[0], attributes.where
-        shape, dtype, region = self._shared.shaped(result.type)
+        shape, dtype, region = self._tables.shaped(result.type)
         number, role = integer(attributes["id"]), text(attributes["role"])
         address = _address(attributes)
         if number in self._buffers:
@@ -248,8 +168,8 @@ class _Kernel:
         operands = [self._meaning[value] for value in operation.operands]
         buffer = operands[0]
         result, where = operation.results[0], attributes.where
-        shape, dtype, region = self._shared.shaped(result.type)
-        strides, offset = self._shared.strides(attributes["strides"]), integer(attributes["offset"])
+        shape, dtype, region = self._tables.shaped(result.type)
+        strides, offset = self._tables.strides(attributes["strides"]), integer(attributes["offset"])
         static = len(operands) == 1 and attributes.count == 2
         dynamic = None if static else _dynamic(operands[1:], attributes)
         view = View(buffer, dtype, shape, strides, offset, dynamic)

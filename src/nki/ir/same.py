@@ -19,8 +19,8 @@ def same_program(a: Program, b: Program) -> bool:
 def differences(a: Program, b: Program) -> list[str]:
     """Where two programs differ, one line each; empty if they are the same.
 
-    Compares names, targets, inputs, outputs, allocations, loops, and of every instruction its arguments (floats bit for bit,
-    with their types), views, engine and location. Buffers and registers must correspond one to one.
+    Compares names, targets, inputs, outputs, allocations, loops, and of every instruction its arguments (floats bit for
+    bit, with their types), views, engine and location. Buffers and registers must correspond one to one.
     """
     return _Comparison().programs(a, b)
 
@@ -111,4 +111,3 @@ def _buffer_fields(buffer: Buffer) -> tuple[Any, ...]:
         buffer.role,
         buffer.location,
     )
-

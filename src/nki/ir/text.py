@@ -5,15 +5,22 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from nki.core.errors import IRError
+from nki.core.source import Location
 from nki.ir.context import session, shared_context
 from nki.ir.mlir import Context, MLIRError, Module, Operation, PassManager
 from nki.ir.verify import ir_error
 
 _MAGIC = b"NKIR\x01"
+# An escaped backslash, or bytes that follow each other.
+_ESCAPES = re.compile(r"\\\\|((?:\\[0-9A-Fa-f]{2})+)")
+_STREAM = "-"
+"""MLIR's name for text that is in no file."""
 _HEADER = len(_MAGIC) + hashlib.sha256().digest_size
 
 
@@ -23,9 +30,18 @@ def to_text(module: Module, *, locations: bool = True) -> str:
         return str(module.operation.get_asm(enable_debug_info=locations))
 
 
-def from_text(text: str, context: Context | None = None) -> Module:
-    """Parse and verify MLIR text; raises IRError "ir.parse" with MLIR's message."""
-    return _parse(text, context)
+def from_text(text: str, context: Context | None = None, *, name: str = _STREAM) -> Module:
+    """Parse and verify MLIR text; `name` stands for it in messages. Raises IRError "ir.parse" with MLIR's message."""
+    _check_escapes(text)
+    try:
+        return _parse(text, context)
+    except IRError as error:
+        frames = (
+            replace(frame, file=name, function="the module") if frame.file == _STREAM else frame
+            for frame in error.location.frames
+        )
+        error.location = Location(tuple(frames))
+        raise
 
 
 def to_bytecode(module: Module) -> bytes:
@@ -71,7 +87,9 @@ def load(path: Path, context: Context | None = None) -> Module:
     """
     try:
         data = path.read_bytes()
-        return from_bytecode(data, context) if data.startswith(_MAGIC) else from_text(data.decode(), context)
+        if data.startswith(_MAGIC):
+            return from_bytecode(data, context)
+        return from_text(data.decode(), context, name=str(path))
     except OSError as error:
         raise IRError("ir.file", f"{path}: {error.strerror}", fix="check the path") from None
     except UnicodeDecodeError:
@@ -103,6 +121,17 @@ def _parse(source: str | bytes, context: Context | None) -> Module:
             return Module.parse(source, used)
         except MLIRError as error:
             raise ir_error("ir.parse", error) from None
+
+
+def _check_escapes(text: str) -> None:
+    """Strings are UTF-8: the bindings end the process when a message of MLIR quotes one that is not."""
+    try:
+        text.encode()
+        for match in _ESCAPES.finditer(text):
+            if match[1]:
+                bytes.fromhex(match[1].replace("\\", "")).decode()
+    except UnicodeError as error:
+        raise _unreadable(f"a string is not UTF-8: {error}", "strings are UTF-8") from None
 
 
 def _unreadable(message: str, rule: str) -> IRError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nki.core.dtypes import BY_NAME, DType
 from nki.core.errors import IRError
+from nki.core.source import UNKNOWN
 from nki.core.tensor import MemoryRegion
 from nki.ir.irdl import (
     BUFFER,
@@ -39,10 +40,10 @@ _BUFFER_ATTRIBUTES = {"id": INTEGER, "name": STRING, "role": STRING}
 def nki_irdl() -> str:
     """The dialect as IRDL text.
 
-    A view names elements of a buffer and is no value: an instruction computes its addresses when it runs, so that a view
-    with a register in it follows the register. The members of a list of tensors are handed over as `!nki.item`, without
-    their shapes, because IRDL wants them to have equal types. Attributes that may be absent: ``address`` of a buffer, ``dynamic`` and
-    ``scale`` of a subview, ``lower`` and ``upper`` of a loop whose bound is no register.
+    A view names elements of a buffer and is no value: an instruction computes its addresses when it runs, so that a
+    view with a register in it follows the register. The members of a list of tensors are handed over as `!nki.item`,
+    without their shapes, because IRDL wants them to have equal types. Attributes that may be absent: ``address`` of a
+    buffer, ``dynamic`` and ``scale`` of a subview, ``lower`` and ``upper`` of a loop whose bound is no register.
     """
     return dialect(
         "nki",
@@ -150,4 +151,5 @@ def dtype_of(element: Type) -> DType:
 
 
 def _bad_type(kind: Type, rule: str) -> IRError:
-    return IRError("ir.type", f"type {kind}", rule=rule, fix="write for example tensor<128x512xf32>")
+    fix = "write for example tensor<128x512xf32>"
+    return IRError("ir.type", f"type {kind}", rule=rule, fix=fix, location=UNKNOWN)

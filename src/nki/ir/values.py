@@ -22,6 +22,7 @@ from typing import Any
 
 from nki.core.dtypes import DType
 from nki.core.errors import IRError
+from nki.core.source import UNKNOWN
 from nki.ir.mlir import (
     ArrayAttr,
     Attribute,
@@ -88,6 +89,7 @@ class ValueWriter:
             f"{field.name} is {value!r}",
             rule=f"an argument of kind {field.kind} is written as such",
             fix="pass a value of the declared kind",
+            location=UNKNOWN,
         )
 
     def text(self, value: str) -> Attribute:
@@ -155,21 +157,21 @@ def read_value(attribute: Attribute, field: Field) -> Any:
 def integer(attribute: Attribute) -> int:
     """An integer attribute; raises IRError for anything else."""
     if isinstance(attribute, IntegerAttr) and not isinstance(attribute, BoolAttr):
-        return attribute.value  # type: ignore[no-any-return]
+        return attribute.value
     raise _mismatch(attribute, "an integer")
 
 
 def flag(attribute: Attribute) -> bool:
     """``true`` or ``false``; raises IRError for anything else."""
     if isinstance(attribute, BoolAttr):
-        return attribute.value  # type: ignore[no-any-return]
+        return attribute.value
     raise _mismatch(attribute, "true or false")
 
 
 def text(attribute: Attribute) -> str:
     """A string attribute; raises IRError for anything else."""
     if isinstance(attribute, StringAttr):
-        return attribute.value  # type: ignore[no-any-return]
+        return attribute.value
     raise _mismatch(attribute, "a string")
 
 
@@ -218,4 +220,6 @@ def _digits(attribute: StringAttr) -> int:
 
 
 def _mismatch(attribute: Attribute, expected: str) -> IRError:
-    return IRError("ir.value", f"attribute {attribute}", rule=f"it is {expected}", fix="correct the attribute")
+    """The reader of the operation adds where it is."""
+    rule = f"it is {expected}"
+    return IRError("ir.value", f"attribute {attribute}", rule=rule, fix="correct the attribute", location=UNKNOWN)

@@ -25,7 +25,8 @@ def verify(module: Module, target: Target, disabled: frozenset[str] = frozenset(
         disabled: codes of rules that are not checked.
 
     Raises:
-        IRError: "ir.verify" with MLIR's message, "ir.target" if it was compiled for another target, or what `read` raises.
+        IRError: "ir.verify" with MLIR's message, "ir.target" if it was compiled for another target, or what `read`
+            raises.
         VerificationError: the first broken rule, at the kernel's line.
     """
     verify_structure(module)

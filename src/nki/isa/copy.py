@@ -72,14 +72,12 @@ def _(a: Any, x: Arrays) -> None:
     rules=[
         Rule(
             "value-kind",
-            "a fractional value needs a floating-point dst; an x4 dst takes only 0",
+            "the value has the kind of dst: an int for integers, 0 for packed x4 dtypes",
             lambda a, t: (
-                (a.value == 0)
-                if a.dst.dtype.is_packed
-                else (a.dst.dtype.is_float or a.dst.dtype.kind == "scale" or float(a.value).is_integer())
+                a.value == 0 if a.dst.dtype.is_packed else not (a.dst.dtype.is_integer and isinstance(a.value, float))
             ),
-            _ISA,
-            "pass an integer, or use a floating-point tensor",
+            "release-notes/components/nki.rst 0.3.0",
+            "pass an int, or use a floating-point tensor",
             lambda a, t: f"value is {a.value!r}, dst is {a.dst.dtype}",
         ),
         Rule(
@@ -115,6 +113,14 @@ def _(a: Any, x: Arrays) -> None:
     rules=[
         same_elements("dst", "src", "predicate"),
         not_both_psum("src", "predicate"),
+        Rule(
+            "packed-number",
+            "a number other than 0 cannot be written to a packed x4 dtype",
+            lambda a, t: isinstance(a.src, View) or a.src == 0 or not a.dst.dtype.is_packed,
+            _ISA,
+            "copy from a tensor",
+            lambda a, t: f"src is {a.src!r}, dst is {a.dst.dtype}",
+        ),
         Rule(
             "dtypes",
             "src and dst have the same dtype",

@@ -53,9 +53,9 @@ _RELATIVE_SLACK = 2.0**-16
 
 def apply(x: Arrays, operator: Operator, a: Any, slope: Any) -> Any:
     """The function of float32 values; `slope` is that of nl.prelu for negative values."""
-    if operator == PRELU:
+    if operator.name == PRELU.name:
         return x.where(x.compare("greater", a, x.constant(0.0)), a, x.multiply(a, slope))
-    function = _MEANING.get(operator)
+    function = _MEANING.get(operator.name)
     return alu.apply(x, operator, a, None) if function is None else function(x, a)
 
 
@@ -65,9 +65,9 @@ def check_domain(x: Arrays, operator: Operator, a: Any) -> None:
     0 and NaN are never reported: padding and masked lanes are zero, and what made a NaN had its own warning. A relative
     slack of 2**-16 covers what rounding adds to values that a kernel brought into the range itself.
     """
-    if operator not in _DOMAINS:
+    if operator.name not in _DOMAINS:
         return
-    low, high, magnitude = _DOMAINS[operator]
+    low, high, magnitude = _DOMAINS[operator.name]
     shown = f"{low:.6g} to {high:.6g}" + (" in magnitude" if magnitude else "")
     x.warn_outside(
         x.absolute(a) if magnitude else a,
@@ -192,35 +192,36 @@ def _erf_dx(x: Arrays, a: Any) -> Any:
     return x.multiply(_minus_square_exp(x, x.absolute(a), 1.0), x.constant(2 / math.sqrt(math.pi)))
 
 
-_MEANING: dict[Operator, Callable[[Arrays, Any], Any]] = {
-    COPY: lambda x, a: a,
-    EXP: lambda x, a: x.exp(a),
-    LOG: lambda x, a: x.log(a),
-    SIN: _sin,
-    ARCTAN: lambda x, a: x.arctan(a),
-    SQRT: lambda x, a: x.sqrt(a),
-    TANH: lambda x, a: x.tanh(a),
-    SIGMOID: lambda x, a: _sigmoids(x, a)[0],
-    GELU: lambda x, a: _gated(x, a, _cumulative(x, a)),
-    GELU_DX: _gelu_dx,
-    GELU_APPRX_TANH: _gelu_apprx_tanh,
-    GELU_APPRX_SIGMOID: _gelu_apprx_sigmoid,
-    GELU_APPRX_SIGMOID_DX: lambda x, a: _gated_dx(x, x.multiply(a, x.constant(_SIGMOID_FACTOR))),
-    SILU: lambda x, a: _gated(x, a, _sigmoids(x, a)[0]),
-    SILU_DX: _gated_dx,
-    SOFTPLUS: _softplus,
-    MISH: _mish,
-    ERF: lambda x, a: x.erf(a),
-    ERF_DX: _erf_dx,
-    SIGN: lambda x, a: x.sign(a),
+# By name, which is quicker to look up than the operator.
+_MEANING: dict[str, Callable[[Arrays, Any], Any]] = {
+    COPY.name: lambda x, a: a,
+    EXP.name: lambda x, a: x.exp(a),
+    LOG.name: lambda x, a: x.log(a),
+    SIN.name: _sin,
+    ARCTAN.name: lambda x, a: x.arctan(a),
+    SQRT.name: lambda x, a: x.sqrt(a),
+    TANH.name: lambda x, a: x.tanh(a),
+    SIGMOID.name: lambda x, a: _sigmoids(x, a)[0],
+    GELU.name: lambda x, a: _gated(x, a, _cumulative(x, a)),
+    GELU_DX.name: _gelu_dx,
+    GELU_APPRX_TANH.name: _gelu_apprx_tanh,
+    GELU_APPRX_SIGMOID.name: _gelu_apprx_sigmoid,
+    GELU_APPRX_SIGMOID_DX.name: lambda x, a: _gated_dx(x, x.multiply(a, x.constant(_SIGMOID_FACTOR))),
+    SILU.name: lambda x, a: _gated(x, a, _sigmoids(x, a)[0]),
+    SILU_DX.name: _gated_dx,
+    SOFTPLUS.name: _softplus,
+    MISH.name: _mish,
+    ERF.name: lambda x, a: x.erf(a),
+    ERF_DX.name: _erf_dx,
+    SIGN.name: lambda x, a: x.sign(a),
 }
 
 # Valid range, and whether it is one of magnitudes: the column "Valid Input Range" of the table.
-_DOMAINS: dict[Operator, tuple[float, float, bool]] = {
-    LOG: (2.0**-64, 2.0**64, False),
-    SIN: (-math.pi, math.pi, False),
-    ARCTAN: (-math.pi / 2, math.pi / 2, False),
-    SQRT: (2.0**-116, 2.0**118, False),
-    alu.RSQRT: (2.0**-87, 2.0**97, False),
-    alu.RECIPROCAL: (2.0**-42, 2.0**42, True),
+_DOMAINS: dict[str, tuple[float, float, bool]] = {
+    LOG.name: (2.0**-64, 2.0**64, False),
+    SIN.name: (-math.pi, math.pi, False),
+    ARCTAN.name: (-math.pi / 2, math.pi / 2, False),
+    SQRT.name: (2.0**-116, 2.0**118, False),
+    alu.RSQRT.name: (2.0**-87, 2.0**97, False),
+    alu.RECIPROCAL.name: (2.0**-42, 2.0**42, True),
 }

@@ -436,8 +436,8 @@ _MATMUL_INDIRECT_RULES = [
         *_size_rules(_ISA),
         *_tile_rules(
             _ISA,
-            lambda t: t.pe.row_tile_sizes,
-            "the rows and the columns of a tile are one of {t.pe.row_tile_sizes}",
+            lambda t: t.pe.column_tile_sizes,
+            "the rows of a tile are one of {t.pe.row_tile_sizes}, its columns one of {t.pe.column_tile_sizes}",
         ),
         _bank_rule(lambda a, t: True),
     ],

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import Enum, auto
 from typing import Annotated, Any
 
 import numpy as np
 
 from nki.core.dtypes import float32, int8, int16, int32, uint8, uint16, uint32
-from nki.core.errors import ArgumentError
+from nki.core.errors import ArgumentError, ExecutionError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
-from nki.spec.operand import DMA_REACHABLE, Operand, out, source
+from nki.spec.operand import DMA_REACHABLE, Operand, choice, out, source
 from nki.spec.rule import Rule
 from nki.spec.sink import current_sink
 
@@ -26,6 +28,7 @@ _SCALARS = (int32, uint32, int16, uint16, int8, uint8, float32)
 
 _RegisterDst = Annotated[VirtualRegister, Operand("register", writes=True)]
 _RegisterSrc = Annotated[VirtualRegister, Operand("register", reads=True)]
+_RegisterOrInt = Annotated[int | VirtualRegister, Operand("register_or_int", reads=True)]
 
 _NOT_FROZEN = Rule(
     "frozen",
@@ -35,6 +38,20 @@ _NOT_FROZEN = Rule(
     "move it into a register of your own: nisa.register_move(nisa.register_alloc(), index)",
     lambda a, t: "dst is the index of a device loop",
 )
+
+
+def _range(*names: str) -> Rule:
+    return Rule(
+        "range",
+        "a constant fits 32 bits, signed or unsigned",
+        lambda a, t: all(
+            isinstance(value, VirtualRegister) or int32.min <= value <= uint32.max
+            for value in (getattr(a, name) for name in names)
+        ),
+        _GUIDE,
+        "use a smaller number",
+        lambda a, t: ", ".join(f"{name} is {getattr(a, name)}" for name in names),
+    )
 
 
 def _one_element(name: str) -> Rule:
@@ -74,24 +91,8 @@ def register_alloc(x: int | NkiTensor | None = None) -> VirtualRegister:
     return register
 
 
-@instruction(
-    engines=_SEQUENCERS,
-    source=_ISA,
-    rules=[
-        _NOT_FROZEN,
-        Rule(
-            "range",
-            "a constant fits 32 bits, signed or unsigned",
-            lambda a, t: isinstance(a.src, VirtualRegister) or int32.min <= a.src <= uint32.max,
-            _GUIDE,
-            "use a smaller number",
-            lambda a, t: f"src is {a.src}",
-        ),
-    ],
-)
-def register_move(
-    dst: _RegisterDst, src: Annotated[int | VirtualRegister, Operand("register_or_int", reads=True)]
-) -> None:
+@instruction(engines=_SEQUENCERS, source=_ISA, rules=[_NOT_FROZEN, _range("src")])
+def register_move(dst: _RegisterDst, src: _RegisterOrInt) -> None:
     """Put a constant, or the value of another register, into a register.
 
     Registers hold 32 bits and count as signed: ``2**32 - 1`` reads as -1.
@@ -142,3 +143,88 @@ def register_store(dst: Annotated[NkiTensor, out(DMA_REACHABLE, _SCALARS, dma=Tr
 def _(a: Any, x: Arrays) -> None:
     bits = np.array([[x.read_register(a.src)]], np.int64).astype(f"u{a.dst.dtype.itemsize}")
     x.store_raw(a.dst, bits.view(a.dst.dtype.numpy))
+
+
+class register_op(Enum):  # noqa: N801 - spelled like the other enumerations of nki.isa
+    """What `register_alu` computes."""
+
+    add = auto()
+    subtract = auto()
+    multiply = auto()
+    floor_divide = auto()
+    remainder = auto()
+    left_shift = auto()
+    right_shift = auto()
+    bitwise_and = auto()
+    bitwise_or = auto()
+    bitwise_xor = auto()
+    minimum = auto()
+    maximum = auto()
+    equal = auto()
+    not_equal = auto()
+    less = auto()
+    less_equal = auto()
+    greater = auto()
+    greater_equal = auto()
+
+
+_SHIFTED_OUT = 32
+"""A shift by this much or more leaves nothing but the sign."""
+
+_COMPUTE: dict[register_op, Callable[[int, int], int]] = {
+    register_op.add: lambda a, b: a + b,
+    register_op.subtract: lambda a, b: a - b,
+    register_op.multiply: lambda a, b: a * b,
+    register_op.floor_divide: lambda a, b: a // b,
+    register_op.remainder: lambda a, b: a % b,
+    register_op.left_shift: lambda a, b: a << min(b, _SHIFTED_OUT),
+    register_op.right_shift: lambda a, b: a >> min(b, _SHIFTED_OUT),
+    register_op.bitwise_and: lambda a, b: a & b,
+    register_op.bitwise_or: lambda a, b: a | b,
+    register_op.bitwise_xor: lambda a, b: a ^ b,
+    register_op.minimum: min,
+    register_op.maximum: max,
+    register_op.equal: lambda a, b: int(a == b),
+    register_op.not_equal: lambda a, b: int(a != b),
+    register_op.less: lambda a, b: int(a < b),
+    register_op.less_equal: lambda a, b: int(a <= b),
+    register_op.greater: lambda a, b: int(a > b),
+    register_op.greater_equal: lambda a, b: int(a >= b),
+}
+
+_DIVISIONS = (register_op.floor_divide, register_op.remainder)
+_SHIFTS = (register_op.left_shift, register_op.right_shift)
+
+
+@instruction(engines=_SEQUENCERS, source=_ISA, rules=[_NOT_FROZEN, _range("a", "b")], public=False)
+def register_alu(
+    dst: _RegisterDst, a: _RegisterOrInt, b: _RegisterOrInt, op: Annotated[register_op, choice(register_op)]
+) -> None:
+    """``dst = a <op> b`` in 32-bit signed integers that wrap: what the arithmetic of `NkiScalar` issues.
+
+    Division, remainder and right shift round down. Dividing by 0 and shifting by a negative count is an error while
+    the kernel runs; a shift by 32 or more leaves 0, or the sign.
+
+    Args:
+        dst: any register but the index of a device loop.
+        a, b: ints or registers.
+        op: member of `register_op`.
+    """
+
+
+@register_alu.body
+def _(a: Any, x: Arrays) -> None:
+    first, second = (_signed(x.read_register(value)) for value in (a.a, a.b))
+    if (a.op in _DIVISIONS and second == 0) or (a.op in _SHIFTS and second < 0):
+        raise ExecutionError(
+            "register.arithmetic",
+            f"{a.op.name} of {first} by {second}",
+            rule="registers are divided by numbers other than 0, and shifted by 0 or more",
+            fix="use divisor.maximum(1), or skip the computation with a loop of 0 trips",
+        )
+    x.write_register(a.dst, _COMPUTE[a.op](first, second))
+
+
+def _signed(value: int) -> int:
+    """A constant as the register would hold it."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -406,12 +406,11 @@ def topk(
     """The K largest of n values and their indices, for every group of 16 partitions on its own; on GpSimd.
 
     A group is a snake: element i lies at partition ``i % 16`` of the group, column ``i // 16``. Of `src` the first n
-    elements of each snake count. The results form snakes too: result j stands at partition ``j % 16``, column ``j //
-    16`` of `val_dst` and `idx_dst`, in ascending order of the values; an index is a position in the snake of `src`. K
-    is the number of *columns* of `val_dst`, though only the first ``ceil(K / 16)`` of them, and in the last one only
-    the first ``K % 16`` partitions of a group, are written. (The manual says both that partitions are independent and
-    that the input is a snake over 16; published kernels read the results as snakes. They do not rely on the order, nor
-    should yours: a device may have another one.)
+    elements of each snake count. The results form snakes too, in ascending order of the values: result j stands at
+    partition ``j % 16``, column ``j // 16``, of `val_dst` and `idx_dst`; an index is a position in the snake of `src`.
+    K is the number of *columns* of `val_dst`, but only the K positions of the snakes are written, which lie in the
+    first ``ceil(K / 16)`` columns. (The manual says both that partitions are independent and that the input is a snake
+    over 16; kernels in use read the results as snakes. Do not rely on the order: a device may have another one.)
 
     Of equal values the lower positions are taken, and listed last. NaN counts as larger than every number.
 

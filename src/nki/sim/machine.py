@@ -453,7 +453,7 @@ class Machine(NumpyArrays):
             return
         smallest, largest = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
         if smallest == 0 and low > 0:
-            smallest = np.fmin.reduce(values, axis=None, where=values != 0, initial=np.inf)
+            smallest = np.fmin.reduce(values, axis=None, where=values != 0, initial=largest)
         for value in (smallest, largest):
             if value != 0 and (value < low or value > high):
                 self.warn(code, message.format(value=float(value)), fix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,6 +61,11 @@ def _enum(value: Any, name: str, operand: Operand, sink: Sink) -> Any:
     assert choices is not None, "an enum operand names its enumeration"
     if isinstance(value, choices):
         return value
+    if isinstance(value, str | int) and not isinstance(value, bool) and value in [m.value for m in choices]:
+        member = choices(value)
+        spelled = f"nisa.{choices.__name__}.{member.name}"
+        warnings.warn(f"{name}={value!r} is deprecated; write {spelled}", DeprecationWarning, stacklevel=5)
+        return member
     names = ", ".join(f"nisa.{choices.__name__}.{member.name}" for member in choices)
     raise _kind(value, name, f"a member of nisa.{choices.__name__}", f"use one of {names}")
 

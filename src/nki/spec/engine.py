@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, IntEnum
 
 
 class engine(Enum):  # noqa: N801 - public name of the API
@@ -50,24 +50,12 @@ class matmul_perf_mode(Enum):  # noqa: N801
     double_row = "double_row"
 
 
-class nc_version(Enum):  # noqa: N801
-    """NeuronCore generations."""
+class nc_version(IntEnum):  # noqa: N801
+    """NeuronCore generations; they compare with each other and with their numbers."""
 
     gen2 = 2
     gen3 = 3
     gen4 = 4
-
-    def __lt__(self, other: nc_version) -> bool:
-        return self.value < other.value
-
-    def __le__(self, other: nc_version) -> bool:
-        return self.value <= other.value
-
-    def __gt__(self, other: nc_version) -> bool:
-        return self.value > other.value
-
-    def __ge__(self, other: nc_version) -> bool:
-        return self.value >= other.value
 
 
 class dma_engine(Enum):  # noqa: N801

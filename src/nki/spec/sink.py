@@ -30,6 +30,7 @@ class Sink(Protocol):
     cores: int
     grid: bool
     eager: bool
+    no_reorder_depth: int
 
     def issue(self, issued: Issued) -> None:
         """Take the next verified instruction."""

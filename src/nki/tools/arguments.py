@@ -17,7 +17,9 @@ from nki.core.dtypes import DType, as_dtype
 from nki.core.errors import DtypeError, UsageError
 from nki.core.source import UNKNOWN
 
-FORMS = "NAME=SHAPE:DTYPE[:random|zeros|ones|FILE.npy], for example a=128x512:bfloat16, or NAME=LITERAL, for example n=4"
+FORMS = (
+    "NAME=SHAPE:DTYPE[:random|zeros|ones|FILE.npy], for example a=128x512:bfloat16, or NAME=LITERAL, for example n=4"
+)
 _ARRAY = re.compile(r"(?P<shape>\d+(x\d+)*):(?P<dtype>[^:]+)(:(?P<fill>.+))?")
 
 
@@ -113,7 +115,9 @@ def _read(path: Path, name: str) -> np.ndarray:
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as problem:
-        raise _error("arg.file", f"{name}: {path} cannot be read: {problem}", "name a file that numpy.save wrote") from None
+        raise _error(
+            "arg.file", f"{name}: {path} cannot be read: {problem}", "name a file that numpy.save wrote"
+        ) from None
     if isinstance(array, np.ndarray):
         return array
     array.close()

@@ -149,7 +149,7 @@ def _show(request: Request, findings: list[Finding], error: NkiError | None, ref
     warned = sum(finding.severity == "warning" for finding in findings)
     verdict = "refused" if refused else "accepted"
     found = f"{_count(errors, 'error')}, {_count(warned, 'warning')}"
-    stdout().print(f"{request.launch.name} for {request.target.name}: {verdict} ({found})", markup=False)
+    stdout().print(f"{request.launch.name} for {request.target.name}: {verdict} ({found})")
 
 
 def _count(number: int, noun: str) -> str:

@@ -44,8 +44,22 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
+def _print_version(ctx: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    # Only when asked: in a checkout the version takes a call of git.
+    if asked:
+        click.echo(f"nki {version()}")
+        ctx.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version=version(), prog_name="nki", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Check, compile and run Trainium (NKI) kernels on any machine.
 

@@ -39,4 +39,5 @@ def rule_entries() -> dict[str, RuleEntry]:
 @cache
 def all_codes() -> dict[str, Explanation | RuleEntry]:
     """Everything that `nki explain` can explain, sorted by code."""
-    return dict(sorted({**CATALOGUE, **rule_entries()}.items()))
+    together: dict[str, Explanation | RuleEntry] = {**CATALOGUE, **rule_entries()}
+    return dict(sorted(together.items()))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from rich.table import Table
 
 from nki.core.catalogue import Explanation, close_codes
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 from nki.tools.codes import RuleEntry, all_codes
-from nki.tools.output import Command, stdout, write_json
+from nki.tools.output import Command, write_json
 from nki.tools.request import JSON, TARGET, usage_error
 
 
@@ -43,10 +42,9 @@ def _list(chip: Target, as_json: bool) -> None:
     if as_json:
         write_json([_json(code, found, chip) for code, found in all_codes().items()])
         return
-    table = Table.grid(padding=(0, 2))
+    width = max(len(code) for code in all_codes())
     for code, found in all_codes().items():
-        table.add_row(code, _title(found, chip))
-    stdout().print(table, markup=False)
+        click.echo(f"{code:{width}}  {_title(found, chip)}")
 
 
 def _title(found: Explanation | RuleEntry, chip: Target) -> str:
@@ -77,7 +75,8 @@ def _text(code: str, found: Explanation | RuleEntry, chip: Target) -> str:
         kind = "The kernel is refused" if found.rule.severity == "error" else "The kernel runs, with a warning,"
         return (
             f"{code}: {found.sentence(chip)}\n\n"
-            f"A rule of nisa.{found.instruction.name}, with the numbers of {chip.name}. {kind} where it does not hold.\n\n"
+            f"A rule of nisa.{found.instruction.name}, with the numbers of {chip.name}. "
+            f"{kind} where it does not hold.\n\n"
             f"  fix: {found.rule.fix.format(t=chip)}\n"
             f"  source: {found.rule.source}\n"
             f"  signature: nisa.{found.instruction.signature()}\n"

@@ -99,7 +99,9 @@ def _named(names: Mapping[str, Any], name: str, file: str) -> str:
         return name
     kernels = _kernels(names) or _functions(names)
     close = difflib.get_close_matches(name, kernels, n=1)
-    raise _usage("kernel.name", f"{file} has no {name!r}", f"use {file}::{close[0]}" if close else _listed(kernels, file))
+    raise _usage(
+        "kernel.name", f"{file} has no {name!r}", f"use {file}::{close[0]}" if close else _listed(kernels, file)
+    )
 
 
 def _only(names: Mapping[str, Any], file: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 from rich.console import Console
 
-from nki.core.errors import NkiError, UsageError, VerificationError, render
+from nki.core.errors import NkiError, TargetError, UsageError, VerificationError, render
 from nki.core.source import UNKNOWN, Location
 from nki.spec.rule import Finding
 
@@ -21,7 +21,7 @@ USAGE = 2
 
 _CLICK = str(Path(click.__file__).parent) + "/"
 _KERNEL_LOCATION = "nki.kernel-location"
-_PLAIN_WIDTH = 120
+_PLAIN_WIDTH = 200
 
 
 class Command(click.Command):
@@ -41,7 +41,7 @@ def fail(error: NkiError, *, as_json: bool) -> NoReturn:
         write_json({"error": error.to_json()})
     else:
         show_error(render(error))
-    raise click.exceptions.Exit(USAGE if isinstance(error, UsageError) else REFUSED)
+    raise click.exceptions.Exit(USAGE if isinstance(error, UsageError | TargetError) else REFUSED)
 
 
 def locate_kernel(location: Location) -> None:
@@ -57,7 +57,7 @@ def placed(error: NkiError) -> NkiError:
 def _placed(error: NkiError, kernel: Location) -> NkiError:
     frame = error.location.frame
     if frame is None or frame.file.startswith(_CLICK):
-        error.location = UNKNOWN if isinstance(error, UsageError) else kernel
+        error.location = UNKNOWN if isinstance(error, UsageError | TargetError) else kernel
     return error
 
 
@@ -101,7 +101,7 @@ def write_json(value: Any) -> None:
 
 def stdout() -> Console:
     """Where results go; colours only on a terminal, and no wrapping at 80 columns elsewhere."""
-    return Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, markup=False, emoji=False)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +14,8 @@ import click
 
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN, of_function
-from nki.driver import Launch
+from nki.driver import Cache, Compiled, Launch, compile_kernel
+from nki.frontend.values import Arguments, bind
 from nki.options import Options, from_environment
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
@@ -91,6 +93,15 @@ def read_request(
     found = load_target(target or environment.target or launch.target or DEFAULT_TARGET)
     options = replace(environment, target=found.name)
     return Request(loaded.path, launch, parse_arguments(args, seed), found, options, as_json)
+
+
+def compile_request(request: Request, cache: Cache) -> Compiled:
+    """The compiled kernel; `cache` then holds it as a call of the driver looks it up."""
+    function = request.launch.function
+    with environment_of(NEURON_PLATFORM_TARGET_OVERRIDE=request.target.name, NKI_SIMULATOR="0"), request.user_code():
+        bound = bind(function, (), request.kwargs, request.launch.name)
+        arguments = Arguments(bound, inspect.signature(function).parameters)
+        return compile_kernel(request.launch, arguments, request.target, from_environment(), cache)
 
 
 @contextlib.contextmanager

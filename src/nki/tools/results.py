@@ -65,8 +65,11 @@ def facts_of(name: str, array: np.ndarray) -> ArrayFacts:
         return ArrayFacts(name, array.shape, dtype.name, None, None, None, 0, digest)
     values = to_f32(np.ascontiguousarray(array), dtype).astype(np.float64)
     finite = values[np.isfinite(values)]
-    figures = (float(finite.min()), float(finite.max()), float(finite.mean())) if finite.size else (None, None, None)
-    return ArrayFacts(name, array.shape, dtype.name, *figures, values.size - finite.size, digest)
+    lost = values.size - finite.size
+    if not finite.size:
+        return ArrayFacts(name, array.shape, dtype.name, None, None, None, lost, digest)
+    low, high, mean = float(finite.min()), float(finite.max()), float(finite.mean())
+    return ArrayFacts(name, array.shape, dtype.name, low, high, mean, lost, digest)
 
 
 def check_output(path: Path | None) -> None:
@@ -86,4 +89,6 @@ def save(path: Path, arrays: list[tuple[str, np.ndarray]]) -> None:
     elif len(arrays) == 1:
         np.save(path, arrays[0][1])
     else:
-        raise usage_error("output.count", f"-o {path}: the kernel returned {len(arrays)} arrays", "write to a .npz file")
+        raise usage_error(
+            "output.count", f"-o {path}: the kernel returned {len(arrays)} arrays", "write to a .npz file"
+        )

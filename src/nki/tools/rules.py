@@ -80,7 +80,12 @@ def _operand(declared: Instruction[Any], name: str, operand: Operand) -> Iterato
 
 
 def _markdown(chip: Target, rows: list[Row]) -> str:
-    lines = [f"# Rules for {chip.name}", "", "| instruction | code | rule | severity | source |", "|---|---|---|---|---|"]
+    lines = [
+        f"# Rules for {chip.name}",
+        "",
+        "| instruction | code | rule | severity | source |",
+        "|---|---|---|---|---|",
+    ]
     for row in rows:
         cells = (row.instruction, f"`{row.code}`", row.sentence, row.severity, row.source)
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
@@ -97,4 +102,4 @@ def _show(chip: Target, rows: list[Row]) -> None:
             row.instruction if row.instruction != before else "", row.code, row.sentence, row.severity, row.source
         )
         before = row.instruction
-    stdout().print(table, markup=False)
+    stdout().print(table)

@@ -73,9 +73,7 @@ def _written(request: Request, report: Report) -> list[tuple[str, np.ndarray]]:
     return [(f"argument {b.name}", request.kwargs[b.name]) for b in changed if b.name in request.kwargs]
 
 
-def _json(
-    report: Report, facts: list[ArrayFacts], usage: Usage, seconds: float, output: Path | None
-) -> dict[str, Any]:
+def _json(report: Report, facts: list[ArrayFacts], usage: Usage, seconds: float, output: Path | None) -> dict[str, Any]:
     return {
         **report.to_json(),
         "memory_peak": usage.to_json(),

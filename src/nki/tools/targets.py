@@ -72,7 +72,7 @@ def _one(target: Target, as_json: bool) -> None:
         table.add_column(heading, overflow="fold")
     for path, leaf in target.leaves():
         table.add_row(path, _value(leaf.value), leaf.source or f"estimate: {leaf.estimate}", leaf.note)
-    stdout().print(table, markup=False)
+    stdout().print(table)
 
 
 def _leaf(leaf: Provenance) -> dict[str, Any]:

@@ -404,7 +404,7 @@ ACTIVATE2 = [
     breaks("activate2.reduce-res", lambda d, s, c: scaled2(d, EXP, s, reduce_res=s, **RESET_REDUCE), "trn3"),
     Breaks(
         "activate2.indirect",
-        gather(lambda d, s: activate2(d, EXP, filled((16, 16)), s[:, 0:16], 0.0, alu.MULTIPLY, alu.ADD)),
+        gather(lambda d, c: activate2(d, EXP, filled((16, 16)), c, 0.0, alu.MULTIPLY, alu.ADD), 1),
         gather_arrays,
         "trn3",
     ),
@@ -473,7 +473,7 @@ EXPONENTIAL = [
     ),
     Breaks(
         "exponential.indirect",
-        gather(lambda d, s: exponential(d[:, 0:1], filled((16, 1)), s[:, 0:1])),
+        gather(lambda d, c: exponential(d, filled((16, 16)), c), 1),
         gather_arrays,
         "trn3",
     ),
