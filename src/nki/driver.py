@@ -109,8 +109,12 @@ def trace_only(
     arguments = _arguments(launch, args, kwargs)
     tracers = [_tracer(launch, target, options, core, collect=collect) for core in range(launch.cores)]
     with paused_collector():
-        for tracer in tracers:
-            _trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer))
+        try:
+            for tracer in tracers:
+                _trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer))
+        except NkiError as error:
+            error.found = tuple(finding for tracer in tracers for finding in tracer.findings)
+            raise
     return tracers
 
 

@@ -52,6 +52,7 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: zipfile.ZipFile) -> No
     kinds = {".py", ".toml", ".typed"}
     written = {path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.rglob("*") if path.suffix in kinds}
     written |= {"nki/py.typed", "nki/VERSION"}
+    written |= {f"nki/examples/{path.name}" for path in (REPOSITORY / "examples").glob("*.py")}
     assert {name for name in wheel.namelist() if name.startswith("nki/")} == written
 
 

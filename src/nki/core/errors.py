@@ -20,6 +20,9 @@ class NkiError(Exception):
         source: the document that the rule comes from.
         facts: actual values by name, for programs that read errors.
         location: where; by default the user's innermost call site.
+
+    Attributes:
+        found: findings that were collected before this error ended the work.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class NkiError(Exception):
         self.source = source
         self.facts = dict(facts or {})
         self.location = here() if location is None else location
+        self.found: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         return render(self)

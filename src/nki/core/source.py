@@ -9,6 +9,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+_EXAMPLES = _PACKAGE + "examples/"  # kernels that an installed package carries: they are user code
 _CHAIN_LIMIT = 12
 
 KERNEL_BOUNDARY = "run_body"
@@ -132,7 +133,9 @@ def here() -> Location:
 def is_internal(code: CodeType) -> bool:
     """True for code of this package, of the standard library's plumbing and of frozen modules."""
     file = code.co_filename
-    return file.startswith((_PACKAGE, "<frozen", "<string>")) or file.endswith("/contextlib.py")
+    if file.startswith(_PACKAGE):
+        return not file.startswith(_EXAMPLES)
+    return file.startswith(("<frozen", "<string>")) or file.endswith("/contextlib.py")
 
 
 def of_function(code: CodeType) -> Location:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from types import FrameType
 from typing import Any
 
 from nki.core.dtypes import DType
@@ -146,7 +147,7 @@ class Tracer:
     def input(self, shape: tuple[int, ...], dtype: DType, name: str, storage: Callable[[Buffer], Storage]) -> NkiTensor:
         """A tensor for an array argument."""
         region = MemoryRegion.shared_hbm if self.cores > 1 else MemoryRegion.private_hbm
-        buffer = self._buffer(shape, dtype, region, name, "input", None)
+        buffer = self._buffer(shape, dtype, region, name, "input", None, self.program.location)
         self.program.inputs.append(buffer)
         return NkiTensor.of(whole(buffer), storage(buffer))
 
@@ -172,6 +173,7 @@ class Tracer:
         name: str,
         role: str,
         address: tuple[int, int] | None,
+        location: Location | None = None,
     ) -> Buffer:
         number = next(self._ids)
         return Buffer(
@@ -182,7 +184,7 @@ class Tracer:
             dtype,
             address,
             role,
-            self.locator.capture(),
+            self.locator.capture() if location is None else location,
             self.trace,
         )
 

@@ -19,6 +19,7 @@ _EngineChoice = Annotated[Engine, choice(Engine)]
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.vector, Engine.scalar, Engine.gpsimd),
     source=_ISA,
     rules=[
@@ -67,6 +68,7 @@ def _(a: Any, x: Arrays) -> None:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.vector, Engine.gpsimd),
     source=_ISA,
     rules=[
@@ -108,6 +110,7 @@ def _(a: Any, x: Arrays) -> None:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.vector,),
     source=_ISA,
     rules=[

@@ -112,6 +112,7 @@ def _dma_engine(a: Any, t: Target) -> Engine:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.dma, Engine.sync, Engine.scalar),
     choose=_dma_engine,
     source=_ISA,

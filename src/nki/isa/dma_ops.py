@@ -72,6 +72,7 @@ def _index_fits(a: Any, t: Target) -> bool:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.dma,),
     feature="dma_transpose",
     source=_TRANSPOSE,

@@ -47,6 +47,7 @@ def _same_dtype(first: str, second: str, document: str) -> Rule:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.gpsimd,),
     source=_LOCAL,
     rules=[
@@ -159,6 +160,7 @@ def _inside(x: Arrays, instruction: str, offsets: np.ndarray, width: int) -> np.
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.gpsimd,),
     source=_FLAT,
     rules=[

@@ -46,6 +46,7 @@ def _mask_fits(a: Any, t: Target) -> bool:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.vector,),
     source=_ISA,
     rules=[

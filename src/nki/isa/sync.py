@@ -24,6 +24,7 @@ def _alone(a: Any) -> bool:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.gpsimd, Engine.vector, Engine.scalar, Engine.tensor, Engine.sync),
     feature="core_barrier",
     source=_BARRIER,
@@ -87,6 +88,7 @@ def _row_bytes(a: Any) -> int:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.dma, Engine.gpsimd),
     choose=_sendrecv_engine,
     feature="sendrecv",
@@ -163,7 +165,9 @@ def _(a: Any, x: Arrays) -> None:
     x.exchange(a.pipe_id, a.dst, a.src, a.send_to_rank, a.recv_from_rank)
 
 
-@instruction(engines=(Engine.sync,), source="nki/api/nki/language device_print", public=False)
+@instruction(
+    moves_bits=True, engines=(Engine.sync,), source="nki/api/nki/language device_print", public=False
+)
 def device_print(
     prefix: Annotated[str, Operand("text")], tensor: Annotated[NkiTensor, source(_ANYWHERE, dma=True)]
 ) -> None:

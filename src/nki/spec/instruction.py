@@ -70,6 +70,7 @@ class Instruction(Generic[P]):
         feature: name of the target feature that it needs, or "".
         source: the document that defines it.
         public: whether it is part of nki.isa.
+        moves_bits: whether it moves storage bits without arithmetic, so that packed dtypes may pass.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Instruction(Generic[P]):
         source: str,
         deprecated: Sequence[Deprecated],
         public: bool,
+        moves_bits: bool,
     ) -> None:
         self.name = function.__name__
         self.__name__ = function.__name__
@@ -96,14 +98,16 @@ class Instruction(Generic[P]):
         self.source = source
         self.deprecated = {item.name: item for item in deprecated}
         self.public = public
-        self.operands = _operands(function)
+        self.moves_bits = moves_bits
+        hints = _hints(function)
+        self.operands = _operands(function, hints)
         self.arguments: Any = namedtuple(self.name, list(self.operands))  # type: ignore[misc]
         self.tensor_positions = tuple(
             (position, name) for position, (name, operand) in enumerate(self.operands.items()) if operand.is_tensor
         )
         self._bind = _binder(self.__signature__)
         self._converters = tuple(
-            (CONVERTERS[operand.kind], name, operand, parameter.default)
+            (CONVERTERS[operand.kind], name, operand, parameter.default, _takes_none(hints[name], parameter.default))
             for (name, operand), parameter in zip(
                 self.operands.items(), self.__signature__.parameters.values(), strict=True
             )
@@ -124,9 +128,9 @@ class Instruction(Generic[P]):
         arguments = self.arguments._make(
             [
                 value
-                if value is default and (value is None or operand.kind in _AS_DECLARED)
+                if (value is None and optional) or (value is default and operand.kind in _AS_DECLARED)
                 else convert(value, name, operand, sink)
-                for value, (convert, name, operand, default) in zip(values, self._converters, strict=True)
+                for value, (convert, name, operand, default, optional) in zip(values, self._converters, strict=True)
             ]
         )
         issued = Issued(self, arguments, sink.locator.capture(), self.engine_for(arguments, sink.target))
@@ -230,11 +234,12 @@ def instruction(
     feature: str = "",
     deprecated: Sequence[Deprecated] = (),
     public: bool = True,
+    moves_bits: bool = False,
 ) -> Callable[[Callable[P, Any]], Instruction[P]]:
     """Declare an instruction: decorates a function with the public signature, whose docstring is the manual."""
 
     def declare(function: Callable[P, Any]) -> Instruction[P]:
-        declared = Instruction(function, engines, choose, rules, feature, source, deprecated, public)
+        declared = Instruction(function, engines, choose, rules, feature, source, deprecated, public, moves_bits)
         assert declared.name not in REGISTRY, f"{declared.name} is declared twice"
         REGISTRY[declared.name] = declared
         return declared
@@ -242,8 +247,17 @@ def instruction(
     return declare
 
 
-def _operands(function: Callable[..., Any]) -> dict[str, Operand]:
-    hints = typing.get_type_hints(function, localns={"NkiTensor": NkiTensor, "Sequence": Sequence}, include_extras=True)
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    return typing.get_type_hints(
+        function, localns={"NkiTensor": NkiTensor, "Sequence": Sequence}, include_extras=True
+    )
+
+
+def _takes_none(hint: Any, default: Any) -> bool:
+    return default is None or type(None) in typing.get_args(getattr(hint, "__origin__", hint))
+
+
+def _operands(function: Callable[..., Any], hints: dict[str, Any]) -> dict[str, Operand]:
     operands = {}
     for name in inspect.signature(function).parameters:
         found = [item for item in _metadata(hints[name]) if isinstance(item, Operand)]

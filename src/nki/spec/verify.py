@@ -29,7 +29,8 @@ def verify(issued: Issued, target: Target, disabled: frozenset[str] = frozenset(
     if not findings:
         for name, view in issued.views():
             operand = instruction.operands[name]
-            if not _legal(operand, view, engine, target):
+            packed = view.dtype.is_packed and operand.dtypes is None and not instruction.moves_bits
+            if packed or not _legal(operand, view, engine, target):
                 findings.extend(_operand(instruction, name, operand, view, engine, target, location))
     if not findings:
         for rule in instruction.rules:
@@ -106,6 +107,16 @@ def _operand(
             f"{label} must be one of {allowed}",
             instruction.source,
             f"cast it, for example to {operand.dtypes[0]}",
+            at,
+            dtype=view.dtype,
+        )
+    if view.dtype.is_packed and operand.dtypes is None and not instruction.moves_bits:
+        yield _finding(
+            "operand.packed",
+            f"{label} is {view.describe()}",
+            "packed x4 values are moved, quantized and multiplied by the MX instructions; arithmetic cannot read them",
+            "nki/api/nki.api.shared.rst",
+            "view it as integers to move bits, or keep an unpacked copy",
             at,
             dtype=view.dtype,
         )

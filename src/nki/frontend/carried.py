@@ -1,0 +1,44 @@
+"""Values that a body would have to hand on through Python, to its next trip or to what follows: they would be lost."""
+
+from __future__ import annotations
+
+import ast
+from types import FrameType
+from typing import Any
+
+from nki.core.source import Location
+from nki.frontend.statements import Statement, at_node
+from nki.language.rebound import is_lost, lost
+
+_MISSING = object()
+
+
+class Carried:
+    """What a loop's names held before its first trip."""
+
+    def __init__(self, statement: Statement, frame: FrameType) -> None:
+        self._statement = statement
+        self._frame = frame
+        self._before = {name: _value(frame, name) for name in (*statement.risks, *statement.counters)}
+
+    def check(self, where: Location) -> None:
+        """After a trip: raise FrontendError "loop.carried" for a name that was bound before and holds another value."""
+        for name, before in self._before.items():
+            after = _value(self._frame, name)
+            if before is not _MISSING and after is not _MISSING and is_lost(before, after):
+                node, when = self._place(name)
+                raise lost(name, after, when, at_node(node, where))
+
+    def _place(self, name: str) -> tuple[ast.AST, str]:
+        if name in self._statement.risks:
+            return self._statement.risks[name]
+        return self._statement.counters[name], "in the next trip"
+
+
+def _value(frame: FrameType, name: str) -> Any:
+    """The value of a name, or of a dotted name whose attributes are plain ones; `_MISSING` if there is none."""
+    first, *attributes = name.split(".")
+    value = frame.f_locals.get(first, frame.f_globals.get(first, _MISSING))
+    for attribute in attributes:
+        value = getattr(value, "__dict__", {}).get(attribute, _MISSING)
+    return value
