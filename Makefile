@@ -12,7 +12,7 @@ MAKEFLAGS   += --no-print-directory
 
 # One set-up at a time, also under make -j.
 .NOTPARALLEL:
-.PHONY: help demo test test-all check lint layout types layers sizes format wheel env clean distclean
+.PHONY: help demo test test-all check lint layout types layers sizes format gen wheel env clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -47,6 +47,9 @@ sizes: $(VENV)/.check
 format: $(VENV)/.check ## lay the code out, and fix what ruff can fix
 	@$(BIN)/ruff check --fix --exit-zero --quiet
 	@$(BIN)/ruff format
+
+gen: $(VENV)/.check ## write the generated files anew
+	@$(BIN)/python scripts/generate_isa.py
 
 wheel: $(VENV)/.test ## build the wheel into dist/
 	@$(PIP) wheel . --no-deps --no-build-isolation --wheel-dir dist

@@ -325,6 +325,8 @@ class NkiTensor(NKIObject):
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, VirtualRegister):
+        return value.record
     return value._view if isinstance(value, NkiTensor) else value
 
 

@@ -10,12 +10,12 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nki.core.errors import ExecutionError, FrontendError
+from nki.core.errors import FrontendError
 from nki.core.register import VirtualRegister
 from nki.core.source import Location
 from nki.core.tensor import Buffer, FreeIndirection, ScalarOffset, VectorOffset, View
 from nki.sim.machine import Machine
-from nki.sim.walk import TRIP_LIMIT
+from nki.sim.walk import check_trips
 from nki.spec.program import Block, ForLoop, Issued, WhileLoop
 
 Item = Issued | ForLoop | WhileLoop
@@ -203,19 +203,8 @@ class Region:
             yield from range(machine.read_register(loop.lower), machine.read_register(loop.upper), loop.step)
             return
         while machine.read_register(loop.condition) != 0:
-            if self.trips > TRIP_LIMIT:
-                raise endless(self.trips, loop.location)
+            check_trips(self.trips, loop.location)
             yield 1
-
-
-def endless(trips: int, where: Location) -> ExecutionError:
-    """The error for a while loop that does not end."""
-    return ExecutionError(
-        "loop.endless",
-        f"a while loop ran {trips} times",
-        fix="make the body set its condition to 0",
-        location=where,
-    )
 
 
 def left(where: Location) -> FrontendError:

@@ -27,6 +27,9 @@ Span = tuple[int, int, int, int]
 
 _PLAIN = (ast.Name, ast.Attribute, ast.Subscript)
 _COMPUTED = (ast.Compare, ast.BinOp, ast.Call, ast.NamedExpr)
+_TESTS = ("POP_JUMP_", "TO_BOOL", "COMPARE_OP")
+"""Instructions that take the truth of a value: jumps, since Python 3.13 also what stands before them."""
+
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -71,10 +74,15 @@ class Statement:
             if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute) and _is_dotted(node.target)
         }
 
+    @cached_property
+    def escape(self) -> ast.stmt | None:
+        """The first statement that would leave the body."""
+        return next(_escapes(self.loop.body, inside_loop=False), None)
+
     def check_body(self, where: Location) -> None:
         """Raise FrontendError "loop.escape" at the first statement that would leave the body."""
-        for node in _escapes(self.loop.body, inside_loop=False):
-            word = type(node).__name__.lower()
+        if self.escape is not None:
+            word = type(self.escape).__name__.lower()
             raise FrontendError(
                 "loop.escape",
                 f"{word} in the body of a device loop",
@@ -83,7 +91,7 @@ class Statement:
                 fix="compute the trip count first, or loop with `while register:` and clear the register"
                 if word != "continue"
                 else "put the rest of the body under the opposite `if`",
-                location=at_node(node, where),
+                location=at_node(self.escape, where),
             )
 
 
@@ -104,14 +112,14 @@ class Source:
 def for_statement(frame: FrameType) -> Statement | None:
     """The ``for`` that asks for an iterator; None if something else does. Raises "loop.source" without source."""
     statement = _statement(frame)
-    asks = dis.opname[frame.f_code.co_code[frame.f_lasti]] == "GET_ITER"
-    return statement if statement is not None and isinstance(statement.loop, ast.For) and asks else None
+    found = statement is not None and isinstance(statement.loop, ast.For) and _operation(frame) == "GET_ITER"
+    return statement if found else None
 
 
 def while_statement(frame: FrameType) -> Statement | None:
     """The ``while`` whose whole condition is being tested; None if something else is."""
     statement = _statement(frame)
-    if statement is None or not isinstance(statement.loop, ast.While):
+    if statement is None or not isinstance(statement.loop, ast.While) or not _operation(frame).startswith(_TESTS):
         return None
     test = statement.loop.test
     chained = isinstance(test, ast.Compare) and len(test.ops) > 1
@@ -133,6 +141,11 @@ def at_node(node: ast.AST, where: Location) -> Location:
     )
     placed = replace(inner, line=node.lineno, column=start, end_line=node.end_lineno or 0, end_column=end)
     return Location((placed, *where.frames[1:]))
+
+
+def _operation(frame: FrameType) -> str:
+    """Name of the instruction that the frame executes; a call, for example, may ask for an iterator or a truth too."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]]
 
 
 def _statement(frame: FrameType) -> Statement | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -13,11 +13,14 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.source import Location, Locator
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
+from nki.frontend.regions import Region, Regions
+from nki.frontend.spellings import Conditions, trips
 from nki.options import Options
 from nki.sim.machine import Machine
 from nki.sim.memory import LiveStorage
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 from nki.spec.rule import Finding
+from nki.spec.schedule import Edge, check_complete, dependencies, positions
 from nki.spec.sink import with_sink
 from nki.target.model import Target
 
@@ -59,20 +62,24 @@ class Tracer:
         self._machine = machine
         self._claim = claim
         self._collect = collect
-        self._block = self.program.body
+        self._regions = Regions(self.program.body, machine)
+        self._conditions = Conditions(self._regions, self.while_region, self.locator.capture)
         self._ids = itertools.count()
         self._numbers = {region: itertools.count() for region in MemoryRegion}
         self._register_ids = itertools.count()
         self._constants: dict[Hashable, Storage] = {}
         self._order: Hashable = None
         self.no_reorder_depth = 0
+        self.prepared: Issued | None = None
+        self._edges: list[Edge] = []
 
     # --- what instructions and the language call
 
     def issue(self, issued: Issued) -> None:
-        self._block.items.append(issued)
-        if self._machine is not None:
-            self._machine.run(issued)
+        self._regions.issue(issued)
+        machine = self._regions.machine
+        if machine is not None:
+            machine.run(issued)
 
     def report(self, finding: Finding) -> None:
         if finding.severity == "error" and not self._collect:
@@ -91,11 +98,15 @@ class Tracer:
     def allocate(
         self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str, address: tuple[int, int] | None
     ) -> Storage:
-        buffer = self._buffer(shape, dtype, region, name, "temporary", address)
-        self._block.buffers.append(buffer)
+        where = self.locator.capture()
+        buffer = self._regions.current.buffer(
+            lambda: self._buffer(shape, dtype, region, name, "temporary", address, where),
+            (shape, dtype, region, address, where),
+            where,
+        )
         if self._machine is None:
             return Storage(buffer)
-        if region is MemoryRegion.shared_hbm and self._claim is not None:
+        if region is MemoryRegion.shared_hbm and self._claim is not None and not self._regions.silent:
             return self._claim(buffer)
         return self._machine.memory.allocate(buffer)
 
@@ -103,11 +114,13 @@ class Tracer:
         return self._constants.get(key)
 
     def keep_constant(self, key: Hashable, storage: Storage) -> None:
-        if self._block is self.program.body:
+        if self._regions.innermost is None:
             self._constants[key] = storage
 
     def register(self) -> VirtualRegister:
-        return VirtualRegister(next(self._register_ids), trace=self.trace)
+        return self._regions.current.register(
+            lambda: VirtualRegister(next(self._register_ids), trace=self.trace, truth=self._conditions.truth)
+        )
 
     def for_loop(
         self,
@@ -116,28 +129,29 @@ class Tracer:
         step: int,
         body: Callable[[VirtualRegister], None],
     ) -> None:
-        index = self.register()
-        index.frozen = True
-        loop = ForLoop(lower, upper, step, index, Block(), self.locator.capture())
-        self._block.items.append(loop)
-        if self._machine is None:
-            self._inside(loop.body, lambda: body(index))
-            return
-        first, last = self._machine.read_register(lower), self._machine.read_register(upper)
-        for trip, value in enumerate(range(first, last, step)):
-            self._machine.write_register(index, value)
-            self._trip(loop.body, trip, lambda: body(index), loop.location)
+        region = self._for_region(lower, upper, step)
+        while region.next_trip():
+            body(region.loop.index)  # type: ignore[union-attr]
 
     def while_loop(self, condition: VirtualRegister, body: Callable[[VirtualRegister], VirtualRegister]) -> None:
-        loop = WhileLoop(condition, Block(), self.locator.capture())
-        self._block.items.append(loop)
-        if self._machine is None:
-            self._inside(loop.body, lambda: body(condition))
-            return
-        trip = 0
-        while self._machine.read_register(condition) != 0:
-            self._trip(loop.body, trip, lambda: body(condition), loop.location)
-            trip += 1
+        region = self.while_region(condition)
+        while region.next_trip():
+            body(condition)
+
+    def for_statement(
+        self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int, frame: FrameType
+    ) -> Iterator[VirtualRegister]:
+        return trips(lambda: self._for_region(lower, upper, step), frame, self.locator.capture())
+
+    def while_region(self, condition: VirtualRegister) -> Region:
+        """A ``while`` loop on the device, before its first trip."""
+        self._check_order()
+        return self._regions.open(WhileLoop(condition, Block(), self.locator.capture()))
+
+    def depend(self, consumer: Issued, producers: Sequence[Issued]) -> None:
+        current = self._regions.current
+        if current.recording:  # a later pass over a loop's body repeats the edges of the first
+            self._edges += dependencies(current.block, consumer, producers)
 
     def buffers(self) -> list[Buffer]:
         return [*self.program.inputs, *self.program.body.all_buffers()]
@@ -157,7 +171,14 @@ class Tracer:
 
     def finish(self, result: Any) -> Any:
         """Check what the kernel returns and note its views as outputs; returns the same tree with views."""
+        self._regions.check_closed()
+        check_complete(self.prepared)
+        self.program.edges = positions(self.program, self._edges)
         return _outputs(result, self)
+
+    def check_scope(self, view: View) -> None:
+        """Raise if a returned view belongs to a loop that has ended."""
+        self._regions.check_scope(view, "the result")
 
     def output_storages(self, result: Any) -> list[LiveStorage]:
         """The live storages of the returned tensors, eager mode."""
@@ -188,33 +209,26 @@ class Tracer:
             self.trace,
         )
 
-    def _inside(self, block: Block, body: Callable[[], Any]) -> None:
-        outer, self._block = self._block, block
-        try:
-            body()
-        finally:
-            self._block = outer
+    def _for_region(self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int) -> Region:
+        self._check_order()
+        index = self.register()
+        index.frozen = True
+        return self._regions.open(ForLoop(lower, upper, step, index, Block(), self.locator.capture()))
 
-    def _trip(self, recorded: Block, trip: int, body: Callable[[], Any], where: Location) -> None:
-        block = recorded if trip == 0 else Block()
-        self._inside(block, body)
-        if trip and _shape_of(block) != _shape_of(recorded):
+    def _check_order(self) -> None:
+        if self.no_reorder_depth:
             raise FrontendError(
-                "loop.varies",
-                f"trip {trip} of a device loop issues other instructions than the first trip",
-                rule="the body of a device loop is traced once",
-                location=where,
-                fix="keep Python decisions out of the body, or use a Python range loop",
+                "loop.no-reorder",
+                "a device loop inside nl.no_reorder",
+                rule="device loops are not supported inside no_reorder",
+                source="nki/api/nki/language/__init__.py no_reorder",
+                fix="put no_reorder into the body of the loop, or unroll with range",
             )
 
 
 def run_body(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The frame at which locations stop: everything further out is the caller's."""
     return function(*args, **kwargs)
-
-
-def _shape_of(block: Block) -> list[Any]:
-    return [(i.instruction.name, i.location.frame) for i in block.walk()]
 
 
 def _outputs(result: Any, tracer: Tracer) -> Any:
@@ -241,6 +255,7 @@ def _outputs(result: Any, tracer: Tracer) -> Any:
 
 def _output(tensor: NkiTensor, tracer: Tracer) -> View:
     view = tensor.view_record
+    tracer.check_scope(view)
     if view.buffer.trace is not tracer.trace:
         raise LaunchError(
             "tensor.escaped",

@@ -96,6 +96,8 @@ class _Kernel:
             "core": values.integer(program.core),
             "cores": values.integer(program.cores),
         }
+        if program.edges:
+            attributes["edges"] = values.integers(tuple(position for edge in program.edges for position in edge))
         kernel = Operation.create("nki.kernel", attributes=attributes, regions=1, loc=where, ip=self._at)
         block = kernel.regions[0].blocks.append()
         self._at = InsertionPoint(block)

@@ -39,7 +39,7 @@ ENGINE = "on"
 SEGMENTS = "operandSegmentSizes"
 """MLIR's name for the sizes of operand groups."""
 
-_FORMS: dict[str, Form] = {"tensor": "operand", "register": "operand", "tensors": "operands"}
+_FORMS: dict[str, Form] = {"tensor": "operand", "register": "operand", "tensors": "operands", "channels": "operands"}
 
 NUMBER_KINDS = frozenset({"int", "number", "numbers", "column", "tensor_or_number", "register_or_int"})
 """Kinds whose strings are numbers beyond 64 bits."""

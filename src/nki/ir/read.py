@@ -19,6 +19,7 @@ from nki.ir.tables import Meaning, Tables
 from nki.ir.values import flag, integer, integers, text
 from nki.ir.views import DYNAMIC, check_bounds
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+from nki.spec.schedule import check_order
 
 ROLES = ("input", "temporary", "constant")
 
@@ -77,8 +78,11 @@ class _Kernel:
         a = Attributes(operation, where)
         core, cores = integer(a["core"]), integer(a["cores"])
         self._program = Program(text(a["name"]), text(a["target"]), core, cores, location=where)
+        flat = integers(a["edges"]) if "edges" in a else ()
+        self._program.edges = list(zip(flat[::2], flat[1::2], strict=False))
         a.check_all_used()
         self._block(_only_block(operation, where), self._program.body)
+        check_order(self._program)
         return self._program
 
     def _block(self, mlir_block: MlirBlock, block: Block) -> None:

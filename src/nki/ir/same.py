@@ -34,7 +34,7 @@ class _Comparison:
         self._found: list[str] = []
 
     def programs(self, a: Program, b: Program) -> list[str]:
-        for name in ("name", "target", "core", "cores", "location"):
+        for name in ("name", "target", "core", "cores", "location", "edges"):
             self._equal(name, getattr(a, name), getattr(b, name))
         self._each("inputs", a.inputs, b.inputs)
         self._block("body", a.body, b.body)

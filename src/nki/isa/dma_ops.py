@@ -256,6 +256,7 @@ def _updates(a: Any, t: Target) -> bool:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.dma,),
     feature="dma_compute",
     source=_COMPUTE,

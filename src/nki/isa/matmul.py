@@ -668,6 +668,7 @@ def _by_product(a: Any, t: Target) -> bool:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.tensor, Engine.vector),
     choose=_transpose_engine,
     source=_TRANSPOSE,

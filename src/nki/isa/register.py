@@ -65,6 +65,10 @@ def _one_element(name: str) -> Rule:
     )
 
 
+PUBLIC = ("register_alloc",)
+"""What this family exports besides its instructions."""
+
+
 def register_alloc(x: int | NkiTensor | None = None) -> VirtualRegister:
     """A new register.
 

@@ -16,6 +16,10 @@ from nki.spec.sink import current_sink
 _NEWS = "release notes of NKI 0.7.0"
 
 
+PUBLIC = ("NkiScalar", "scalar_load", "scalar_store")
+"""What this family exports besides its instructions."""
+
+
 class NkiScalar(VirtualRegister):
     """An integer that is only known while the kernel runs.
 

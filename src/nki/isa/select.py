@@ -141,6 +141,7 @@ def _(a: Any, x: Arrays) -> None:
 
 
 @instruction(
+    moves_bits=True,
     engines=(Engine.gpsimd,),
     source=_ISA,
     rules=[

@@ -9,6 +9,10 @@ from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 
 
+PUBLIC = ("get_nc_version", "get_nc_sub_version",)
+"""What this family exports besides its instructions."""
+
+
 def get_nc_version() -> nc_version:
     """The generation: of the target of the running kernel, on the host of the one that the environment names."""
     return nc_version(_target().generation)

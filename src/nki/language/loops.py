@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
+
+import numpy as np
 
 import nki.isa as nisa
 from nki.core.errors import ArgumentError, FrontendError
-from nki.core.register import VirtualRegister
+from nki.core.register import VirtualRegister, not_python
+from nki.isa.scalar import NkiScalar
 from nki.language.arguments import integer, public
+from nki.language.rebound import Captured
 from nki.spec.instruction import NkiInstruction
 from nki.spec.sink import Sink, current_sink
 
@@ -33,49 +38,82 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
     return _range("static_range", start, stop, step)
 
 
+class DynamicRange:
+    """What `dynamic_range` returns: a ``for`` statement over it is a loop on the device.
+
+    Attributes:
+        lower, upper: ints or registers; `upper` is not reached.
+        step: positive int.
+    """
+
+    __slots__ = ("lower", "step", "upper")
+
+    def __init__(self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int) -> None:
+        self.lower = lower
+        self.upper = upper
+        self.step = step
+
+    def __iter__(self) -> Iterator[NkiScalar]:
+        sink = current_sink("nl.dynamic_range")
+        indices = sink.for_statement(_record(self.lower), _record(self.upper), self.step, sys._getframe(1))
+        return (NkiScalar(index) for index in indices)
+
+    def __repr__(self) -> str:
+        return f"nl.dynamic_range({self.lower}, {self.upper}, {self.step})"
+
+
 @public
-def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> NoReturn:
-    """Deprecated: `fori_loop`. An iterator cannot run its body on the device, so this always raises FrontendError."""
-    bounds = f"0, {start}" if stop is None else f"{start}, {stop}"
-    raise FrontendError(
-        "loop.dynamic-range",
-        f"nl.dynamic_range({bounds}, step={step}) is iterated by Python, which cannot make a loop on the device",
-        rule="the body of a device loop is a function",
-        source="release-notes/components/nki.rst 0.6.0",
-        fix="write def body(i): ... and nl.fori_loop(lower, upper, body, step)",
+def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> DynamicRange:
+    """Deprecated: `fori_loop`. ``for i in nl.dynamic_range(...):`` runs on the device.
+
+    The body is traced once, so it has no ``break``, ``continue`` or ``return``, and no Python name carries a value from
+    trip to trip: that is in tensors and registers that were made before the loop.
+
+    Args:
+        start: int or register; the only argument is `stop`, and `start` is 0 then.
+        stop: int or register that is not reached.
+        step: positive int.
+
+    Raises:
+        FrontendError: where the loop is, with code ``loop.step``, ``loop.escape``, ``loop.carried``, ``loop.no-reorder``,
+            ``loop.source`` or ``loop.dynamic-range``.
+    """
+    first, last = (0, start) if stop is None else (start, stop)
+    return DynamicRange(
+        _bound(first, "start", "dynamic_range"), _bound(last, "stop", "dynamic_range"), _step(step, "dynamic_range")
     )
 
 
 @public
-def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[VirtualRegister], NkiInstruction | None], step: int = 1
-) -> None:
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[NkiScalar], NkiInstruction | None], step: Any = 1) -> None:
     """``for i in range(lower, upper, step): body_fun(i)`` on the device.
 
-    The body is traced once. It gets the index as a register that cannot be written, for use as a ``scalar_offset`` or
-    in ``tensor.select``; what one trip leaves to the next is in tensors outside. Tensors that the body allocates are
-    unknown after it.
+    The body is traced once. It gets the index as a scalar that cannot be written, for use as a ``scalar_offset``, in
+    ``tensor.select`` or in arithmetic; what one trip leaves to the next is in tensors and registers outside. Tensors
+    that the body allocates end with it.
 
     Args:
         lower, upper: ints or registers; `upper` is not reached.
         body_fun: function of the index, returns None.
         step: positive int.
+
+    Raises:
+        FrontendError: ``loop.step``, ``loop.carried``, ``loop.result`` or ``loop.no-reorder``.
     """
     sink = _loop_sink("fori_loop", body_fun)
-    if integer(step, "step", "fori_loop") < 1:
-        raise ArgumentError(
-            "loop.step", f"nl.fori_loop: step is {step}", rule="device loops count up", fix="use a step of at least 1"
-        )
-    first, last = _bound(lower, "lower"), _bound(upper, "upper")
+    increment = _step(step, "fori_loop")
+    first, last = _bound(lower, "lower", "fori_loop"), _bound(upper, "upper", "fori_loop")
 
     def body(index: VirtualRegister) -> None:
-        _check_no_result(body_fun(index))
+        captured = Captured(body_fun)
+        _check_no_result(body_fun(NkiScalar(index)))
+        captured.check()
 
-    sink.for_loop(first, last, int(step), body)
+    sink.for_loop(_record(first), _record(last), increment, body)
 
 
 @public
-def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]) -> None:
+def while_loop(init: VirtualRegister, body_fun: Callable[[NkiScalar], VirtualRegister]) -> None:
     """``while condition: condition = body_fun(condition)`` on the device, with ``condition = init`` at first.
 
     The body is traced once. `init` itself does not change; what else one trip leaves to the next is in tensors outside.
@@ -96,7 +134,9 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
     nisa.register_move(condition, init)
 
     def body(register: VirtualRegister) -> VirtualRegister:
-        following = body_fun(register)
+        captured = Captured(body_fun)
+        following = body_fun(NkiScalar(register))
+        captured.check()
         if not isinstance(following, VirtualRegister):
             raise FrontendError(
                 "loop.result",
@@ -104,7 +144,7 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
                 rule="the body returns the register with the next condition",
                 fix="load the condition with nisa.register_load(register, tensor), and return the register",
             )
-        if following is not register:
+        if following.record is not register:
             nisa.register_move(register, following)
         return register
 
@@ -132,6 +172,8 @@ def no_reorder() -> Any:
 def _range(name: str, start: Any, stop: Any, step: Any) -> range:
     warnings.warn(f"nl.{name} is deprecated; use range", DeprecationWarning, stacklevel=4)
     first, last = (0, start) if stop is None else (start, stop)
+    if isinstance(first, VirtualRegister) or isinstance(last, VirtualRegister):
+        raise not_python(f"a bound of nl.{name}", "write nl.fori_loop(lower, upper, body)")
     increment = integer(step, "step", name)
     if increment == 0:
         raise ArgumentError("loop.step", f"nl.{name}: step is 0", fix="use another step")
@@ -146,19 +188,27 @@ def _loop_sink(name: str, body: Any) -> Sink:
             f"nl.{name}: body_fun is {type(body).__name__} {body!r}",
             fix="pass a function: def body(i): ...",
         )
-    if sink.no_reorder_depth:
-        raise FrontendError(
-            "loop.no-reorder",
-            f"nl.{name} inside nl.no_reorder",
-            rule="device loops are not supported inside no_reorder",
-            source="nki/api/nki/language/__init__.py no_reorder",
-            fix="put no_reorder into the body of the loop, or unroll with range",
-        )
     return sink
 
 
-def _bound(value: Any, name: str) -> int | VirtualRegister:
-    return value if isinstance(value, VirtualRegister) else integer(value, name, "fori_loop")
+def _bound(value: Any, name: str, function: str) -> int | VirtualRegister:
+    return value if isinstance(value, VirtualRegister) else integer(value, name, function)
+
+
+def _record(bound: int | VirtualRegister) -> int | VirtualRegister:
+    return bound.record if isinstance(bound, VirtualRegister) else bound
+
+
+def _step(step: Any, function: str) -> int:
+    if isinstance(step, int | np.integer) and not isinstance(step, bool) and step >= 1:
+        return int(step)
+    raise FrontendError(
+        "loop.step",
+        f"nl.{function}: step is {step!r}",
+        rule="device loops count up by a constant",
+        source="nki/deep-dives/nki-dynamic-loops.rst",
+        fix="use an int of at least 1",
+    )
 
 
 def _check_no_result(result: Any) -> None:

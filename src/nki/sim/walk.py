@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nki.core.errors import ExecutionError
+from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion
 from nki.sim.machine import Machine
 from nki.sim.memory import LiveStorage
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+from nki.spec.schedule import check_order
 
 Claim = Callable[[Buffer], LiveStorage]
-_TRIP_LIMIT = 1 << 24
+TRIP_LIMIT = 1 << 24
+"""Trips after which a while loop counts as endless."""
 
 
 def run_program(machine: Machine, program: Program, inputs: list[LiveStorage], claim: Claim) -> list[LiveStorage]:
@@ -19,6 +22,7 @@ def run_program(machine: Machine, program: Program, inputs: list[LiveStorage], c
 
     `claim` gives storage for shared_hbm buffers, which the cores of a launch have in common.
     """
+    check_order(program)
     kept = {storage.buffer.id: storage for storage in inputs}
     returned = {view.buffer.id for view in program.outputs}
     held = _run_block(machine, program.body, claim, returned)
@@ -62,13 +66,18 @@ def _run_item(machine: Machine, item: Issued | ForLoop | WhileLoop, claim: Claim
             while machine.read_register(item.condition) != 0:
                 _run_block(machine, item.body, claim, set())
                 trips += 1
-                if trips > _TRIP_LIMIT:
-                    raise ExecutionError(
-                        "loop.endless",
-                        f"a while loop ran {trips} times",
-                        fix="make the body set its condition to 0",
-                        location=item.location,
-                    )
+                check_trips(trips, item.location)
+
+
+def check_trips(trips: int, where: Location) -> None:
+    """Raise ExecutionError "loop.endless" if a while loop ran too often."""
+    if trips > TRIP_LIMIT:
+        raise ExecutionError(
+            "loop.endless",
+            f"a while loop ran {trips} times",
+            fix="make the body set its condition to 0",
+            location=where,
+        )
 
 
 def _touched(item: Issued | ForLoop | WhileLoop, own: dict[int, Buffer]) -> Iterator[int]:

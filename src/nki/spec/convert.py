@@ -14,6 +14,7 @@ from nki.core.register import VirtualRegister
 from nki.core.tensor import View
 from nki.spec.operand import Operand
 from nki.spec.operator import Operator, operator_of
+from nki.spec.ranks import ReplicaGroup
 from nki.spec.sink import Sink
 
 Converter = Callable[[Any, str, Operand, Sink], Any]
@@ -119,7 +120,7 @@ def _text(value: Any, name: str, operand: Operand, sink: Sink) -> str:
 
 def _register(value: Any, name: str, operand: Operand, sink: Sink) -> VirtualRegister:
     if isinstance(value, VirtualRegister) and value.trace is sink.trace:
-        return value
+        return value.record
     raise _kind(value, name, "a register of this kernel", "make one with nisa.register_alloc()")
 
 
@@ -127,6 +128,27 @@ def _register_or_int(value: Any, name: str, operand: Operand, sink: Sink) -> Vir
     if isinstance(value, VirtualRegister):
         return _register(value, name, operand, sink)
     return _int(value, name, operand, sink)
+
+
+def _channels(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[View, ...]:
+    """One tensor for each channel, out of a list for each channel."""
+    lists = isinstance(value, list | tuple) and value and all(isinstance(i, list | tuple) and len(i) == 1 for i in value)
+    if lists:
+        return tuple(_tensor(item[0], f"{name}[{i}][0]", operand, sink) for i, item in enumerate(value))
+    raise _kind(value, name, "a list with a list of one tensor for each channel", f"pass {name}=[[tensor]]")
+
+
+def _ranks(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[tuple[int, ...], ...]:
+    if isinstance(value, ReplicaGroup):
+        return value.ranks()
+    raise _kind(value, name, "a ReplicaGroup", f"pass {name}=nki.collectives.ReplicaGroup([[0, 1]])")
+
+
+def _rank_pairs(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[tuple[int, ...], ...]:
+    try:
+        return tuple((int(a.__index__()), int(b.__index__())) for a, b in value)
+    except (TypeError, ValueError, AttributeError):
+        raise _kind(value, name, "a list of (source, target) ranks", f"pass {name}=[(0, 1), (1, 0)]") from None
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -145,6 +167,9 @@ CONVERTERS: dict[str, Converter] = {
     "text": _text,
     "register": _register,
     "register_or_int": _register_or_int,
+    "channels": _channels,
+    "ranks": _ranks,
+    "rank_pairs": _rank_pairs,
 }
 
 

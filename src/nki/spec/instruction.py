@@ -54,6 +54,27 @@ class NkiInstruction(NKIObject):
     def __init__(self, handle: Issued) -> None:
         self.issued = handle
 
+    def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
+        """This instruction runs after every producer has completed; returns itself, so that calls can be chained.
+
+        Both ends are in the same device loop, or both outside of every one (Python loops do not count).
+
+        Raises:
+            ArgumentError: a producer is no instruction (``schedule.producer``).
+            FrontendError: an edge into or out of a device loop (``schedule.loop``), or to itself (``schedule.self``).
+        """
+        for producer in producers:
+            if not isinstance(producer, NkiInstruction):
+                raise ArgumentError(
+                    "schedule.producer",
+                    f"depends_on got {type(producer).__name__} {producer!r}"[:160],
+                    rule="a producer is what an instruction of nki.isa returned",
+                    source="nki/api/nki/isa NkiInstruction.depends_on",
+                    fix="keep the handle: a = nisa.tensor_copy(...), then b.depends_on(a)",
+                )
+        current_sink("depends_on").depend(self.issued, [producer.issued for producer in producers])
+        return self
+
     def __repr__(self) -> str:
         return f"NkiInstruction({self.issued.instruction.name} at {self.issued.location})"
 
@@ -62,7 +83,8 @@ class Instruction(Generic[P]):
     """A declared instruction; calling it inside a kernel issues it.
 
     Attributes:
-        name: public name in nki.isa.
+        name: public name in nki.isa or nki.collectives.
+        label: the name as messages print it.
         operands: by name, in the order of the signature.
         arguments: named tuple class with the same fields.
         engines: engines that can run it, the default first.
@@ -86,6 +108,7 @@ class Instruction(Generic[P]):
         moves_bits: bool,
     ) -> None:
         self.name = function.__name__
+        self.label = f"{'nki.collectives' if '.collectives.' in function.__module__ else 'nisa'}.{self.name}"
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__
@@ -120,7 +143,7 @@ class Instruction(Generic[P]):
         return function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NkiInstruction:
-        sink = current_sink(f"nisa.{self.name}")
+        sink = current_sink(self.label)
         try:
             values = self._bind(*args, **kwargs)
         except TypeError:
@@ -155,7 +178,7 @@ class Instruction(Generic[P]):
         return f"{self.name}({', '.join(str(p).split(':')[0] for p in self.__signature__.parameters.values())})"
 
     def __repr__(self) -> str:
-        return f"<instruction nisa.{self.name}>"
+        return f"<instruction {self.label}>"
 
     def _bind_old(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Accept deprecated keywords with a warning; everything else that does not bind is an error with a remedy."""
@@ -171,12 +194,12 @@ class Instruction(Generic[P]):
             if not item.accept(value, bound):
                 raise ArgumentError(
                     "call.deprecated",
-                    f"nisa.{self.name}({name}={value!r}): {item.problem}",
-                    rule=f"{name} was removed from nisa.{self.name}",
+                    f"{self.label}({name}={value!r}): {item.problem}",
+                    rule=f"{name} was removed from {self.label}",
                     fix=item.instead,
                 )
             warnings.warn(
-                f"nisa.{self.name}: argument {name} is deprecated; {item.instead}", DeprecationWarning, stacklevel=3
+                f"{self.label}: argument {name} is deprecated; {item.instead}", DeprecationWarning, stacklevel=3
             )
         return values
 
@@ -187,14 +210,14 @@ class Instruction(Generic[P]):
             close = difflib.get_close_matches(unknown[0], names, n=1)
             return ArgumentError(
                 "call.unknown-argument",
-                f"nisa.{self.name} has no argument {unknown[0]!r}",
+                f"{self.label} has no argument {unknown[0]!r}",
                 fix=f"write {close[0]}=" if close else f"the arguments are {', '.join(names)}",
                 rule=self.signature(),
             )
         if len(args) > len(names):
             return ArgumentError(
                 "call.too-many",
-                f"nisa.{self.name} takes {len(names)} arguments, {len(args)} were given",
+                f"{self.label} takes {len(names)} arguments, {len(args)} were given",
                 rule=self.signature(),
                 fix="remove the surplus arguments",
             )
@@ -202,7 +225,7 @@ class Instruction(Generic[P]):
         if twice:
             return ArgumentError(
                 "call.twice",
-                f"nisa.{self.name}: {twice[0]} is given by position and by name",
+                f"{self.label}: {twice[0]} is given by position and by name",
                 rule=self.signature(),
                 fix=f"remove one of the two {twice[0]}",
             )
@@ -213,7 +236,7 @@ class Instruction(Generic[P]):
         ]
         return ArgumentError(
             "call.missing",
-            f"nisa.{self.name} needs {', '.join(missing)}",
+            f"{self.label} needs {', '.join(missing)}",
             rule=self.signature(),
             fix=f"add {missing[0]}=..." if missing else "check the arguments",
         )

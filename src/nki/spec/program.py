@@ -94,6 +94,7 @@ class Program:
         inputs: input buffers in the order of the flattened tensor arguments.
         outputs: returned views in the order of the flattened result.
         body: the instructions.
+        edges: ``(producer, consumer)`` positions in ``body.walk()`` that keep their order, whatever is reordered.
     """
 
     name: str
@@ -104,3 +105,4 @@ class Program:
     outputs: list[View] = field(default_factory=list)
     body: Block = field(default_factory=Block)
     location: Location = Location()
+    edges: list[tuple[int, int]] = field(default_factory=list)

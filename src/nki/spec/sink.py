@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextvars import ContextVar
+from types import FrameType
 from typing import Protocol, TypeVar
 
 from nki.core.dtypes import DType
@@ -31,6 +32,7 @@ class Sink(Protocol):
     grid: bool
     eager: bool
     no_reorder_depth: int
+    prepared: Issued | None
 
     def issue(self, issued: Issued) -> None:
         """Take the next verified instruction."""
@@ -61,8 +63,16 @@ class Sink(Protocol):
     ) -> None:
         """A loop on the device."""
 
+    def for_statement(
+        self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int, frame: FrameType
+    ) -> Iterator[VirtualRegister]:
+        """The iterator of a ``for`` statement that runs on the device; `frame` is the one that executes it."""
+
     def while_loop(self, condition: VirtualRegister, body: Callable[[VirtualRegister], VirtualRegister]) -> None:
         """A loop on the device that ends when the register is 0."""
+
+    def depend(self, consumer: Issued, producers: Sequence[Issued]) -> None:
+        """`consumer` runs after every producer, whatever is reordered."""
 
     def buffers(self) -> list[Buffer]:
         """All allocations so far."""

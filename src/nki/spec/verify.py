@@ -62,8 +62,8 @@ def _available(instruction: Instruction[Any], engine: Engine, target: Target, at
     if not instruction.exists_on(target):
         yield _finding(
             "instruction.unavailable",
-            f"nisa.{instruction.name} does not exist on {target.name}",
-            f"nisa.{instruction.name} needs a NeuronCore that has {instruction.feature}",
+            f"{instruction.label} does not exist on {target.name}",
+            f"{instruction.label} needs a NeuronCore that has {instruction.feature}",
             instruction.source,
             "choose a target that has it, or use other instructions",
             at,
@@ -73,8 +73,8 @@ def _available(instruction: Instruction[Any], engine: Engine, target: Target, at
         names = ", ".join(e.name for e in instruction.engines)
         yield _finding(
             "instruction.engine",
-            f"nisa.{instruction.name} cannot run on the {engine.name} engine",
-            f"nisa.{instruction.name} runs on {names}",
+            f"{instruction.label} cannot run on the {engine.name} engine",
+            f"{instruction.label} runs on {names}",
             instruction.source,
             f"use nisa.engine.{instruction.engines[0].name}",
             at,
@@ -86,7 +86,7 @@ def _operand(
     instruction: Instruction[Any], name: str, operand: Operand, view: View, engine: Engine, target: Target, at: Location
 ) -> Iterator[Finding]:
     region = view.buffer.region
-    label = f"{name} of nisa.{instruction.name}"
+    label = f"{name} of {instruction.label}"
     if region not in operand.regions:
         allowed = " or ".join(str(r) for r in operand.regions)
         yield _finding(
@@ -205,7 +205,7 @@ def _broken(instruction: Instruction[Any], rule: Rule, arguments: Any, target: T
     return Finding(
         f"{instruction.name}.{rule.code}",
         rule.severity,
-        f"nisa.{instruction.name}: {actual}",
+        f"{instruction.label}: {actual}",
         sentence,
         rule.source,
         rule.fix.format(t=target),

@@ -46,7 +46,7 @@ def store(tile: Any) -> Any:
 def filled(shape: Any, dtype: Any, value: float = 0.0) -> Any:
     """A tile of one value."""
     tile = nl.ndarray(shape, dtype, buffer=nl.sbuf)
-    memset(dst=tile, value=value)
+    memset(dst=tile, value=int(value) if tile.dtype.is_integer else value)
     return tile
 
 

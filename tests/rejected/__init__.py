@@ -1,0 +1,1 @@
+"""Kernels that must be refused, by topic, each with the exact text that its author sees."""

@@ -1,0 +1,230 @@
+"""Wrong arguments, calls and launches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from tests.rejected.support import INTS, Topic, X, call, edit
+
+TOPIC = Topic(__file__)
+refused = TOPIC.refused
+
+
+@nki.jit
+def list_argument(a: Any) -> None:
+    nl.load(a[0])
+
+
+refused("argument.list", [X], at="def list_argument(a: Any) -> None:", cure=call((X,)))(list_argument)
+
+
+@nki.jit
+def float64_array(a: Any) -> None:
+    nl.load(a)
+
+
+refused(
+    "argument.dtype", X.astype(np.float64), at="def float64_array(a: Any) -> None:", cure=call(X.astype(np.float32))
+)(float64_array)
+
+
+@nki.jit
+def int64_array(a: Any) -> None:
+    nl.load(a)
+
+
+refused("argument.dtype", INTS.astype(np.int64), at="def int64_array(a: Any) -> None:", cure=call(INTS))(int64_array)
+
+
+@nki.jit
+def text_array(a: Any) -> None:
+    nl.load(a)
+
+
+refused("argument.dtype", np.array(["text"]), at="def text_array(a: Any) -> None:", cure=call(X))(text_array)
+
+
+@nki.jit
+def empty_array(a: Any) -> None:
+    nl.load(a)
+
+
+refused("argument.empty", X[:0], at="def empty_array(a: Any) -> None:", cure=None)(empty_array)
+
+
+@nki.jit
+def missing_argument(a: Any, b: Any) -> None:
+    nl.load(b)
+
+
+refused("call.kernel-arguments", X, at="def missing_argument(a: Any, b: Any) -> None:", cure=call(X, X))(
+    missing_argument
+)
+
+
+@nki.jit
+def surplus_argument(a: Any) -> None:
+    nl.load(a)
+
+
+refused("call.kernel-arguments", X, X, at="def surplus_argument(a: Any) -> None:", cure=call(X))(surplus_argument)
+
+
+@nki.jit
+def three_cores(a: Any) -> None:
+    nl.load(a)
+
+
+refused("launch.lnc", X, lnc=3, at="def three_cores(a: Any) -> None:", cure=call(lnc=2))(three_cores)
+
+
+@nki.jit
+def two_cores_on_trn1(a: Any) -> None:
+    nl.load(a)
+
+
+refused("launch.lnc", X, lnc=2, target="trn1", at="def two_cores_on_trn1(a: Any) -> None:", cure=call(lnc=1))(
+    two_cores_on_trn1
+)
+
+
+@nki.jit
+def returns_number(a: Any) -> int:
+    nl.load(a)
+    return 3
+
+
+refused("return.kind", X, at="def returns_number(a: Any) -> int:", cure=edit("return 3", "return None"))(returns_number)
+
+
+@refused("return.region", X, at="nl.load(a)", cure=edit("return tile", "nl.store(out, tile)\n    return out"))
+def returns_sbuf(a: Any) -> Any:
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    nl.store(out, tile)
+    return tile
+
+
+def _read_only() -> np.ndarray:
+    array = X.copy()
+    array.flags.writeable = False
+    return array
+
+
+@nki.jit
+def writes_a_broadcast_array(a: Any) -> None:
+    nl.store(a, nl.load(a))
+
+
+refused(
+    "argument.read-only", np.broadcast_to(X[:1], (4, 8)), at="def writes_a_broadcast_array(a: Any) -> None:",
+    cure=call(X.copy()),
+)(writes_a_broadcast_array)
+
+
+@refused(
+    "call.unknown-argument", X, at="nisa.tensor_copy(dst=tile, scr=tile)", cure=edit("scr=", "src=")
+)
+def misspelt_argument(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.tensor_copy(dst=tile, scr=tile)
+
+
+@refused(
+    "call.unknown-argument", X, at="nisa.reciprocal(dst=tile, data=tile, rounding=2)", cure=edit(", rounding=2", "")
+)
+def unknown_argument(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.reciprocal(dst=tile, data=tile, rounding=2)
+
+
+@refused("call.missing", X, at="nisa.tensor_copy(dst=tile)", cure=edit("dst=tile", "dst=tile, src=tile"))
+def missing_operand(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.tensor_copy(dst=tile)
+
+
+@refused("call.too-many", X, at='nisa.memset(tile, 0, nisa.engine.vector, "fill", 5)', cure=edit(", 5", ""))
+def too_many_operands(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.memset(tile, 0, nisa.engine.vector, "fill", 5)
+
+
+@refused("call.twice", X, at="nisa.memset(tile, 0, value=1)", cure=edit(", value=1", ""))
+def operand_given_twice(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.memset(tile, 0, value=1)
+
+
+@refused("call.arguments", X, at="nl.load(a, mask=a)", cure=edit("a, mask=a", "a[0:2]"))
+def removed_mask(a: Any) -> None:
+    nl.load(a, mask=a)
+
+
+@refused("operand.kind", X, at="nisa.tensor_copy(dst=tile, src=X)", cure=edit("src=X", "src=nl.load(a)"))
+def array_of_the_host(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.tensor_copy(dst=tile, src=X)
+
+
+@refused("operand.kind", X, at="nisa.tensor_copy(dst=[tile], src=tile)", cure=edit("[tile]", "tile"))
+def list_of_tensors(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.tensor_copy(dst=[tile], src=tile)
+
+
+@refused(
+    "operand.kind",
+    X,
+    at='nisa.tensor_copy(dst=tile, src=tile, engine="vector")',
+    cure=edit('"vector"', "nisa.engine.vector"),
+)
+def engine_as_text(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.tensor_copy(dst=tile, src=tile, engine="vector")
+
+
+@refused(
+    "operand.operator", X, at="nisa.tensor_tensor(tile, tile, tile, op=max)", cure=edit("op=max", "op=nl.maximum")
+)
+def operator_of_python(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.tensor_tensor(tile, tile, tile, op=max)
+
+
+@refused("operand.operator", X, at='nisa.tensor_tensor(tile, tile, tile, op="add")', cure=edit('"add"', "nl.add"))
+def operator_as_text(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.tensor_tensor(tile, tile, tile, op="add")
+
+
+@refused("tensor.numpy", X, at="np.exp(tile)", cure=edit("np.exp", "nl.exp"))
+def numpy_function(a: Any) -> None:
+    tile = nl.load(a)
+    np.exp(tile)
+
+
+@refused("tensor.truth", X, at="tile", cure=edit("if tile:", "if tile is not None:"))
+def truth_of_a_tile(a: Any) -> None:
+    tile = nl.load(a)
+    if tile:
+        nisa.memset(tile, 0)
+
+
+@refused("tensor.iteration", X, at="a", cure=edit("for row in a:", "for i in range(a.shape[0]):", "nl.load(row)", "nl.load(a[i])"))
+def iteration_over_rows(a: Any) -> None:
+    for row in a:
+        nl.load(row)
+
+
+@refused(
+    "tensor.assignment", X, at="tile[0:2]", cure=edit("tile[0:2] = tile[2:4]", "nisa.dma_copy(dst=tile[0:2], src=tile[2:4])")
+)
+def assignment_to_a_slice(a: Any) -> None:
+    tile = nl.load(a)
+    tile[0:2] = tile[2:4]
