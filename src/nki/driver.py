@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nki.compiler import CompileConfig, SpecializationConfig
 from nki.core.errors import LaunchError, NkiError
 from nki.core.source import of_function
 from nki.core.tensor import Buffer, Storage
@@ -28,6 +29,7 @@ from nki.sim.memory import Memory
 from nki.sim.walk import run_program
 from nki.spec.program import Program
 from nki.spec.rule import Finding
+from nki.spec.schedule import NamedEdge, add_named_edges
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 
@@ -41,12 +43,19 @@ class Launch:
         lnc: logical core count of ``kernel[lnc]``; None if no grid was given.
         eager: run instruction by instruction while the Python body runs.
         target: target of the decorator; the environment overrides it.
+        api: NKI version of the decorator, which overrides the environment.
+        compile_config, specialization_config: settings of the decorator; None if it has none.
+        schedule: edges of ``kernel.with_schedule``, by name: (producer, consumer).
     """
 
     function: Callable[..., Any]
     lnc: int | None = None
     eager: bool = False
     target: str = ""
+    api: str = ""
+    compile_config: CompileConfig | None = None
+    specialization_config: SpecializationConfig | None = None
+    schedule: tuple[NamedEdge, ...] = ()
 
     @property
     def name(self) -> str:
@@ -72,7 +81,7 @@ Cache = dict[Any, Compiled]
 
 def call(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any], cache: Cache) -> tuple[Any, Report]:
     """Run a kernel on host arrays; returns its results in the caller's kind, and a report of how they came about."""
-    options = from_environment()
+    options = launch_options(launch, from_environment())
     target = load_target(options.target or launch.target or DEFAULT_TARGET)
     _check_lnc(launch, target)
     arguments = _arguments(launch, args, kwargs)
@@ -82,13 +91,19 @@ def call(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any], cache
     return _run_compiled(launch, compiled, arguments, target, options)
 
 
+def launch_options(launch: Launch, options: Options) -> Options:
+    """The options of a call: what the kernel says about itself comes before what the environment says about all."""
+    return replace(options, api=launch.api) if launch.api else options
+
+
 def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options: Options, cache: Cache) -> Compiled:
     """Trace once per core, verify, build IR and read it back; remembered under the shapes, dtypes and constants."""
-    key = (target.name, launch.lnc, options, arguments.key())
+    key = (target.name, launch.lnc, launch.schedule, options, arguments.key())
     if key not in cache:
         tracers = [_tracer(launch, target, options, core) for core in range(launch.cores)]
         with paused_collector():
             results = [_trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
+            add_named_edges([tracer.program for tracer in tracers], launch.schedule)
             programs, kernel_hash = through_ir([tracer.program for tracer in tracers], target, options.disabled_rules)
         findings = tuple(finding for tracer in tracers for finding in tracer.findings)
         cache[key] = Compiled(tuple(programs), results[0], findings, kernel_hash)
@@ -106,12 +121,14 @@ def trace_only(
 ) -> list[Tracer]:
     """Trace and verify every core without running; with `collect`, broken rules are kept instead of raised."""
     _check_lnc(launch, target)
+    options = launch_options(launch, options)
     arguments = _arguments(launch, args, kwargs)
     tracers = [_tracer(launch, target, options, core, collect=collect) for core in range(launch.cores)]
     with paused_collector():
         try:
             for tracer in tracers:
                 _trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer))
+            add_named_edges([tracer.program for tracer in tracers], launch.schedule)
         except NkiError as error:
             error.found = tuple(finding for tracer in tracers for finding in tracer.findings)
             raise
@@ -164,6 +181,7 @@ def _run_eager(launch: Launch, arguments: Arguments, target: Target, options: Op
 
     outcomes = _on_cores(cores, run, launch.cores)
     programs = [tracer.program for tracer in tracers]
+    add_named_edges(programs, launch.schedule)
     check_writable(programs, arguments.arrays)
     write_inputs(programs, arguments.arrays, planes)
     findings += [finding for tracer in tracers for finding in tracer.findings]
@@ -196,7 +214,12 @@ def _trace(
 
 
 def _tracer(launch: Launch, target: Target, options: Options, core: int, **more: Any) -> Tracer:
-    return Tracer(launch.name, target, options, core=core, cores=launch.cores, grid=launch.lnc is not None, **more)
+    tracer = Tracer(launch.name, target, options, core=core, cores=launch.cores, grid=launch.lnc is not None, **more)
+    tracer.config = launch.compile_config or CompileConfig()
+    tracer.config_override = bool(
+        launch.specialization_config and launch.specialization_config.allow_nested_config_override
+    )
+    return tracer
 
 
 def _machines(count: int, target: Target, options: Options, findings: list[Finding]) -> tuple[list[Machine], Cores]:
@@ -269,4 +292,5 @@ def _report(
         kernel_hash,
         tuple(findings),
         tuple(programs),
+        launch.compile_config.statements() if launch.compile_config else (),
     )

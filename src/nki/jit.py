@@ -5,12 +5,18 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from nki.compiler import CompileConfig, SpecializationConfig
 from nki.core.errors import LaunchError
+from nki.core.source import here
 from nki.driver import Cache, Launch, call
+from nki.options import API_VERSIONS
 from nki.report import Report
-from nki.spec.sink import active_sink
+from nki.spec.rule import Finding
+from nki.spec.schedule import named_edges
+from nki.spec.sink import Sink, active_sink
 
 # Keywords of older decorators, with what became of them; None: it has no effect here.
 _OLD_KEYWORDS: dict[str, str | None] = {
@@ -31,28 +37,13 @@ class Kernel:
         report: how the last call's result was produced.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        target: str = "",
-        lnc: int | None = None,
-        eager: bool = False,
-        cache: Cache | None = None,
-    ) -> None:
-        if not callable(function) or not hasattr(function, "__code__"):
-            raise LaunchError(
-                "jit.function",
-                f"nki.jit got {type(function).__name__} {function!r}",
-                rule="a kernel is a Python function",
-                fix="decorate a function defined with def",
-            )
-        functools.update_wrapper(self, function)
-        self.func = function
+    def __init__(self, launch: Launch | Callable[..., Any], cache: Cache | None = None) -> None:
+        if not isinstance(launch, Launch):
+            launch = Launch(_checked_function(launch))
+        functools.update_wrapper(self, launch.function)
+        self.func = launch.function
         self.report: Report | None = None
-        self._target = target
-        self._lnc = lnc
-        self._eager = eager
+        self._launch = launch
         self._cache: Cache = {} if cache is None else cache
 
     def __getitem__(self, lnc: Any) -> Kernel:
@@ -66,46 +57,116 @@ class Kernel:
                 rule="a grid is one positive int, the number of cores",
                 fix="write kernel[2](...)",
             )
-        return self._with(lnc=lnc)
+        return Kernel(replace(self._launch, lnc=lnc), self._cache)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if active_sink() is not None:
-            return self.func(*args, **kwargs)
-        result, self.report = call(self.launch(), args, kwargs, self._cache)
+        sink = active_sink()
+        if sink is not None:
+            return self._inside(sink, args, kwargs)
+        result, self.report = call(self._launch, args, kwargs, self._cache)
         return result
+
+    def with_schedule(self, edges: list[tuple[str, str | list[str]]]) -> Kernel:
+        """The same kernel with dependencies between its instructions, by their names (``name=``).
+
+        Args:
+            edges: ``(consumer, producer)`` or ``(consumer, [producer, ...])``: the consumer runs after every producer.
+                They replace those of an earlier schedule.
+
+        Raises:
+            LaunchError: another form (``schedule.form``); and, when the kernel is called, a name that no instruction
+                has (``schedule.unknown-name``) or two have (``schedule.ambiguous-name``), or an edge into or out of a
+                device loop (``schedule.loop``).
+            ExecutionError: when the kernel is called, if the order of the program breaks an edge
+                (``schedule.order``).
+        """
+        return Kernel(replace(self._launch, schedule=named_edges(edges)), self._cache)
 
     def launch(self) -> Launch:
         """What the driver needs to know."""
-        return Launch(self.func, self._lnc, self._eager, self._target)
+        return self._launch
 
     def simulated(self) -> Kernel:
         """The same kernel, run eagerly."""
-        return self._with(eager=True)
+        return Kernel(replace(self._launch, eager=True), self._cache)
 
-    def _with(self, *, lnc: int | None = None, eager: bool | None = None) -> Kernel:
-        return Kernel(
-            self.func,
-            target=self._target,
-            lnc=self._lnc if lnc is None else lnc,
-            eager=self._eager if eager is None else eager,
-            cache=self._cache,
-        )
+    def _inside(self, sink: Sink, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call from another kernel becomes part of it, and keeps the NKI version that it was written for."""
+        self._check_nested(sink)
+        outer = sink.options
+        sink.options = replace(outer, api=self._launch.api or outer.api)
+        try:
+            return self.func(*args, **kwargs)
+        finally:
+            sink.options = outer
+
+    def _check_nested(self, sink: Sink) -> None:
+        name = self.func.__name__
+        if self._launch.schedule:
+            sink.report(
+                _nested("schedule.nested", f"the schedule of {name} does not count inside another kernel", "schedule")
+            )
+        config = self._launch.compile_config
+        if config is None or config == sink.config:
+            return
+        message = f"{name} has {config}, the kernel that calls it has {sink.config}"
+        if not sink.config_override:
+            raise LaunchError(
+                "jit.nested-config",
+                message,
+                rule="a kernel that is called by another one has the same settings, or none",
+                source="nki/api/nki.compiler SpecializationConfig (NKI 0.7)",
+                fix="give both the same compile_config, or the calling kernel "
+                "specialization_config=SpecializationConfig(allow_nested_config_override=True)",
+            )
+        sink.report(_nested("jit.nested-override", message, "compile_config"))
 
     def __repr__(self) -> str:
-        grid = f"[{self._lnc}]" if self._lnc else ""
+        grid = f"[{self._launch.lnc}]" if self._launch.lnc else ""
         return f"<nki kernel {self.func.__qualname__}{grid}>"
 
 
-def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    compile_config: CompileConfig | None = None,
+    specialization_config: SpecializationConfig | None = None,
+    api: str | None = None,
+    **kwargs: Any,
+) -> Any:
     """Make a kernel of a function: ``@nki.jit`` or ``@nki.jit()``.
 
     Calling the kernel with NumPy, torch (CPU) or JAX arrays checks it for the target, compiles it and runs it; results
     come back in the caller's kind. ``kernel[2](...)`` runs it on two cores.
+
+    Args:
+        fn: the function.
+        compile_config: settings of the compiler; one that has no effect here says so in a warning and in the report.
+        specialization_config: settings of the trace.
+        api: the NKI version that the kernel was written for ("0.3" to "0.7"), where versions mean different things
+            (docs/api-versions.md); it comes before NKI_API_VERSION.
+        kwargs: keywords of older versions, each with a DeprecationWarning.
     """
     target = _old_keywords(kwargs)
-    if fn is None:
-        return lambda function: Kernel(function, target=target)
-    return Kernel(fn, target=target)
+    _check_kind("compile_config", compile_config, CompileConfig)
+    _check_kind("specialization_config", specialization_config, SpecializationConfig)
+    version = _checked_version(api)
+    for statement in compile_config.statements() if compile_config else ():
+        warnings.warn(f"nki.jit: {statement}", UserWarning, stacklevel=2)
+
+    def decorate(function: Callable[..., Any]) -> Kernel:
+        function = _checked_function(function)
+        return Kernel(
+            Launch(
+                function,
+                target=target,
+                api=version,
+                compile_config=compile_config,
+                specialization_config=specialization_config,
+            )
+        )
+
+    return decorate if fn is None else decorate(fn)
 
 
 def simulate(kernel: Any) -> Kernel:
@@ -117,6 +178,52 @@ def simulate(kernel: Any) -> Kernel:
     if not isinstance(kernel, Kernel):
         kernel = Kernel(kernel)
     return kernel.simulated()
+
+
+def _checked_function(function: Any) -> Callable[..., Any]:
+    if callable(function) and hasattr(function, "__code__"):
+        return function
+    raise LaunchError(
+        "jit.function",
+        f"nki.jit got {type(function).__name__} {function!r}",
+        rule="a kernel is a Python function",
+        fix="decorate a function defined with def",
+    )
+
+
+def _checked_version(api: str | None) -> str:
+    if api is not None and api not in API_VERSIONS:
+        raise LaunchError(
+            "jit.api",
+            f"nki.jit(api={api!r})",
+            rule=f"api is one of {', '.join(API_VERSIONS)}",
+            fix="omit api, or write the version as text, for example api='0.5'",
+        )
+    return api or ""
+
+
+def _check_kind(name: str, value: Any, kind: type) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise LaunchError(
+            "jit.config",
+            f"nki.jit({name}={value!r})"[:160],
+            rule=f"{name} is an nki.compiler.{kind.__name__}",
+            source="nki/api/nki.compiler (NKI 0.7)",
+            fix=f"write {name}=nki.compiler.{kind.__name__}(...)",
+        )
+
+
+def _nested(code: str, message: str, what: str) -> Finding:
+    return Finding(
+        code,
+        "warning",
+        message,
+        "the kernel that is launched decides for all that it calls",
+        "nki/api/nki.compiler (NKI 0.7)",
+        f"give the launched kernel the {what}",
+        here(),
+        {},
+    )
 
 
 def _old_keywords(kwargs: dict[str, Any]) -> str:

@@ -33,6 +33,7 @@ class Report:
         kernel_hash: hash of the IR that ran; empty in eager mode.
         findings: warnings of the verifier and of the run.
         programs: what ran on each core.
+        statements: settings of ``nki.jit`` that differ from their defaults, and what they change.
     """
 
     kernel: str
@@ -44,6 +45,7 @@ class Report:
     kernel_hash: str
     findings: tuple[Finding, ...]
     programs: tuple[Program, ...]
+    statements: tuple[str, ...] = ()
 
     def instructions(self) -> dict[str, int]:
         """Instructions per engine, over all cores; loop bodies count once."""
@@ -80,6 +82,7 @@ class Report:
             "kernel_hash": self.kernel_hash,
             "instructions": self.instructions(),
             "dma_bytes": self.dma_bytes(),
+            "statements": list(self.statements),
             "findings": [finding.to_json() for finding in self.findings],
         }
 

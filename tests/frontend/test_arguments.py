@@ -135,6 +135,26 @@ class Plain(nl.NKIObject):
         self.total = (self.first or 0) + self.second + self.third
 
 
+@dataclasses.dataclass
+class Own(nl.NKIObject):
+    first: int
+    second: int
+
+    def __init__(self, only: int) -> None:
+        self.first = self.second = only
+
+
+def test_a_dataclass_keeps_its_own_constructor_and_missing_fields_are_none() -> None:
+    @dataclasses.dataclass
+    class Missing(nl.NKIObject):
+        first: int
+        second: Any
+        third: list[int] = dataclasses.field(default_factory=list)
+
+    assert (Own(3).first, Own(only=4).second) == (3, 4)
+    assert (Missing(1).second, Missing(second=2).first, Missing(1, 2).third) == (None, None, [])
+
+
 def test_plain_class_attributes_of_a_dataclass_are_fields_too() -> None:
     made = Plain(first=10, third=30)
     assert (made.first, made.second, made.third, made.total) == (10, 2, 30, 42)
@@ -265,6 +285,8 @@ REFUSED: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("dma_copy.element-count", lambda a: nisa.dma_copy(dst=nl.ndarray((4, 4), nl.float32), src=a), (X,)),
     ("operand.start-partition", lambda a: nisa.memset(nl.ndarray((64, 8), nl.float32)[8:40], 0.0), (X,)),
     ("access.out-of-bounds", lambda a: nisa.memset(load(a)[0:5], 0.0), (X,)),
+    ("access.out-of-bounds", lambda a: nisa.memset(load(a).ap([[8, 4], [1, 9]]), 0.0), (X,)),
+    ("access.out-of-bounds", lambda a: nisa.memset(load(a).ap([[8, 4], [1, 9]])[:, 0:2], 0.0), (X,)),
 ]
 
 
@@ -275,6 +297,15 @@ def test_bad_input_has_its_own_error_with_a_remedy(code: str, kernel: Any, args:
     assert error.fix
     assert error.location.frames
     assert f"error[{code}]" in str(error)
+
+
+def test_a_pattern_that_reaches_too_far_may_be_made_but_not_used() -> None:
+    def kernel(a: Any) -> Any:
+        tile = load(a)
+        tile.ap([[8, 4], [1, 9]])
+        return store(tile)
+
+    assert (both(kernel, X) == X).all()
 
 
 def test_outside_a_kernel_instructions_say_so() -> None:

@@ -62,6 +62,10 @@ def one_call(r: random.Random, given: Any) -> str:
     kwargs = {name: value(r, pool) for name in r.sample(names, r.randint(0, len(names)))}
     if r.random() < 0.05:
         kwargs["nonsense"] = 1
+    if r.random() < 0.4:  # operands of one size, so that some calls are legal
+        tile = nl.ndarray((64, 16), r.choice(DTYPES))
+        nisa.memset(tile, 1)
+        pool = [tile, tile, tile, tile[:, 0:1]]
     if r.random() < 0.6:  # mostly well formed, so that the deeper rules are reached
         args = []
         kwargs = {name: plausible(r, instruction, name, pool) for name in names if name != "name"}

@@ -9,10 +9,12 @@ import numpy as np
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from tests.rejected.support import INTS, Topic, X, call, edit
+from tests.rejected.support import CALL, INTS, Topic, X, call, edit
 
 TOPIC = Topic(__file__)
 refused = TOPIC.refused
+FIXED = X.copy()
+FIXED.flags.writeable = False
 
 
 @nki.jit
@@ -20,7 +22,7 @@ def list_argument(a: Any) -> None:
     nl.load(a[0])
 
 
-refused("argument.list", [X], at="def list_argument(a: Any) -> None:", cure=call((X,)))(list_argument)
+refused("argument.list", [X], at=CALL, cure=call((X,)))(list_argument)
 
 
 @nki.jit
@@ -28,9 +30,7 @@ def float64_array(a: Any) -> None:
     nl.load(a)
 
 
-refused(
-    "argument.dtype", X.astype(np.float64), at="def float64_array(a: Any) -> None:", cure=call(X.astype(np.float32))
-)(float64_array)
+refused("argument.dtype", X.astype(np.float64), at=CALL, cure=call(X.astype(np.float32)))(float64_array)
 
 
 @nki.jit
@@ -38,7 +38,7 @@ def int64_array(a: Any) -> None:
     nl.load(a)
 
 
-refused("argument.dtype", INTS.astype(np.int64), at="def int64_array(a: Any) -> None:", cure=call(INTS))(int64_array)
+refused("argument.dtype", INTS.astype(np.int64), at=CALL, cure=call(INTS))(int64_array)
 
 
 @nki.jit
@@ -46,7 +46,7 @@ def text_array(a: Any) -> None:
     nl.load(a)
 
 
-refused("argument.dtype", np.array(["text"]), at="def text_array(a: Any) -> None:", cure=call(X))(text_array)
+refused("argument.dtype", np.array(["text"]), at=CALL, cure=call(X))(text_array)
 
 
 @nki.jit
@@ -54,7 +54,7 @@ def empty_array(a: Any) -> None:
     nl.load(a)
 
 
-refused("argument.empty", X[:0], at="def empty_array(a: Any) -> None:", cure=None)(empty_array)
+refused("argument.empty", X[:0], at=CALL, cure=None)(empty_array)
 
 
 @nki.jit
@@ -62,9 +62,7 @@ def missing_argument(a: Any, b: Any) -> None:
     nl.load(b)
 
 
-refused("call.kernel-arguments", X, at="def missing_argument(a: Any, b: Any) -> None:", cure=call(X, X))(
-    missing_argument
-)
+refused("call.kernel-arguments", X, at=CALL, cure=call(X, X))(missing_argument)
 
 
 @nki.jit
@@ -72,7 +70,7 @@ def surplus_argument(a: Any) -> None:
     nl.load(a)
 
 
-refused("call.kernel-arguments", X, X, at="def surplus_argument(a: Any) -> None:", cure=call(X))(surplus_argument)
+refused("call.kernel-arguments", X, X, at=CALL, cure=call(X))(surplus_argument)
 
 
 @nki.jit
@@ -80,7 +78,7 @@ def three_cores(a: Any) -> None:
     nl.load(a)
 
 
-refused("launch.lnc", X, lnc=3, at="def three_cores(a: Any) -> None:", cure=call(lnc=2))(three_cores)
+refused("launch.lnc", X, lnc=3, at=CALL, cure=call(lnc=2))(three_cores)
 
 
 @nki.jit
@@ -88,9 +86,7 @@ def two_cores_on_trn1(a: Any) -> None:
     nl.load(a)
 
 
-refused("launch.lnc", X, lnc=2, target="trn1", at="def two_cores_on_trn1(a: Any) -> None:", cure=call(lnc=1))(
-    two_cores_on_trn1
-)
+refused("launch.lnc", X, lnc=2, target="trn1", at=CALL, cure=call(lnc=1))(two_cores_on_trn1)
 
 
 @nki.jit
@@ -99,7 +95,7 @@ def returns_number(a: Any) -> int:
     return 3
 
 
-refused("return.kind", X, at="def returns_number(a: Any) -> int:", cure=edit("return 3", "return None"))(returns_number)
+refused("return.kind", X, at=CALL, cure=edit("return 3", "return None"))(returns_number)
 
 
 @refused("return.region", X, at="nl.load(a)", cure=edit("return tile", "nl.store(out, tile)\n    return out"))
@@ -110,26 +106,20 @@ def returns_sbuf(a: Any) -> Any:
     return tile
 
 
-def _read_only() -> np.ndarray:
-    array = X.copy()
-    array.flags.writeable = False
-    return array
-
-
 @nki.jit
-def writes_a_broadcast_array(a: Any) -> None:
+def writes_a_read_only_array(a: Any) -> None:
     nl.store(a, nl.load(a))
 
 
 refused(
-    "argument.read-only", np.broadcast_to(X[:1], (4, 8)), at="def writes_a_broadcast_array(a: Any) -> None:",
-    cure=call(X.copy()),
-)(writes_a_broadcast_array)
+    "argument.read-only",
+    FIXED,
+    at=CALL,
+    cure=call(X),
+)(writes_a_read_only_array)
 
 
-@refused(
-    "call.unknown-argument", X, at="nisa.tensor_copy(dst=tile, scr=tile)", cure=edit("scr=", "src=")
-)
+@refused("call.unknown-argument", X, at="nisa.tensor_copy(dst=tile, scr=tile)", cure=edit("scr=", "src="))
 def misspelt_argument(a: Any) -> None:
     tile = nl.load(a)
     nisa.tensor_copy(dst=tile, scr=tile)
@@ -172,7 +162,13 @@ def array_of_the_host(a: Any) -> None:
     nisa.tensor_copy(dst=tile, src=X)
 
 
-@refused("operand.kind", X, at="nisa.tensor_copy(dst=[tile], src=tile)", cure=edit("[tile]", "tile"))
+@refused(
+    "operand.kind",
+    X,
+    at="nisa.tensor_copy(dst=[tile], src=tile)",
+    cure=edit("[tile]", "tile"),
+    defects={"modes": "eager mode prints values", "words": "the tensor's repr"},
+)
 def list_of_tensors(a: Any) -> None:
     tile = nl.load(a)
     nisa.tensor_copy(dst=[tile], src=tile)
@@ -190,7 +186,11 @@ def engine_as_text(a: Any) -> None:
 
 
 @refused(
-    "operand.operator", X, at="nisa.tensor_tensor(tile, tile, tile, op=max)", cure=edit("op=max", "op=nl.maximum")
+    "operand.operator",
+    X,
+    at="nisa.tensor_tensor(tile, tile, tile, op=max)",
+    cure=edit("op=max", "op=nl.max"),
+    defects={"cure": "nl.max reduces a tensor; the operator is nl.maximum"},
 )
 def operator_of_python(a: Any) -> None:
     tile = nl.load(a)
@@ -209,22 +209,30 @@ def numpy_function(a: Any) -> None:
     np.exp(tile)
 
 
-@refused("tensor.truth", X, at="tile", cure=edit("if tile:", "if tile is not None:"))
+@refused("tensor.truth", X, at="bool(tile)", cure=edit("bool(tile)", "tile is not None"))
 def truth_of_a_tile(a: Any) -> None:
     tile = nl.load(a)
-    if tile:
+    if bool(tile):
         nisa.memset(tile, 0)
 
 
-@refused("tensor.iteration", X, at="a", cure=edit("for row in a:", "for i in range(a.shape[0]):", "nl.load(row)", "nl.load(a[i])"))
+@refused(
+    "tensor.iteration",
+    X,
+    at="iter(a)",
+    cure=edit("for row in iter(a):", "for i in range(a.shape[0]):", "nl.load(row)", "nl.load(a[i])"),
+)
 def iteration_over_rows(a: Any) -> None:
-    for row in a:
+    for row in iter(a):
         nl.load(row)
 
 
 @refused(
-    "tensor.assignment", X, at="tile[0:2]", cure=edit("tile[0:2] = tile[2:4]", "nisa.dma_copy(dst=tile[0:2], src=tile[2:4])")
+    "tensor.assignment",
+    X,
+    at="tile[:, 0:4]",
+    cure=edit("tile[:, 0:4] = tile[:, 4:8]", "nisa.tensor_copy(dst=tile[:, 0:4], src=tile[:, 4:8])"),
 )
 def assignment_to_a_slice(a: Any) -> None:
     tile = nl.load(a)
-    tile[0:2] = tile[2:4]
+    tile[:, 0:4] = tile[:, 4:8]

@@ -113,11 +113,11 @@ def misspelt_dtype(a: Any) -> None:
     nl.ndarray((4, 8), "flaot32")
 
 
-@refused("dtype.unsupported", X, at="nl.ndarray((4, 8), np.float64)", cure=edit("float64", "float32"))
+@refused("dtype.unsupported", X, at="nl.ndarray((4, 8), np.float64)", cure=edit("np.float64", "np.float32"))
 def float64_tile(a: Any) -> None:
     nl.ndarray((4, 8), np.float64)
 
 
-@refused("dtype.unsupported", X, at="nl.ndarray((4, 8), np.int64)", cure=edit("int64", "int32"))
+@refused("dtype.unsupported", X, at="nl.ndarray((4, 8), np.int64)", cure=edit("np.int64", "np.int32"))
 def int64_tile(a: Any) -> None:
     nl.ndarray((4, 8), np.int64)

@@ -9,6 +9,7 @@ import textwrap
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class Cure:
     lnc: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """A kernel that must be refused.
 
@@ -52,7 +53,7 @@ class Case:
         args, target, lnc: what it is called with.
         at: the source text that the caret underlines; "" if there is no source.
         cure: the change after which it is accepted; None if the fix is to leave the call out.
-        defect: what is wrong with the product here, until it is mended.
+        defects: what is wrong with the product here until it is mended, by aspect: modes, words, caret or cure.
     """
 
     kernel: Any
@@ -62,20 +63,21 @@ class Case:
     lnc: int | None
     at: str
     cure: Cure | None
-    defect: str
+    defects: dict[str, str]
 
     @property
     def function(self) -> Kernel:
         """The undecorated function."""
-        return self.kernel.func if isinstance(self.kernel, nki.jit(_nothing).__class__) else self.kernel
+        function: Kernel = self.kernel.func if hasattr(self.kernel, "func") else self.kernel
+        return function
 
     @property
     def name(self) -> str:
         return self.function.__name__
 
 
-def _nothing() -> None:
-    """A function to make a kernel of."""
+CALL = "made(*_fresh(args))"
+"""Where errors about the call of a kernel point: the line of this file that calls it."""
 
 
 def edit(*texts: str) -> Cure:
@@ -108,17 +110,18 @@ class Topic:
         cure: Cure | None,
         target: str = "trn2",
         lnc: int | None = None,
-        defect: str = "",
+        defects: dict[str, str] | None = None,
     ) -> Callable[[Any], Any]:
         """Decorator of a kernel that must be refused."""
 
         def note(kernel: Any) -> Any:
-            self.cases.append(Case(kernel, code, args, target, lnc, at, cure, defect))
+            self.cases.append(Case(kernel, code, args, target, lnc, at, cure, defects or {}))
             return kernel
 
         return note
 
 
+@cache
 def errors(case: Case) -> tuple[NkiError, NkiError]:
     """What the kernel is refused for, in eager and in compiled mode."""
     return _error(case, eager=True), _error(case, eager=False)
@@ -153,7 +156,15 @@ def _run(kernel: Any, args: tuple[Any, ...], lnc: int | None, eager: bool) -> No
     made = kernel if hasattr(kernel, "func") else nki.jit(kernel)
     made = made if lnc is None else made[lnc]
     made = nki.simulate(made) if eager else made
-    made(*copy.deepcopy(args))
+    made(*_fresh(args))
+
+
+def _fresh(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    made = copy.deepcopy(args)
+    for old, new in zip(args, made, strict=True):
+        if isinstance(old, np.ndarray):
+            new.flags.writeable = old.flags.writeable
+    return made
 
 
 def _edited(function: Kernel, edits: tuple[tuple[str, str], ...]) -> Kernel:
@@ -169,8 +180,9 @@ def _edited(function: Kernel, edits: tuple[tuple[str, str], ...]) -> Kernel:
 
 
 def rendered(error: NkiError) -> str:
-    """The text that the author sees, with paths from the root of the repository and without the version."""
+    """The text that the author sees, with paths from the root of the repository, without version and addresses."""
     text = str(error).replace(f"{ROOT}/", "")
+    text = re.sub(r"\b0x[0-9a-f]+", "0xADDRESS", text)
     return re.sub(r"^  nki \S+;", "  nki VERSION;", text, flags=re.MULTILINE)
 
 

@@ -95,6 +95,10 @@ class LaunchError(NkiError, ValueError):
     """A kernel was called or launched in a way that cannot work."""
 
 
+class RemovedError(NkiError, AttributeError):
+    """A name that an earlier version had."""
+
+
 class DivergenceError(NkiError, RuntimeError):
     """The cores of one kernel did not do the same things where they must."""
 

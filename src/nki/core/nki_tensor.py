@@ -13,6 +13,7 @@ from nki.core import access, reshape
 from nki.core.dims import as_int, as_ints
 from nki.core.dtypes import DType, as_dtype
 from nki.core.errors import ArgumentError, FrontendError, TensorError
+from nki.core.pattern import check_inside
 from nki.core.pattern import pattern as explicit_pattern
 from nki.core.register import VirtualRegister
 from nki.core.tensor import MemoryRegion, NKIObject, Storage, View, contiguous_strides
@@ -56,7 +57,7 @@ class NkiTensor(NKIObject):
         name: only for messages.
     """
 
-    __slots__ = ("_index_storage", "_view", "storage")
+    __slots__ = ("_index_storage", "_problem", "_view", "storage")
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class NkiTensor(NKIObject):
         self._view = view
         self.storage = storage
         self._index_storage: Storage | None = None
+        self._problem: TensorError | None = None
 
     @classmethod
     def of(cls, view: View, storage: Storage) -> NkiTensor:
@@ -92,6 +94,7 @@ class NkiTensor(NKIObject):
         tensor._view = view
         tensor.storage = storage
         tensor._index_storage = None
+        tensor._problem = None
         return tensor
 
     # --- what it is
@@ -140,7 +143,9 @@ class NkiTensor(NKIObject):
 
     @property
     def view_record(self) -> View:
-        """The plain record of the view, without storage."""
+        """The plain record of the view, without storage; a view that reaches outside its storage raises here."""
+        if self._problem is not None:
+            raise self._problem
         return self._view
 
     def is_contiguous(self) -> bool:
@@ -250,7 +255,7 @@ class NkiTensor(NKIObject):
         scalar = _plain(scalar_offset)
         if not isinstance(scalar, View | VirtualRegister | None):
             scalar = _index_view(scalar, "scalar_offset")
-        return self._with(
+        return self._pattern_view(
             explicit_pattern(
                 self._view,
                 pattern,
@@ -320,6 +325,16 @@ class NkiTensor(NKIObject):
         tensor = NkiTensor.of(view, self.storage)
         kept = index.storage if isinstance(index, NkiTensor) else self._index_storage
         tensor._index_storage = kept
+        tensor._problem = self._problem
+        return tensor
+
+    def _pattern_view(self, view: View, index: Any) -> NkiTensor:
+        """A pattern that reaches too far is refused when an instruction uses it: kernels make some they never use."""
+        tensor = self._with(view, index)
+        try:
+            check_inside(view)
+        except TensorError as problem:
+            tensor._problem = problem
         return tensor
 
 
@@ -327,12 +342,12 @@ class NkiTensor(NKIObject):
 def _plain(value: Any) -> Any:
     if isinstance(value, VirtualRegister):
         return value.record
-    return value._view if isinstance(value, NkiTensor) else value
+    return value.view_record if isinstance(value, NkiTensor) else value
 
 
 def _index_view(value: Any, role: str) -> View:
     if isinstance(value, NkiTensor):
-        return value._view
+        return value.view_record
     raise ArgumentError(
         "access.index-tensor",
         f"{role} must be a tensor, not {type(value).__name__} {value!r}"[:160],

@@ -27,7 +27,7 @@ def pattern(
 
     `offset` counts from the start of the view's storage offset; the pattern replaces shape and strides. Dynamic offsets
     are scaled by the shape of the base tensor, and the leading stride is ignored under `vector_offset`
-    (nki/deep-dives/nki-aps.rst).
+    (nki/deep-dives/nki-aps.rst). Whether the pattern stays inside the storage is a separate question: `check_inside`.
     """
     base = view._replace(dtype=as_dtype(dtype)) if dtype is not None else view
     shape, strides = _pairs(pairs)
@@ -43,7 +43,6 @@ def pattern(
     if vector_offset is not None:
         _vector_pattern(result, vector_offset, indirect_dim)
         result = result._replace(dynamic=VectorOffset(vector_offset, _scale(view, base.dtype, 0)))
-    _inside(result)
     return result
 
 
@@ -127,7 +126,7 @@ def _vector_pattern(result: View, index_view: View, indirect_dim: int) -> None:
         )
 
 
-def _inside(view: View) -> None:
+def check_inside(view: View) -> None:
     """Static patterns must stay inside the buffer, on chip inside the partition; dynamic ones wait until they run."""
     if view.dynamic is not None:
         return

@@ -54,7 +54,7 @@ class _FieldsByKeyword(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         known: dict[str, Any] | None = cls.__dict__.get("__dataclass_fields__")
-        if known is None:
+        if known is None or cls.__init__.__code__.co_filename != "<string>":  # the class has a constructor of its own
             return super().__call__(*args, **kwargs)
         made = cls.__new__(cls)
         for name in [k for k in kwargs if k not in known and k in cls.__dict__]:

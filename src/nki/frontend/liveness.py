@@ -127,13 +127,17 @@ class Reads(ast.NodeVisitor):
 
 
 def read_in_next_trip(loop: ast.For | ast.While) -> set[str]:
-    """Names that the body, or the condition, reads before it binds them: they hold what the previous trip left."""
+    """Names that a trip reads before it binds them: they hold what the previous trip left.
+
+    The condition of a ``while`` is computed before the loop, and then at the end of every trip.
+    """
     reads = Reads()
+    if isinstance(loop, ast.For):
+        reads.visit(loop.target)
+    reads.body(loop.body)
     if isinstance(loop, ast.While):
         reads.visit(loop.test)
-    else:
-        reads.visit(loop.target)
-    return reads.body(loop.body).found
+    return reads.found
 
 
 def read_after(loop: ast.stmt, ancestors: Sequence[ast.AST]) -> set[str]:
@@ -187,9 +191,11 @@ def _captured(function: ast.AST, loop: ast.AST) -> set[str]:
 
 
 def bindings(loop: ast.For | ast.While) -> dict[str, ast.AST]:
-    """Names that the body binds in the function's own scope, with the first place of each; not the loop's target."""
+    """Names that a trip binds in the function's own scope, with the first place of each; not the loop's target."""
     found: dict[str, ast.AST] = {}
     pending: list[ast.AST] = list(reversed(loop.body))
+    if isinstance(loop, ast.While):
+        pending.insert(0, loop.test)
     while pending:
         node = pending.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

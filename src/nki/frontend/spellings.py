@@ -57,7 +57,7 @@ class _While:
 
 
 class Conditions:
-    """Answers the truth tests of registers: the condition of a ``while`` statement opens, passes and ends its region."""
+    """Answers truth tests of registers: the condition of a ``while`` statement opens, passes and ends its region."""
 
     def __init__(
         self, regions: Regions, open_while: Callable[[VirtualRegister], Region], locate: Callable[[], Location]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
+from nki.compiler import CompileConfig
 from nki.core.dtypes import DType
 from nki.core.errors import FrontendError, LaunchError, NkiError, VerificationError
 from nki.core.nki_tensor import NkiTensor
@@ -71,6 +72,8 @@ class Tracer:
         self._order: Hashable = None
         self.no_reorder_depth = 0
         self.prepared: Issued | None = None
+        self.config = CompileConfig()
+        self.config_override = False
         self._edges: list[Edge] = []
 
     # --- what instructions and the language call

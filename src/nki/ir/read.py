@@ -82,8 +82,16 @@ class _Kernel:
         self._program.edges = list(zip(flat[::2], flat[1::2], strict=False))
         a.check_all_used()
         self._block(_only_block(operation, where), self._program.body)
-        check_order(self._program)
+        self._check_edges(flat, where)
         return self._program
+
+    def _check_edges(self, flat: tuple[int, ...], where: Location) -> None:
+        if not flat:
+            return
+        count = sum(1 for _ in self._program.body.walk())
+        if len(flat) % 2 or not all(0 <= position < count for position in flat):
+            raise refused("ir.value", f"edges {list(flat)}", f"they are pairs of positions below {count}", where)
+        check_order(self._program)
 
     def _block(self, mlir_block: MlirBlock, block: Block) -> None:
         specs, readers, read_location = self._tables.specs, self._readers, self._tables.locations.read

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from nki.core.errors import VerificationError as NkiValidationError
 from nki.core.register import VirtualRegister
+from nki.core.removed import ISA, missing_name
 from nki.isa.activation import activate2, activation, activation_reduce, exponential, reciprocal
 from nki.isa.batchnorm import bn_aggr, bn_stats
 from nki.isa.copy import memset, tensor_copy, tensor_copy_predicated
@@ -105,3 +108,7 @@ __all__ = [
     "unknown_engine",
     "vector_engine",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing_name("nki.isa", name, ISA)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nki.core.dtypes import int32, uint32
+from nki.core.dtypes import int32, uint8, uint16, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
-from nki.isa.alu import ADD, MULTIPLY, POWER, RSQRT, apply, apply_bits
+from nki.isa.alu import ABS_MAX, ABS_MIN, POWER, RSQRT, apply, apply_bits
+from nki.isa.indirection import indirection_rules
 from nki.isa.shared import bitvec_integers, in_psum, not_both_psum, same_elements
+from nki.isa.tensor_scalar_rules import TENSOR_SCALAR_RULES, is_bitvec, operators, steps
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
@@ -17,22 +19,34 @@ from nki.spec.rule import Rule
 from nki.target.model import Target
 
 _ISA = "nki/api/nki/isa"
+_OPERATORS = "nki/api/nki.api.shared.rst, Supported Math Operators"
+_NEWS = "release-notes/components/nki.rst, NKI 0.4.0"
 _OptionalColumn = Annotated["float | NkiTensor | None", Operand("column", reads=True)]
-_OptionalOp = Annotated[Any, Operand("operator")]
+_OptionalOp = Annotated[Any | None, Operand("operator")]
 _EngineChoice = Annotated[Engine, choice(Engine)]
+
+_BITS = {dtype.itemsize: dtype for dtype in (uint8, uint16, uint32)}
 
 
 def _integer32(*views: View) -> bool:
     return all(view.dtype in (int32, uint32) for view in views)
 
 
+def _bits(view: View) -> View:
+    """The same elements as unsigned integers, so that int32 and uint32 combine without a cast."""
+    return view._replace(dtype=_BITS[view.dtype.itemsize])
+
+
+# --- tensor_tensor
+
+
 def _tensor_tensor_engine(a: Any, t: Target) -> Engine:
     if a.op == POWER:
         return Engine.gpsimd
+    if a.op in (ABS_MAX, ABS_MIN) or a.op.is_bitvec:
+        return Engine.vector
     views = (a.dst, a.data1, a.data2)
-    if _integer32(*views) and not a.op.is_bitvec and not any(in_psum(v) for v in views):
-        return Engine.gpsimd
-    return Engine.vector
+    return Engine.gpsimd if _integer32(*views) and not any(in_psum(v) for v in views) else Engine.vector
 
 
 @instruction(
@@ -46,15 +60,15 @@ def _tensor_tensor_engine(a: Any, t: Target) -> Engine:
             "operator",
             "op is a binary ALU operator",
             lambda a, t: a.op.alu is not None and a.op.arity == 2,
-            "nki/api/nki.api.shared.rst",
+            _OPERATORS,
             "use for example nl.add, or nisa.activation for functions",
             lambda a, t: f"op is nl.{a.op}",
         ),
         Rule(
             "operator-target",
             "the operator exists on the target",
-            lambda a, t: a.op.name not in ("abs_max", "abs_min") or t.has("abs_max"),
-            _ISA,
+            lambda a, t: a.op not in (ABS_MAX, ABS_MIN) or t.has("abs_max"),
+            _NEWS,
             "compute it with nl.abs and nl.maximum",
             lambda a, t: f"op is nl.{a.op}, the target is {t.name}",
         ),
@@ -67,6 +81,17 @@ def _tensor_tensor_engine(a: Any, t: Target) -> Engine:
             "omit engine",
             lambda a, t: f"engine is {a.engine.name}",
         ),
+        Rule(
+            "vector-engine",
+            "bitvec operators, nl.abs_max and nl.abs_min run on Vector",
+            lambda a, t: (
+                not (a.op.is_bitvec or a.op in (ABS_MAX, ABS_MIN)) or a.engine in (Engine.unknown, Engine.vector)
+            ),
+            f"{_ISA}; {_NEWS}",
+            "omit engine",
+            lambda a, t: f"op is nl.{a.op}, engine is {a.engine.name}",
+        ),
+        *indirection_rules("dst", "data1", Engine.vector),
     ],
 )
 def tensor_tensor(
@@ -76,143 +101,44 @@ def tensor_tensor(
 
     Inputs and output have the same number of partitions and of elements per partition; nothing is broadcast.
     Arithmetic is float32 and rounds to the dtype of `dst`. If all three are int32 or uint32 in SBUF, GpSimd computes
-    exactly; with an operand in PSUM, or ``engine=nisa.engine.vector``, integers pass through float32. ``nl.power``
-    runs on GpSimd.
+    exactly in 32 bits that wrap; with an operand in PSUM, or ``engine=nisa.engine.vector``, integers pass through
+    float32. ``nl.power`` runs on GpSimd. Shifts are logical, and a count of the width or more leaves 0.
 
     Args:
         dst: SBUF or PSUM, any dtype.
         data1, data2: SBUF or PSUM, not both PSUM.
-        op: binary operator; bitvec operators need integers.
+        op: binary operator; bitvec operators need integers of one size.
     """
 
 
 @tensor_tensor.body
 def _(a: Any, x: Arrays) -> None:
     if a.op.is_bitvec:
-        x.store_raw(a.dst, apply_bits(x, a.op, x.load_raw(a.data1), x.load_raw(a.data2)))
+        x.store_raw(_bits(a.dst), apply_bits(x, a.op, x.load_raw(_bits(a.data1)), x.load_raw(_bits(a.data2))))
     elif x.engine is Engine.gpsimd and a.op != POWER and _integer32(a.dst, a.data1, a.data2) and a.op.alu != "logical":
         x.store_raw(a.dst, x.integer(a.op.name, x.load_raw(a.data1), x.load_raw(a.data2), a.dst.dtype))
     else:
         x.store(a.dst, apply(x, a.op, x.load(a.data1), x.load(a.data2)))
 
 
-def _operators(a: Any) -> list[Any]:
-    return [op for op in (a.op0, a.op1) if op is not None]
+# --- tensor_scalar
 
 
 def _tensor_scalar_engine(a: Any, t: Target) -> Engine:
-    return Engine.gpsimd if a.op0 == RSQRT else Engine.vector
-
-
-def _scalar_engine_pair(a: Any, t: Target) -> bool:
-    if a.engine is not Engine.scalar or t.has("scalar_tensor_scalar_any_op"):
-        return True
-    return (a.op0, a.op1) in ((MULTIPLY, ADD), (MULTIPLY, None), (ADD, None))
+    views = (a.dst, a.data, a.operand0, a.operand1)
+    return Engine.gpsimd if RSQRT in operators(a) and not any(in_psum(v) for v in views) else Engine.vector
 
 
 @instruction(
     engines=(Engine.vector, Engine.scalar, Engine.gpsimd),
     choose=_tensor_scalar_engine,
     source=_ISA,
-    rules=[
-        same_elements("dst", "data"),
-        Rule(
-            "operator",
-            "op0 and op1 are ALU operators",
-            lambda a, t: all(op.alu is not None for op in _operators(a)),
-            "nki/api/nki.api.shared.rst",
-            "use nisa.activation for functions of the Scalar engine",
-            lambda a, t: ", ".join(f"nl.{op}" for op in _operators(a)),
-        ),
-        Rule(
-            "mixed-classes",
-            "op0 and op1 are both bitvec or both arithmetic",
-            lambda a, t: len({op.is_bitvec for op in _operators(a)}) == 1,
-            _ISA,
-            "use two instructions",
-            lambda a, t: f"op0 is nl.{a.op0}, op1 is nl.{a.op1}",
-        ),
-        Rule(
-            "operand1",
-            "op1 and operand1 are given together",
-            lambda a, t: (a.op1 is None) == (a.operand1 is None) or (a.op1 is not None and a.op1.arity == 1),
-            _ISA,
-            "give both or neither",
-            lambda a, t: f"op1 is {a.op1}, operand1 is {'given' if a.operand1 is not None else 'missing'}",
-        ),
-        Rule(
-            "operand0",
-            "operand0 is given unless op0 has one operand",
-            lambda a, t: a.operand0 is not None or a.op0.arity == 1,
-            _ISA,
-            "pass operand0",
-            lambda a, t: f"op0 is nl.{a.op0}, operand0 is None",
-        ),
-        Rule(
-            "unary-operand",
-            "a unary op0 has operand0 None or 0",
-            lambda a, t: (
-                a.op0.arity == 2 or a.operand0 is None or (not isinstance(a.operand0, View) and a.operand0 == 0)
-            ),
-            _ISA,
-            "pass operand0=0.0",
-            lambda a, t: f"op0 is nl.{a.op0}",
-        ),
-        bitvec_integers("dst", "data"),
-        Rule(
-            "operand-dtype",
-            "tensor operands of arithmetic operators are float32",
-            lambda a, t: all(
-                not isinstance(v, View) or v.dtype == "float32" or a.op0.is_bitvec for v in (a.operand0, a.operand1)
-            ),
-            _ISA,
-            "cast the operand to float32",
-            lambda a, t: ", ".join(
-                f"{n} is {v.dtype}"
-                for n, v in (("operand0", a.operand0), ("operand1", a.operand1))
-                if isinstance(v, View)
-            ),
-        ),
-        Rule(
-            "operand-partitions",
-            "tensor operands have the partitions of data",
-            lambda a, t: all(
-                not isinstance(v, View) or v.shape[0] == a.data.shape[0] for v in (a.operand0, a.operand1)
-            ),
-            _ISA,
-            "slice the operand to the partitions of data",
-            lambda a, t: f"data has {a.data.shape[0]} partitions",
-        ),
-        Rule(
-            "scalar-engine",
-            "the Scalar engine runs (multiply, add), multiply or add here",
-            _scalar_engine_pair,
-            _ISA,
-            "use engine=nisa.engine.vector",
-            lambda a, t: f"op0 is nl.{a.op0}, op1 is {a.op1}",
-        ),
-        Rule(
-            "scalar-target",
-            "tensor_scalar on the Scalar engine exists on the target",
-            lambda a, t: a.engine is not Engine.scalar or t.has("scalar_tensor_scalar"),
-            _ISA,
-            "use nisa.activation",
-            lambda a, t: f"the target is {t.name}",
-        ),
-        Rule(
-            "gpsimd-engine",
-            "GpSimd runs only nl.rsqrt here",
-            lambda a, t: a.engine is not Engine.gpsimd or a.op0 == RSQRT,
-            _ISA,
-            "use engine=nisa.engine.vector",
-            lambda a, t: f"op0 is nl.{a.op0}",
-        ),
-    ],
+    rules=TENSOR_SCALAR_RULES,
 )
 def tensor_scalar(
     dst: Dst,
     data: Src,
-    op0: Op,
+    op0: _OptionalOp,
     operand0: _OptionalColumn,
     reverse0: Flag = False,
     op1: _OptionalOp = None,
@@ -223,36 +149,42 @@ def tensor_scalar(
 ) -> None:
     """``dst = (data <op0> operand0) <op1> operand1`` with numbers or per-partition columns as operands.
 
-    Arithmetic is float32 and rounds to the dtype of `dst` once; bitvec operators work on integers as they are. The
-    second operator is free.
+    Arithmetic is float32, integers included, and rounds to the dtype of `dst` once; bitvec operators work on integers
+    as they are, and run on Vector. The second operator is free. nl.rsqrt runs on GpSimd unless an operand is in PSUM.
+    The Scalar engine takes all arithmetic operators from NeuronCore-v4 on, before only multiply, add, and multiply
+    followed by add.
+
+    Kernels in use pass None as `op0` to leave that step out (with `operand0` None); the documents do not mention it.
+    They do not say either which operators count as the address arithmetic that excludes tensor indirection: all
+    arithmetic from 32-bit integers to 32-bit integers is reported.
 
     Args:
         dst, data: SBUF or PSUM, the same number of elements per partition.
-        op0, op1: both arithmetic or both bitvec; op1 is optional.
-        operand0, operand1: numbers, or float32 tensors ``(P, 1)``.
-        reverse0, reverse1: swap the operands of the operator.
+        op0, op1: both arithmetic or both bitvec; op1 is optional. nl.square, nl.relu, nl.abs_max and nl.abs_min from
+            NeuronCore-v4 on.
+        operand0, operand1: numbers, or tensors ``(P, 1)``: float32 for arithmetic, integers of the size of `data` for
+            bitvec operators. None or 0 for an operator with one operand.
+        reverse0, reverse1: swap the operands of the operator, if it has two.
     """
 
 
 @tensor_scalar.body
 def _(a: Any, x: Arrays) -> None:
-    if a.op0.is_bitvec:
-        value = x.load_raw(a.data)
-        for op, operand, reverse in ((a.op0, a.operand0, a.reverse0), (a.op1, a.operand1, a.reverse1)):
-            if op is not None:
-                value = apply_bits(x, op, value, _raw_operand(x, operand, a.data), reverse)
-        x.store_raw(a.dst, value)
+    if is_bitvec(a):
+        value = x.load_raw(_bits(a.data))
+        for op, operand, reverse in steps(a):
+            value = apply_bits(x, op, value, _pattern(x, operand, a.data), reverse)
+        x.store_raw(_bits(a.dst), value)
         return
     result = x.load(a.data)
-    for op, operand, reverse in ((a.op0, a.operand0, a.reverse0), (a.op1, a.operand1, a.reverse1)):
-        if op is not None:
-            result = apply(
-                x, op, result, x.column(operand or 0.0 if not isinstance(operand, View) else operand), reverse
-            )
+    for op, operand, reverse in steps(a):
+        result = apply(x, op, result, x.column(0.0 if operand is None else operand), reverse)
     x.store(a.dst, result)
 
 
-def _raw_operand(x: Arrays, operand: Any, data: View) -> Any:
+def _pattern(x: Arrays, operand: Any, data: View) -> Any:
+    """The bits of an operand; negative numbers are two's complement."""
     if isinstance(operand, View):
-        return x.load_raw(operand)
-    return data.dtype.numpy.type(int(operand or 0))
+        return x.load_raw(_bits(operand))
+    number = int(operand or 0) % (1 << data.dtype.bits)
+    return _BITS[data.dtype.itemsize].numpy.type(number)

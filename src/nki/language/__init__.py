@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from nki.core.dtypes import (
     DType,
     bfloat16,
@@ -24,6 +26,7 @@ from nki.core.dtypes import (
     uint32,
 )
 from nki.core.nki_tensor import NkiTensor
+from nki.core.removed import LANGUAGE, missing_name
 from nki.core.tensor import MemoryRegion, NKIObject
 from nki.language.broadcasting import broadcast_to, expand_dims
 from nki.language.composites import dropout, rms_norm, softmax, where
@@ -246,3 +249,7 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing_name("nki.language", name, LANGUAGE)

@@ -75,8 +75,8 @@ def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> DynamicRange:
         step: positive int.
 
     Raises:
-        FrontendError: where the loop is, with code ``loop.step``, ``loop.escape``, ``loop.carried``, ``loop.no-reorder``,
-            ``loop.source`` or ``loop.dynamic-range``.
+        FrontendError: where the loop is, with code ``loop.step``, ``loop.escape``, ``loop.carried``,
+            ``loop.no-reorder``, ``loop.source`` or ``loop.dynamic-range``.
     """
     first, last = (0, start) if stop is None else (start, stop)
     return DynamicRange(

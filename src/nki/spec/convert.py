@@ -132,8 +132,7 @@ def _register_or_int(value: Any, name: str, operand: Operand, sink: Sink) -> Vir
 
 def _channels(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[View, ...]:
     """One tensor for each channel, out of a list for each channel."""
-    lists = isinstance(value, list | tuple) and value and all(isinstance(i, list | tuple) and len(i) == 1 for i in value)
-    if lists:
+    if isinstance(value, list | tuple) and value and all(isinstance(i, list | tuple) and len(i) == 1 for i in value):
         return tuple(_tensor(item[0], f"{name}[{i}][0]", operand, sink) for i, item in enumerate(value))
     raise _kind(value, name, "a list with a list of one tensor for each channel", f"pass {name}=[[tensor]]")
 

@@ -47,8 +47,8 @@ class Operand:
         kind: "tensor" a tensor; "tensor_or_number" either; "column" a number or a tensor with one element per
             partition; "tensors" a sequence of tensors; "operator" an nl operator; "enum" a member of `choices`;
             "flag" a bool; "int", "number", "ints", "numbers", "pattern", "text": Python constants; "register" a
-            register; "register_or_int" either; "channels" a list of lists with one tensor each; "ranks" a replica group;
-            "rank_pairs" pairs of ranks.
+            register; "register_or_int" either; "channels" a list of lists with one tensor each; "ranks" a replica
+            group; "rank_pairs" pairs of ranks.
         reads, writes: whether the instruction does so with the tensor.
         regions: allowed memory regions.
         dtypes: allowed dtypes of a tensor; None allows all.

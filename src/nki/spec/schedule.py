@@ -103,8 +103,7 @@ def check_order(program: Program) -> None:
     if wrong is None:
         return
     order = list(program.body.walk())
-    last = len(order) - 1
-    producer, consumer = (order[min(max(position, 0), last)] for position in wrong)
+    producer, consumer = (order[position] for position in wrong)
     raise ExecutionError(
         "schedule.order",
         f"{consumer.instruction.label} at {consumer.location} is to run after {producer.instruction.label} at "

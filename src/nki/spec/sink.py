@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Protocol, TypeVar
 
+from nki.compiler import CompileConfig
 from nki.core.dtypes import DType
 from nki.core.errors import FrontendError
 from nki.core.register import VirtualRegister
@@ -33,6 +34,8 @@ class Sink(Protocol):
     eager: bool
     no_reorder_depth: int
     prepared: Issued | None
+    config: CompileConfig
+    config_override: bool
 
     def issue(self, issued: Issued) -> None:
         """Take the next verified instruction."""

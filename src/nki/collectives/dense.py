@@ -1,0 +1,192 @@
+"""Collectives whose sizes are known when the kernel is compiled: all_reduce, all_gather, reduce_scatter, all_to_all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nki.collectives.shared import (
+    ENGINES,
+    GROUP,
+    LISTS,
+    MEMORY,
+    PRIORITY,
+    REDUCTION,
+    SAME_SHAPES,
+    SOURCE,
+    Destinations,
+    HbmDestinations,
+    HbmSources,
+    Priority,
+    Ranks,
+    Sources,
+    dimension,
+    first_dimension,
+    grown,
+    one_rank,
+    pairs,
+    scaled_shapes,
+)
+from nki.spec.arrays import Arrays
+from nki.spec.instruction import instruction
+from nki.spec.operand import Int, Name, Op
+
+
+def _copy_pairs(a: Any, x: Arrays) -> None:
+    """What every one of these means among one rank."""
+    for src, dst in pairs(a):
+        x.dma(dst, src, False)
+
+
+@instruction(
+    moves_bits=True,
+    engines=ENGINES,
+    source=SOURCE,
+    rules=[GROUP, LISTS, MEMORY, SAME_SHAPES, REDUCTION, PRIORITY],
+)
+def all_reduce(
+    srcs: Sources,
+    dsts: Destinations,
+    replica_group: Ranks,
+    op: Op,
+    priority: Priority = None,
+    name: Name = None,
+) -> None:
+    """Every rank gets the reduction of the sources of all ranks of its list.
+
+    Args:
+        srcs, dsts: equally many tensors in HBM, or one two-dimensional tensor each in SBUF; shapes and dtypes equal.
+        replica_group: which ranks reduce together.
+        op: nl.add, nl.minimum or nl.maximum.
+        priority: 0 (highest) to 3, where the target has DMA priorities.
+    """
+
+
+@all_reduce.body
+def _(a: Any, x: Arrays) -> None:
+    one_rank(a, "all_reduce")
+    _copy_pairs(a, x)
+
+
+@instruction(
+    moves_bits=True,
+    engines=ENGINES,
+    source=SOURCE,
+    rules=[
+        GROUP,
+        LISTS,
+        MEMORY,
+        dimension(
+            "collective_dim is 0 for tensors in HBM, 0 or 1 in SBUF",
+            lambda a: a.collective_dim in ((0, 1) if a.srcs[0].on_chip else (0,)),
+        ),
+        scaled_shapes(
+            "dst is src, times the number of ranks in collective_dim",
+            lambda src, dst, dim, ranks: dst.shape == grown(src, dim, ranks),
+        ),
+        PRIORITY,
+    ],
+)
+def all_gather(
+    srcs: Sources,
+    dsts: Destinations,
+    replica_group: Ranks,
+    collective_dim: Int,
+    priority: Priority = None,
+    name: Name = None,
+) -> None:
+    """Every rank gets the sources of all ranks of its list, one behind the other in the order of the list.
+
+    Args:
+        srcs, dsts: equally many tensors in HBM, or one two-dimensional tensor each in SBUF; dtypes equal.
+        replica_group: which ranks gather together.
+        collective_dim: dimension in which the parts follow each other: 0; in SBUF, the free dimension 1 as well.
+        priority: 0 (highest) to 3, where the target has DMA priorities.
+    """
+
+
+@all_gather.body
+def _(a: Any, x: Arrays) -> None:
+    one_rank(a, "all_gather")
+    _copy_pairs(a, x)
+
+
+@instruction(
+    moves_bits=True,
+    engines=ENGINES,
+    source=SOURCE,
+    rules=[
+        GROUP,
+        LISTS,
+        MEMORY,
+        dimension("collective_dim is 0", first_dimension),
+        scaled_shapes(
+            "src is dst, times the number of ranks in collective_dim",
+            lambda src, dst, dim, ranks: src.shape == grown(dst, dim, ranks),
+        ),
+        REDUCTION,
+        PRIORITY,
+    ],
+)
+def reduce_scatter(
+    srcs: Sources,
+    dsts: Destinations,
+    replica_group: Ranks,
+    collective_dim: Int,
+    op: Op,
+    priority: Priority = None,
+    name: Name = None,
+) -> None:
+    """The sources of all ranks are reduced, and each rank gets the part that its place in the list names.
+
+    Args:
+        srcs, dsts: equally many tensors in HBM, or one two-dimensional tensor each in SBUF; dtypes equal.
+        replica_group: which ranks reduce together.
+        collective_dim: dimension in which the result is split; 0.
+        op: nl.add, nl.minimum or nl.maximum.
+        priority: 0 (highest) to 3, where the target has DMA priorities.
+    """
+
+
+@reduce_scatter.body
+def _(a: Any, x: Arrays) -> None:
+    one_rank(a, "reduce_scatter")
+    _copy_pairs(a, x)
+
+
+@instruction(
+    moves_bits=True,
+    engines=ENGINES,
+    source=SOURCE,
+    rules=[
+        GROUP,
+        LISTS,
+        dimension("collective_dim is 0", first_dimension),
+        scaled_shapes(
+            "dst has the shape of src, whose collective_dim is a multiple of the number of ranks",
+            lambda src, dst, dim, ranks: src.shape == dst.shape and src.shape[dim] % ranks == 0,
+        ),
+        PRIORITY,
+    ],
+)
+def all_to_all(
+    srcs: HbmSources,
+    dsts: HbmDestinations,
+    replica_group: Ranks,
+    collective_dim: Int,
+    priority: Priority = None,
+    name: Name = None,
+) -> None:
+    """Each rank sends the i-th part of its source to the i-th rank of its list, and gets one part from every rank.
+
+    Args:
+        srcs, dsts: equally many tensors in HBM; shapes and dtypes equal.
+        replica_group: which ranks exchange parts.
+        collective_dim: dimension in which sources are split and results follow each other; 0.
+        priority: 0 (highest) to 3, where the target has DMA priorities.
+    """
+
+
+@all_to_all.body
+def _(a: Any, x: Arrays) -> None:
+    one_rank(a, "all_to_all")
+    _copy_pairs(a, x)

@@ -1,0 +1,144 @@
+"""Kernels are pure functions of their arguments: state that they read or change outside of themselves.
+
+A compiled kernel is remembered under its arguments. What else its Python depends on is not asked again, and what it
+changes happens when it is traced, not when it runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any
+
+from nki.frontend.check_found import Body, Found, likely_mistake, text
+from nki.frontend.check_kinds import TENSORS
+from nki.frontend.check_names import UNKNOWN
+from nki.frontend.check_scopes import Scope
+from nki.frontend.check_writes import Write, writes, writes_within
+
+_RULE = "kernels are pure functions of their arguments"
+_SOURCE = "nki/get-started/nki-language-guide.rst, Kernel Caching"
+_PASS = "pass it to the kernel as an argument"
+_CONTAINERS = (list, dict, set, bytearray, collections.deque)
+
+
+def reads_of_state(body: Body) -> Iterator[Found]:
+    """Variables outside of the function that something changes after it was defined."""
+    told: set[str] = set()
+    for node, scope in body.nodes():
+        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id in told:
+            continue
+        value = body.names.value(node, scope)
+        if value is UNKNOWN or isinstance(value, ModuleType | type | FunctionType):
+            continue
+        write = _change(node.id, value, scope, body)
+        if write is not None:
+            told.add(node.id)
+            yield _state(node, write, body.names.is_global(node.id, scope))
+
+
+def _state(node: ast.Name, write: Write, is_global: bool) -> Found:
+    line = write.node.lineno if isinstance(write.node, ast.stmt | ast.expr) else 0
+    if is_global:
+        return likely_mistake(
+            "purity.global",
+            node,
+            f"the kernel reads {node.id}, a global that line {line} changes",
+            rule=f"{_RULE}: a call with arguments seen before uses what was compiled then",
+            source=_SOURCE,
+            fix=_PASS,
+        )
+    return likely_mistake(
+        "purity.closure",
+        node,
+        f"the kernel reads {node.id} of the function around it, which line {line} changes",
+        rule=f"{_RULE}: a call with arguments seen before uses what was compiled then",
+        source=_SOURCE,
+        fix=_PASS,
+    )
+
+
+def _change(name: str, value: Any, scope: Scope, body: Body) -> Write | None:
+    if body.names.is_global(name, scope):
+        return next((write for write in _function_writes(scope.module, name) if _is_change(write, value)), None)
+    home = scope.home(name)
+    if home is None or home.parent is None:
+        return None
+    return next((write for write in _later_writes(home, name, body.scope) if _is_change(write, value)), None)
+
+
+def _function_writes(module: Scope, name: str) -> Iterator[Write]:
+    """Changes of a global by functions: what the module itself does happens once, when it is imported."""
+    for write in writes_within(module):
+        if write.name == name and write.home is module and _in_function(write.scope):
+            yield write
+
+
+def _later_writes(home: Scope, name: str, kernel: Scope) -> Iterator[Write]:
+    """Changes of a variable around the kernel, by code behind the kernel or by other nested functions."""
+    end = kernel.owner.end_lineno if not isinstance(kernel.owner, ast.Module) else None
+    for write in writes_within(home):
+        if write.name != name or write.home is not home or write.scope.is_inside(kernel):
+            continue
+        behind = isinstance(write.node, ast.stmt | ast.expr) and write.node.lineno > (end or 0)
+        if behind or write.scope is not home:
+            yield write
+
+
+def _is_change(write: Write, value: Any) -> bool:
+    """Items and methods change containers; what they do to other objects is not known."""
+    return write.how in ("name", "attribute") or isinstance(value, _CONTAINERS)
+
+
+def _in_function(scope: Scope) -> bool:
+    return any(not isinstance(each.owner, ast.Module | ast.ClassDef) for each in _outwards(scope))
+
+
+def _outwards(scope: Scope | None) -> Iterator[Scope]:
+    while scope is not None:
+        yield scope
+        scope = scope.parent
+
+
+def writes_to_state(body: Body) -> Iterator[Found]:
+    """Changes of globals, and of variables of the functions around this one."""
+    for write in writes_within(body.scope):
+        if body.names.is_local(write.name, write.scope):
+            continue
+        value = body.names.value(ast.Name(write.name, ast.Load()), write.scope)
+        if not (_is_change(write, value) or value is UNKNOWN) or (value is UNKNOWN and write.how != "name"):
+            continue
+        yield likely_mistake(
+            "purity.write",
+            write.node,
+            f"{text(write.node)} changes {'a variable' if write.how == 'name' else write.name} outside of the kernel",
+            rule=f"{_RULE}: this happens when the kernel is traced, and not in calls that reuse what was compiled",
+            source=_SOURCE,
+            fix="return what the caller needs as a tensor, or change a variable of the kernel",
+        )
+
+
+def writes_to_arguments(body: Body) -> Iterator[Found]:
+    """Changes of objects that the caller of the kernel passed; tensors are another matter."""
+    if not body.kernel:
+        return
+    for write in writes(body.scope):
+        if write.how == "name" or not _is_argument(write.name, body.scope):
+            continue
+        if body.kinds.of(ast.Name(write.name, ast.Load()), body.scope) in TENSORS:
+            continue
+        yield likely_mistake(
+            "purity.argument",
+            write.node,
+            f"{text(write.node)} changes argument {write.name}",
+            rule="a kernel works on copies of its arguments, so that its caller does not see this",
+            source=_SOURCE,
+            fix=f"change a copy of {write.name}, and return tensors",
+        )
+
+
+def _is_argument(name: str, kernel: Scope) -> bool:
+    bindings = kernel.bindings.get(name, [])
+    return len(bindings) == 1 and isinstance(bindings[0].node, ast.arg)

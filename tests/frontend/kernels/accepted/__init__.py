@@ -1,0 +1,1 @@
+"""Kernels that run: a function, its arguments, and what NumPy says."""
