@@ -213,7 +213,7 @@ def transpose(weights):
     for chunk in range(CHUNKS):
         keys = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
         here = slice(chunk * QUERIES, (chunk + 1) * QUERIES)
-        nisa.nc_transpose(dst=in_psum[0:CHUNK, here], data=weights[0:QUERIES, keys], engine=nisa.tensor_engine)
+        nisa.nc_transpose(dst=in_psum[0:CHUNK, here], data=weights[0:QUERIES, keys], engine=nisa.engine.tensor)
     transposed = nl.ndarray(in_psum.shape, dtype=weights.dtype, buffer=nl.sbuf)
     nisa.tensor_copy(dst=transposed, src=in_psum)
     return transposed

@@ -20,6 +20,13 @@ TARGET = Path(nki.isa.__file__)
 ENUMS = ("dge_mode", "dma_engine", "engine", "matmul_perf_mode", "nc_version", "oob_mode", "reduce_cmd")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "unknown")
 OLD_ENGINES = [f"{name}_engine" for name in ENGINES]
+GETATTR = """
+def __getattr__(name: str) -> Any:
+    if name not in _OLD_ENGINES:
+        raise missing_name("nki.isa", name, ISA)
+    warn_deprecated(f"nisa.{name}", f"nisa.engine.{_OLD_ENGINES[name].name}")
+    return _OLD_ENGINES[name]
+""".strip().splitlines()
 FIXED = ["NkiInstruction", "NkiValidationError", "VirtualRegister"]
 
 
@@ -54,8 +61,11 @@ def text() -> str:
         "",
         "from __future__ import annotations",
         "",
+        "from typing import TYPE_CHECKING, Any",
+        "",
         "from nki.core.errors import VerificationError as NkiValidationError",
         "from nki.core.register import VirtualRegister",
+        "from nki.core.removed import ISA, missing_name, warn_deprecated",
     ]
     modules = families()
     for name, names in modules.items():
@@ -66,10 +76,12 @@ def text() -> str:
     lines.append(f"from nki.spec.engine import {', '.join(ENUMS)}")
     lines.append("from nki.spec.instruction import NkiInstruction")
     lines.append("")
-    lines += [f"{old} = engine.{name}" for old, name in zip(OLD_ENGINES, ENGINES, strict=True)]
+    engines = list(zip(OLD_ENGINES, ENGINES, strict=True))
+    lines += ["if TYPE_CHECKING:", *(f"    {old} = engine.{name}" for old, name in engines), ""]
+    lines += ["_OLD_ENGINES = {", *(f'    "{old}": engine.{name},' for old, name in engines), "}"]
     everything = [*FIXED, *OLD_ENGINES, *ENUMS, *(n for names in modules.values() for n in names)]
     key = lambda n: (not n[0].isupper(), n)  # noqa: E731 - ruff's order of __all__: capitals first
-    lines += ["", "__all__ = [", *(f'    "{name}",' for name in sorted(everything, key=key)), "]", ""]
+    lines += ["", "__all__ = [", *(f'    "{name}",' for name in sorted(everything, key=key)), "]", "", "", *GETATTR, ""]
     return "\n".join(lines)
 
 

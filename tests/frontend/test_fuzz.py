@@ -91,6 +91,8 @@ def plausible(r: random.Random, instruction: Instruction[Any], name: str, pool: 
             return r.choice(list(operand.choices or ENUMS))
         case "flag":
             return r.random() < 0.5
+        case "int" | "number":
+            return r.choice([0, 1, 8])
         case "ints":
             return r.choice([1, (1,), (1, 2), (0,), (5,), ()])
         case "pattern":

@@ -100,7 +100,7 @@ def test_a_change_in_a_loop_is_seen() -> None:
 def test_all_fields_are_compared() -> None:
     """A new field of these classes must be added to the comparison, and to the IR."""
     names = {kind: {field.name for field in dataclasses.fields(kind)} for kind in (Program, Block, ForLoop, WhileLoop)}
-    assert names[Program] == {"name", "target", "core", "cores", "inputs", "outputs", "body", "location"}
+    assert names[Program] == {"name", "target", "core", "cores", "inputs", "outputs", "body", "location", "edges"}
     assert names[Block] == {"buffers", "items"}
     assert names[ForLoop] == {"lower", "upper", "step", "index", "body", "location"}
     assert names[WhileLoop] == {"condition", "body", "location"}

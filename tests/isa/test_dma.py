@@ -14,8 +14,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.core import dtypes
-from nki.isa import alu
-from nki.isa.dma_ops import dma_compute, dma_transpose
+from nki.isa import alu, dma_compute, dma_transpose
 from nki.isa.register import register_alloc
 from tests.isa.examples.dma import gathered, load, store
 from tests.support import both, environment, rejection

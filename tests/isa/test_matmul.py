@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import nki.isa.matmul as family
+import nki.isa as family
 import nki.language as nl
 from nki.core.errors import ArgumentError
 from nki.isa.copy import memset

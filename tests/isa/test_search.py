@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import nki.isa.search as family
+import nki.isa as family
 import nki.language as nl
 from nki.isa.dma import dma_copy
 from tests.isa.examples.select import filled, load, store

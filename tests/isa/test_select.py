@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import nki.isa.select as family
+import nki.isa as family
 import nki.language as nl
 from nki.isa import alu
 from nki.isa.elementwise import tensor_tensor

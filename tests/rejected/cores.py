@@ -44,6 +44,7 @@ def more_barriers_on_the_second_core(a: Any) -> None:
     lnc=2,
     at="nisa.sendrecv(tile, other, 0, 0, pipe_id=0)",
     cure=edit("nisa.core_barrier(shared, (0, 1))", "nisa.sendrecv(tile, other, 1, 1, pipe_id=0)"),
+    defects={"words": "the absolute path of the other core's place"},
 )
 def barrier_meets_transfer(a: Any) -> None:
     shared = nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm)
@@ -60,6 +61,7 @@ def barrier_meets_transfer(a: Any) -> None:
     lnc=2,
     at="nisa.sendrecv(tile, other, 1 - core, 1 - core, pipe_id=core)",
     cure=edit("pipe_id=core", "pipe_id=0"),
+    defects={"words": "the absolute path of the other core's place"},
 )
 def two_pipes(a: Any) -> None:
     core = nl.program_id(0)
@@ -126,6 +128,7 @@ def both_cores_send_to_the_second(a: Any) -> None:
     lnc=2,
     at="nisa.sendrecv(tile, other, 1 - core, core, pipe_id=0)",
     cure=edit("1 - core, core,", "1 - core, 1 - core,"),
+    defects={"modes": "compiled mode points into threading.py"},
 )
 def cores_that_receive_from_themselves(a: Any) -> None:
     core = nl.program_id(0)

@@ -88,7 +88,7 @@ def sums_into_a_matrix(a: Any) -> None:
     "activation.reduce-cmd",
     X,
     at="nisa.activation(t, nl.exp, t, reduce_op=nl.add, reduce_cmd=nisa.reduce_cmd.load_reduce)",
-    cure=edit("load_reduce", "reset_reduce"),
+    cure=edit("reduce_cmd.load_reduce", "reduce_cmd.reset_reduce"),
 )
 def load_reduce_on_scalar(a: Any) -> None:
     t = nl.load(a)

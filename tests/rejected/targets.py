@@ -161,7 +161,6 @@ def gather_on_trn1(a: Any, b: Any) -> None:
         "nl.uint16)",
         "nl.uint16), nl.load(a)\n    nisa.tensor_copy(c, t.indirect(i, 16))",
     ),
-    defects={"cure": "without tensor indirection nisa.tensor_copy cannot gather either"},
 )
 def tensor_indirection_on_trn2(a: Any) -> None:
     t = nl.load(a)
@@ -174,9 +173,8 @@ def tensor_indirection_on_trn2(a: Any) -> None:
     WIDE,
     target="trn3",
     at="nisa.tensor_tensor(q, q, q, nl.add)",
-    cure=edit("(q, q, q, nl.add)", "(v, v, v, nl.bitwise_or)"),
+    cure=edit("nl.float8_e4m3fn_x4)", "nl.float8_e4m3fn_x4).view(nl.int32)", "nl.add", "nl.bitwise_or"),
 )
 def packed_arithmetic(a: Any) -> None:
     q = nl.load(a).view(nl.float8_e4m3fn_x4)
-    v = q.view(nl.int32)
     nisa.tensor_tensor(q, q, q, nl.add)

@@ -8,6 +8,7 @@ import linecache
 import os
 import re
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from tests.rejected import support
 from tests.rejected.support import Case, Topic
 
 HERE = Path(__file__).resolve().parent
-MODULES = sorted(path.stem for path in HERE.glob("*.py") if "TOPIC = Topic(" in path.read_text(encoding="utf-8"))
+MODULES = sorted(
+    path.stem
+    for path in HERE.glob("*.py")
+    if not path.stem.startswith("test_") and "TOPIC = Topic(" in path.read_text(encoding="utf-8")
+)
 TOPICS: list[Topic] = [importlib.import_module(f"tests.rejected.{name}").TOPIC for name in MODULES]
 UPDATE = os.environ.get("NKI_UPDATE_GOLDENS") == "1"
 ABSOLUTE = re.compile(r"(?<![\w./])/(?!/)\w")
@@ -101,7 +106,7 @@ def test_the_fix_works(topic: Topic, case: Case) -> None:
 def underlined(text: str) -> str:
     """The source text above the carets; "" if the source is not available."""
     lines = text.splitlines()
-    for above, below in zip(lines, lines[1:], strict=False):
+    for above, below in pairwise(lines):
         marks = re.fullmatch(r" +\| ( *)(\^+)", below)
         if marks:
             code = above.split(" | ", 1)[1]

@@ -160,6 +160,11 @@ class NkiTensor(NKIObject):
         """``[[stride, count], ...]`` in the order of `shape`."""
         return [[stride, count] for stride, count in zip(self._view.strides, self._view.shape, strict=True)]
 
+    @property
+    def data(self) -> NkiTensor:
+        """The tensor itself, so that code for grids (`nl.tiles`) takes tensors as well."""
+        return self
+
     # --- views
 
     def __getitem__(self, key: Any) -> NkiTensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -53,3 +54,8 @@ def missing_name(module: str, name: str, removed: Mapping[str, Removed]) -> Attr
         source="release-notes/components/nki.rst",
         fix=item.instead,
     )
+
+
+def warn_deprecated(name: str, instead: str) -> None:
+    """A DeprecationWarning at the place that reads ``module.name``."""
+    warnings.warn(f"{name} is deprecated; use {instead}", DeprecationWarning, stacklevel=3)

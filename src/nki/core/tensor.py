@@ -110,6 +110,7 @@ class Buffer:
         address: explicit ``(partition, byte)`` on chip, or None if the allocator chooses.
         trace: token of the trace that owns it; a tensor is only usable there.
         role: "input", "temporary" or "constant".
+        data: the bytes of a constant, which is there from the start; None for all others.
     """
 
     id: int
@@ -121,6 +122,7 @@ class Buffer:
     role: str = "temporary"
     location: Location = UNKNOWN
     trace: Hashable = None
+    data: bytes | None = field(default=None, repr=False)
     on_chip: bool = field(init=False)
     row_bytes: int = field(init=False)
 

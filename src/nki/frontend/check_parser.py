@@ -32,20 +32,29 @@ _UNDESCRIBED: dict[type[ast.AST], tuple[str, str]] = {
 
 
 def identity(body: Body) -> Iterator[Found]:
-    """``is`` and ``is not``."""
+    """``is`` and ``is not``.
+
+    The documents refuse all of them, but kernels that were published for 0.3.0 compare with None in this way: a warning.
+    """
     for node, _ in body.nodes():
-        if isinstance(node, ast.Compare):
-            for operator in node.ops:
-                if isinstance(operator, ast.Is | ast.IsNot):
-                    word, instead = ("is", "==") if isinstance(operator, ast.Is) else ("is not", "!=")
-                    yield not_possible(
-                        "parser.identity",
-                        node,
-                        f"{text(node)} compares with {word}",
-                        rule="the parser front end has no is and is not",
-                        source=f"{MIGRATION}, Replace is / is not with == / !=",
-                        fix=f"write {instead}",
-                    )
+        if not isinstance(node, ast.Compare):
+            continue
+        for operator, left, right in zip(node.ops, [node.left, *node.comparators], node.comparators, strict=False):
+            if isinstance(operator, ast.Is | ast.IsNot):
+                word, instead = ("is", "==") if isinstance(operator, ast.Is) else ("is not", "!=")
+                say = likely_mistake if _is_none(left) or _is_none(right) else not_possible
+                yield say(
+                    "parser.identity",
+                    node,
+                    f"{text(node)} compares with {word}",
+                    rule="the parser front end has no is and is not",
+                    source=f"{MIGRATION}, Replace is / is not with == / !=",
+                    fix=f"write {instead}",
+                )
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def keyword_only(body: Body) -> Iterator[Found]:
@@ -122,10 +131,13 @@ def dict_keys(body: Body) -> Iterator[Found]:
 
 
 def sub_kernels(body: Body) -> Iterator[Found]:
-    """Calls of functions that are decorated themselves."""
+    """Calls of functions that are decorated themselves.
+
+    The documents ask to remove the decorator, but kernels that were published for 0.3.0 keep it: a warning.
+    """
     for node, scope in body.nodes():
         if isinstance(node, ast.Call) and is_kernel(body.names.value(node.func, scope)):
-            yield not_possible(
+            yield likely_mistake(
                 "parser.sub-kernel",
                 node.func,
                 f"{text(node.func)} is a kernel, called by a kernel",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import collections
 from collections.abc import Iterator
+from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -62,18 +63,21 @@ def _state(node: ast.Name, write: Write, is_global: bool) -> Found:
 
 def _change(name: str, value: Any, scope: Scope, body: Body) -> Write | None:
     if body.names.is_global(name, scope):
-        return next((write for write in _function_writes(scope.module, name) if _is_change(write, value)), None)
+        return next((each for each in _function_writes(scope.module).get(name, []) if _is_change(each, value)), None)
     home = scope.home(name)
     if home is None or home.parent is None:
         return None
     return next((write for write in _later_writes(home, name, body.scope) if _is_change(write, value)), None)
 
 
-def _function_writes(module: Scope, name: str) -> Iterator[Write]:
-    """Changes of a global by functions: what the module itself does happens once, when it is imported."""
+@lru_cache(maxsize=128)
+def _function_writes(module: Scope) -> dict[str, list[Write]]:
+    """Changes of globals by functions: what the module itself does happens once, when it is imported."""
+    found: dict[str, list[Write]] = {}
     for write in writes_within(module):
-        if write.name == name and write.home is module and _in_function(write.scope):
-            yield write
+        if write.home is module and _in_function(write.scope):
+            found.setdefault(write.name, []).append(write)
+    return found
 
 
 def _later_writes(home: Scope, name: str, kernel: Scope) -> Iterator[Write]:

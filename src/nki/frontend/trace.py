@@ -113,6 +113,15 @@ class Tracer:
             return self._claim(buffer)
         return self._machine.memory.allocate(buffer)
 
+    def literal(self, shape: tuple[int, ...], dtype: DType, data: bytes) -> Storage:
+        buffer = self._buffer(shape, dtype, MemoryRegion.shared_hbm, "", "constant", None, data=data)
+        self.program.body.buffers.append(buffer)
+        if self._machine is None:
+            return Storage(buffer)
+        if self._claim is not None:
+            return self._claim(buffer)
+        return self._machine.memory.allocate(buffer)
+
     def constant(self, key: Hashable) -> Storage | None:
         return self._constants.get(key)
 
@@ -198,6 +207,7 @@ class Tracer:
         role: str,
         address: tuple[int, int] | None,
         location: Location | None = None,
+        data: bytes | None = None,
     ) -> Buffer:
         number = next(self._ids)
         return Buffer(
@@ -210,6 +220,7 @@ class Tracer:
             role,
             self.locator.capture() if location is None else location,
             self.trace,
+            data,
         )
 
     def _for_region(self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int) -> Region:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -137,6 +138,8 @@ class _Kernel:
         }
         if buffer.address is not None:
             attributes["address"] = values.integers(buffer.address)
+        if buffer.data is not None:
+            attributes["data"] = values.text(base64.b64encode(buffer.data).decode())
         self._buffers[buffer.id] = Operation.create(
             name,
             results=[self._types.shaped("buffer", buffer.shape, buffer.dtype, buffer.region)],

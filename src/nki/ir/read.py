@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -163,7 +164,10 @@ class _Kernel:
         if region.on_chip and not shape:
             raise refused("ir.type", f"a buffer without dimensions in {region}", "dimension 0 is the partition", where)
         self._buffers.add(number)
-        buffer = Buffer(number, text(attributes["name"]), region, shape, dtype, address, role, where)
+        data = _data(attributes)
+        buffer = Buffer(number, text(attributes["name"]), region, shape, dtype, address, role, where, None, data)
+        if data is not None and len(data) != buffer.nbytes:
+            raise refused("ir.value", f"{len(data)} bytes of data", f"the buffer holds {buffer.nbytes} bytes", where)
         self._meaning[result] = buffer
         return buffer
 
@@ -241,6 +245,15 @@ def _sizes(spec: OpSpec, count: int, attributes: Any) -> list[int]:
         return list(attributes[SEGMENTS])
     spare = count - len(spec.operand_fields) + 1
     return [spare if field.flexible else 1 for field in spec.operand_fields]
+
+
+def _data(attributes: Attributes) -> bytes | None:
+    if "data" not in attributes:
+        return None
+    try:
+        return base64.b64decode(text(attributes["data"]), validate=True)
+    except ValueError:
+        raise refused("ir.value", "data that is not base64", "data is base64 text", attributes.where) from None
 
 
 def _address(attributes: Attributes) -> tuple[int, int] | None:

@@ -110,4 +110,5 @@ def _buffer_fields(buffer: Buffer) -> tuple[Any, ...]:
         buffer.address,
         buffer.role,
         buffer.location,
+        buffer.data,
     )

@@ -43,8 +43,8 @@ def nki_irdl() -> str:
     A view names elements of a buffer and is no value: an instruction computes its addresses when it runs, so that a
     view with a register in it follows the register. The members of a list of tensors are handed over as `!nki.item`,
     without their shapes, because IRDL wants them to have equal types. Attributes that may be absent: ``edges`` of a
-    kernel, ``address`` of a buffer, ``dynamic`` and ``scale`` of a subview, ``lower`` and ``upper`` of a loop whose
-    bound is no register.
+    kernel, ``address`` and ``data`` of a buffer, ``dynamic`` and ``scale`` of a subview, ``lower`` and ``upper`` of a
+    loop whose bound is no register.
     """
     return dialect(
         "nki",

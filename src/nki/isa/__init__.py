@@ -3,38 +3,53 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any
 
 from nki.core.errors import VerificationError as NkiValidationError
 from nki.core.register import VirtualRegister
-from nki.core.removed import ISA, missing_name
+from nki.core.removed import ISA, missing_name, warn_deprecated
 from nki.isa.activation import activate2, activation, activation_reduce, exponential, reciprocal
 from nki.isa.batchnorm import bn_aggr, bn_stats
 from nki.isa.copy import memset, tensor_copy, tensor_copy_predicated
 from nki.isa.dma import dma_copy
-from nki.isa.dma_ops import dma_compute, dma_transpose
+from nki.isa.dma_sums import dma_compute
+from nki.isa.dma_transposes import dma_transpose
 from nki.isa.elementwise import tensor_scalar, tensor_tensor
 from nki.isa.gather import local_gather, nc_n_gather
-from nki.isa.matmul import nc_matmul, nc_matmul_mx, nc_transpose
+from nki.isa.matmul import nc_matmul
+from nki.isa.matmul_mx import nc_matmul_mx
+from nki.isa.pattern import affine_select, iota
 from nki.isa.quantize import quantize_mx
 from nki.isa.random import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from nki.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_cumulative, tensor_scalar_reduce
 from nki.isa.register import register_alloc, register_load, register_move, register_store
 from nki.isa.scalar import NkiScalar, scalar_load, scalar_store
 from nki.isa.scan import scalar_tensor_tensor, tensor_tensor_scan
-from nki.isa.search import max8, nc_find_index8, nc_match_replace8, nonzero_with_count, topk
-from nki.isa.select import affine_select, iota, range_select, select_reduce, sequence_bounds
+from nki.isa.search import max8, nc_find_index8, nc_match_replace8
+from nki.isa.search_gpsimd import nonzero_with_count, topk
+from nki.isa.segments import sequence_bounds
+from nki.isa.select import range_select, select_reduce
 from nki.isa.shuffle import nc_stream_shuffle
 from nki.isa.sync import core_barrier, sendrecv
+from nki.isa.transpose import nc_transpose
 from nki.isa.version import get_nc_sub_version, get_nc_version
 from nki.spec.engine import dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd
 from nki.spec.instruction import NkiInstruction
 
-tensor_engine = engine.tensor
-vector_engine = engine.vector
-scalar_engine = engine.scalar
-gpsimd_engine = engine.gpsimd
-unknown_engine = engine.unknown
+if TYPE_CHECKING:
+    tensor_engine = engine.tensor
+    vector_engine = engine.vector
+    scalar_engine = engine.scalar
+    gpsimd_engine = engine.gpsimd
+    unknown_engine = engine.unknown
+
+_OLD_ENGINES = {
+    "tensor_engine": engine.tensor,
+    "vector_engine": engine.vector,
+    "scalar_engine": engine.scalar,
+    "gpsimd_engine": engine.gpsimd,
+    "unknown_engine": engine.unknown,
+}
 
 __all__ = [
     "NkiInstruction",
@@ -110,5 +125,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing_name("nki.isa", name, ISA)
+def __getattr__(name: str) -> Any:
+    if name not in _OLD_ENGINES:
+        raise missing_name("nki.isa", name, ISA)
+    warn_deprecated(f"nisa.{name}", f"nisa.engine.{_OLD_ENGINES[name].name}")
+    return _OLD_ENGINES[name]

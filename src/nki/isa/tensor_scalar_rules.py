@@ -18,7 +18,6 @@ _ISA = "nki/api/nki/isa"
 _INDIRECTION = "nki/api/nki/isa, Tensor indirection"
 _OPERATORS = "nki/api/nki.api.shared.rst, Supported Math Operators"
 _NEWS = "release-notes/components/nki.rst, NKI 0.4.0"
-_INT32 = {int32, uint32}
 _SCALAR_ENGINE = [(MULTIPLY, ADD), (MULTIPLY,), (ADD,)]
 
 
@@ -90,6 +89,11 @@ def _fits_bits(a: Any, t: Target) -> bool:
 
 def _indirect(view: View) -> bool:
     return isinstance(view.dynamic, FreeIndirection)
+
+
+def _gathers_addresses(a: Any) -> bool:
+    views = (a.dst, a.data)
+    return any(_indirect(view) for view in views) and all(view.dtype in (int32, uint32) for view in views)
 
 
 TENSOR_SCALAR_RULES = [
@@ -184,9 +188,7 @@ TENSOR_SCALAR_RULES = [
     Rule(
         "indirect-address",
         "tensor indirection does not go with address arithmetic on int32 or uint32",
-        lambda a, t: (
-            is_bitvec(a) or not _INT32 >= {a.dst.dtype, a.data.dtype} or not (_indirect(a.dst) or _indirect(a.data))
-        ),
+        lambda a, t: is_bitvec(a) or not _gathers_addresses(a),
         _INDIRECTION,
         "gather with nisa.tensor_copy first",
         lambda a, t: f"dst is {a.dst.dtype}, data is {a.data.dtype}",

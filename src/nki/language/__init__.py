@@ -32,6 +32,7 @@ from nki.language.broadcasting import broadcast_to, expand_dims
 from nki.language.composites import dropout, rms_norm, softmax, where
 from nki.language.constants import shared_constant, shared_identity_matrix
 from nki.language.grid import num_programs, program_id, program_ndim
+from nki.language.grids import NkiBlockGrid, NkiGrid, NkiTileGrid, alloc_blocks, alloc_tiles, blocks, tiles
 from nki.language.loops import (
     affine_range,
     dynamic_range,
@@ -116,19 +117,25 @@ __all__ = [
     "DType",
     "MemoryRegion",
     "NKIObject",
+    "NkiBlockGrid",
+    "NkiGrid",
     "NkiTensor",
+    "NkiTileGrid",
     "abs",
     "abs_max",
     "abs_min",
     "add",
     "affine_range",
     "all",
+    "alloc_blocks",
+    "alloc_tiles",
     "arctan",
     "average",
     "bfloat16",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
+    "blocks",
     "bool_",
     "broadcast_to",
     "bypass",
@@ -238,6 +245,7 @@ __all__ = [
     "tanh",
     "tfloat32",
     "tile_size",
+    "tiles",
     "transpose",
     "trunc",
     "uint8",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator
-from itertools import pairwise
-from math import prod
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -15,17 +13,12 @@ import nki.isa as nisa
 from nki.core.dtypes import DType, uint8
 from nki.core.errors import ArgumentError
 from nki.core.nki_tensor import NkiTensor
-from nki.core.tensor import MemoryRegion, whole
+from nki.core.tensor import whole
 from nki.isa import alu
 from nki.language.arguments import integer, public, tile
-from nki.language.memory import filled_tile, ndarray, new_tile
+from nki.language.memory import filled_tile, new_tile
 from nki.spec.allocation import checked_dtype
 from nki.spec.sink import current_sink
-
-_CHUNK = 8192
-"""Elements that are staged in one SBUF partition at a time."""
-
-_MOST_RUNS = 1 << 16
 
 
 @public
@@ -67,7 +60,7 @@ def _identity(n: int, dtype: DType) -> NkiTensor:
 def shared_constant(constant: Any) -> NkiTensor:
     """A tensor in shared HBM with the values of an array that is known when the kernel is traced.
 
-    The kernel writes it when it starts, one fill per run of equal bits; the same array gives the same tensor again.
+    The values are part of the program; the same array gives the same tensor again.
 
     Args:
         constant: NumPy array of an NKI dtype, or the path of a .npy file.
@@ -75,44 +68,12 @@ def shared_constant(constant: Any) -> NkiTensor:
     array = _array(constant)
     kind = checked_dtype(array.dtype)
     values = np.ascontiguousarray(array).reshape(array.shape or (1,))
-    bits = values.view(f"u{kind.itemsize}")
-    key = ("constant", kind.name, values.shape, bits.tobytes())
+    key = ("constant", kind.name, values.shape, values.tobytes())
     found = _kept(key)
     if found is not None:
         return found
-    result = ndarray(values.shape, kind, MemoryRegion.shared_hbm)
-    _write(result.reshape((prod(values.shape),)), bits.reshape(-1))
-    return _keep(key, result)
-
-
-def _write(flat: NkiTensor, bits: npt.NDArray[Any]) -> None:
-    runs = int(np.count_nonzero(bits[1:] != bits[:-1])) + 1
-    if runs > _MOST_RUNS:
-        raise ArgumentError(
-            "constant.size",
-            f"the array of nl.shared_constant has {runs} runs of equal values",
-            rule=f"a constant is written as at most {_MOST_RUNS} fills",
-            facts={"runs": runs, "limit": _MOST_RUNS},
-            fix="pass the array as an argument of the kernel",
-        )
-    stored = checked_dtype(bits.dtype)
-    for start in range(0, bits.size, _CHUNK):
-        part = bits[start : start + _CHUNK]
-        row = new_tile((1, part.size), stored)
-        for first, last, value in _fills(part):
-            nisa.memset(dst=row[0:1, first:last], value=value)
-        nisa.dma_copy(dst=flat[start : start + part.size], src=row.view(flat.dtype))
-
-
-def _fills(bits: npt.NDArray[Any]) -> Iterator[tuple[int, int, int]]:
-    """The most frequent value everywhere, then the runs of others."""
-    found, counts = np.unique(bits, return_counts=True)
-    common = found[np.argmax(counts)]
-    yield 0, bits.size, int(common)
-    edges = [0, *(np.flatnonzero(bits[1:] != bits[:-1]) + 1).tolist(), bits.size]
-    for first, last in pairwise(edges):
-        if bits[first] != common:
-            yield first, last, int(bits[first])
+    storage = current_sink("nl.shared_constant").literal(values.shape, kind, values.tobytes())
+    return _keep(key, NkiTensor.of(whole(storage.buffer), storage))
 
 
 def _array(constant: Any) -> npt.NDArray[Any]:

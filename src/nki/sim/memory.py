@@ -108,6 +108,8 @@ def _own(buffer: Buffer) -> LiveStorage:
             rule=f"this machine has {_LIMIT_BYTES} bytes of memory",
             fix="use a smaller shape",
         )
+    if buffer.data is not None:
+        return LiveStorage(buffer, np.frombuffer(buffer.data, np.uint8).copy(), buffer.row_bytes, 0, None)
     base = np.empty(buffer.nbytes, np.uint8)
     poison_fill(base, buffer.dtype)
     return LiveStorage(buffer, base, buffer.row_bytes, 0, np.zeros(buffer.nbytes, bool))

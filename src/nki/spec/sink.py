@@ -48,6 +48,9 @@ class Sink(Protocol):
     ) -> Storage:
         """A new buffer."""
 
+    def literal(self, shape: tuple[int, ...], dtype: DType, data: bytes) -> Storage:
+        """A tensor in HBM that holds these bytes from the start of the program."""
+
     def constant(self, key: Hashable) -> Storage | None:
         """A tensor that was made before under this key, for constants that need to be built once."""
 

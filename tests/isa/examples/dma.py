@@ -11,8 +11,7 @@ import numpy as np
 import nki.isa as nisa
 import nki.language as nl
 from nki.core import dtypes
-from nki.isa import alu
-from nki.isa.dma_ops import dma_compute, dma_transpose
+from nki.isa import alu, dma_compute, dma_transpose
 from nki.isa.register import register_alloc
 from tests.isa.registry import Breaks, Legal
 

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-import nki.isa.matmul as family
+import nki.isa as family
 import nki.language as nl
 from nki.isa.copy import tensor_copy
 from nki.isa.dma import dma_copy

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-import nki.isa.search as family
+import nki.isa as family
 import nki.language as nl
 from nki.isa.dma import dma_copy
 from tests.isa.examples.select import NEW, filled, gathered, indirect, load, store, values

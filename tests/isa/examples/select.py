@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-import nki.isa.select as family
+import nki.isa as family
 import nki.language as nl
 from nki.core import dtypes
 from nki.isa import alu
