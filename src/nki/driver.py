@@ -16,6 +16,7 @@ from nki.compiler import CompileConfig, SpecializationConfig
 from nki.core.errors import LaunchError, NkiError
 from nki.core.source import of_function
 from nki.core.tensor import Buffer, Storage
+from nki.frontend.check import check_function, raise_errors
 from nki.frontend.host import HostArray
 from nki.frontend.results import check_writable, deliver, write_inputs
 from nki.frontend.trace import Tracer, attach
@@ -84,11 +85,14 @@ def call(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any], cache
     options = launch_options(launch, from_environment())
     target = load_target(options.target or launch.target or DEFAULT_TARGET)
     _check_lnc(launch, target)
+    noted = raise_errors(check_function(launch.function), options.disabled_rules)
     arguments = _arguments(launch, args, kwargs)
     if launch.eager or options.simulator:
-        return _run_eager(replace(launch, eager=True), arguments, target, options)
-    compiled = compile_kernel(launch, arguments, target, options, cache)
-    return _run_compiled(launch, compiled, arguments, target, options)
+        result, report = _run_eager(replace(launch, eager=True), arguments, target, options)
+    else:
+        compiled = compile_kernel(launch, arguments, target, options, cache)
+        result, report = _run_compiled(launch, compiled, arguments, target, options)
+    return result, replace(report, findings=(*noted, *report.findings))
 
 
 def launch_options(launch: Launch, options: Options) -> Options:

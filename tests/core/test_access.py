@@ -104,6 +104,13 @@ def test_on_chip_indexing_keeps_the_partition_and_one_free_dimension(key: Any, s
     assert access.index(make((64, 64, 64), MemoryRegion.sbuf), key, lambda _: None).shape == shape
 
 
+def test_on_chip_selection_keeps_the_partition_and_one_free_dimension() -> None:
+    tile = make((16, 4, 8), MemoryRegion.sbuf)
+    assert access.select(tile, 1, 3).shape == (16, 8)
+    assert (access.select(tile, 0, 2).shape, access.select(tile, 0, 2).start_partition) == ((1, 4, 8), 2)
+    assert access.select(access.select(tile, 1, 3), 1, -1).shape == (16, 1)
+
+
 def test_hbm_indexing_drops_dimensions_but_keeps_one() -> None:
     view = make((4, 5))
     assert access.index(view, (1,), lambda _: None).shape == (5,)

@@ -136,8 +136,8 @@ def first_dimension(a: Any) -> bool:
 
 
 def pairs(a: Any) -> list[tuple[View, View]]:
-    """Each source with its destination."""
-    return list(zip(a.srcs, a.dsts, strict=True))
+    """Each source with its destination; LISTS or SINGLE tells if one of them has none."""
+    return list(zip(a.srcs, a.dsts, strict=False))
 
 
 def size_of_group(a: Any) -> int:

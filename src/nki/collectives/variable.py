@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -62,8 +61,8 @@ _SLOTS = Rule(
 
 _FOUR_RANKS = Rule(
     "ranks",
-    "each rank list has 4 ranks, those of one chip",
-    lambda a, t: size_of_group(a) == _GATHER_RANKS,
+    "each rank list has 4 ranks, those of one chip (or 1, which the hardware does not support)",
+    lambda a, t: size_of_group(a) in (1, _GATHER_RANKS),
     f"{SOURCE} all_gather_v, Current limitations",
     "use all_gather among other ranks",
     lambda a, t: f"there are {size_of_group(a)} ranks",
@@ -137,7 +136,8 @@ def all_gather_v(
 
     Args:
         srcs, dsts: one tensor each, in HBM, of one dtype.
-        replica_group: lists of 4 ranks, those of one chip; a launch with two cores per rank.
+        replica_group: lists of 4 ranks, those of one chip, in a launch with two cores per rank. One rank alone, which
+            hardware does not support, is accepted so that the instruction can be tried out in one process.
         metadata_tensor: uint32, 3 rows and a column for each rank, in HBM, or with a first dimension of 1 in SBUF. Row
             0 and 1: size and offset of the chunk, in their first column; row 2 is written: how much came from each
             rank.
@@ -223,8 +223,8 @@ def _(a: Any, x: Arrays) -> None:
 
 
 def all_gather_v_prepare(
-    srcs: Sequence[NkiTensor],
-    dsts: Sequence[NkiTensor],
+    srcs: list[NkiTensor],
+    dsts: list[NkiTensor],
     replica_group: ReplicaGroup,
     metadata_tensor: NkiTensor,
     recv_counts_known: bool = False,
@@ -241,8 +241,9 @@ def all_gather_v_prepare(
         FrontendError: another prepare waits for its trigger (``collective.prepared``).
     """
     _check_slot(all_gather_v_setup)
-    given = (srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority, name)
-    return _prepared(all_gather_v_setup(*given))
+    return _prepared(
+        all_gather_v_setup(srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority, name)
+    )
 
 
 def all_gather_v_trigger(prepare_instr: NkiInstruction, name: str | None = None) -> NkiInstruction:
@@ -259,8 +260,8 @@ def all_gather_v_trigger(prepare_instr: NkiInstruction, name: str | None = None)
 
 
 def all_to_all_v_prepare(
-    srcs: Sequence[NkiTensor],
-    dsts: Sequence[NkiTensor],
+    srcs: list[NkiTensor],
+    dsts: list[NkiTensor],
     replica_group: ReplicaGroup,
     metadata_tensor: NkiTensor,
     recv_counts_known: bool = False,
@@ -277,8 +278,9 @@ def all_to_all_v_prepare(
         FrontendError: another prepare waits for its trigger (``collective.prepared``).
     """
     _check_slot(all_to_all_v_setup)
-    given = (srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority, name)
-    return _prepared(all_to_all_v_setup(*given))
+    return _prepared(
+        all_to_all_v_setup(srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority, name)
+    )
 
 
 def all_to_all_v_trigger(prepare_instr: NkiInstruction, name: str | None = None) -> NkiInstruction:

@@ -55,12 +55,17 @@ def slice_dim(view: View, dim: int, start: int, stop: int, step: int = 1) -> Vie
 
 
 def select(view: View, dim: int, index: int | View | VirtualRegister) -> View:
-    """Fix `dim` at `index` and drop it; a one-element tensor or a register selects at run time."""
+    """Fix `dim` at `index` and drop it; a one-element tensor or a register selects at run time.
+
+    On chip the partition and one free dimension stay, as size 1 where they were selected.
+    """
     dim = dim_of(view, dim)
     check_free(view, dim, "selected")
     if isinstance(index, View | VirtualRegister):
         return _select_dynamic(view, dim, index)
     index = _wrap(view, dim, index)
+    if view.on_chip and (dim == 0 or view.ndim == 2):
+        return slice_dim(view, dim, index, index + 1)
     return view._replace(
         shape=drop(view.shape, dim),
         strides=drop(view.strides, dim),

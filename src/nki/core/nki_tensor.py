@@ -283,7 +283,7 @@ class NkiTensor(NKIObject):
         )
 
     def __bool__(self) -> bool:
-        """An argument tensor is there, so it is true, which is how kernels ask for an optional one; values have no truth."""
+        """A tensor in HBM is there, so it is true: kernels ask that of optional arguments. Values have no truth."""
         if not self._view.on_chip:
             return True
         raise FrontendError(

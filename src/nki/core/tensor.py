@@ -48,8 +48,8 @@ _HBM = frozenset({MemoryRegion.private_hbm, MemoryRegion.shared_hbm})
 class _FieldsByKeyword(type):
     """Gives dataclasses the constructor that the language synthesises (nki-language-guide.rst, "Classes").
 
-    All fields may be given by keyword, annotated or not, and one that is not given is None. Python's ``@dataclass`` sees
-    only annotated fields and asks for every one without a default.
+    All fields may be given by keyword, annotated or not, and one that is not given is None. Python's ``@dataclass``
+    sees only annotated fields and asks for every one without a default.
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:

@@ -16,11 +16,11 @@ from nki.core.errors import FrontendError
 from nki.core.source import Frame, Location
 from nki.frontend import check_parser as parser
 from nki.frontend import check_purity as purity
-from nki.frontend import check_tensors as tensors
+from nki.frontend import check_tensors as values
 from nki.frontend import check_tracing as tracing
 from nki.frontend.check_found import Body, Found
 from nki.frontend.check_kinds import Kinds, passed_tensors, tensor_parameters
-from nki.frontend.check_names import function_of, is_user_code, names_of
+from nki.frontend.check_names import function_of, is_kernel, is_user_code, names_of
 from nki.frontend.check_source import FunctionSource, source_of
 from nki.spec.rule import Finding
 
@@ -33,11 +33,11 @@ TRACER: tuple[Check, ...] = (
     purity.reads_of_state,
     purity.writes_to_state,
     purity.writes_to_arguments,
-    tensors.host_functions,
-    tensors.assignments,
-    tensors.truth,
-    tensors.register_values,
-    tensors.unused_results,
+    values.host_functions,
+    values.assignments,
+    values.truth,
+    values.register_values,
+    values.unused_results,
 )
 PARSER: tuple[Check, ...] = (
     *(check for check in TRACER if check is not tracing.list_defaults),
@@ -122,13 +122,21 @@ def _bodies(kernel: FunctionType) -> Iterator[tuple[Body, tuple[Frame, ...]]]:
         seen.add((function, given))
         body = _body(function, source, given)
         yield body, chain
-        pending += [
-            (callee, passed_tensors(call, callee, body.kinds, scope), (source.frame(call), *chain))
-            for call, scope in ((n, s) for n, s in body.nodes() if isinstance(n, ast.Call))
-            if (callee := function_of(body.names.value(call.func, scope))) is not None
-            and is_user_code(callee, kernel)
-            and callee is not function
-        ]
+        pending += [(callee, tensors, (source.frame(call), *chain)) for callee, tensors, call in _calls(body, kernel)]
+
+
+def _calls(body: Body, kernel: FunctionType) -> Iterator[tuple[FunctionType, frozenset[str], ast.Call]]:
+    """The user's functions that a function calls, with the parameters that get tensors."""
+    for node, scope in body.nodes():
+        if not isinstance(node, ast.Call):
+            continue
+        value = body.names.value(node.func, scope)
+        callee = function_of(value)
+        if callee is None or callee is body.names.function or not is_user_code(callee, kernel):
+            continue
+        # Partial objects, methods and classes fill parameters of their own.
+        plain = isinstance(value, FunctionType) or is_kernel(value)
+        yield callee, passed_tensors(node, callee, body.kinds, scope) if plain else frozenset(), node
 
 
 def _body(function: FunctionType, source: FunctionSource, given: frozenset[str] | None) -> Body:

@@ -79,7 +79,9 @@ class Kinds:
     def is_view_call(self, node: ast.Call, scope: Scope) -> bool:
         """Whether it makes a view of a tensor."""
         function = node.func
-        return isinstance(function, ast.Attribute) and function.attr in _VIEWS and self._base(function, scope) in TENSORS
+        return (
+            isinstance(function, ast.Attribute) and function.attr in _VIEWS and self._base(function, scope) in TENSORS
+        )
 
     def is_device_loop(self, node: ast.AST, scope: Scope) -> bool:
         """Whether it is ``for ... in nl.dynamic_range(...)``."""

@@ -111,7 +111,8 @@ def is_ours(value: Any) -> bool:
     """Whether it is a function, class or instruction of this package."""
     if isinstance(value, FunctionType):
         return is_internal(value.__code__)
-    return type(value).__module__.startswith("nki.") or (isinstance(value, type) and value.__module__.startswith("nki."))
+    kind = value if isinstance(value, type) else type(value)
+    return kind.__module__.startswith("nki.")
 
 
 def is_user_code(function: FunctionType, kernel: FunctionType) -> bool:

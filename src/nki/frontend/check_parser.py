@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import enum
 from collections.abc import Iterator
+from dataclasses import replace
+from types import FunctionType, ModuleType
 from typing import Any
 
 from nki.core.tensor import NKIObject
 from nki.frontend.check_found import GUIDE, MIGRATION, Body, Found, likely_mistake, not_possible, text
 from nki.frontend.check_kinds import REGISTERS
-from nki.frontend.check_names import UNKNOWN, is_kernel, is_ours
+from nki.frontend.check_names import is_kernel, is_ours
 from nki.frontend.check_scopes import Scope
 from nki.frontend.check_tracing import defaults
 from nki.language.loops import no_reorder
@@ -34,7 +36,7 @@ _UNDESCRIBED: dict[type[ast.AST], tuple[str, str]] = {
 def identity(body: Body) -> Iterator[Found]:
     """``is`` and ``is not``.
 
-    The documents refuse all of them, but kernels that were published for 0.3.0 compare with None in this way: a warning.
+    The documents refuse all of them, but kernels that were published for 0.3.0 compare with None so: a warning.
     """
     for node, _ in body.nodes():
         if not isinstance(node, ast.Compare):
@@ -42,8 +44,7 @@ def identity(body: Body) -> Iterator[Found]:
         for operator, left, right in zip(node.ops, [node.left, *node.comparators], node.comparators, strict=False):
             if isinstance(operator, ast.Is | ast.IsNot):
                 word, instead = ("is", "==") if isinstance(operator, ast.Is) else ("is not", "!=")
-                say = likely_mistake if _is_none(left) or _is_none(right) else not_possible
-                yield say(
+                found = not_possible(
                     "parser.identity",
                     node,
                     f"{text(node)} compares with {word}",
@@ -51,6 +52,7 @@ def identity(body: Body) -> Iterator[Found]:
                     source=f"{MIGRATION}, Replace is / is not with == / !=",
                     fix=f"write {instead}",
                 )
+                yield replace(found, severity="warning") if _is_none(left) or _is_none(right) else found
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -119,7 +121,7 @@ def dict_keys(body: Body) -> Iterator[Found]:
     """Keys of dict displays that are no strings."""
     for node, _ in body.nodes():
         for key in node.keys if isinstance(node, ast.Dict) else ():
-            if isinstance(key, ast.Constant | ast.Tuple) and not isinstance(getattr(key, "value", None), str):
+            if isinstance(key, ast.Tuple) or (isinstance(key, ast.Constant) and not isinstance(key.value, str)):
                 yield not_possible(
                     "parser.dict-key",
                     key,
@@ -229,7 +231,7 @@ def _is_list(annotation: ast.expr) -> bool:
 
 def _user_class(call: ast.Call, scope: Scope, body: Body) -> type[Any] | None:
     value = body.names.value(call.func, scope)
-    if value is UNKNOWN or not isinstance(value, type) or is_ours(value):
+    if not isinstance(value, type) or is_ours(value):
         return None
     return value if _is_of_user(value, body) else None
 
@@ -240,6 +242,9 @@ def _is_of_user(made: type[Any], body: Body) -> bool:
 
 
 def _module_of(value: Any) -> str:
-    if value is UNKNOWN:
-        return ""
-    return str(value.__name__ if hasattr(value, "__path__") else getattr(value, "__module__", "") or "")
+    match value:
+        case ModuleType():
+            return value.__name__
+        case type() | FunctionType():
+            return value.__module__ or ""
+    return ""

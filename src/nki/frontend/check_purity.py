@@ -21,7 +21,6 @@ from nki.frontend.check_writes import Write, writes, writes_within
 
 _RULE = "kernels are pure functions of their arguments"
 _SOURCE = "nki/get-started/nki-language-guide.rst, Kernel Caching"
-_PASS = "pass it to the kernel as an argument"
 _CONTAINERS = (list, dict, set, bytearray, collections.deque)
 
 
@@ -42,32 +41,27 @@ def reads_of_state(body: Body) -> Iterator[Found]:
 
 def _state(node: ast.Name, write: Write, is_global: bool) -> Found:
     line = write.node.lineno if isinstance(write.node, ast.stmt | ast.expr) else 0
-    if is_global:
-        return likely_mistake(
-            "purity.global",
-            node,
-            f"the kernel reads {node.id}, a global that line {line} changes",
-            rule=f"{_RULE}: a call with arguments seen before uses what was compiled then",
-            source=_SOURCE,
-            fix=_PASS,
-        )
+    whose = "a global" if is_global else "a variable of the function around it"
     return likely_mistake(
-        "purity.closure",
+        "purity.global" if is_global else "purity.closure",
         node,
-        f"the kernel reads {node.id} of the function around it, which line {line} changes",
+        f"the kernel reads {node.id}, {whose}, which line {line} changes",
         rule=f"{_RULE}: a call with arguments seen before uses what was compiled then",
         source=_SOURCE,
-        fix=_PASS,
+        fix=f"pass {node.id} to the kernel as an argument",
     )
 
 
 def _change(name: str, value: Any, scope: Scope, body: Body) -> Write | None:
-    if body.names.is_global(name, scope):
-        return next((each for each in _function_writes(scope.module).get(name, []) if _is_change(each, value)), None)
+    """The first change by somebody else: what the function changes itself is reported where it does so."""
     home = scope.home(name)
-    if home is None or home.parent is None:
+    if body.names.is_global(name, scope):
+        changes = _function_writes(scope.module).get(name, [])
+    elif home is not None and home.parent is not None:
+        changes = list(_later_writes(home, name, body.scope))
+    else:
         return None
-    return next((write for write in _later_writes(home, name, body.scope) if _is_change(write, value)), None)
+    return next((each for each in changes if _is_change(each, value) and not each.scope.is_inside(body.scope)), None)
 
 
 @lru_cache(maxsize=128)
@@ -84,7 +78,7 @@ def _later_writes(home: Scope, name: str, kernel: Scope) -> Iterator[Write]:
     """Changes of a variable around the kernel, by code behind the kernel or by other nested functions."""
     end = kernel.owner.end_lineno if not isinstance(kernel.owner, ast.Module) else None
     for write in writes_within(home):
-        if write.name != name or write.home is not home or write.scope.is_inside(kernel):
+        if write.name != name or write.home is not home:
             continue
         behind = isinstance(write.node, ast.stmt | ast.expr) and write.node.lineno > (end or 0)
         if behind or write.scope is not home:

@@ -28,9 +28,7 @@ class FunctionSource:
             return self._frame_of_name(node)
         if isinstance(node, ast.With | ast.Try):
             word = type(node).__name__.lower()
-            return Frame(
-                self.file, self.name, node.lineno, node.col_offset, node.lineno, node.col_offset + len(word)
-            )
+            return Frame(self.file, self.name, node.lineno, node.col_offset, node.lineno, node.col_offset + len(word))
         assert isinstance(node, Placed), "a node with a position"
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
         return Frame(

@@ -30,7 +30,7 @@ def host_functions(body: Body) -> Iterator[Found]:
             f"{text(node.func)} is called with tensor {text(given)}",
             rule=f"functions of the host cannot compute with tensors of a kernel: {_RULE}",
             source="nki/get-started/nki-language-guide.rst, Tensor Values",
-            fix=f"use nl.{node.func.attr} or an instruction, if there is one" if _short(node.func) else "use nki.language",
+            fix="compute it with nki.language or nki.isa",
         )
 
 
@@ -124,10 +124,6 @@ def unused_results(body: Body) -> Iterator[Found]:
                 source="nki/get-started/nki-language-guide.rst, Tensor Values",
                 fix="bind the result to a name, or remove the call",
             )
-
-
-def _short(function: ast.Attribute) -> bool:
-    return isinstance(function.value, ast.Name)
 
 
 def _conditions(node: ast.AST) -> list[ast.expr]:

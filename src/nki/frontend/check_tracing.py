@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nki.frontend.check_found import MIGRATION, Body, Found, likely_mistake, not_possible
+from nki.frontend.check_found import MIGRATION, Body, Found, likely_mistake, not_possible, text
 from nki.frontend.check_scopes import Scope
 
 _COMPILED = "nki/get-started/nki-language-guide.rst, Compilation Model"
@@ -51,21 +51,22 @@ def loop_variables(body: Body) -> Iterator[Found]:
 
 
 def _rebound(scope: Scope, names: set[str], among: set[int] | None) -> Iterator[Found]:
+    """Assignments to `names`; `among` restricts them to nodes of the loop's body."""
     for statement in scope.nodes:
         if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
             continue
-        for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
-            for name in ast.walk(target):
-                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store) and name.id in names:
-                    if among is None or id(name) in among:
-                        yield _loop_variable(name)
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        for name in (node for target in targets for node in ast.walk(target)):
+            stored = isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store) and name.id in names
+            if stored and (among is None or id(name) in among):
+                yield _loop_variable(name)
 
 
-def _loop_variable(name: ast.Name) -> Found:
+def _loop_variable(name: ast.AST) -> Found:
     return not_possible(
         "python.loop-variable",
         name,
-        f"{name.id}, the variable of a device loop, is assigned to",
+        f"{text(name)}, the variable of a device loop, is assigned to",
         rule="the variable of a device loop is read-only: the loop counts by itself",
         source=f"{MIGRATION}, Rules for migrated loops",
         fix="give the value another name",

@@ -12,7 +12,10 @@ from nki.frontend.check_scopes import Scope
 How = Literal["name", "item", "attribute", "method"]
 
 METHODS = frozenset(
-    "append appendleft clear discard extend insert pop popitem popleft remove reverse setdefault sort update".split()
+    {
+        *("append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft"),
+        *("remove", "reverse", "setdefault", "sort", "update"),
+    }
 )
 """Methods that change lists, dicts, sets and queues, without ``add``, which other classes mean otherwise."""
 

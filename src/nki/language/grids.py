@@ -2,74 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
-from types import EllipsisType
 from typing import Any, NoReturn, TypeVar
-
-import numpy as np
 
 from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError, TensorError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion, NKIObject, ScalarOffset, contiguous_strides
 from nki.language.arguments import public
+from nki.language.grid_axes import SOURCE, Axis, bad_argument, bad_tile, check_rank, checked_sizes, selected
 from nki.language.memory import ndarray
 from nki.spec.allocation import checked_region
 
-_SOURCE = "nki/api/generated/nki.language.tiles (NKI 0.7)"
 G = TypeVar("G", bound="NkiGrid")
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """One dimension of the source.
-
-    Attributes:
-        start, extent: which of its elements are selected.
-        tile: elements of a tile; 1 where the dimension is not tiled.
-        unit: tiles that one coordinate stands for; more than 1 in a grid of blocks.
-        stride: storage elements from one element of a tile to the next.
-        tile_stride: storage elements from one tile to the next.
-        tiled: whether `tile_shape` covers the dimension.
-        open: whether it still has a coordinate, because no int selected one.
-    """
-
-    start: int
-    extent: int
-    tile: int
-    unit: int
-    stride: int
-    tile_stride: int
-    tiled: bool
-    open: bool = True
-
-    @property
-    def step(self) -> int:
-        """Elements that one coordinate stands for."""
-        return self.tile * self.unit
-
-    @property
-    def count(self) -> int:
-        """Coordinates; the last one may stand for fewer elements."""
-        return -(-self.extent // self.step)
-
-    @property
-    def offset(self) -> int:
-        """Storage elements before the selection, which starts with a tile."""
-        return self.start // self.tile * self.tile_stride
-
-    @property
-    def regular(self) -> bool:
-        """Whether one stride leads through the whole selection."""
-        return self.extent <= self.tile or self.tile_stride == self.tile * self.stride
-
-    def at(self, first: int, last: int, still_open: bool) -> Axis:
-        """Coordinates `first` to `last`, exclusive."""
-        start = self.start + first * self.step
-        end = min(self.start + self.extent, self.start + last * self.step)
-        return replace(self, start=start, extent=end - start, open=still_open)
 
 
 class NkiGrid(NKIObject):
@@ -89,7 +35,7 @@ class NkiGrid(NKIObject):
             "grid.construct",
             f"{type(self).__name__} was called",
             rule="grids are made from tensors",
-            source=_SOURCE,
+            source=SOURCE,
             fix="call nl.tiles(tensor, tile_shape=...) or nl.blocks(tensor, tile_shape=..., block_shape=...)",
         )
 
@@ -147,7 +93,7 @@ class NkiGrid(NKIObject):
                 f"a selection of {list(self.element_shape)} elements with tiles of {list(self.tile_shape)} in "
                 f"{self.buffer}",
                 rule="one access pattern leads through the selection (is_data_representable)",
-                source=_SOURCE,
+                source=SOURCE,
                 fix="select one tile in each dimension that is stored tile by tile",
             )
         view = self._tensor.view_record
@@ -160,7 +106,7 @@ class NkiGrid(NKIObject):
         return self._tensor._with(moved)
 
     def __getitem__(self: G, key: Any) -> G:
-        return self._of(self._tensor, _selected(self._axes, key))
+        return self._of(self._tensor, selected(self._axes, key))
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -286,9 +232,10 @@ def alloc_blocks(
 def _allocated(
     tile_shape: Any, element_shape: Any, buffer: Any, dtype: Any, address: Any, name: str, function: str
 ) -> tuple[NkiTensor, tuple[Axis, ...]]:
-    tile, sizes = _sizes(tile_shape, "tile_shape", function), _sizes(element_shape, "element_shape", function)
+    tile = checked_sizes(tile_shape, "tile_shape", function)
+    sizes = checked_sizes(element_shape, "element_shape", function)
     on_chip = checked_region(buffer).on_chip
-    _check_rank(tile, sizes, on_chip, function)
+    check_rank(tile, sizes, on_chip, function)
     if not on_chip:
         tensor = ndarray(sizes, dtype, buffer, name, address)
         return tensor, _axes(tensor, tile, function)
@@ -306,16 +253,16 @@ def _allocated(
 def _axes(source: Any, tile_shape: Any, function: str) -> tuple[Axis, ...]:
     """The dimensions of a tensor, or those of a grid with all coordinates of its selection, in tiles."""
     if isinstance(source, NkiGrid):
-        if tile_shape is not None and _sizes(tile_shape, "tile_shape", function) != source.tile_shape:
-            raise _bad_tile(function, f"tile_shape is {tile_shape}, the grid has tiles of {source.tile_shape}")
+        if tile_shape is not None and checked_sizes(tile_shape, "tile_shape", function) != source.tile_shape:
+            raise bad_tile(function, f"tile_shape is {tile_shape}, the grid has tiles of {source.tile_shape}")
         return tuple(replace(axis, unit=1, open=axis.open or axis.tiled) for axis in source._axes)
     if not isinstance(source, NkiTensor):
-        raise _bad_argument(function, f"source is {type(source).__name__} {source!r}"[:160], "pass a tensor or a grid")
+        raise bad_argument(function, f"source is {type(source).__name__} {source!r}"[:160], "pass a tensor or a grid")
     view = source.view_record
-    tile = _sizes(tile_shape, "tile_shape", function)
-    _check_rank(tile, view.shape, view.on_chip, function)
+    tile = checked_sizes(tile_shape, "tile_shape", function)
+    check_rank(tile, view.shape, view.on_chip, function)
     if not isinstance(view.dynamic, ScalarOffset | None):
-        raise _bad_tile(function, "source chooses its rows by an index tensor")
+        raise bad_tile(function, "source chooses its rows by an index tensor")
     lengths = (*(1 for _ in range(view.ndim - len(tile))), *tile)
     return tuple(
         Axis(0, size, length, 1, stride, length * stride, i >= view.ndim - len(tile))
@@ -328,77 +275,9 @@ def _tensor(source: NkiTensor | NkiGrid) -> NkiTensor:
 
 
 def _grouped(axes: tuple[Axis, ...], block_shape: Any, function: str) -> tuple[Axis, ...]:
-    block = _sizes(block_shape, "block_shape", function)
+    block = checked_sizes(block_shape, "block_shape", function)
     tiled = [axis for axis in axes if axis.tiled]
     if len(block) != len(tiled):
-        raise _bad_tile(function, f"block_shape is {block}, tiles have {len(tiled)} dimensions")
+        raise bad_tile(function, f"block_shape is {block}, tiles have {len(tiled)} dimensions")
     units = iter(block)
     return tuple(replace(axis, unit=next(units)) if axis.tiled else axis for axis in axes)
-
-
-def _selected(axes: tuple[Axis, ...], key: Any) -> tuple[Axis, ...]:
-    open_axes = [axis for axis in axes if axis.open]
-    chosen = {id(axis): _pick(axis, item) for axis, item in zip(open_axes, _keys(key, len(open_axes)), strict=True)}
-    return tuple(chosen.get(id(axis), axis) for axis in axes)
-
-
-def _keys(key: Any, count: int) -> list[Any]:
-    """One index for each coordinate."""
-    given = list(key) if isinstance(key, tuple) else [key]
-    dots = [i for i, item in enumerate(given) if isinstance(item, EllipsisType)]
-    if len(given) - len(dots) > count or len(dots) > 1:
-        raise _bad_index(f"{len(given)} indices for {count} coordinates", "give one index for each coordinate")
-    fill = [slice(None)] * (count - len(given) + len(dots))
-    at = dots[0] if dots else len(given)
-    return [*given[:at], *fill, *given[at + 1 :]]
-
-
-def _pick(axis: Axis, item: Any) -> Axis:
-    if isinstance(item, int | np.integer) and not isinstance(item, bool):
-        index = int(item) + (axis.count if item < 0 else 0)
-        if not 0 <= index < axis.count:
-            raise _bad_index(f"index {item} of {axis.count}", f"use 0 to {axis.count - 1}")
-        return axis.at(index, index + 1, False)
-    if isinstance(item, slice) and item.step in (None, 1):
-        first, last, _ = item.indices(axis.count)
-        if first >= last or (item.stop is not None and item.stop > axis.count):
-            raise _bad_index(f"range {item.start}:{item.stop} of {axis.count}", f"stay within 0:{axis.count}")
-        return axis.at(first, last, True)
-    raise _bad_index(
-        f"index {item!r}"[:80], "use ints that Python knows, and ranges of step 1; at run time, use tensor.select"
-    )
-
-
-def _sizes(shape: Any, name: str, function: str) -> tuple[int, ...]:
-    if not isinstance(shape, tuple) or not all(type(size) is int for size in shape):
-        raise _bad_argument(function, f"{name} is {shape!r}"[:120], f"pass {name}=(128, 512)")
-    if not shape or min(shape) < 1:
-        raise _bad_tile(function, f"{name} is {shape}")
-    return shape
-
-
-def _check_rank(tile: Sequence[int], sizes: Sequence[int], on_chip: bool, function: str) -> None:
-    if len(tile) < 2 or len(tile) > len(sizes) or (on_chip and len(tile) != len(sizes)):
-        raise _bad_tile(function, f"tile_shape is {tuple(tile)} for {list(sizes)} {'on chip' if on_chip else 'in HBM'}")
-
-
-def _bad_tile(function: str, message: str) -> TensorError:
-    return TensorError(
-        "grid.tile-shape",
-        f"nl.{function}: {message}",
-        rule="tiles have positive sizes and at least two dimensions, the last ones of the tensor; on chip all of them",
-        source=_SOURCE,
-        fix="give a tile shape for the last dimensions of the tensor, such as (128, 512)",
-    )
-
-
-def _bad_argument(function: str, message: str, fix: str) -> ArgumentError:
-    return ArgumentError(
-        "grid.shape", f"nl.{function}: {message}", rule="shapes are tuples of ints", source=_SOURCE, fix=fix
-    )
-
-
-def _bad_index(message: str, fix: str) -> TensorError:
-    return TensorError(
-        "grid.index", f"grid: {message}", rule="coordinates of a grid are known while tracing", source=_SOURCE, fix=fix
-    )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nki.core.dtypes import DType, unpack_x4
-from nki.core.errors import ExecutionError, NkiError
+from nki.core.errors import DivergenceError, ExecutionError, NkiError
 from nki.core.numerics import round_to, stochastic_round, to_f32
 from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN, Location
@@ -74,9 +74,10 @@ class Machine(NumpyArrays):
         self._location = location
         try:
             instruction.execute(arguments, self)
+        except DivergenceError:
+            raise  # it names the lines of both cores
         except NkiError as error:
-            if error.location is UNKNOWN or not error.location.frames:
-                error.location = location
+            error.location = location
             raise
 
     # --- memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from nki.core.errors import ExecutionError
+from nki.core.errors import ExecutionError, NkiError
 from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion
 from nki.sim.machine import Machine
@@ -42,14 +42,22 @@ def _run_block(machine: Machine, block: Block, claim: Claim, keep: set[int]) -> 
     for position, item in enumerate(block.items):
         for key in _touched(item, own):
             if key not in live:
-                live[key] = machine.memory.allocate(own[key])
+                live[key] = _allocate(machine, own[key])
         _run_item(machine, item, claim)
         for key in last.get(position, ()):
             if key not in keep:
                 live.pop(key, None)
     for key in keep & own.keys() - live.keys():
-        live[key] = machine.memory.allocate(own[key])
+        live[key] = _allocate(machine, own[key])
     return live
+
+
+def _allocate(machine: Machine, buffer: Buffer) -> LiveStorage:
+    try:
+        return machine.memory.allocate(buffer)
+    except NkiError as error:
+        error.location = buffer.location
+        raise
 
 
 def _run_item(machine: Machine, item: Issued | ForLoop | WhileLoop, claim: Claim) -> None:
@@ -57,7 +65,7 @@ def _run_item(machine: Machine, item: Issued | ForLoop | WhileLoop, claim: Claim
         case Issued():
             machine.run(item)
         case ForLoop():
-            lower, upper = machine.read_register(item.lower), machine.read_register(item.upper)
+            lower, upper = _bounds(machine, item)
             for value in range(lower, upper, item.step):
                 machine.write_register(item.index, value)
                 _run_block(machine, item.body, claim, set())
@@ -67,6 +75,14 @@ def _run_item(machine: Machine, item: Issued | ForLoop | WhileLoop, claim: Claim
                 _run_block(machine, item.body, claim, set())
                 trips += 1
                 check_trips(trips, item.location)
+
+
+def _bounds(machine: Machine, loop: ForLoop) -> tuple[int, int]:
+    try:
+        return machine.read_register(loop.lower), machine.read_register(loop.upper)
+    except NkiError as error:
+        error.location = loop.location
+        raise
 
 
 def check_trips(trips: int, where: Location) -> None:

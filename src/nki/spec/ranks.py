@@ -45,4 +45,4 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_rank(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 0

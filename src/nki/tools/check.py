@@ -11,7 +11,9 @@ import click
 
 from nki.core.catalogue import close_codes
 from nki.core.errors import NkiError, UsageError, VerificationError, render
+from nki.core.source import Location
 from nki.driver import trace_only
+from nki.frontend.check import FRONTENDS, check_function
 from nki.frontend.trace import Tracer
 from nki.spec.program import Program
 from nki.spec.rule import Finding
@@ -24,6 +26,13 @@ from nki.tools.usage import usage_of
 
 @kernel_command("check", short_help="Check a kernel for a target.")
 @click.option("--allow", "allowed", multiple=True, metavar="CODE", help="Do not report this code; may be repeated.")
+@click.option(
+    "--frontend",
+    type=click.Choice(sorted(FRONTENDS)),
+    default="0.7",
+    show_default=True,
+    help="0.6: also report what the parser front end of NKI 0.3 to 0.6 refuses.",
+)
 def command(
     kernel: str,
     args: tuple[str, ...],
@@ -32,6 +41,7 @@ def command(
     seed: int,
     as_json: bool,
     allowed: tuple[str, ...],
+    frontend: str,
 ) -> None:
     """Trace a kernel and check every instruction for a target, without running it.
 
@@ -40,6 +50,7 @@ def command(
     request = allow(read_request(kernel, args, target, lnc, seed, as_json), allowed)
     with working(f"checking {request.launch.name} for {request.target.name}"):
         findings, error = check_request(request)
+    findings = [*check_language(request, frontend, findings, error), *findings]
     findings = [finding for finding in findings if finding.code not in allowed]
     refused = error is not None or any(finding.severity == "error" for finding in findings)
     if as_json:
@@ -60,6 +71,22 @@ def allow(request: Request, codes: Sequence[str]) -> Request:
             )
     disabled = request.options.disabled_rules | set(codes)
     return replace(request, options=replace(request.options, disabled_rules=disabled))
+
+
+def check_language(request: Request, frontend: str, traced: Sequence[Finding], stop: NkiError | None) -> list[Finding]:
+    """What reading the source finds, without what tracing found as well: that has the actual values."""
+    known = {(finding.code, _line(finding.location)) for finding in traced}
+    if stop is not None:
+        known.add((stop.code, _line(stop.location)))
+    return [
+        finding
+        for finding in check_function(request.launch.function, frontend)
+        if (finding.code, _line(finding.location)) not in known
+    ]
+
+
+def _line(location: Location) -> tuple[str, int] | None:
+    return (location.frame.file, location.frame.line) if location.frame is not None else None
 
 
 def check_request(request: Request) -> tuple[list[Finding], NkiError | None]:
