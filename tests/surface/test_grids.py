@@ -170,7 +170,7 @@ def test_a_tensor_is_its_own_data() -> None:
         ("grid.tile-shape", lambda a: nl.blocks(a, tile_shape=(8, 8), block_shape=(2,))),
         ("grid.tile-shape", lambda a: nl.tiles(nl.tiles(a, tile_shape=(8, 8)), tile_shape=(4, 4))),
         ("grid.tile-shape", lambda a: on_chip((8, 8), (2, 8, 8))),
-        ("grid.shape", lambda a: nl.tiles(a)),
+        ("grid.shape", nl.tiles),
         ("grid.shape", lambda a: nl.tiles(a, tile_shape=[8, 8])),
         ("grid.shape", lambda a: nl.tiles(a, tile_shape=(8, True))),
         ("grid.shape", lambda a: nl.tiles("a", tile_shape=(8, 8))),

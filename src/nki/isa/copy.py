@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from nki.core.dtypes import find, uint8, uint16, uint32
 from nki.core.nki_tensor import NkiTensor
-from nki.core.tensor import View
+from nki.core.tensor import FreeIndirection, MemoryRegion, View
+from nki.isa.indirection import indirection_rules, no_indirection
 from nki.isa.shared import not_both_psum, same_elements
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
@@ -16,6 +17,11 @@ from nki.spec.rule import Rule
 
 _ISA = "nki/api/nki/isa"
 _EngineChoice = Annotated[Engine, choice(Engine)]
+_INDIRECTION = "nki/api/nki/isa tensor_copy, Tensor indirection"
+
+
+def _indirect(view: View) -> bool:
+    return isinstance(view.dynamic, FreeIndirection)
 
 
 @instruction(
@@ -39,6 +45,25 @@ _EngineChoice = Annotated[Engine, choice(Engine)]
             _ISA,
             "give dst the dtype of src",
             lambda a, t: f"dst is {a.dst.dtype}, src is {a.src.dtype}",
+        ),
+        *indirection_rules("dst", "src", Engine.vector),
+        Rule(
+            "indirect-engine",
+            "a view made by .indirect() is copied by the Vector or the Scalar engine",
+            lambda a, t: a.engine is not Engine.gpsimd or not (_indirect(a.dst) or _indirect(a.src)),
+            _INDIRECTION,
+            "omit engine",
+            lambda a, t: "engine is nisa.engine.gpsimd",
+        ),
+        Rule(
+            "indirect-psum",
+            "the Scalar engine does not scatter to PSUM",
+            lambda a, t: (
+                a.engine is not Engine.scalar or not _indirect(a.dst) or a.dst.region is not MemoryRegion.psum
+            ),
+            _INDIRECTION,
+            "omit engine, or scatter to SBUF",
+            lambda a, t: f"dst is made by .indirect() from {a.dst.describe()}",
         ),
     ],
     deprecated=[
@@ -93,6 +118,7 @@ def _is_float(value: Any) -> bool:
             "use a wider dtype",
             lambda a, t: f"value is {a.value!r}, dst is {a.dst.dtype}",
         ),
+        no_indirection(),
     ],
 )
 def memset(dst: Dst, value: Number, engine: _EngineChoice = Engine.unknown, name: Name = None) -> None:
@@ -135,6 +161,7 @@ def _(a: Any, x: Arrays) -> None:
             "cast one of them first",
             lambda a, t: f"src is {a.src.dtype}, dst is {a.dst.dtype}",
         ),
+        *indirection_rules("dst", "predicate", Engine.vector),
     ],
 )
 def tensor_copy_predicated(

@@ -23,8 +23,8 @@ def no_indirection() -> Rule:
         "no operand is a view made by .indirect()",
         lambda a, t: not _any_indirect(a),
         _ISA,
-        "gather with nisa.tensor_copy first, or use nisa.tensor_tensor, nisa.tensor_scalar or nisa.activation",
-        _shown,
+        "gather with nisa.nc_n_gather first, and pass a plain view",
+        _made,
     )
 
 
@@ -38,8 +38,9 @@ def indirection_rules(dst: str, data: str, engine: Engine) -> list[Rule]:
                 not _index(view) or (name in (dst, data) and t.has("tensor_indirection")) for name, view in _views(a)
             ),
             _ISA,
-            "gather with a DMA or with nisa.tensor_copy first, and pass a plain view",
-            _shown,
+            "gather with nisa.nc_n_gather first, and pass a plain view",
+            _made,
+            remedy=lambda a, t: _remedy(a, dst),
         ),
         Rule(
             "indirect-partitions",
@@ -103,13 +104,24 @@ def _pairs(dst: View, data: View, t: Target) -> Iterator[tuple[int, int]]:
             yield start % t.quadrant, 0
 
 
+def _made(a: Any, t: Target) -> str:
+    names = " and ".join(name for name, view in _views(a) if _index(view))
+    verb = "are" if " and " in names else "is"
+    return f"{names} {verb} made by .indirect()" + (
+        "" if t.has("tensor_indirection") else f"; {t.name} has no tensor indirection"
+    )
+
+
+def _remedy(a: Any, dst: str) -> str:
+    if any(name == dst and _index(view) for name, view in _views(a)):
+        return f"write {dst} as a plain view, or scatter rows of an HBM tensor with nisa.dma_copy and vector_offset"
+    return "gather with nisa.nc_n_gather first, and pass a plain view"
+
+
 def _shown(a: Any, t: Target) -> str:
     texts = []
     for name, view in _views(a):
         index = _index(view)
         if index is not None:
-            texts.append(
-                f"{name} starts at partition {view.start_partition}, its index at {index.start_partition}; "
-                f"the target is {t.name}"
-            )
+            texts.append(f"{name} starts at partition {view.start_partition}, its index at {index.start_partition}")
     return "; ".join(texts)

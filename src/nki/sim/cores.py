@@ -13,6 +13,9 @@ from nki.sim.memory import LiveStorage, Memory
 
 T = TypeVar("T")
 
+_RULE = "both cores reach the same barriers and transfers in the same order"
+_SAME_FIX = "make the same call on both cores: move it out of the branch on nl.program_id"
+
 
 class Cores:
     """The meeting point of the cores of a launch.
@@ -56,13 +59,7 @@ class Cores:
             if waiting is not None:
                 self._pair(core, other, key, waiting)
             elif self._ended[other]:
-                raise DivergenceError(
-                    "cores.deadlock",
-                    f"core {core} waits at {_describe(key)}, but core {other} has ended",
-                    rule="both cores reach the same barriers and transfers in the same order",
-                    location=where,
-                    fix="make the control flow of both cores meet here",
-                )
+                raise _deadlock(core, other, key, where)
             else:
                 self._pass_baton(other)
                 self._wait_for_turn(core)
@@ -87,7 +84,7 @@ class Cores:
         if (first.name, first.shape, first.dtype) != (second.name, second.shape, second.dtype):
             raise DivergenceError(
                 "cores.shared-mismatch",
-                f"core {core} allocates {second!r} where the other core has {first!r}",
+                f"core {core} allocates {_allocation(second)} where the other core has {_allocation(first)}",
                 rule="shared_hbm tensors pair by order, name, shape and dtype on both cores",
                 location=second.location,
                 fix="allocate the same shared_hbm tensors in the same order on both cores",
@@ -98,10 +95,10 @@ class Cores:
             raise DivergenceError(
                 "cores.mismatch",
                 f"core {core} is at {_describe(key)} while core {other} waits at "
-                f"{_describe(waiting[0])} ({self._where[other]})",
+                f"{_describe(waiting[0])} in {_place(self._where[other])}",
                 location=self._where[core],
-                rule="both cores reach the same barriers and transfers in the same order",
-                fix="make the control flow of both cores meet here",
+                rule=_RULE,
+                fix=_meeting_fix(key) if key[0] == waiting[0][0] else _SAME_FIX,
             )
         self._inbox[core].append(waiting[1])
         mine = self._waiting[core]
@@ -126,13 +123,7 @@ class Cores:
         if not self._ended[other]:
             waiting = self._waiting[other]
             if self._errors[core] is None and waiting is not None:
-                self._errors[other] = DivergenceError(
-                    "cores.deadlock",
-                    f"core {other} waits at {_describe(waiting[0])}, but core {core} has ended",
-                    rule="both cores reach the same barriers and transfers in the same order",
-                    location=self._where[other],
-                    fix="make the control flow of both cores meet here",
-                )
+                self._errors[other] = _deadlock(other, core, waiting[0], self._where[other])
             self._pass_baton(other)
 
     def _pass_baton(self, core: int) -> None:
@@ -151,5 +142,28 @@ class _Aborted(Exception):
     """The other core failed; its error is the one to show."""
 
 
+def _deadlock(core: int, other: int, key: Any, where: Location) -> DivergenceError:
+    return DivergenceError(
+        "cores.deadlock",
+        f"core {core} waits for core {other} at {_describe(key)}, but core {other} has ended",
+        rule=_RULE,
+        location=where,
+        fix=_SAME_FIX if key[0] == "barrier" else f"{_SAME_FIX}, with send_to_rank=1 - nl.program_id(0) on both",
+    )
+
+
+def _meeting_fix(key: Any) -> str:
+    return "pass the same pipe_id on both cores" if key[0] != "barrier" else _SAME_FIX
+
+
 def _describe(key: Any) -> str:
     return "core_barrier" if key[0] == "barrier" else f"sendrecv with pipe_id {key[1]}"
+
+
+def _place(where: Location) -> str:
+    frame = where.frame
+    return "another place" if frame is None else f"line {frame.line} of {frame.function}"
+
+
+def _allocation(buffer: Buffer) -> str:
+    return f"{buffer.name}, {buffer.dtype}{list(buffer.shape)},"

@@ -24,6 +24,7 @@ class Rule:
         fix: one thing to do.
         actual: ``(arguments, target) -> str`` with the numbers that broke it.
         severity: "error" refuses the kernel, "warning" tells.
+        remedy: ``(arguments, target) -> str``: the fix for these operands, where `fix` can only say it in general.
     """
 
     code: str
@@ -33,6 +34,7 @@ class Rule:
     fix: str
     actual: Callable[[Any, Target], str] | None = None
     severity: Severity = "error"
+    remedy: Callable[[Any, Target], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

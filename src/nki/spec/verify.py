@@ -208,7 +208,7 @@ def _broken(instruction: Instruction[Any], rule: Rule, arguments: Any, target: T
         f"{instruction.label}: {actual}",
         sentence,
         rule.source,
-        rule.fix.format(t=target),
+        rule.remedy(arguments, target) if rule.remedy else rule.fix.format(t=target),
         at,
         {"target": target.name},
     )

@@ -102,7 +102,9 @@ def broken_lists() -> list[Any]:
             Breaks(f"{name}.priority", copying(name, priority=4), one, "trn3"),
             Breaks(f"{name}.shapes", onto(name, (8, 7), group=ALONE), one),
         ]
-    found += [Breaks(f"{name}.dimension", copying(name, collective_dim=1), one) for name in LISTS if name != "all_reduce"]
+    found += [
+        Breaks(f"{name}.dimension", copying(name, collective_dim=1), one) for name in LISTS if name != "all_reduce"
+    ]
     found += [Breaks(f"{name}.memory", mixed(name), one) for name in ON_CHIP]
     found += [Breaks(f"{name}.op", copying(name, op=nl.multiply), one) for name in ("all_reduce", "reduce_scatter")]
     found += [
