@@ -9,14 +9,32 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
 
-import nki.isa
-from nki.spec.instruction import Instruction
+TARGET = Path(__file__).parents[1] / "src" / "nki" / "isa" / "__init__.py"
 
-TARGET = Path(nki.isa.__file__)
+
+def forget_removed_families() -> None:
+    """Drop the exports of modules that are gone, without which the package could not be imported below."""
+    written = TARGET.read_text()
+    kept = re.sub(
+        r"^from nki\.isa\.(\w+) import (\([^)]*\)|[^\n]*)\n",
+        lambda found: found[0] if (TARGET.parent / f"{found[1]}.py").exists() else "",
+        written,
+        flags=re.M,
+    )
+    if kept != written:
+        TARGET.write_text(kept)
+
+
+forget_removed_families()
+
+import nki.isa  # noqa: E402 - the file that it reads has to be importable
+from nki.spec.instruction import Instruction  # noqa: E402
+
 ENUMS = ("dge_mode", "dma_engine", "engine", "matmul_perf_mode", "nc_version", "oob_mode", "reduce_cmd")
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "unknown")
 OLD_ENGINES = [f"{name}_engine" for name in ENGINES]

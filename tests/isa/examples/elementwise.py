@@ -68,7 +68,7 @@ BITS: dict[Any, Callable[[int, int, int], int]] = {
     nl.bitwise_or: lambda a, b, width: a | b,
     nl.bitwise_xor: lambda a, b, width: a ^ b,
     nl.left_shift: lambda a, b, width: a * 2**b if b < width else 0,
-    nl.right_shift: lambda a, b, width: a // 2**b,
+    nl.right_shift: lambda a, b, width: a // 2**b if b < width else 0,
     nl.invert: lambda a, b, width: 2**width - 1 - a,
 }
 """What every bitvec operator computes, on unsigned Python integers of a width."""
