@@ -9,6 +9,7 @@ from nki.core.errors import VerificationError as NkiValidationError
 from nki.core.register import VirtualRegister
 from nki.core.removed import ISA, missing_name, warn_deprecated
 from nki.isa.activation import activate2, activation, activation_reduce, exponential, reciprocal
+from nki.isa.barrier import barrier
 from nki.isa.batchnorm import bn_aggr, bn_stats
 from nki.isa.copy import memset, tensor_copy, tensor_copy_predicated
 from nki.isa.dma import dma_copy
@@ -60,6 +61,7 @@ __all__ = [
     "activation",
     "activation_reduce",
     "affine_select",
+    "barrier",
     "bn_aggr",
     "bn_stats",
     "core_barrier",
