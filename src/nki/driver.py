@@ -260,7 +260,7 @@ def _arguments(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """A trace makes many small objects that all stay: looking for garbage among them again and again only costs time."""
+    """A trace makes many small objects that all stay: looking for garbage among them only costs time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

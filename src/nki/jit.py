@@ -10,6 +10,7 @@ from typing import Any
 
 from nki.compiler import CompileConfig, SpecializationConfig
 from nki.core.errors import LaunchError
+from nki.core.shown import one_line, shown
 from nki.core.source import here
 from nki.driver import Cache, Launch, call
 from nki.options import API_VERSIONS
@@ -53,7 +54,7 @@ class Kernel:
         if not isinstance(lnc, int) or isinstance(lnc, bool) or lnc < 1:
             raise LaunchError(
                 "launch.grid",
-                f"{self.func.__name__}[{lnc!r}]",
+                f"{self.func.__name__}[{one_line(repr(lnc))}]",
                 rule="a grid is one positive int, the number of cores",
                 fix="write kernel[2](...)",
             )
@@ -185,7 +186,7 @@ def _checked_function(function: Any) -> Callable[..., Any]:
         return function
     raise LaunchError(
         "jit.function",
-        f"nki.jit got {type(function).__name__} {function!r}",
+        f"nki.jit got {shown(function)}",
         rule="a kernel is a Python function",
         fix="decorate a function defined with def",
     )

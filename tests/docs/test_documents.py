@@ -10,7 +10,8 @@ import pytest
 from nki.options import API_VERSIONS, ENVIRONMENT, from_environment
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
+DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
 BLOCKS = [
     pytest.param(path, block, id=f"{path.name}-{i}")
     for path in DOCUMENTS

@@ -37,8 +37,19 @@ def plus(a: Any, b: Any) -> Any:
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
 
-DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2, np.int32, np.uint32,
-          np.int16, np.uint16, np.int8, np.uint8]
+DTYPES = [
+    np.float32,
+    np.float16,
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3,
+    ml_dtypes.float8_e5m2,
+    np.int32,
+    np.uint32,
+    np.int16,
+    np.uint16,
+    np.int8,
+    np.uint8,
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
@@ -177,7 +188,8 @@ def structured(pair: Any, table: Any, record: Any, config: Any, color: Color, na
 
 def test_containers_objects_enums_strings_and_functions() -> None:
     config = Config(array=X, nested=Frozen(X))
-    result = both_results(structured, Pair(X, X), {"a": (X, X)}, Frozen(X, 0.5), config, Color.RED, "kernel", None, nl.add)
+    pair, table, record = Pair(X, X), {"a": (X, X)}, Frozen(X, 0.5)
+    result = both_results(structured, pair, table, record, config, Color.RED, "kernel", None, nl.add)
     assert (result["sum"] == X * 3.5).all()
     assert isinstance(result["pair"], Pair)
     assert (result["pair"].left == X * 3.5).all()
@@ -270,7 +282,7 @@ REFUSED: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("tensor.truth", lambda a: store(load(a)) if load(a) else None, (X,)),
     ("tensor.iteration", lambda a: [store(load(row)) for row in a], (X,)),
     ("tensor.assignment", lambda a: a.__setitem__(0, 1.0), (X,)),
-    ("tensor.numpy", lambda a: np.exp(a), (X,)),
+    ("tensor.numpy", lambda a: np.exp(a), (X,)),  # noqa: PLW0108
     ("operand.kind", lambda a: nisa.tensor_copy(dst=nl.ndarray((4, 8), nl.float32), src=X), (X,)),
     ("operand.kind", lambda a: nisa.tensor_copy(dst=[load(a)], src=load(a)), (X,)),
     ("operand.region", lambda a: nisa.tensor_copy(dst=load(a), src=a), (X,)),

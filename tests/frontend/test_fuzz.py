@@ -25,17 +25,50 @@ CALLS = 2000
 SEED = 20260801
 
 DTYPES = [dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.uint8, dtypes.uint16, dtypes.uint32]
-JUNK: list[Any] = [None, "text", b"bytes", [], {}, (), [1, 2], -1, 0, 1, 7, 10**12, 1.5, float("nan"), True, object(),
-                   np.float32(2), np.arange(4), slice(0, 2), Ellipsis, int, nl, DynamicSlice(0, 1)]
+JUNK: list[Any] = [
+    None,
+    "text",
+    b"bytes",
+    [],
+    {},
+    (),
+    [1, 2],
+    -1,
+    0,
+    1,
+    7,
+    10**12,
+    1.5,
+    float("nan"),
+    True,
+    object(),
+    np.float32(2),
+    np.arange(4),
+    slice(0, 2),
+    Ellipsis,
+    int,
+    nl,
+    DynamicSlice(0, 1),
+]
 OPERATORS = [v for v in vars(alu).values() if isinstance(v, Operator)]
-ENUMS = [member for e in (nisa.engine, nisa.reduce_cmd, nisa.dge_mode, nisa.oob_mode, nisa.matmul_perf_mode) for member in e]
+KINDS = (nisa.engine, nisa.reduce_cmd, nisa.dge_mode, nisa.oob_mode, nisa.matmul_perf_mode)
+METHODS = ["[]", "slice", "select", "permute", "broadcast", "expand_dim", "squeeze_dim", "reshape_dim"]
+METHODS += ["flatten_dims", "reshape", "rearrange", "view", "ap", "vector_select", "indirect"]
+ENUMS = [member for kind in KINDS for member in kind]
 
 
 def tensors(r: random.Random, given: Any) -> list[Any]:
     """A handful of tensors of all kinds, some of them written."""
     made = [given]
-    for region, shape in ((nl.sbuf, (128, 64)), (nl.sbuf, (32, 8)), (nl.sbuf, (128, 1)), (nl.psum, (128, 64)),
-                          (nl.sbuf, (16, 4, 8)), (nl.shared_hbm, (128, 64)), (nl.sbuf, (1, 1))):
+    for region, shape in (
+        (nl.sbuf, (128, 64)),
+        (nl.sbuf, (32, 8)),
+        (nl.sbuf, (128, 1)),
+        (nl.psum, (128, 64)),
+        (nl.sbuf, (16, 4, 8)),
+        (nl.shared_hbm, (128, 64)),
+        (nl.sbuf, (1, 1)),
+    ):
         tile = nl.ndarray(shape, r.choice(DTYPES), buffer=region)
         made.append(tile)
         made.append(tile[0 : r.randint(1, shape[0])])
@@ -133,8 +166,7 @@ def test_malformed_indexing_never_raises_a_bare_exception() -> None:
     def kernel(given: Any) -> None:
         tile = nl.ndarray((64, 4, 8), nl.float32)
         for _ in range(CALLS):
-            method = r.choice(["[]", "slice", "select", "permute", "broadcast", "expand_dim", "squeeze_dim", "reshape_dim",
-                               "flatten_dims", "reshape", "rearrange", "view", "ap", "vector_select", "indirect"])
+            method = r.choice(METHODS)
             args = [r.choice([*JUNK, tile, given, (0, 1), (1, 0), ((64, 2), (1, 4))]) for _ in range(r.randint(1, 4))]
             target = r.choice([tile, given])
             try:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nki.isa as nisa
+import nki.language as nl
 from nki.core.errors import IRError, VerificationError
 from nki.ir.build import build
 from nki.ir.text import from_bytecode, from_text, load, save, to_bytecode, to_text
@@ -49,7 +51,7 @@ BROKEN = [
     ("ir.view", "strides = array<i64: 64, 1>", "strides = array<i64: 64, 1, 1>", "3 strides"),
     ("ir.view", "offset = 0 : i64", 'dynamic = "scalar_offset", offset = 0 : i64', "0 indices"),
     ("ir.attribute", 'op = "add"', 'op = "add", opp = "add"', "opp"),
-    ("ir.attribute", "operand0 = 5.000000e-01 : f64, ", "", "operand0"),
+    ("tensor_scalar.operand0", "operand0 = 5.000000e-01 : f64, ", "", "operand0"),
     ("ir.attribute", 'role = "temporary"', 'role = "temporary", adress = 3 : i64', "adress"),
     ("ir.duplicate", "id = 1 : i64", "id = 0 : i64", "id 0"),
     ("ir.version", "nki.version = 1", "nki.version = 77", "77"),
@@ -85,6 +87,19 @@ def test_a_broken_rule_is_refused_at_the_line_of_the_kernel() -> None:
     assert isinstance(error, VerificationError) and error.code == "tensor_tensor.shapes"
     assert error.location.frame is not None and error.location.frame.function == "scaled_sum"
     verify(from_text(text.replace(call[0], line)), TARGET, frozenset({"tensor_tensor.shapes"}))
+
+
+def test_an_argument_that_cannot_be_none_is_written() -> None:
+    def kernel(a: Any) -> Any:
+        tile = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=a)
+        nisa.tensor_scalar_cumulative(tile, tile, nl.multiply, nl.add, 0.5)
+        return a
+
+    text = to_text(build(traced(kernel, array())))
+    assert "imm0 = 5.000000e-01 : f64, " in text
+    error = refusal(text.replace("imm0 = 5.000000e-01 : f64, ", ""))
+    assert error.code == "ir.attribute" and "imm0" in error.message
 
 
 def test_a_use_before_the_definition_is_refused() -> None:

@@ -105,13 +105,13 @@ def gathered(a: Any, index: Any) -> Any:
     return np.stack([a[:, int(index[i, 0])] for i in range(16)], axis=1)
 
 
-def misplaced(call: Call) -> Any:
+def misplaced(call: Call, dtype: Any = np.float32) -> Any:
     """A kernel whose index lies on other partitions than what it indexes."""
 
     def kernel(a: Any) -> Any:
-        data = nl.ndarray((16, 8), np.float32, buffer=nl.sbuf, address=(32, 0))
+        data = nl.ndarray((16, 8), dtype, buffer=nl.sbuf, address=(32, 0))
         index = nl.ndarray((16, 1), np.uint32, buffer=nl.sbuf, address=(0, 4096))
-        memset(dst=data, value=1.0)
+        memset(dst=data, value=1)
         memset(dst=index, value=0)
         dst = empty((16, 16))
         call(dst, data.indirect(index))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nki.core.dims import (
     bounds_error,
     check_free,
@@ -13,12 +15,15 @@ from nki.core.dims import (
     check_one_element,
     dim_of,
     drop,
+    empty_error,
     is_partition,
     partition_error,
     put,
+    range_fix,
 )
 from nki.core.errors import FrontendError, TensorError
 from nki.core.register import VirtualRegister
+from nki.core.shown import shown
 from nki.core.tensor import FreeIndirection, ScalarOffset, VectorOffset, View
 
 
@@ -37,15 +42,18 @@ def slice_dim(view: View, dim: int, start: int, stop: int, step: int = 1) -> Vie
     check_free(view, dim, "sliced")
     if step < 1:
         raise TensorError("access.step", f"step {step} of a slice on dimension {dim}", fix="use a step of at least 1")
+    what = f"slice {start}:{stop}" + (f":{step}" if step != 1 else "")
+    if start >= stop:
+        raise empty_error(view, dim, what)
     if not 0 <= start < stop <= size:
-        raise bounds_error(view, dim, f"slice {start}:{stop}" + (f":{step}" if step != 1 else ""), start >= stop)
+        raise bounds_error(view, dim, what, range_fix(start, size))
     if step != 1 and is_partition(view, dim):
         raise TensorError(
             "access.partition-step",
             f"partitions cannot be skipped: step {step} on dimension 0 of {view.describe()}",
             rule="the partition stride of every access is 1",
             source="nki/guides/architecture/trainium_inferentia2_arch.rst",
-            fix="use a DMA, or put the strided dimension in the free dimension",
+            fix=f"take the rows in HBM: nisa.dma_copy(dst=tile, src=hbm[{start}:{stop}:{step}])",
         )
     return view._replace(
         shape=put(view.shape, dim, -(-(stop - start) // step)),
@@ -197,16 +205,16 @@ def index(view: View, key: Any, as_view: Callable[[Any], View | None]) -> View:
             start, stop, step = _slice_of(view, dim, item)
             view = slice_dim(view, dim, start, stop, step)
         elif isinstance(item, DynamicSlice):
-            view = slice_dim(view, dim, _as_int(item.start, dim), _as_int(item.start, dim) + _as_int(item.size, dim))
+            view = slice_dim(view, dim, _as_int(item.start, dim, view), _as_int(item.start, dim, view) + _as_int(item.size, dim, view))
         else:
             tensor = as_view(item)
             if tensor is not None or isinstance(item, VirtualRegister):
                 raise TensorError(
                     "access.dynamic-index",
                     f"dimension {dim} is indexed with a value that is only known at run time",
-                    fix="use tensor.select(dim, index) or .ap(scalar_offset=index)",
+                    fix=_dynamic_fix(view, dim),
                 )
-            at = _wrap(view, dim, _as_int(item, dim))
+            at = _wrap(view, dim, _as_int(item, dim, view))
             view = slice_dim(view, dim, at, at + 1)
             dropped.append(dim)
     return _drop_indexed(view, dropped)
@@ -226,35 +234,55 @@ def _wrap(view: View, dim: int, at: int) -> int:
     size = view.shape[dim]
     wrapped = at + size if at < 0 else at
     if not 0 <= wrapped < size:
-        raise bounds_error(view, dim, f"index {at}", empty=False)
+        raise bounds_error(view, dim, f"index {at}", f"use an index from 0 to {size - 1}")
     return wrapped
 
 
-def _as_int(value: Any, dim: int) -> int:
+def _as_int(value: Any, dim: int, view: View) -> int:
     try:
-        return int(value.__index__())
+        if not isinstance(value, bool):
+            return int(value.__index__())
     except (AttributeError, TypeError) as problem:
         if isinstance(problem, TensorError | FrontendError):
             raise
-        raise TensorError(
-            "access.index-kind",
-            f"dimension {dim} is indexed with {type(value).__name__} {value!r}"[:160],
-            rule="an index is an int, a slice, nl.ds(start, size) or ...",
-            fix="use an int",
-        ) from None
+    raise TensorError(
+        "access.index-kind",
+        f"dimension {dim} is indexed with {shown(value)}",
+        rule="an index is an int, a slice, nl.ds(start, size) or ...",
+        fix=_index_fix(value, view),
+    )
+
+
+def _dynamic_fix(view: View, dim: int) -> str:
+    if is_partition(view, dim):
+        return "keep the tensor in HBM: on chip no partition is chosen at run time"
+    return f"write tensor.select({dim}, index)"
+
+
+def _index_fix(value: Any, view: View) -> str:
+    if not isinstance(value, list | np.ndarray):
+        return "use an int"
+    gather = "nisa.nc_n_gather" if view.on_chip else "tensor.vector_select"
+    return f"loop over the indices, or gather with {gather}"
 
 
 def _slice_of(view: View, dim: int, item: slice) -> tuple[int, int, int]:
     size = view.shape[dim]
-    step = 1 if item.step is None else _as_int(item.step, dim)
-    start = 0 if item.start is None else _as_int(item.start, dim)
-    stop = size if item.stop is None else _as_int(item.stop, dim)
+    step = 1 if item.step is None else _as_int(item.step, dim, view)
+    start = 0 if item.start is None else _as_int(item.start, dim, view)
+    stop = size if item.stop is None else _as_int(item.stop, dim, view)
     return (start + size if start < 0 else start), (stop + size if stop < 0 else stop), step
 
 
 def _expand(view: View, keys: tuple[Any, ...]) -> list[Any]:
     given = [k for k in keys if k is not Ellipsis]
-    if len(keys) - len(given) > 1 or len(given) > view.ndim or any(k is None for k in given):
+    if any(k is None for k in given):
+        raise TensorError(
+            "access.index-count",
+            f"None does not insert a dimension into {view.describe()}",
+            fix=f"write tensor.expand_dim({_new_dim(view, keys)})",
+        )
+    if len(keys) - len(given) > 1 or len(given) > view.ndim:
         raise TensorError(
             "access.index-count",
             f"{len(given)} indices for the {view.ndim} dimensions of {view.describe()}",
@@ -265,6 +293,12 @@ def _expand(view: View, keys: tuple[Any, ...]) -> list[Any]:
         return [*given, *missing]
     at = next(i for i, k in enumerate(keys) if k is Ellipsis)
     return [*keys[:at], *missing, *keys[at + 1 :]]
+
+
+def _new_dim(view: View, keys: tuple[Any, ...]) -> int:
+    """Where NumPy would insert the dimension; behind an ellipsis counted from the end, on chip not before 1."""
+    at = next(i for i, k in enumerate(keys) if k is None)
+    return at - len(keys) if Ellipsis in keys[:at] else max(at, int(view.on_chip))
 
 
 def _drop_indexed(view: View, dropped: list[int]) -> View:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nki.core.errors import TensorError
 from nki.core.register import VirtualRegister
+from nki.core.shown import shown
 from nki.core.tensor import FreeIndirection, VectorOffset, View
 
 
@@ -52,20 +53,30 @@ def partition_error(method: str, view: View, fix: str) -> TensorError:
     )
 
 
-def bounds_error(view: View, dim: int, what: str, empty: bool) -> TensorError:
-    """The error of a range that is empty or reaches outside its dimension."""
-    if empty:
-        return TensorError(
-            "access.empty",
-            f"{what} on dimension {dim} of {view.describe()} holds no element",
-            fix="make the range at least one element long, or skip the instruction",
-        )
+def empty_error(view: View, dim: int, what: str) -> TensorError:
+    """The error of a range without an element."""
+    return TensorError(
+        "access.empty",
+        f"{what} on dimension {dim} of {view.describe()} holds no element",
+        fix="make the range at least one element long, or skip the instruction",
+    )
+
+
+def range_fix(start: int, size: int) -> str:
+    """How a range that reaches outside a dimension comes inside it."""
+    if start < 0:
+        return "start at 0 or higher"
+    return f"start at {size - 1} or lower" if start >= size else f"clip it with min(stop, {size})"
+
+
+def bounds_error(view: View, dim: int, what: str, fix: str) -> TensorError:
+    """The error of an index or a range that reaches outside its dimension."""
     return TensorError(
         "access.out-of-bounds",
         f"{what} is outside dimension {dim} of {view.describe()}",
         rule="0 <= start < stop <= size",
         facts={"dim": dim, "size": view.shape[dim]},
-        fix=f"clip it with min(stop, {view.shape[dim]})",
+        fix=fix,
     )
 
 
@@ -105,13 +116,13 @@ def as_int(value: Any, role: str) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or isinstance(value, VirtualRegister):
         raise TensorError(
             "access.argument",
-            f"{role} must be an int, not {type(value).__name__} {value!r}"[:160],
+            f"{role} must be an int, not {shown(value)}",
             fix="compute it in Python from shapes and constants",
         )
     try:
         return int(value.__index__())
     except TypeError:
-        raise TensorError("access.argument", f"{role} must be an int, not {value!r}", fix="pass one int") from None
+        raise TensorError("access.argument", f"{role} must be an int, not {shown(value)}", fix="pass one int") from None
 
 
 def as_ints(value: Any, role: str) -> tuple[int, ...]:
@@ -119,7 +130,7 @@ def as_ints(value: Any, role: str) -> tuple[int, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise TensorError(
             "access.argument",
-            f"{role} must be a tuple of ints, not {type(value).__name__} {value!r}"[:160],
+            f"{role} must be a tuple of ints, not {shown(value)}",
             fix="write it as a tuple, for example (4, -1)",
         )
     return tuple(as_int(item, role) for item in value)

@@ -236,6 +236,17 @@ def _is_torch(value: object) -> bool:
     return kind.__name__ == "dtype" and kind.__module__ == "torch"
 
 
+def unsupported(name: str, instead: str) -> DtypeError:
+    """The error of a host dtype that no NeuronCore has."""
+    return DtypeError(
+        "dtype.unsupported",
+        f"dtype {name} does not exist on a NeuronCore",
+        source=_SOURCE,
+        rule="elements have at most 32 bits, and are no complex numbers",
+        fix=f"use {instead}",
+    )
+
+
 def _rejected(value: object) -> DtypeError:
     spelling = _spelling(value)
     if isinstance(value, np.dtype) and not value.isnative:
@@ -245,19 +256,13 @@ def _rejected(value: object) -> DtypeError:
             fix='convert the array on the host with array.astype(array.dtype.newbyteorder("="))',
         )
     if spelling in _WIDE:
-        return DtypeError(
-            "dtype.unsupported",
-            f"dtype {spelling} does not exist on a NeuronCore",
-            source=_SOURCE,
-            rule="floating-point data has at most 32 bits",
-            fix="cast on the host, e.g. array.astype(np.float32)",
-        )
+        return unsupported(spelling, "nl.float32")
     close = difflib.get_close_matches(spelling, BY_NAME, n=1, cutoff=0.4)
     return DtypeError(
         "dtype.unknown",
         f"{spelling!r} is not a dtype",
         source=_SOURCE,
-        fix=f"did you mean {BY_NAME[close[0]]!r}?" if close else f"use one of {', '.join(BY_NAME)}",
+        fix=f"write {BY_NAME[close[0]]!r}" if close else f"use one of {', '.join(BY_NAME)}",
     )
 
 

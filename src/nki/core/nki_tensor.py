@@ -13,9 +13,11 @@ from nki.core import access, reshape
 from nki.core.dims import as_int, as_ints
 from nki.core.dtypes import DType, as_dtype
 from nki.core.errors import ArgumentError, FrontendError, TensorError
+from nki.core.no_arithmetic import NoArithmetic
 from nki.core.pattern import check_inside
 from nki.core.pattern import pattern as explicit_pattern
 from nki.core.register import VirtualRegister
+from nki.core.shown import shown
 from nki.core.tensor import MemoryRegion, NKIObject, Storage, View, contiguous_strides
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -44,10 +46,11 @@ def _arguments(method: Method) -> Method:
     return call  # type: ignore[return-value]
 
 
-class NkiTensor(NKIObject):
+class NkiTensor(NoArithmetic, NKIObject):
     """A tensor of a kernel in HBM, SBUF or PSUM.
 
-    All methods return views of the same storage; nothing is copied. On chip dimension 0 is the partition.
+    All methods return views of the same storage; nothing is copied. On chip dimension 0 is the partition. Python's
+    operators do not compute with it: instructions and the functions of nki.language do.
 
     Args:
         shape: sizes, all positive.
@@ -71,7 +74,7 @@ class NkiTensor(NKIObject):
         if region is not buffer:
             raise TensorError(
                 "tensor.storage",
-                f"NkiTensor needs the storage of a tensor in {buffer}, not {storage!r}",
+                f"NkiTensor needs the storage of a tensor in {buffer}, not {shown(storage)}",
                 fix="allocate with nl.ndarray, or pass other_tensor.storage and its buffer",
             )
         sizes = tuple(int(s) for s in shape)
@@ -147,6 +150,10 @@ class NkiTensor(NKIObject):
         if self._problem is not None:
             raise self._problem
         return self._view
+
+    def describe(self) -> str:
+        """Short text for messages: ``float32[128, 512] in sbuf``."""
+        return self._view.describe()
 
     def is_contiguous(self) -> bool:
         """Row-major without gaps; on chip within each partition."""
@@ -343,6 +350,10 @@ class NkiTensor(NKIObject):
         return tensor
 
 
+@shown.register
+def _(value: NkiTensor) -> str:
+    return f"a tensor {value.describe()}"
+
 
 def _plain(value: Any) -> Any:
     if isinstance(value, VirtualRegister):
@@ -355,7 +366,7 @@ def _index_view(value: Any, role: str) -> View:
         return value.view_record
     raise ArgumentError(
         "access.index-tensor",
-        f"{role} must be a tensor, not {type(value).__name__} {value!r}"[:160],
+        f"{role} must be a tensor, not {shown(value)}",
         fix="load the indices into an SBUF tensor",
     )
 

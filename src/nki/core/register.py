@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from nki.core.errors import FrontendError
+from nki.core.shown import shown
 from nki.core.source import Frame, here
 
 Truth = Callable[["VirtualRegister", FrameType], bool]
@@ -93,6 +94,11 @@ class VirtualRegister:
     __le__ = _refused("<=")
     __gt__ = _refused(">")
     __ge__ = _refused(">=")
+
+
+@shown.register
+def _(value: VirtualRegister) -> str:
+    return "a register"
 
 
 def not_python(role: str, fix: str) -> FrontendError:

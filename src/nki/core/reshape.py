@@ -10,6 +10,7 @@ from nki.core.access import expand_dim, permute
 from nki.core.dims import as_int, dim_of, is_partition, partition_error
 from nki.core.dtypes import as_dtype
 from nki.core.errors import TensorError
+from nki.core.shown import shown
 from nki.core.tensor import VectorOffset, View, contiguous_strides
 
 
@@ -94,14 +95,15 @@ def rearrange(
     """Split, reorder and merge dimensions by name (einops patterns as tuples)."""
     left, right = [_group(g) for g in _groups(source)], [_group(g) for g in _groups(result)]
     names = [n for g in left for n in g]
-    if len(left) != view.ndim or len(set(names)) != len(names) or sorted(names) != sorted(n for g in right for n in g):
+    problem = _pattern_problem(view, left, right)
+    if problem:
         raise TensorError(
             "access.rearrange",
             f"pattern {tuple(source)} -> {tuple(result)} does not fit {view.describe()}",
             rule="one group per dimension, each name once on both sides",
-            fix="name every dimension",
+            fix=problem,
         )
-    known = {name: as_int(size, f"size of {name}") for name, size in dict(sizes or {}).items()}
+    known = _fixed_sizes(sizes, names)
     for dim in range(view.ndim - 1, -1, -1):
         if len(left[dim]) != 1:
             view = reshape_dim(view, dim, [known.get(name, -1) for name in left[dim]])
@@ -109,6 +111,39 @@ def rearrange(
     for position, group in enumerate(right):
         view = flatten_dims(view, position, position + len(group) - 1) if group else expand_dim(view, position)
     return view
+
+
+def _pattern_problem(view: View, left: list[list[str]], right: list[list[str]]) -> str:
+    """What to change in a pattern; "" if it fits."""
+    names, results = [n for g in left for n in g], [n for g in right for n in g]
+    if len(left) != view.ndim:
+        return f"write {view.ndim} groups on the left side, one for each dimension"
+    repeated = [n for side in (names, results) for n in side if side.count(n) > 1]
+    if repeated:
+        return f"write {repeated[0]} once on each side"
+    missing = [n for n in names if n not in results]
+    if missing:
+        return f"write {', '.join(missing)} on the right side as well"
+    extra = [n for n in results if n not in names]
+    return f"write {', '.join(extra)} on the left side as well" if extra else ""
+
+
+def _fixed_sizes(sizes: Any, names: list[str]) -> dict[str, int]:
+    if sizes is not None and not isinstance(sizes, dict):
+        raise TensorError(
+            "access.argument",
+            f"fixed_sizes must be a dict, not {shown(sizes)}",
+            fix=f"write for example {{{names[-1]!r}: 4}}",
+        )
+    for name in sizes or {}:
+        if name not in names:
+            raise TensorError(
+                "access.rearrange",
+                f"fixed_sizes names {shown(name)}, which is not in the pattern",
+                rule="sizes belong to names of the pattern",
+                fix=f"remove it; the names are {', '.join(names)}",
+            )
+    return {name: as_int(size, f"size of {name}") for name, size in (sizes or {}).items()}
 
 
 def _infer(sizes: tuple[int, ...], total: int, view: View) -> tuple[int, ...]:
@@ -121,7 +156,7 @@ def _infer(sizes: tuple[int, ...], total: int, view: View) -> tuple[int, ...]:
             "access.element-count",
             f"{list(sizes)} does not hold the {total} elements of {view.describe()}",
             rule="the number of elements stays the same, and at most one size is -1",
-            fix="check the sizes",
+            fix="use -1 for one size",
         )
     return sizes
 
@@ -162,7 +197,7 @@ def _groups(pattern: Any) -> Sequence[Any]:
         return pattern
     raise TensorError(
         "access.rearrange",
-        f"pattern {pattern!r} is a {type(pattern).__name__}"[:160],
+        f"a pattern is {shown(pattern)}",
         rule="a pattern is a tuple of names and of tuples of names",
         fix='write for example ("p", ("h", "w"))',
     )

@@ -5,12 +5,16 @@ from __future__ import annotations
 import linecache
 import sys
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from types import CodeType, FrameType
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
 _EXAMPLES = _PACKAGE + "examples/"  # kernels that an installed package carries: they are user code
-_CHAIN_LIMIT = 12
+_CHAIN_INNER, _CHAIN_OUTER = 6, 3
+
+GENERATED = _PACKAGE + "<generated>"
+"""File name of code that this package makes itself."""
 
 KERNEL_BOUNDARY = "run_body"
 """Name of the function of this package that calls a kernel's Python body."""
@@ -52,13 +56,15 @@ class Location:
         return excerpt(self.frames[0])
 
     def chain(self) -> str:
-        """The calls that led to the innermost frame, one line each; empty if there was no nested call."""
-        lines = []
-        for frame in self.frames[1:_CHAIN_LIMIT]:
-            text = linecache.getline(frame.file, frame.line).strip()
-            lines.append(f"  called from {frame} in {frame.function}" + (f"\n    {text}" if text else ""))
-        if len(self.frames) > _CHAIN_LIMIT:
-            lines.append(f"  ... {len(self.frames) - _CHAIN_LIMIT} more calls")
+        """The calls that led to the innermost frame, one line each; empty if there was no nested call.
+
+        Of many calls the innermost and the outermost are shown: these are the error's and the kernel's.
+        """
+        calls = [(frame, sum(1 for _ in same)) for frame, same in groupby(self.frames[1:])]
+        lines = [_call(frame, times) for frame, times in calls]
+        left_out = sum(times for _, times in calls[_CHAIN_INNER:-_CHAIN_OUTER])
+        if left_out:
+            lines[_CHAIN_INNER:-_CHAIN_OUTER] = [f"  ... {left_out} more calls"]
         return "\n".join(lines)
 
     def to_json(self) -> list[dict[str, str | int]]:
@@ -67,6 +73,12 @@ class Location:
             {"file": f.file, "line": f.line, "column": f.column, "end_column": f.end_column, "function": f.function}
             for f in self.frames
         ]
+
+
+def _call(frame: Frame, times: int) -> str:
+    text = linecache.getline(frame.file, frame.line).strip()
+    repeated = f", {times} times" if times > 1 else ""
+    return f"  called from {frame} in {frame.function}{repeated}" + (f"\n    {text}" if text else "")
 
 
 UNKNOWN = Location()
@@ -135,7 +147,9 @@ def is_internal(code: CodeType) -> bool:
     file = code.co_filename
     if file.startswith(_PACKAGE):
         return not file.startswith(_EXAMPLES)
-    return file.startswith(("<frozen", "<string>")) or file.endswith("/contextlib.py")
+    if file == "<string>":  # the file name of what dataclasses make, and of the user's own exec
+        return code.co_qualname.startswith("__create_fn__.")
+    return file.startswith("<frozen") or file.endswith("/contextlib.py")
 
 
 def of_function(code: CodeType) -> Location:

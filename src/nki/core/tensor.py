@@ -54,14 +54,15 @@ class _FieldsByKeyword(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         known: dict[str, Any] | None = cls.__dict__.get("__dataclass_fields__")
-        if known is None or cls.__init__.__code__.co_filename != "<string>":  # the class has a constructor of its own
+        own = vars(cls).get("__init__")
+        if known is None or own is None or own.__code__.co_filename != "<string>":  # the class has its own constructor
             return super().__call__(*args, **kwargs)
-        made = cls.__new__(cls)
+        made: Any = object.__new__(cls)  # type: ignore[arg-type]
         for name in [k for k in kwargs if k not in known and k in cls.__dict__]:
             object.__setattr__(made, name, kwargs.pop(name))
         for name in _required(known)[len(args) :]:
             kwargs.setdefault(name, None)
-        cls.__init__(made, *args, **kwargs)
+        made.__init__(*args, **kwargs)
         return made
 
 

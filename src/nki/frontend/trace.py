@@ -12,6 +12,7 @@ from nki.core.dtypes import DType
 from nki.core.errors import FrontendError, LaunchError, NkiError, VerificationError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
+from nki.core.shown import shown
 from nki.core.source import Location, Locator
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
 from nki.frontend.regions import Region, Regions
@@ -261,7 +262,7 @@ def _outputs(result: Any, tracer: Tracer) -> Any:
             return {key: _outputs(item, tracer) for key, item in result.items()}
     raise LaunchError(
         "return.kind",
-        f"the kernel returns {type(result).__name__} {result!r}",
+        f"the kernel returns {shown(result)}",
         rule="a kernel returns tensors in HBM, or tuples of them",
         fix="return an nl.shared_hbm tensor",
     )

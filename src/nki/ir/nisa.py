@@ -103,17 +103,19 @@ def op_spec(instruction: Instruction[Any]) -> OpSpec:
     """Derived once from the declaration."""
     assert not {ENGINE, SEGMENTS} & instruction.operands.keys(), f"{instruction.name}: an argument name is taken"
     parameters = instruction.__signature__.parameters
-    fields = tuple(_field(name, operand, parameters[name].default) for name, operand in instruction.operands.items())
+    fields = tuple(
+        _field(name, operand, parameters[name].default, name in instruction.nullable)
+        for name, operand in instruction.operands.items()
+    )
     operand_fields = tuple(field for field in fields if field.form != "attribute")
     flexible = sum(field.flexible for field in fields)
     sizes = None if flexible else (1,) * len(operand_fields)
     return OpSpec(instruction, f"nisa.{instruction.name}", fields, operand_fields, sizes, flexible > 1)
 
 
-def _field(name: str, operand: Operand, default: Any) -> Field:
+def _field(name: str, operand: Operand, default: Any, nullable: bool) -> Field:
     either: Form = "either" if operand.is_tensor or operand.kind.startswith("register") else "attribute"
     form = _FORMS.get(operand.kind, either)
-    nullable = default is None
     flexible = form in ("either", "operands") or (form == "operand" and nullable)
     return Field(name, form, operand.kind, nullable, default, operand.choices, flexible)
 

@@ -118,7 +118,7 @@ _SCALE_AND_BIAS_RULES = [
 )
 def activation(
     dst: Dst,
-    op: Op,
+    op: _Function,
     data: Src,
     bias: _Bias = None,
     scale: _Float32Column = 1.0,
@@ -179,7 +179,7 @@ def _activated(a: Any, x: Arrays) -> Any:
 )
 def activation_reduce(
     dst: Dst,
-    op: Op,
+    op: _Function,
     data: Src,
     reduce_op: Op,
     reduce_res: Annotated[NkiTensor, out()],
@@ -268,7 +268,7 @@ _STAGES = (
 )
 def activate2(
     dst: Dst,
-    op: Op,
+    op: _Function,
     data: Src,
     imm0: Column,
     imm1: Column,

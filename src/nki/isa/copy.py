@@ -105,7 +105,7 @@ def _is_float(value: Any) -> bool:
             "value-kind",
             "the value has the kind of dst: an int (or 0.0) for integers, 0 for packed x4 dtypes",
             # 0.0 is the same bits everywhere, and published kernels write it into integer tiles
-            lambda a, t: a.value == 0 or not (a.dst.dtype.is_packed or a.dst.dtype.is_integer and _is_float(a.value)),
+            lambda a, t: a.value == 0 or not (a.dst.dtype.is_packed or (a.dst.dtype.is_integer and _is_float(a.value))),
             "release-notes/components/nki.rst 0.3.0",
             "pass an int, or use a floating-point tensor",
             lambda a, t: f"value is {a.value!r}, dst is {a.dst.dtype}",

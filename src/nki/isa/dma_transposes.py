@@ -90,6 +90,7 @@ def _index_fits(a: Any, t: Target) -> bool:
             "release-notes/components/nki.rst 0.4.0",
             "give dst the rank of src, with dimensions of size 1 where needed",
             lambda a, t: f"dst is {list(a.dst.shape)}, src {list(a.src.shape)} becomes {list(_permuted(a))}",
+            remedy=lambda a, t: f"give dst the shape {list(_permuted(a))}",
         ),
         Rule(
             "dtypes",

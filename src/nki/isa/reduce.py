@@ -74,6 +74,12 @@ def _trailing(a: Any, t: Target) -> bool:
     return bool(axes) and axes == list(range(a.data.ndim - len(axes), a.data.ndim)) and axes[0] > 0
 
 
+def _left(a: Any) -> tuple[int, ...]:
+    """Shape that the reduction leaves; a tile has at least two dimensions."""
+    shape = a.data.shape[: _reduced_axes(a)[0]]
+    return shape if len(shape) > 1 else (*shape, 1)
+
+
 def _kept(a: Any) -> int:
     """Elements per partition that the reduction leaves."""
     return prod(a.data.shape[1 : _reduced_axes(a)[0]])
@@ -106,6 +112,7 @@ def _kept(a: Any) -> int:
             _ISA,
             "give dst the shape of data without the reduced dimensions",
             lambda a, t: f"dst is {list(a.dst.shape)}, data is {list(a.data.shape)}, axis is {a.axis}",
+            remedy=lambda a, t: f"give dst the shape ({', '.join(map(str, _left(a)))})",
         ),
         Rule(
             "negate",

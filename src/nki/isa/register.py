@@ -12,6 +12,7 @@ from nki.core.dtypes import float32, int8, int16, int32, uint8, uint16, uint32
 from nki.core.errors import ArgumentError, ExecutionError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
+from nki.core.shown import shown
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
@@ -87,7 +88,7 @@ def register_alloc(x: int | NkiTensor | None = None) -> VirtualRegister:
     elif x is not None:
         raise ArgumentError(
             "operand.kind",
-            f"x must be an int or a tensor, not {type(x).__name__} {x!r}",
+            f"x must be an int or a tensor, not {shown(x)}",
             rule="a register starts with a constant integer, a loaded value, or none",
             source=_ISA,
             fix="pass an int; copy a register with nisa.register_move(nisa.register_alloc(), register)",

@@ -10,6 +10,7 @@ from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError, DtypeError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
+from nki.core.shown import shown
 from nki.isa.register import register_alu, register_load, register_move, register_op, register_store
 from nki.spec.sink import current_sink
 
@@ -185,7 +186,7 @@ def _operand(value: Any) -> VirtualRegister | int:
     if not _is_operand(value):
         raise ArgumentError(
             "scalar.operand",
-            f"an operand of a scalar is {type(value).__name__} {value!r}"[:160],
+            f"an operand of a scalar is {shown(value)}",
             rule="scalars combine with scalars, registers and ints",
             source=_NEWS,
             fix="use an int, or compute with tensors",

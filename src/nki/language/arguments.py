@@ -14,6 +14,7 @@ from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError, DtypeError, NkiError, TensorError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
+from nki.core.shown import shown
 from nki.spec.allocation import checked_dtype
 
 P = ParamSpec("P")
@@ -92,7 +93,7 @@ def number(value: Any, name: str, function: str) -> Number:
     if not is_number(value):
         raise ArgumentError(
             "language.number",
-            f"nl.{function}: {name} must be a number, not {_shown(value)}",
+            f"nl.{function}: {name} must be a number, not {shown(value)}",
             fix="compute it in Python from shapes and constants",
         )
     plain: Number = value.item() if isinstance(value, np.generic) else value
@@ -114,7 +115,7 @@ def integer(value: Any, name: str, function: str) -> int:
         return int(value)
     raise ArgumentError(
         "language.integer",
-        f"nl.{function}: {name} must be an int, not {_shown(value)}",
+        f"nl.{function}: {name} must be an int, not {shown(value)}",
         fix="compute it in Python; divide with // instead of /",
     )
 
@@ -125,7 +126,7 @@ def flag(value: Any, name: str, function: str) -> bool:
         return bool(value)
     raise ArgumentError(
         "language.flag",
-        f"nl.{function}: {name} must be True or False, not {_shown(value)}",
+        f"nl.{function}: {name} must be True or False, not {shown(value)}",
         fix=f"pass {name}=True or {name}=False",
     )
 
@@ -164,14 +165,9 @@ def _not_a_tile(value: Any, name: str, function: str) -> ArgumentError:
     host = isinstance(value, np.ndarray) or kind in ("torch", "jax", "jaxlib")
     return ArgumentError(
         "language.tile",
-        f"nl.{function}: {name} must be a tensor of this kernel, not {_shown(value)}",
+        f"nl.{function}: {name} must be a tensor of this kernel, not {shown(value)}",
         fix="pass the array as an argument of the kernel" if host else "pass a tile from nl.load or nl.ndarray",
     )
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
 
 
 def _binding_problem(signature: inspect.Signature, args: Any, kwargs: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import numpy as np
 import nki.isa as nisa
 from nki.core.errors import ArgumentError, FrontendError
 from nki.core.register import VirtualRegister, not_python
+from nki.core.shown import shown
 from nki.isa.scalar import NkiScalar
 from nki.language.arguments import integer, public
 from nki.language.rebound import Captured
@@ -126,7 +128,7 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[NkiScalar], VirtualReg
     if not isinstance(init, VirtualRegister):
         raise ArgumentError(
             "loop.condition",
-            f"nl.while_loop: init is {type(init).__name__} {init!r}",
+            f"nl.while_loop: init is {shown(init)}",
             rule="the condition is a register",
             fix=f"make one with nisa.register_alloc({init!r})" if isinstance(init, int) else "load it into a register",
         )
@@ -140,7 +142,7 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[NkiScalar], VirtualReg
         if not isinstance(following, VirtualRegister):
             raise FrontendError(
                 "loop.result",
-                f"the body of nl.while_loop returns {type(following).__name__} {following!r}",
+                f"the body of nl.while_loop returns {shown(following)}",
                 rule="the body returns the register with the next condition",
                 fix="load the condition with nisa.register_load(register, tensor), and return the register",
             )
@@ -185,10 +187,32 @@ def _loop_sink(name: str, body: Any) -> Sink:
     if not callable(body):
         raise ArgumentError(
             "loop.body",
-            f"nl.{name}: body_fun is {type(body).__name__} {body!r}",
-            fix="pass a function: def body(i): ...",
+            f"nl.{name}: body_fun is {shown(body)}, not a function",
+            fix="pass a function: "
+            + (
+                f"lambda i: {body.issued.instruction.label}(...)"
+                if isinstance(body, NkiInstruction)
+                else "def body(i): ..."
+            ),
         )
+    _check_arity(name, body)
     return sink
+
+
+def _check_arity(name: str, body: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(body)
+    except ValueError:  # functions of C without a signature
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise ArgumentError(
+            "loop.body",
+            f"nl.{name}: body_fun has the parameters {signature}",
+            rule="the body is called with one argument: the index, or the register of the condition",
+            fix="write def body(i): ...",
+        ) from None
 
 
 def _bound(value: Any, name: str, function: str) -> int | VirtualRegister:
@@ -204,7 +228,7 @@ def _step(step: Any, function: str) -> int:
         return int(step)
     raise FrontendError(
         "loop.step",
-        f"nl.{function}: step is {step!r}",
+        f"nl.{function}: step is {shown(step)}",
         rule="device loops count up by a constant",
         source="nki/deep-dives/nki-dynamic-loops.rst",
         fix="use an int of at least 1",

@@ -12,7 +12,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion, whole
 from nki.language.arguments import integer, number, public, result_dtype
 from nki.language.arguments import tile as checked_tile
-from nki.spec.allocation import check_fit, checked_address, checked_dtype, checked_region, checked_shape
+from nki.spec.allocation import check_fit, checked_address, checked_dtype, checked_name, checked_region, checked_shape
 from nki.spec.sink import current_sink
 
 _FILL_BYTES = 2048
@@ -36,7 +36,7 @@ def ndarray(
     region = checked_region(buffer)
     sizes, kind, place = checked_shape(shape, region), checked_dtype(dtype), checked_address(address)
     check_fit(sizes, kind, region, place, sink.target)
-    storage = sink.allocate(sizes, kind, region, name, place)
+    storage = sink.allocate(sizes, kind, region, checked_name(name), place)
     return NkiTensor.of(whole(storage.buffer), storage)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from nki.core.errors import FrontendError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
+from nki.core.shown import shown
 from nki.core.source import Location
 
 _CONSTANTS = (bool, int, float, str, bytes, tuple, type(None))
@@ -76,9 +77,7 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, NkiTensor):
-        return f"tensor {value.view_record.describe()}"
-    return f"{type(value).__name__} {value!r}"[:80]
+    return shown(value)
 
 
 def _fix(name: str, value: Any) -> str:

@@ -14,6 +14,7 @@ from nki.sim.memory import LiveStorage, Memory
 T = TypeVar("T")
 
 _RULE = "both cores reach the same barriers and transfers in the same order"
+_SWAP_FIX = "call nisa.sendrecv on both cores, each with 1 - nl.program_id(0) as send_to_rank and recv_from_rank"
 _SAME_FIX = "make the same call on both cores: move it out of the branch on nl.program_id"
 
 
@@ -148,7 +149,7 @@ def _deadlock(core: int, other: int, key: Any, where: Location) -> DivergenceErr
         f"core {core} waits for core {other} at {_describe(key)}, but core {other} has ended",
         rule=_RULE,
         location=where,
-        fix=_SAME_FIX if key[0] == "barrier" else f"{_SAME_FIX}, with send_to_rank=1 - nl.program_id(0) on both",
+        fix=_SAME_FIX if key[0] == "barrier" else _SWAP_FIX,
     )
 
 

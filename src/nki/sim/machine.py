@@ -390,7 +390,7 @@ class Machine(NumpyArrays):
         if register.id not in self._registers:
             raise ExecutionError(
                 "register.uninitialized",
-                f"{register} is read before anything was moved into it",
+                "a register is read before anything was moved into it",
                 fix="give nisa.register_alloc an initial value, or load it first",
             )
         return self._registers[register.id]

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nki.core.dtypes import DType, as_dtype
-from nki.core.errors import ArgumentError, DtypeError, TensorError
+from nki.core.dtypes import DType, as_dtype, unsupported
+from nki.core.errors import ArgumentError, TensorError
+from nki.core.shown import shown
 from nki.core.tensor import MemoryRegion
 from nki.target.model import Target
 
@@ -20,7 +21,7 @@ def checked_shape(shape: Any, region: MemoryRegion) -> tuple[int, ...]:
     if not isinstance(sizes, Sequence) or isinstance(sizes, str):
         raise ArgumentError(
             "tensor.shape",
-            f"a shape is a tuple of ints, not {type(shape).__name__} {shape!r}",
+            f"a shape is a tuple of ints, not {shown(shape)}",
             fix="write for example (128, 512)",
         )
     result = []
@@ -42,7 +43,7 @@ def checked_shape(shape: Any, region: MemoryRegion) -> tuple[int, ...]:
     if len(result) < (2 if region.on_chip else 1):
         raise TensorError(
             "tensor.rank",
-            f"shape {tuple(result)} in {region}",
+            f"shape {tuple(result)} has {len(result)} dimension{'' if len(result) == 1 else 's'} in {region}",
             rule="on-chip tensors have a partition dimension and at least one free dimension",
             fix=f"use ({', '.join(str(s) for s in result) or '1'}, 1)",
         )
@@ -53,7 +54,7 @@ def checked_dtype(dtype: Any) -> DType:
     """A dtype that exists on the device."""
     found = as_dtype(dtype)
     if not found.device:
-        raise DtypeError("dtype.unsupported", f"{found} does not exist on the device", fix="use a 32-bit dtype")
+        raise unsupported(found, f"nl.{found.removesuffix('64')}32")
     return found
 
 
@@ -63,10 +64,17 @@ def checked_region(region: Any) -> MemoryRegion:
         return region
     raise ArgumentError(
         "tensor.buffer",
-        f"buffer is {type(region).__name__} {region!r}",
+        f"buffer is {shown(region)}",
         rule="a buffer is one of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
         fix=f"write nl.{region}" if region in MemoryRegion.__members__ else "write buffer=nl.sbuf",
     )
+
+
+def checked_name(name: Any) -> str:
+    """A string; None is no name."""
+    if name is None or isinstance(name, str):
+        return name or ""
+    raise ArgumentError("tensor.name", f"name is {shown(name)}", rule="a name is a string", fix=f'write name="{name}"')
 
 
 def check_fit(
@@ -94,7 +102,9 @@ def check_fit(
             rule=f"{region} has {target.partitions} partitions",
             source="nki/guides/architecture/trainium_inferentia2_arch.rst",
             facts={"partitions": shape[0], "limit": target.partitions},
-            fix=f"tile dimension 0 in pieces of {target.partitions}, or keep the tensor in HBM",
+            fix=f"start at partition {target.partitions - shape[0]} or lower"
+            if shape[0] <= target.partitions
+            else f"tile dimension 0 in pieces of {target.partitions}, or keep the tensor in HBM",
         )
     if byte + row > limit:
         raise TensorError(
@@ -103,15 +113,15 @@ def check_fit(
             + (f" from byte {byte}" if byte else ""),
             rule=f"one {region} partition of {target.name} holds {limit} bytes",
             facts={"bytes": row, "limit": limit},
-            fix="use smaller tiles",
+            fix=f"start at byte {limit - row} or lower" if row <= limit else "use smaller tiles",
         )
     if psum and byte % target.psum.bank_bytes and address is not None and target.psum.allocations_start_at_bank:
         raise TensorError(
             "tensor.bank",
-            f"PSUM address byte {byte}",
+            f"address {address} starts inside a PSUM bank",
             rule=f"PSUM tensors start at a bank, a multiple of {target.psum.bank_bytes} bytes",
             source="nki/migration/index.rst",
-            fix=f"use {byte - byte % target.psum.bank_bytes}",
+            fix=f"write address=({partition}, {byte - byte % target.psum.bank_bytes})",
         )
 
 
@@ -124,7 +134,7 @@ def checked_address(address: Any) -> tuple[int, int] | None:
     except (TypeError, ValueError, AttributeError):
         raise ArgumentError(
             "tensor.address",
-            f"address is {address!r}",
+            f"address is {shown(address)}",
             fix="write address=(0, byte_offset)",
             rule="an address is (start partition, byte offset in the partition)",
         ) from None

@@ -111,7 +111,7 @@ class Arrays(Protocol):
         """Report something that is only seen while running."""
 
     def warn_outside(self, values: Any, low: float, high: float, code: str, message: str, fix: str) -> None:
-        """`warn` if a value other than 0 and NaN lies outside ``low..high``; ``{value}`` in the message is that value."""
+        """`warn` if a value but 0 and NaN lies outside ``low..high``; ``{value}`` in the message is that value."""
 
     def check(self, condition: Any, code: str, message: str, fix: str) -> None:
         """`warn` unless every value of `condition` is not zero."""

@@ -11,6 +11,7 @@ import numpy as np
 from nki.core.errors import ArgumentError, FrontendError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
+from nki.core.shown import shown
 from nki.core.tensor import View
 from nki.spec.operand import Operand
 from nki.spec.operator import Operator, operator_of
@@ -54,7 +55,7 @@ def _tensors(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[View,
 
 
 def _operator(value: Any, name: str, operand: Operand, sink: Sink) -> Operator:
-    return operator_of(value, name)
+    return operator_of(value, name, operand.example)
 
 
 def _enum(value: Any, name: str, operand: Operand, sink: Sink) -> Any:
@@ -181,6 +182,4 @@ def _tensor_fix(value: Any, name: str) -> str:
 
 
 def _kind(value: Any, name: str, expected: str, fix: str) -> ArgumentError:
-    shown = repr(value)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return ArgumentError("operand.kind", f"{name} must be {expected}, not {type(value).__name__} {shown}", fix=fix)
+    return ArgumentError("operand.kind", f"{name} must be {expected}, not {shown(value)}", fix=fix)

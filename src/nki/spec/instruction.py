@@ -9,10 +9,14 @@ import warnings
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Generic, ParamSpec
 
+from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError
 from nki.core.nki_tensor import NkiTensor
+from nki.core.shown import one_line, shown
+from nki.core.source import GENERATED
 from nki.core.tensor import NKIObject
 from nki.spec.arrays import Arrays
 from nki.spec.convert import CONVERTERS
@@ -67,7 +71,7 @@ class NkiInstruction(NKIObject):
             if not isinstance(producer, NkiInstruction):
                 raise ArgumentError(
                     "schedule.producer",
-                    f"depends_on got {type(producer).__name__} {producer!r}"[:160],
+                    f"depends_on got {shown(producer)}",
                     rule="a producer is what an instruction of nki.isa returned",
                     source="nki/api/nki/isa NkiInstruction.depends_on",
                     fix="keep the handle: a = nisa.tensor_copy(...), then b.depends_on(a)",
@@ -76,7 +80,12 @@ class NkiInstruction(NKIObject):
         return self
 
     def __repr__(self) -> str:
-        return f"NkiInstruction({self.issued.instruction.name} at {self.issued.location})"
+        return f"NkiInstruction({self.issued.instruction.name})"
+
+
+@shown.register
+def _(value: NkiInstruction) -> str:
+    return f"the result of {value.issued.instruction.label}"
 
 
 class Instruction(Generic[P]):
@@ -93,6 +102,7 @@ class Instruction(Generic[P]):
         source: the document that defines it.
         public: whether it is part of nki.isa.
         moves_bits: whether it moves storage bits without arithmetic, so that packed dtypes may pass.
+        nullable: the arguments that may be None.
     """
 
     def __init__(
@@ -129,11 +139,11 @@ class Instruction(Generic[P]):
             (position, name) for position, (name, operand) in enumerate(self.operands.items()) if operand.is_tensor
         )
         self._bind = _binder(self.__signature__)
+        parameters = self.__signature__.parameters
+        self.nullable = frozenset(n for n in self.operands if _takes_none(hints[n], parameters[n].default))
         self._converters = tuple(
-            (CONVERTERS[operand.kind], name, operand, parameter.default, _takes_none(hints[name], parameter.default))
-            for (name, operand), parameter in zip(
-                self.operands.items(), self.__signature__.parameters.values(), strict=True
-            )
+            (CONVERTERS[operand.kind], name, operand, parameters[name].default, name in self.nullable)
+            for name, operand in self.operands.items()
         )
         self.execute: Body = _no_body(self.name)
 
@@ -194,7 +204,7 @@ class Instruction(Generic[P]):
             if not item.accept(value, bound):
                 raise ArgumentError(
                     "call.deprecated",
-                    f"{self.label}({name}={value!r}): {item.problem}",
+                    f"{self.label}({name}={_spelled(value)}): {item.problem}",
                     rule=f"{name} was removed from {self.label}",
                     fix=item.instead,
                 )
@@ -299,8 +309,14 @@ def _binder(signature: inspect.Signature) -> Callable[..., tuple[Any, ...]]:
     names = list(signature.parameters)
     defaults = {name: p.default for name, p in signature.parameters.items() if p.default is not inspect.Parameter.empty}
     text = ", ".join(f"{name}=defaults[{name!r}]" if name in defaults else name for name in names)
-    binder: Callable[..., tuple[Any, ...]] = eval(f"lambda {text}: ({', '.join(names)},)", {"defaults": defaults})
+    code = compile(f"lambda {text}: ({', '.join(names)},)", GENERATED, "eval")
+    binder: Callable[..., tuple[Any, ...]] = eval(code, {"defaults": defaults})
     return binder
+
+
+def _spelled(value: Any) -> str:
+    """An argument as it may stand in a call."""
+    return one_line(repr(value)) if isinstance(value, bool | int | float | str | Enum | DType) else shown(value)
 
 
 def _no_body(name: str) -> Body:

@@ -53,6 +53,7 @@ class Operand:
         regions: allowed memory regions.
         dtypes: allowed dtypes of a tensor; None allows all.
         choices: the enumeration for kind "enum".
+        example: an operator that fits, for messages.
         engine_access: False for operands that are reached by DMA, which obeys none of the engines' partition rules.
     """
 
@@ -62,6 +63,7 @@ class Operand:
     regions: tuple[MemoryRegion, ...] = ON_CHIP
     dtypes: tuple[DType, ...] | None = None
     choices: type[Enum] | None = None
+    example: str = "nl.add"
     engine_access: bool = True
 
     @property

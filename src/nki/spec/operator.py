@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nki.core.errors import ArgumentError
+from nki.core.shown import shown
 
 OperatorClass = Literal["arithmetic", "compare", "logical", "bitvec", "unary", "activation", "special"]
 
@@ -46,6 +47,24 @@ class Operator:
 
 
 _ATTRIBUTE = "__nki_operator__"
+_PUBLIC: set[str] = set()
+_DIVIDE = "there is no divide operator: multiply by the result of nisa.reciprocal"
+_MEANT = {
+    "max": "pass nl.maximum",
+    "amax": "pass nl.maximum",
+    "min": "pass nl.minimum",
+    "amin": "pass nl.minimum",
+    "sum": "pass nl.add",
+    "sub": "pass nl.subtract",
+    "mul": "pass nl.multiply",
+    "prod": "pass nl.multiply",
+    "pow": "pass nl.power",
+    "div": _DIVIDE,
+    "divide": _DIVIDE,
+    "truediv": _DIVIDE,
+    "true_divide": _DIVIDE,
+}
+"""What to write for names of Python, NumPy and nki.language that name no operator."""
 
 
 def names_operator(operator: Operator) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -53,23 +72,23 @@ def names_operator(operator: Operator) -> Callable[[Callable[..., Any]], Callabl
 
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
         setattr(function, _ATTRIBUTE, operator)
+        _PUBLIC.add(operator.name)
         return function
 
     return mark
 
 
-def operator_of(value: Any, role: str) -> Operator:
-    """The operator that `value` names; `role` is the argument's name, for the message."""
+def operator_of(value: Any, role: str, example: str = "nl.add") -> Operator:
+    """The operator that `value` names; `role` is the argument's name and `example` one that fits, for the message."""
     if isinstance(value, Operator):
         return value
     operator = getattr(value, _ATTRIBUTE, None)
     if isinstance(operator, Operator):
         return operator
-    name = getattr(value, "__name__", None)
-    shown = name if name and not isinstance(value, str) else repr(value)
+    name = value.rpartition(".")[2] if isinstance(value, str) else getattr(value, "__name__", "")
     raise ArgumentError(
         "operand.operator",
-        f"{role} is {shown}, which is not an NKI operator",
-        rule="an operator is a function of nki.language, passed without calling it",
-        fix=f"pass nl.{name}" if name else "pass for example nl.add",
+        f"{role} is {shown(value)}, which is not an operator",
+        rule="an operator is one that an engine computes, such as nl.add, passed without calling it",
+        fix=f"pass nl.{name}" if name in _PUBLIC else _MEANT.get(name, f"pass for example {example}"),
     )

@@ -11,6 +11,7 @@ from nki.core.tensor import MemoryRegion, View
 from nki.spec.engine import engine as Engine
 from nki.spec.operand import Operand
 from nki.spec.rule import Finding, Rule
+from nki.target.load import load_target, target_names
 from nki.target.model import Target
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def verify(issued: Issued, target: Target, disabled: frozenset[str] = frozenset(
             operand = instruction.operands[name]
             packed = view.dtype.is_packed and operand.dtypes is None and not instruction.moves_bits
             if packed or not _legal(operand, view, engine, target):
-                findings.extend(_operand(instruction, name, operand, view, engine, target, location))
+                findings.extend(_operand(issued, name, operand, view, target))
     if not findings:
         for rule in instruction.rules:
             if not rule.holds(arguments, target):
@@ -60,12 +61,13 @@ def _legal(operand: Operand, view: View, engine: Engine, target: Target) -> bool
 
 def _available(instruction: Instruction[Any], engine: Engine, target: Target, at: Location) -> Iterator[Finding]:
     if not instruction.exists_on(target):
+        having = [name for name in target_names() if instruction.exists_on(load_target(name))]
         yield _finding(
             "instruction.unavailable",
             f"{instruction.label} does not exist on {target.name}",
-            f"{instruction.label} needs a NeuronCore that has {instruction.feature}",
+            f"{instruction.label} exists on {', '.join(having) or 'no target'}",
             instruction.source,
-            "choose a target that has it, or use other instructions",
+            f"set NEURON_PLATFORM_TARGET_OVERRIDE={having[-1]}" if having else "use other instructions",
             at,
             target=target.name,
         )
@@ -76,15 +78,14 @@ def _available(instruction: Instruction[Any], engine: Engine, target: Target, at
             f"{instruction.label} cannot run on the {engine.name} engine",
             f"{instruction.label} runs on {names}",
             instruction.source,
-            f"use nisa.engine.{instruction.engines[0].name}",
+            "omit engine",
             at,
             engine=engine.name,
         )
 
 
-def _operand(
-    instruction: Instruction[Any], name: str, operand: Operand, view: View, engine: Engine, target: Target, at: Location
-) -> Iterator[Finding]:
+def _operand(issued: Issued, name: str, operand: Operand, view: View, target: Target) -> Iterator[Finding]:
+    instruction, arguments, at, engine = issued
     region = view.buffer.region
     label = f"{name} of {instruction.label}"
     if region not in operand.regions:
@@ -94,19 +95,22 @@ def _operand(
             f"{label} is {view.describe()}",
             f"{label} must be in {allowed}",
             instruction.source,
-            _region_fix(region, operand.regions),
+            _write_fix(region, operand.regions) if operand.writes else _region_fix(region, operand.regions),
             at,
             region=region,
         )
         return
     if operand.dtypes is not None and view.dtype not in operand.dtypes:
         allowed = ", ".join(str(d) for d in operand.dtypes)
+        only = operand.dtypes[0]
         yield _finding(
             "operand.dtype",
             f"{label} is {view.describe()}",
-            f"{label} must be one of {allowed}",
+            f"{label} must be {'one of ' if len(operand.dtypes) > 1 else ''}{allowed}",
             instruction.source,
-            f"cast it, for example to {operand.dtypes[0]}",
+            f"write to a tile of nl.{only}, and cast that with nisa.tensor_copy"
+            if operand.writes
+            else f"cast it with nisa.tensor_copy, for example to nl.{only}",
             at,
             dtype=view.dtype,
         )
@@ -128,7 +132,8 @@ def _operand(
             f"{label} is {view.describe()}, and the instruction runs on GpSimd",
             "the GpSimd engine cannot access PSUM",
             _ARCH,
-            "copy it to SBUF first, or use another engine",
+            ("write to an SBUF tile, and copy that to PSUM" if operand.writes else "copy it to SBUF first")
+            + ("" if _needs_gpsimd(instruction, arguments, target) else ", or omit engine"),
             at,
         )
     if operand.engine_access:
@@ -187,6 +192,22 @@ def _merged_dims(view: View) -> int:
     """Free dimensions that remain when contiguous neighbours are merged and size 1 is dropped."""
     dims = [(n, s) for n, s in zip(view.shape[1:], view.strides[1:], strict=True) if n != 1]
     return len(dims) - sum(1 for (_, outer), (n, inner) in pairwise(dims) if outer == n * inner)
+
+
+def _needs_gpsimd(instruction: Instruction[Any], arguments: Any, target: Target) -> bool:
+    """Whether these operands run on GpSimd even if no engine is asked for."""
+    free = arguments._replace(engine=Engine.unknown) if "engine" in instruction.operands else arguments
+    return instruction.engine_for(free, target) is Engine.gpsimd
+
+
+def _write_fix(region: MemoryRegion, allowed: tuple[MemoryRegion, ...]) -> str:
+    """A result goes where the instruction can write, and from there to where it was wanted."""
+    if region is MemoryRegion.sbuf:
+        return "allocate it with buffer=nl.psum" if MemoryRegion.psum in allowed else "allocate it in HBM"
+    if MemoryRegion.sbuf in allowed:
+        move = "nisa.dma_copy" if region.is_hbm else "nisa.tensor_copy"
+        return f"write to an SBUF tile, then move that to {region} with {move}"
+    return f"write to a {allowed[0]} tensor, and copy that to {region}"
 
 
 def _region_fix(region: MemoryRegion, allowed: tuple[MemoryRegion, ...]) -> str:

@@ -13,6 +13,8 @@ import nki.language as nl
 from nki.core import dtypes
 from tests.isa.examples.dma import BF16, V3, load, normal, store
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import filled as tile_of
+from tests.isa.tiles import gather, gather_arrays, gathered, misplaced, nothing, scattered_to_psum
 
 
 def copied(dtype: Any = None, buffer: Any = nl.sbuf, **options: Any) -> Callable[[Any], Any]:
@@ -92,6 +94,25 @@ def predicated_fewer(a: Any, b: Any, mask: Any) -> Any:
     return store(tile)
 
 
+def on(engine: Any) -> Callable[[Any, Any], Any]:
+    return lambda dst, data: nisa.tensor_copy(dst, data, engine=engine)
+
+
+def predicated_packed(a: Any, b: Any, mask: Any) -> Any:
+    tile = load(b)
+    nisa.tensor_copy_predicated(tile.view(dtypes.float8_e4m3fn_x4), 1.0, load(mask))
+    return store(tile)
+
+
+def predicated_gathered(a: Any, index: Any) -> Any:
+    """The predicate is gathered."""
+    dst, table, offsets = tile_of((16, 16)), load(a), load(index)
+    mask = nl.ndarray(a.shape, np.uint8, buffer=nl.sbuf)
+    nisa.tensor_scalar(mask, table, nl.greater, 1.5)
+    nisa.tensor_copy_predicated(dst, 7.0, mask.indirect(offsets, 16))
+    return store(dst)
+
+
 def with_mask(mask_dtype: Any = np.uint8, dtype: Any = np.float32) -> Callable[[], tuple[Any, ...]]:
     def make() -> tuple[Any, ...]:
         r = np.random.default_rng(4)
@@ -123,6 +144,11 @@ EXAMPLES = [
     Breaks("tensor_copy.shapes", copy_fewer, normal((8, 8))),
     Breaks("tensor_copy.scalar-target", copied(engine=nisa.engine.scalar), normal((8, 8)), "trn1"),
     Breaks("tensor_copy.packed-cast", copied(dtypes.float8_e4m3fn_x4), normal((8, 8))),
+    Legal("tensor_copy", gather(nisa.tensor_copy), gather_arrays, gathered, ("trn3",)),
+    Breaks("tensor_copy.indirect", gather(nisa.tensor_copy), gather_arrays, "trn2"),
+    Breaks("tensor_copy.indirect-partitions", misplaced(nisa.tensor_copy), nothing, "trn3"),
+    Breaks("tensor_copy.indirect-engine", gather(on(nisa.engine.gpsimd)), gather_arrays, "trn3"),
+    Breaks("tensor_copy.indirect-psum", scattered_to_psum(on(nisa.engine.scalar)), nothing, "trn3"),
     Legal("memset", filled(2.5, np.float32), normal((128, 7)), constant(2.5, np.float32)),
     Legal("memset", filled(1.3, BF16, nl.psum), normal((128, 7)), constant(1.3, BF16)),
     Legal("memset", filled(2**31 - 1, np.int32), normal((8, 7)), constant(2**31 - 1, np.int32)),
@@ -132,6 +158,7 @@ EXAMPLES = [
     Breaks("memset.value-kind", filled(1, dtypes.float8_e4m3fn_x4), normal((8, 8))),
     Breaks("memset.value-range", filled(256, np.uint8), normal((8, 8))),
     Breaks("memset.value-range", filled(-1, np.uint32), normal((8, 8))),
+    Breaks("memset.indirect", gather(lambda dst, data: nisa.memset(data, 0.0)), gather_arrays, "trn3"),
     Legal("tensor_copy_predicated", predicated(), with_mask(), chosen()),
     Legal("tensor_copy_predicated", predicated(reverse=True), with_mask(np.uint32, np.int32), chosen(reverse=True)),
     Legal("tensor_copy_predicated", predicated(-1.5), with_mask(np.uint16, BF16), chosen(-1.5)),
@@ -139,4 +166,19 @@ EXAMPLES = [
     Breaks("tensor_copy_predicated.shapes", predicated_fewer, with_mask()),
     Breaks("tensor_copy_predicated.both-psum", predicated_psum, with_mask()),
     Breaks("tensor_copy_predicated.dtypes", predicated(dtype=BF16), with_mask()),
+    Breaks("tensor_copy_predicated.packed-number", predicated_packed, with_mask()),
+    Legal(
+        "tensor_copy_predicated",
+        predicated_gathered,
+        gather_arrays,
+        lambda a, index: np.where(gathered(a, index) > 1.5, 7, 0),
+        ("trn3",),
+    ),
+    Breaks("tensor_copy_predicated.indirect", predicated_gathered, gather_arrays, "trn2"),
+    Breaks(
+        "tensor_copy_predicated.indirect-partitions",
+        misplaced(lambda dst, mask: nisa.tensor_copy_predicated(dst, 1.0, mask), np.uint8),
+        nothing,
+        "trn3",
+    ),
 ]

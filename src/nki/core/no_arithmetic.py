@@ -1,0 +1,101 @@
+"""Python's operators on a tensor, all of them refused: each names the function that computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from nki.core.errors import FrontendError
+
+_VALUES = (bool, int, float, complex, np.generic, np.ndarray)
+
+
+def _binary(symbol: str, remedy: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The operator and its reflection; `remedy` has the names x and y."""
+
+    def operator(self: NoArithmetic, other: Any) -> NoReturn:
+        raise _refused(self, symbol, remedy.format(x="x", y=_operand(other)))
+
+    def reflected(self: NoArithmetic, other: Any) -> NoReturn:
+        raise _refused(self, symbol, remedy.format(x=_operand(other), y="x"))
+
+    return operator, reflected
+
+
+def _unary(symbol: str, remedy: str) -> Callable[..., Any]:
+    def operator(self: NoArithmetic) -> NoReturn:
+        raise _refused(self, symbol, remedy)
+
+    return operator
+
+
+def _value(kind: str) -> Callable[..., Any]:
+    def convert(self: NoArithmetic) -> NoReturn:
+        raise FrontendError(
+            "tensor.python-value",
+            f"{self.describe()} has no {kind} value while the kernel is traced",
+            fix="compute with nki.language; a value for loops or offsets comes from nisa.register_load",
+        )
+
+    return convert
+
+
+class NoArithmetic:
+    """Base of what only instructions compute with."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        """Short text for messages."""
+        raise NotImplementedError
+
+    __add__, __radd__ = _binary("+", "nl.add({x}, {y})")
+    __sub__, __rsub__ = _binary("-", "nl.subtract({x}, {y})")
+    __mul__, __rmul__ = _binary("*", "nl.multiply({x}, {y})")
+    __truediv__, __rtruediv__ = _binary("/", "nl.divide({x}, {y})")
+    __floordiv__, __rfloordiv__ = _binary("//", "nl.floor(nl.divide({x}, {y}))")
+    __mod__, __rmod__ = _binary("%", "nl.mod({x}, {y})")
+    __pow__, __rpow__ = _binary("**", "nl.power({x}, {y})")
+    __matmul__, __rmatmul__ = _binary("@", "nl.matmul({x}, {y})")
+    __and__, __rand__ = _binary("&", "nl.bitwise_and({x}, {y})")
+    __or__, __ror__ = _binary("|", "nl.bitwise_or({x}, {y})")
+    __xor__, __rxor__ = _binary("^", "nl.bitwise_xor({x}, {y})")
+    __lshift__, __rlshift__ = _binary("<<", "nl.left_shift({x}, {y})")
+    __rshift__, __rrshift__ = _binary(">>", "nl.right_shift({x}, {y})")
+    __lt__, _ = _binary("<", "nl.less({x}, {y})")
+    __le__, _ = _binary("<=", "nl.less_equal({x}, {y})")
+    __gt__, _ = _binary(">", "nl.greater({x}, {y})")
+    __ge__, _ = _binary(">=", "nl.greater_equal({x}, {y})")
+    __neg__ = _unary("-", "nl.negative(x)")
+    __invert__ = _unary("~", "nl.invert(x)")
+    __abs__ = _unary("abs", "nl.abs(x)")
+    __int__ = _value("int")
+    __index__ = _value("int")
+    __float__ = _value("float")
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        """Options are compared with None and with strings, which no tensor is; values are compared by instructions."""
+        if isinstance(other, (NoArithmetic, *_VALUES)):
+            raise _refused(self, "==", f"nl.equal(x, {_operand(other)})")
+        return False
+
+    def __ne__(self, other: object) -> bool:
+        if isinstance(other, (NoArithmetic, *_VALUES)):
+            raise _refused(self, "!=", f"nl.not_equal(x, {_operand(other)})")
+        return True
+
+
+def _refused(tensor: NoArithmetic, symbol: str, remedy: str) -> FrontendError:
+    return FrontendError(
+        "tensor.arithmetic",
+        f"tensors have no Python arithmetic: {symbol} with {tensor.describe()}",
+        rule="functions of nki.language and instructions compute with tensors",
+        fix=f"write {remedy}",
+    )
+
+
+def _operand(value: Any) -> str:
+    return repr(value) if isinstance(value, bool | int | float) else "y"
