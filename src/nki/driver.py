@@ -274,8 +274,9 @@ def _check_lnc(launch: Launch, target: Target) -> None:
     if launch.cores not in target.lnc:
         raise LaunchError(
             "launch.lnc",
-            f"{launch.name}[{launch.lnc}] on {target.name}",
-            rule=f"{target.name} runs a kernel on {' or '.join(str(n) for n in target.lnc)} cores",
+            f"{launch.name}[{launch.lnc}] asks for {launch.cores} cores",
+            rule=f"{target.name} runs a kernel on {' or '.join(str(n) for n in target.lnc)} "
+            f"core{'' if target.lnc == (1,) else 's'}",
             source="nki/get-started/about/lnc.rst",
             fix=f"launch it as {launch.name}[{target.lnc[-1]}](...)",
         )

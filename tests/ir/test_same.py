@@ -79,11 +79,11 @@ def test_a_change_is_seen(change: Callable[[Program], Any]) -> None:
     assert len(differences(program, back)) >= 1
 
 
-@pytest.mark.parametrize("field", ["id", "name", "region", "shape", "dtype", "address", "role", "location"])
+@pytest.mark.parametrize("field", ["id", "name", "region", "shape", "dtype", "address", "role", "location", "data"])
 def test_a_field_of_a_buffer_is_seen(field: str) -> None:
     (program,) = traced(scaled_sum, array(), array())
     (back,) = read(build([program]))
-    others = {"id": 99, "shape": (1, 2), "address": (0, 1), "location": HERE, "name": "q", "role": "constant"}
+    others = {"id": 99, "shape": (1, 2), "address": (0, 1), "location": HERE, "name": "q", "role": "constant", "data": b"x"}
     others |= {"region": back.inputs[0].region, "dtype": type(back.body.buffers[0].dtype)("int8")}
     back.body.buffers[0] = dataclasses.replace(back.body.buffers[0], **{field: others[field]})
     assert not same_program(program, back)
@@ -105,4 +105,4 @@ def test_all_fields_are_compared() -> None:
     assert names[ForLoop] == {"lower", "upper", "step", "index", "body", "location"}
     assert names[WhileLoop] == {"condition", "body", "location"}
     fields = {field.name for field in dataclasses.fields(Buffer) if field.init}
-    assert fields == {"id", "name", "region", "shape", "dtype", "address", "role", "location", "trace"}
+    assert fields == {"id", "name", "region", "shape", "dtype", "address", "role", "location", "trace", "data"}

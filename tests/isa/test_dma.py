@@ -16,7 +16,9 @@ import nki.language as nl
 from nki.core import dtypes
 from nki.isa import alu, dma_compute, dma_transpose
 from nki.isa.register import register_alloc
-from tests.isa.examples.dma import gathered, load, store
+from tests.isa.examples.dma import gathered
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 from tests.support import both, environment, rejection
 
 BF16 = ml_dtypes.bfloat16

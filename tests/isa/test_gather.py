@@ -14,8 +14,9 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core import dtypes
 from nki.isa.gather import local_gather, nc_n_gather
-from tests.isa.examples.dma import load, store
 from tests.isa.test_dma import bits_of, floats, prefilled, simulate
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 from tests.support import both, rejection
 
 BF16 = ml_dtypes.bfloat16

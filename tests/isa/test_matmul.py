@@ -18,8 +18,10 @@ from nki.isa.copy import memset
 from nki.isa.dma import dma_copy
 from nki.isa.quantize import quantize_mx
 from nki.spec.engine import engine, matmul_perf_mode
-from tests.isa.examples.matmul import load, matmul, mx, raw, small, store
+from tests.isa.examples.matmul import matmul, mx, raw, small
 from tests.isa.examples.quantize import MxArray, mx_array
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 from tests.support import both, rejection
 
 f32, bf16 = np.float32, ml_dtypes.bfloat16

@@ -14,7 +14,7 @@ import nki.language as nl
 from nki.sim.random import VECTOR_STREAMS, WORDS, Generator
 from nki.spec.engine import engine
 from tests.isa.examples.random import lanes, xorwow
-from tests.isa.examples.select import filled, load, nothing, store
+from tests.isa.tiles import filled, load, nothing, store
 from tests.support import both, environment, rejection
 
 
@@ -129,7 +129,7 @@ def test_rng_takes_integers_and_gpsimd_does_not_reach_psum() -> None:
 
 def test_a_seed_is_32_bits() -> None:
     def kernel(_: Any) -> None:
-        family.set_rng_seed(filled((1, 1), np.uint16, 3))
+        family.set_rng_seed(filled((1, 1), 3, np.uint16))
 
     assert rejection(kernel, *nothing()).code == "operand.dtype"
 
@@ -236,7 +236,7 @@ def test_the_ends_of_the_interval_of_rand2(word: int, low: float, high: float, w
 def test_dropout_drops_numbers_below_the_probability(word: int, prob: float, kept: bool) -> None:
     def kernel(state: Any) -> Any:
         family.rand_set_state(load(state), engine=engine.vector)
-        tile = filled((1, 4), np.float32, 3.0)
+        tile = filled((1, 4), 3.0)
         family.dropout(tile, tile, prob)
         return store(tile)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import nki.isa as family
 import nki.language as nl
 from nki.isa.dma import dma_copy
-from tests.isa.examples.select import filled, load, store
+from tests.isa.tiles import filled, load, store
 from tests.support import both, rejection
 
 INF, NAN = float("inf"), float("nan")
@@ -76,7 +76,7 @@ def test_max8_compares_as_float32_and_rounds_to_the_destination() -> None:
 
 def test_the_limits_of_max8_are_the_documented_ones() -> None:
     assert max8_of(np.ones((1, 16384), np.float32)).tolist() == [[1] * 8]
-    error = rejection(lambda a: family.max8(filled((1, 8), np.float32), load(a)), np.ones((1, 16385), np.float32))
+    error = rejection(lambda a: family.max8(filled((1, 8)), load(a)), np.ones((1, 16385), np.float32))
     assert error.code == "max8.size" and "16384" in error.rule
 
 
@@ -165,7 +165,7 @@ def test_what_is_not_replaced_keeps_its_bits() -> None:
 
 def nonzero_of(a: np.ndarray, **options: Any) -> Any:
     def kernel(a: Any) -> Any:
-        result = filled((a.shape[0], a.shape[1] + 1), np.int32, 42)
+        result = filled((a.shape[0], a.shape[1] + 1), 42, np.int32)
         family.nonzero_with_count(result, load(a), **options)
         return store(result)
 
@@ -194,7 +194,7 @@ def test_only_every_16th_partition_is_read_and_written() -> None:
             dma_copy(dst=src[partition : partition + 1], src=a)
         dma_copy(dst=src[16:17], src=a)
         dma_copy(dst=src[48:49], src=a)
-        result = filled((64, 5), np.int32, 42)
+        result = filled((64, 5), 42, np.int32)
         family.nonzero_with_count(result, src)
         return store(result)
 
@@ -218,7 +218,7 @@ def topk_of(snakes: np.ndarray, k: int, columns: int | None = None) -> tuple[np.
             src[16 * row + i % 16, i // 16] = snakes[row, i]
 
     def kernel(a: Any) -> Any:
-        val, idx = filled((rows * 16, k), ml_dtypes.bfloat16), filled((rows * 16, k), np.uint32)
+        val, idx = filled((rows * 16, k), dtype=ml_dtypes.bfloat16), filled((rows * 16, k), dtype=np.uint32)
         family.topk(val, idx, load(a), n)
         return store(val), store(idx)
 
@@ -252,7 +252,7 @@ def test_topk_ignores_what_lies_beyond_n() -> None:
     def kernel(a: Any) -> Any:
         src = nl.ndarray((16, 4), ml_dtypes.bfloat16, buffer=nl.sbuf)
         dma_copy(dst=src[:, 0:1], src=a)  # reading the other columns would be reported as uninitialised
-        val, idx = filled((16, 3), ml_dtypes.bfloat16), filled((16, 3), np.uint32)
+        val, idx = filled((16, 3), dtype=ml_dtypes.bfloat16), filled((16, 3), dtype=np.uint32)
         family.topk(val, idx, src, 10)
         return store(val), store(idx)
 
@@ -265,9 +265,9 @@ def test_topk_ignores_what_lies_beyond_n() -> None:
 def test_gpsimd_searches_do_not_exist_everywhere(instruction: str) -> None:
     def kernel(a: Any) -> None:
         if instruction == "topk":
-            tile = filled((16, 8), ml_dtypes.bfloat16)
-            family.topk(tile, filled((16, 8), np.uint32), tile, 8)
+            tile = filled((16, 8), dtype=ml_dtypes.bfloat16)
+            family.topk(tile, filled((16, 8), dtype=np.uint32), tile, 8)
         else:
-            family.nonzero_with_count(filled((16, 9), np.int32), filled((16, 8), np.int32))
+            family.nonzero_with_count(filled((16, 9), dtype=np.int32), filled((16, 8), dtype=np.int32))
 
     assert rejection(kernel, np.zeros((1, 1), np.float32), target="trn1").code == "instruction.unavailable"

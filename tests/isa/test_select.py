@@ -17,7 +17,8 @@ from nki.isa import alu
 from nki.isa.elementwise import tensor_tensor
 from nki.spec.engine import reduce_cmd
 from nki.spec.sink import current_sink
-from tests.isa.examples.select import FP32_MIN, affine, filled, load, make_range, nothing, store
+from tests.isa.examples.select import FP32_MIN, affine, make_range
+from tests.isa.tiles import filled, load, nothing, store
 from tests.support import both, rejection
 
 INT32_MAX = 2**31 - 1
@@ -73,7 +74,7 @@ def test_iota_casts_by_rounding_and_saturation(dtype: Any, wanted: list[int]) ->
 
 def test_iota_writes_a_strided_destination_in_row_major_order() -> None:
     def kernel(_: Any) -> Any:
-        tile = filled((2, 3, 8), np.int32, -9)
+        tile = filled((2, 3, 8), -9, np.int32)
         family.iota(tile[:, :, 0:8:2], [[1, 12]], channel_multiplier=100)
         return store(tile)
 
@@ -84,8 +85,8 @@ def test_iota_writes_a_strided_destination_in_row_major_order() -> None:
 
 def test_registers_are_offsets_of_iota_and_affine_select() -> None:
     def kernel(_: Any) -> Any:
-        total, kept = filled((2, 4), np.int32), filled((2, 4), np.int32)
-        ones, tile = filled((2, 4), np.int32, 1), filled((2, 4), np.int32)
+        total, kept = filled((2, 4), dtype=np.int32), filled((2, 4), dtype=np.int32)
+        ones, tile = filled((2, 4), 1, np.int32), filled((2, 4), dtype=np.int32)
 
         def body(index: Any) -> None:
             family.iota(tile, [[1, 4]], offset=index, channel_multiplier=10)
@@ -210,8 +211,8 @@ def test_range_select_passes_nan_on_and_ignores_what_it_drops() -> None:
 
 def chained(commands: Any) -> Any:
     def kernel(a: Any, b: Any) -> Any:
-        low, high = filled((4, 1), np.float32, 0.0), filled((4, 1), np.float32, 100.0)
-        result, largest = nl.ndarray((4, 8), np.float32, buffer=nl.sbuf), filled((4, 1), np.float32)
+        low, high = filled((4, 1), 0.0), filled((4, 1), 100.0)
+        result, largest = nl.ndarray((4, 8), np.float32, buffer=nl.sbuf), filled((4, 1))
         for tile, command in zip((load(a), load(b)), commands, strict=True):
             family.range_select(
                 dst=result,
@@ -222,7 +223,9 @@ def chained(commands: Any) -> Any:
                 bound1=high,
                 reduce_cmd=command,
             )
-        family.select_reduce(result, filled((4, 8), np.uint8), result, 0.25, largest, reduce_cmd=reduce_cmd.reduce)
+        family.select_reduce(
+            result, filled((4, 8), dtype=np.uint8), result, 0.25, largest, reduce_cmd=reduce_cmd.reduce
+        )
         return store(largest)
 
     return kernel
@@ -246,7 +249,7 @@ def test_the_accumulator_goes_on_across_instructions(commands: Any, wanted: Any)
 @pytest.mark.parametrize("before", [None, reduce_cmd.idle])
 def test_going_on_with_an_undefined_accumulator_is_reported(before: Any) -> None:
     def kernel(a: Any) -> Any:
-        tile, largest, choice = load(a), filled((2, 1), np.float32), filled((2, 3), np.uint8, 1)
+        tile, largest, choice = load(a), filled((2, 1)), filled((2, 3), 1, np.uint8)
         if before is not None:
             family.select_reduce(tile, choice, tile, 0.0, reduce_cmd=reduce_cmd.reset_reduce)
             family.select_reduce(tile, choice, tile, 0.0, reduce_cmd=before)
@@ -300,7 +303,7 @@ def test_select_reduce_defaults_to_idle() -> None:
 def test_select_reduce_refuses_32_bit_integers(dtype: Any) -> None:
     def kernel(a: Any) -> None:
         tile = load(a)
-        family.select_reduce(filled((2, 2), np.float32), filled((2, 2), np.uint8), tile, 0.0)
+        family.select_reduce(filled((2, 2)), filled((2, 2), dtype=np.uint8), tile, 0.0)
 
     assert rejection(kernel, np.ones((2, 2), dtype)).code == "operand.dtype"
 
@@ -308,7 +311,7 @@ def test_select_reduce_refuses_32_bit_integers(dtype: Any) -> None:
 def test_select_reduce_may_write_its_source() -> None:
     def kernel(a: Any) -> Any:
         tile, largest = load(a), nl.ndarray((2, 1), np.float32, buffer=nl.sbuf)
-        family.select_reduce(tile, filled((2, 3), np.uint8, 1), tile, 0.0, largest, reduce_cmd.reset_reduce)
+        family.select_reduce(tile, filled((2, 3), 1, np.uint8), tile, 0.0, largest, reduce_cmd.reset_reduce)
         return store(tile), store(largest)
 
     a = np.array([[1, 5, 2], [-7, -3, -9]], np.float32)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import nki.isa as nisa
 import nki.language as nl
 from nki.isa.shuffle import nc_stream_shuffle
-from tests.isa.examples.dma import load, store
 from tests.isa.test_dma import bits_of, floats, prefilled, simulate
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 from tests.support import both
 
 BF16 = ml_dtypes.bfloat16

@@ -13,15 +13,22 @@ from nki.isa.copy import memset, tensor_copy
 from nki.isa.dma import dma_copy
 
 
-def load(array: Any, buffer: Any = nl.sbuf, dtype: Any = None) -> Any:
-    """An HBM array on chip, cast on the way if a dtype is given."""
-    tile = nl.ndarray(array.shape, array.dtype, buffer=nl.sbuf)
+def load(array: Any, buffer: Any = nl.sbuf, dtype: Any = None, shape: Any = None) -> Any:
+    """An HBM array on chip, in another shape, buffer or dtype if one is given; Vector casts."""
+    tile = nl.ndarray(shape or array.shape, array.dtype, buffer=nl.sbuf)
     dma_copy(dst=tile, src=array)
     if buffer is nl.sbuf and dtype is None:
         return tile
     other = nl.ndarray(tile.shape, dtype or tile.dtype, buffer=buffer)
     tensor_copy(dst=other, src=tile)
     return other
+
+
+def dma_load(array: Any, dtype: Any = None, **place: Any) -> Any:
+    """An HBM array in SBUF; the DMA casts."""
+    tile = nl.ndarray(array.shape, dtype or array.dtype, buffer=nl.sbuf, **place)
+    dma_copy(dst=tile, src=array)
+    return tile
 
 
 def store(tile: Any) -> Any:
@@ -32,6 +39,13 @@ def store(tile: Any) -> Any:
         tile = other
     out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
     dma_copy(dst=out, src=tile)
+    return out
+
+
+def shared(array: Any, dtype: Any = None) -> Any:
+    """A copy in device memory; the DMA casts."""
+    out = nl.ndarray(array.shape, dtype or array.dtype, buffer=nl.shared_hbm)
+    dma_copy(dst=out, src=array)
     return out
 
 
@@ -64,6 +78,17 @@ def arrays(*shapes: Any, dtype: Any = np.float32, scale: float = 2.0, seed: int 
 def nothing() -> tuple[Any, ...]:
     """For kernels whose arguments do not matter."""
     return (np.zeros((4, 8), np.float32),)
+
+
+def floats(*bits: int) -> np.ndarray:
+    """Float32 with these bits."""
+    return np.array(bits, np.uint32).view(np.float32)
+
+
+def bits_of(array: Any) -> np.ndarray:
+    """The storage as unsigned integers."""
+    array = np.ascontiguousarray(array)
+    return array.view(f"u{array.dtype.itemsize}")
 
 
 def ulps(got: Any, wanted: Any) -> Any:

@@ -167,7 +167,6 @@ def array_of_the_host(a: Any) -> None:
     X,
     at="nisa.tensor_copy(dst=[tile], src=tile)",
     cure=edit("[tile]", "tile"),
-    defects={"modes": "eager mode prints values", "words": "the tensor's repr"},
 )
 def list_of_tensors(a: Any) -> None:
     tile = nl.load(a)
@@ -189,8 +188,7 @@ def engine_as_text(a: Any) -> None:
     "operand.operator",
     X,
     at="nisa.tensor_tensor(tile, tile, tile, op=max)",
-    cure=edit("op=max", "op=nl.max"),
-    defects={"cure": "nl.max reduces a tensor; the operator is nl.maximum"},
+    cure=edit("op=max", "op=nl.maximum"),
 )
 def operator_of_python(a: Any) -> None:
     tile = nl.load(a)

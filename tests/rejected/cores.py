@@ -44,7 +44,6 @@ def more_barriers_on_the_second_core(a: Any) -> None:
     lnc=2,
     at="nisa.sendrecv(tile, other, 0, 0, pipe_id=0)",
     cure=edit("nisa.core_barrier(shared, (0, 1))", "nisa.sendrecv(tile, other, 1, 1, pipe_id=0)"),
-    defects={"words": "the absolute path of the other core's place"},
 )
 def barrier_meets_transfer(a: Any) -> None:
     shared = nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm)
@@ -61,7 +60,6 @@ def barrier_meets_transfer(a: Any) -> None:
     lnc=2,
     at="nisa.sendrecv(tile, other, 1 - core, 1 - core, pipe_id=core)",
     cure=edit("pipe_id=core", "pipe_id=0"),
-    defects={"words": "the absolute path of the other core's place"},
 )
 def two_pipes(a: Any) -> None:
     core = nl.program_id(0)
@@ -75,7 +73,6 @@ def two_pipes(a: Any) -> None:
     lnc=2,
     at="nl.ndarray((4 + nl.program_id(0), 8), nl.float32, buffer=nl.shared_hbm)",
     cure=edit("4 + nl.program_id(0)", "5"),
-    defects={"words": "the repr of the buffers"},
 )
 def shared_tensor_of_two_shapes(a: Any) -> Any:
     return nl.ndarray((4 + nl.program_id(0), 8), nl.float32, buffer=nl.shared_hbm)
@@ -87,7 +84,6 @@ def shared_tensor_of_two_shapes(a: Any) -> Any:
     lnc=2,
     at='nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm, name="right")',
     cure=edit('name="left"', 'name="both"', 'name="right"', 'name="both"'),
-    defects={"words": "the repr of the buffers"},
 )
 def shared_tensor_of_two_names(a: Any) -> None:
     if nl.program_id(0) == 0:
@@ -141,7 +137,6 @@ def cores_that_receive_from_themselves(a: Any) -> None:
     X,
     at="nisa.core_barrier(shared, (0, 1))",
     cure=call(lnc=2),
-    defects={"modes": "compiled mode points at the call of the kernel"},
 )
 def barrier_on_a_single_core(a: Any) -> None:
     shared = nl.ndarray((4, 8), nl.float32, buffer=nl.shared_hbm)

@@ -22,7 +22,7 @@ def hbm_in_an_engine(a: Any) -> None:
     "operand.region",
     X,
     at="nisa.dma_copy(dst=bank, src=a)",
-    cure=edit("dst=bank, src=a", "dst=tile, src=a", "memset(tile", "memset(bank"),
+    cure=edit("dst=bank, src=a)", "dst=tile, src=a)\n    nisa.tensor_copy(dst=bank, src=tile)"),
 )
 def psum_by_dma(a: Any) -> None:
     tile = nl.ndarray((4, 8), nl.float32)
@@ -114,7 +114,7 @@ def five_free_dimensions(a: Any) -> None:
     "instruction.engine",
     X,
     at="nisa.tensor_copy(dst=tile, src=tile, engine=nisa.engine.tensor)",
-    cure=edit("nisa.engine.tensor", "nisa.engine.vector"),
+    cure=edit(", engine=nisa.engine.tensor", ""),
 )
 def copy_on_the_tensor_engine(a: Any) -> None:
     tile = nl.load(a)
@@ -125,7 +125,7 @@ def copy_on_the_tensor_engine(a: Any) -> None:
     "operand.gpsimd-psum",
     X,
     at="nisa.tensor_copy(dst=bank, src=tile, engine=nisa.engine.gpsimd)",
-    cure=edit("nisa.engine.gpsimd", "nisa.engine.vector"),
+    cure=edit(", engine=nisa.engine.gpsimd", ""),
 )
 def psum_on_gpsimd(a: Any) -> None:
     tile = nl.load(a)

@@ -159,7 +159,7 @@ def gather_on_trn1(a: Any, b: Any) -> None:
         "i = nl",
         "i, c = nl",
         "nl.uint16)",
-        "nl.uint16), nl.load(a)\n    nisa.tensor_copy(c, t.indirect(i, 16))",
+        "nl.uint32), nl.load(a)\n    nisa.nc_n_gather(c, t, i)",
     ),
 )
 def tensor_indirection_on_trn2(a: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from nki.core import access, reshape
+from nki.core.calls import misfit, spelled
 from nki.core.dims import as_int, as_ints
 from nki.core.dtypes import DType, as_dtype
 from nki.core.errors import ArgumentError, FrontendError, TensorError
@@ -25,23 +26,23 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def _arguments(method: Method) -> Method:
     """A call that does not fit the method's signature becomes an ArgumentError."""
-    signature = inspect.signature(method)
+    own = inspect.signature(method)
+    signature = own.replace(parameters=list(own.parameters.values())[1:])
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return method(*args, **kwargs)
-        except TypeError as problem:
-            try:
-                signature.bind(*args, **kwargs)
-            except TypeError:
-                raise ArgumentError(
-                    "call.method-arguments",
-                    f"tensor.{method.__name__}: {problem}",
-                    rule=f"{method.__name__}{signature}".replace("(self, ", "("),
-                    fix="pass the arguments of the signature",
-                ) from None
-            raise
+        except TypeError:
+            found = misfit(signature, args[1:], kwargs)
+            if found is None:
+                raise
+            raise ArgumentError(
+                "call.method-arguments",
+                f"tensor.{method.__name__} {found.message}",
+                rule=f"{method.__name__}({spelled(signature)})",
+                fix=found.fix,
+            ) from None
 
     return call  # type: ignore[return-value]
 

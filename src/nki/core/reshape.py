@@ -156,7 +156,7 @@ def _infer(sizes: tuple[int, ...], total: int, view: View) -> tuple[int, ...]:
             "access.element-count",
             f"{list(sizes)} does not hold the {total} elements of {view.describe()}",
             rule="the number of elements stays the same, and at most one size is -1",
-            fix="use -1 for one size",
+            fix="use -1 for one size" if not holes else f"use sizes whose product divides {total}",
         )
     return sizes
 

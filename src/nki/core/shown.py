@@ -38,7 +38,7 @@ def _(value: np.ndarray) -> str:
 def _(value: list | tuple) -> str:
     if all(isinstance(item, bool | int | float | str | NoneType) for item in value):
         return f"{type(value).__name__} {one_line(repr(value))}"
-    return one_line(f"a {type(value).__name__} of {', '.join(shown(item) for item in value)}")
+    return one_line(f"a {type(value).__name__} with {', '.join(shown(item) for item in value)}")
 
 
 @shown.register

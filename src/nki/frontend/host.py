@@ -55,9 +55,9 @@ def take(value: Any, kind: Kind, name: str) -> HostArray:
     if not dtype.device:
         raise ArgumentError(
             "argument.dtype",
-            f"argument {name} is {array.dtype}",
+            f"argument {name} is an array of {array.dtype}",
             rule="devices have no 64-bit tensors",
-            fix=f"cast it on the host, for example to {'float32' if dtype.is_float else 'int32'}",
+            fix=_cast(name, f"{array.dtype}".removesuffix("64") + "32", kind),
         )
     if array.size == 0:
         raise ArgumentError(
@@ -147,23 +147,31 @@ def _to_torch(array: np.ndarray, dtype: DType, like: Any) -> Any:
     return bits.view(getattr(torch, dtype.name))
 
 
+_KINDS = {"O": "objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations", "c": "complex numbers"}
+
+
 def as_dtype_or_raise(dtype: Any, name: str) -> DType:
     """The NKI dtype of a host dtype; the error names the argument."""
     if isinstance(dtype, np.dtype) and dtype.kind in "OUSMmc" and dtype.names is None:
         raise ArgumentError(
             "argument.dtype",
-            f"argument {name} is {dtype}",
+            f"argument {name} is an array of {_KINDS.get(dtype.kind, 'objects')} ({dtype})",
             rule="kernels take numeric arrays",
-            fix="convert it on the host",
+            fix=f"convert it on the host, for example with {name}.astype(np.float32)",
         )
     if str(dtype).endswith("float64"):
         raise ArgumentError(
             "argument.dtype",
-            f"argument {name} is float64",
+            f"argument {name} is an array of float64",
             rule="devices have no 64-bit tensors",
-            fix="cast it on the host, for example to float32",
+            fix=_cast(name, "float32", "numpy" if isinstance(dtype, np.dtype) else "torch"),
         )
     return as_dtype(dtype)
+
+
+def _cast(name: str, dtype: str, kind: Kind) -> str:
+    """How the caller casts an argument."""
+    return f"pass {name}.to(torch.{dtype})" if kind == "torch" else f"pass {name}.astype(np.{dtype})"
 
 
 def _target(host: HostArray) -> np.ndarray:

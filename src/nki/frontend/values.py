@@ -23,14 +23,14 @@ MakeTensor = Callable[[HostArray, str], NkiTensor]
 def bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Arguments by parameter name, defaults included; a call that does not fit is an ArgumentError."""
     signature = inspect.signature(function)
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as problem:
+    found = misfit(signature, args, kwargs)
+    if found is not None:
         raise ArgumentError(
             "call.kernel-arguments",
-            f"{name}{signature} was called with wrong arguments: {problem}",
-            fix="pass one value per parameter",
-        ) from None
+            f"{name}({spelled(signature)}) {found.message}",
+            fix=f"pass {' and '.join(found.names)}" if found.kind == "missing" else found.fix,
+        )
+    bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     return dict(bound.arguments)
 

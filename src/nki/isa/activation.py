@@ -41,6 +41,8 @@ _Float32Column = Annotated["float | NkiTensor", column((float32,))]
 _ANY_BUT_TF32 = tuple(dtype for dtype in BY_NAME.values() if dtype is not tfloat32)
 _Bias = Annotated["float | NkiTensor | None", Operand("column", reads=True, dtypes=_ANY_BUT_TF32)]
 
+_Function = Annotated[Any, Operand("operator", example="nl.exp")]
+
 _FUNCTION_RULE = Rule(
     "function",
     "op is a function of the activation unit",
@@ -93,11 +95,11 @@ _SCALE_AND_BIAS_RULES = [
     ),
     Rule(
         "reciprocal-bias",
-        "nl.reciprocal has no bias on this target",
+        "nl.reciprocal has a bias where the target has it",
         lambda a, t: a.op != RECIPROCAL or (not isinstance(a.bias, View) and not a.bias) or t.has("reciprocal_bias"),
         "nki/api/nki.api.shared.rst, NKI Engine Selection",
         "add the bias first with nisa.tensor_scalar",
-        lambda a, t: f"the target is {t.name}",
+        lambda a, t: f"op is nl.reciprocal and has a bias; {t.name} has no such bias",
     ),
     _NO_SLOPE,
     result_rule("data"),

@@ -53,11 +53,13 @@ def _row_indices(a: Any) -> list[tuple[View, View]]:
 
 PRIORITY = Rule(
     "priority",
-    "priority is a class that the target has: {t.dma.priorities} of them, counted from 0, which is the highest",
+    "priority is a class that the target has, counted from 0, which is the highest",
     lambda a, t: a.priority is None or 0 <= a.priority < t.dma.priorities,
     _ISA,
     "omit priority",
-    lambda a, t: f"priority is {a.priority}, {t.name} has {t.dma.priorities} classes",
+    lambda a, t: (
+        f"priority is {a.priority}, {t.name} has {f'{t.dma.priorities} classes' if t.dma.priorities else 'no priorities'}"
+    ),
 )
 
 HWDGE_TARGET = Rule(
@@ -66,7 +68,7 @@ HWDGE_TARGET = Rule(
     lambda a, t: a.dge_mode is not dge_mode.hwdge or t.dma.hwdge,
     _ISA,
     "use nisa.dge_mode.unknown",
-    lambda a, t: f"the target is {t.name}",
+    lambda a, t: f"dge_mode is nisa.dge_mode.hwdge; {t.name} has no hardware descriptor generation",
 )
 
 INDIRECTION = Rule(
@@ -93,7 +95,7 @@ INDIRECT_TARGET = Rule(
     lambda a, t: t.has("dma_indirect") or not _row_indices(a),
     _DGE,
     "copy row by row with a scalar offset",
-    lambda a, t: f"the target is {t.name}",
+    lambda a, t: f"rows are picked by an index tensor; {t.name} has no DMA that does so",
 )
 
 # dma_copy names (P, 1) for the index tensor; two-dimensional ones exist for dma_transpose only.

@@ -68,6 +68,11 @@ def _search_size(name: str) -> Rule:
         _ISA,
         "search pieces of it, and then their results",
         lambda a, t: f"{name} has {getattr(a, name).free_size} elements per partition",
+        remedy=lambda a, t: (
+            f"pad {name} with -inf to {t.limits.search_min_free} elements per partition"
+            if getattr(a, name).free_size < t.limits.search_min_free
+            else "search pieces of it, and then their results"
+        ),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from nki.core.calls import Misfit, misfit, spelled
 from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError, DtypeError, NkiError, TensorError
 from nki.core.nki_tensor import NkiTensor
@@ -35,10 +35,10 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         except NkiError:
             raise
         except TypeError:
-            problem = _binding_problem(signature, args, kwargs)
-            if problem is None:
+            found = misfit(signature, args, kwargs)
+            if found is None:
                 raise
-            raise _call_error(function.__name__, signature, problem, kwargs) from None
+            raise _call_error(function.__name__, signature, found) from None
 
     return call
 
@@ -170,22 +170,10 @@ def _not_a_tile(value: Any, name: str, function: str) -> ArgumentError:
     )
 
 
-def _binding_problem(signature: inspect.Signature, args: Any, kwargs: Any) -> str | None:
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as problem:
-        return str(problem)
-    return None
-
-
-def _call_error(name: str, signature: inspect.Signature, problem: str, kwargs: dict[str, Any]) -> ArgumentError:
-    names = list(signature.parameters)
-    shown = ", ".join(str(p.replace(annotation=p.empty)) for p in signature.parameters.values())
-    unknown = [key for key in kwargs if key not in names]
-    fix = f"the arguments are {', '.join(names)}" if names else "pass no arguments"
-    if "mask" in unknown:
-        fix = "slice the tensors instead; mask= was removed"
-    elif unknown:
-        close = difflib.get_close_matches(unknown[0], names, n=1)
-        fix = f"write {close[0]}=" if close else fix
-    return ArgumentError("call.arguments", f"nl.{name}: {problem}", rule=f"nl.{name}({shown})", fix=fix)
+def _call_error(name: str, signature: inspect.Signature, found: Misfit) -> ArgumentError:
+    return ArgumentError(
+        "call.arguments",
+        f"nl.{name} {found.message}",
+        rule=f"{name}({spelled(signature)})",
+        fix="slice the tensors instead; mask= was removed" if found.names == ("mask",) else found.fix,
+    )

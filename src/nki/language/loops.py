@@ -14,7 +14,7 @@ import numpy as np
 import nki.isa as nisa
 from nki.core.errors import ArgumentError, FrontendError
 from nki.core.register import VirtualRegister, not_python
-from nki.core.shown import shown
+from nki.core.shown import one_line, shown
 from nki.isa.scalar import NkiScalar
 from nki.language.arguments import integer, public
 from nki.language.rebound import Captured
@@ -228,7 +228,7 @@ def _step(step: Any, function: str) -> int:
         return int(step)
     raise FrontendError(
         "loop.step",
-        f"nl.{function}: step is {shown(step)}",
+        f"nl.{function}: step is {one_line(repr(step))}",
         rule="device loops count up by a constant",
         source="nki/deep-dives/nki-dynamic-loops.rst",
         fix="use an int of at least 1",

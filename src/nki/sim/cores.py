@@ -167,4 +167,4 @@ def _place(where: Location) -> str:
 
 
 def _allocation(buffer: Buffer) -> str:
-    return f"{buffer.name}, {buffer.dtype}{list(buffer.shape)},"
+    return f"{buffer.name} ({buffer.dtype}{list(buffer.shape)})"

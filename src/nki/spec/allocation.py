@@ -10,7 +10,7 @@ import numpy as np
 
 from nki.core.dtypes import DType, as_dtype, unsupported
 from nki.core.errors import ArgumentError, TensorError
-from nki.core.shown import shown
+from nki.core.shown import one_line, shown
 from nki.core.tensor import MemoryRegion
 from nki.target.model import Target
 
@@ -134,7 +134,7 @@ def checked_address(address: Any) -> tuple[int, int] | None:
     except (TypeError, ValueError, AttributeError):
         raise ArgumentError(
             "tensor.address",
-            f"address is {shown(address)}",
+            f"address is {one_line(repr(address))}",
             fix="write address=(0, byte_offset)",
             rule="an address is (start partition, byte offset in the partition)",
         ) from None

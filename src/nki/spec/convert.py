@@ -95,7 +95,7 @@ def _ints(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[int, ...
         return (int(value),)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(_int(item, f"{name}[{i}]", operand, sink) for i, item in enumerate(value))
-    raise _kind(value, name, "an int or a sequence of ints", f"pass {name}=(1,)")
+    raise _kind(value, name, "an int or a sequence of ints", f"pass ints, for example {name}=(0, 1)")
 
 
 def _numbers(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[float | int, ...]:

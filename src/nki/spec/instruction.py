@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import typing
 import warnings
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, ParamSpec
 
+from nki.core.calls import misfit, spelled
 from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError
 from nki.core.nki_tensor import NkiTensor
@@ -184,8 +184,8 @@ class Instruction(Generic[P]):
         return self.choose(arguments, target) if self.choose else self.engines[0]
 
     def signature(self) -> str:
-        """``name(dst, src, ...)`` for messages and documents."""
-        return f"{self.name}({', '.join(str(p).split(':')[0] for p in self.__signature__.parameters.values())})"
+        """``name(dst, src, name=None)`` for messages and documents."""
+        return f"{self.name}({spelled(self.__signature__)})"
 
     def __repr__(self) -> str:
         return f"<instruction {self.label}>"
@@ -214,42 +214,18 @@ class Instruction(Generic[P]):
         return values
 
     def _argument_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
-        names = list(self.operands)
-        unknown = [name for name in kwargs if name not in names]
-        if unknown:
-            close = difflib.get_close_matches(unknown[0], names, n=1)
-            return ArgumentError(
-                "call.unknown-argument",
-                f"{self.label} has no argument {unknown[0]!r}",
-                fix=f"write {close[0]}=" if close else f"the arguments are {', '.join(names)}",
-                rule=self.signature(),
-            )
-        if len(args) > len(names):
-            return ArgumentError(
-                "call.too-many",
-                f"{self.label} takes {len(names)} arguments, {len(args)} were given",
-                rule=self.signature(),
-                fix="remove the surplus arguments",
-            )
-        twice = [name for name in names[: len(args)] if name in kwargs]
-        if twice:
-            return ArgumentError(
-                "call.twice",
-                f"{self.label}: {twice[0]} is given by position and by name",
-                rule=self.signature(),
-                fix=f"remove one of the two {twice[0]}",
-            )
-        missing = [
-            name
-            for name, parameter in list(self.__signature__.parameters.items())[len(args) :]
-            if parameter.default is inspect.Parameter.empty and name not in kwargs
-        ]
-        return ArgumentError(
-            "call.missing",
-            f"{self.label} needs {', '.join(missing)}",
-            rule=self.signature(),
-            fix=f"add {missing[0]}=..." if missing else "check the arguments",
-        )
+        found = misfit(self.__signature__, args, kwargs)
+        assert found is not None, "the binder has the same signature"
+        message, rule = f"{self.label} {found.message}", self.signature()
+        match found.kind:
+            case "unknown":
+                return ArgumentError("call.unknown-argument", message, rule=rule, fix=found.fix)
+            case "surplus":
+                return ArgumentError("call.too-many", message, rule=rule, fix=found.fix)
+            case "twice":
+                return ArgumentError("call.twice", message, rule=rule, fix=found.fix)
+            case "missing":
+                return ArgumentError("call.missing", message, rule=rule, fix=found.fix)
 
 
 # A default stands for itself, so that a declaration may use a default that no caller could pass.

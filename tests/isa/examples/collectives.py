@@ -12,8 +12,10 @@ import nki.language as nl
 from nki import collectives as ncc
 from nki.core.dtypes import bfloat16, uint32
 from nki.isa.register import register_store
-from tests.isa.examples.dma import V3, load, normal, store
+from tests.isa.examples.dma import V3, normal
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 
 ALONE = ncc.ReplicaGroup([[0]])
 PAIR = ncc.ReplicaGroup([[0, 1]])

@@ -11,10 +11,11 @@ import numpy as np
 import nki.isa as nisa
 import nki.language as nl
 from nki.core import dtypes
-from tests.isa.examples.dma import BF16, V3, load, normal, store
+from tests.isa.examples.dma import BF16, V3, normal
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import dma_load as load
 from tests.isa.tiles import filled as tile_of
-from tests.isa.tiles import gather, gather_arrays, gathered, misplaced, nothing, scattered_to_psum
+from tests.isa.tiles import gather, gather_arrays, gathered, misplaced, nothing, scattered_to_psum, store
 
 
 def copied(dtype: Any = None, buffer: Any = nl.sbuf, **options: Any) -> Callable[[Any], Any]:

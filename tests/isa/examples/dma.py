@@ -14,21 +14,11 @@ from nki.core import dtypes
 from nki.isa import alu, dma_compute, dma_transpose
 from nki.isa.register import register_alloc
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 
 V3 = ("trn2", "trn3")
 BF16 = ml_dtypes.bfloat16
-
-
-def load(array: Any, dtype: Any = None) -> Any:
-    tile = nl.ndarray(array.shape, dtype or array.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=array)
-    return tile
-
-
-def store(tile: Any) -> Any:
-    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
 
 
 def normal(*shapes: tuple[int, ...], dtype: Any = np.float32) -> Callable[[], tuple[Any, ...]]:

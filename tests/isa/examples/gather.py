@@ -11,8 +11,10 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import bfloat16
 from nki.isa.gather import local_gather, nc_n_gather
-from tests.isa.examples.dma import BF16, load, store
+from tests.isa.examples.dma import BF16
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 
 
 def local(width: int, tile_partitions: int | None = None, dtype: Any = None, **options: Any) -> Callable[..., Any]:

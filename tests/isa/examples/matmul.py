@@ -10,10 +10,11 @@ import numpy as np
 import nki.isa as family
 import nki.language as nl
 from nki.isa.copy import tensor_copy
-from nki.isa.dma import dma_copy
 from nki.spec.engine import engine, matmul_perf_mode
 from tests.isa.examples.quantize import MxArray, mx_array
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 
 bf16, f16 = ml_dtypes.bfloat16, np.float16
 e4m3, e4m3fn, e5m2 = ml_dtypes.float8_e4m3, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
@@ -21,22 +22,6 @@ f32 = np.float32
 DOUBLE_ROW = matmul_perf_mode.double_row
 NEW = ("trn2", "trn3")
 TRN3 = ("trn3",)
-
-
-def load(array: Any, dtype: Any = None, **place: Any) -> Any:
-    """A tile with the values of an HBM tensor."""
-    tile = nl.ndarray(array.shape, dtype or array.dtype, buffer=nl.sbuf, **place)
-    dma_copy(dst=tile, src=array)
-    return tile
-
-
-def store(tile: Any) -> Any:
-    """An HBM tensor with the values of a tile in PSUM or SBUF."""
-    staged = nl.ndarray(tile.shape, tile.dtype, buffer=nl.sbuf)
-    tensor_copy(dst=staged, src=tile)
-    result = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
-    dma_copy(dst=result, src=staged)
-    return result
 
 
 def small(*shapes: Any, dtype: Any = f32, second: Any = None, most: int = 3) -> Any:

@@ -9,8 +9,9 @@ import numpy as np
 import nki.isa.random as family
 import nki.language as nl
 from nki.spec.engine import engine
-from tests.isa.examples.select import NEW, filled, gathered, indirect, load, nothing, store, values
+from tests.isa.examples.select import NEW, gathered, indirect, values
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import filled, load, nothing, store
 
 MASK = 0xFFFFFFFF
 
@@ -137,7 +138,7 @@ def make_rand2(low: Any, high: Any, dtype: Any = np.float32, rows: int = 20) -> 
     def rand2(seeds: Any) -> Any:
         family.rand_set_state(load(seeds), engine=engine.vector)
         result = nl.ndarray((20, 9), dtype, buffer=nl.psum if dtype is np.float32 else nl.sbuf)
-        limit = filled((rows, 1), np.float32, high) if rows != 20 or dtype is np.float32 else high
+        limit = filled((rows, 1), high) if rows != 20 or dtype is np.float32 else high
         family.rand2(dst=result, min=low, max=limit)
         return store(result)
 
@@ -173,7 +174,7 @@ def make_dropout(prob: Any, dtype: Any = None, size: int = 48, column: Any = Non
     def dropout(a: Any) -> Any:
         tile = load(a)
         result = nl.ndarray((64, size), dtype or tile.dtype, buffer=nl.sbuf)
-        family.dropout(dst=result, data=tile, prob=prob if column is None else filled((rows, 1), column, prob))
+        family.dropout(dst=result, data=tile, prob=prob if column is None else filled((rows, 1), prob, column))
         return store(result)
 
     return dropout
@@ -194,11 +195,11 @@ DROPOUT = [
 # --- tensor indirection, which none of them has
 
 INDIRECT = [
-    indirect("rng", lambda t: family.rng(gathered(filled((16, 8), np.uint32)))),
+    indirect("rng", lambda t: family.rng(gathered(filled((16, 8), dtype=np.uint32)))),
     indirect("rand2", lambda t: family.rand2(gathered(t), 0.0, 1.0)),
     indirect("set_rng_seed", lambda t: family.set_rng_seed(gathered(t[0:1, 0:1]))),
-    indirect("rand_set_state", lambda t: family.rand_set_state(gathered(filled((16, 6), np.uint32)))),
-    indirect("rand_get_state", lambda t: family.rand_get_state(gathered(filled((16, 6), np.uint32)))),
+    indirect("rand_set_state", lambda t: family.rand_set_state(gathered(filled((16, 6), dtype=np.uint32)))),
+    indirect("rand_get_state", lambda t: family.rand_get_state(gathered(filled((16, 6), dtype=np.uint32)))),
     indirect("dropout", lambda t: family.dropout(gathered(t), t, 0.5)),
 ]
 

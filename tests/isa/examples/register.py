@@ -12,8 +12,9 @@ import nki.language as nl
 from nki.core.dtypes import int32
 from nki.isa.register import register_alloc, register_load, register_move, register_store
 from nki.spec.sink import current_sink
-from tests.isa.examples.dma import load, store
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 
 
 def numbers(*values: Any, dtype: Any = np.int32) -> Callable[[], tuple[Any, ...]]:

@@ -10,8 +10,9 @@ import numpy as np
 import nki.isa as family
 import nki.language as nl
 from nki.isa.dma import dma_copy
-from tests.isa.examples.select import NEW, filled, gathered, indirect, load, store, values
+from tests.isa.examples.select import NEW, gathered, indirect, values
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import filled, load, store
 
 # --- max8
 
@@ -19,7 +20,7 @@ from tests.isa.registry import Breaks, Legal
 def make_max8(dst: Any = (64, 8), shape: Any = None, dtype: Any = np.float32, buffer: Any = None) -> Any:
     def max8(a: Any) -> Any:
         result = nl.ndarray(dst, dtype, buffer=nl.sbuf)
-        family.max8(dst=result, src=load(a, buffer, shape))
+        family.max8(dst=result, src=load(a, buffer, shape=shape))
         return store(result)
 
     return max8
@@ -59,7 +60,7 @@ def make_find(
 ) -> Any:
     def nc_find_index8(data: Any, vals: Any) -> Any:
         result = nl.ndarray(dst, dtype, buffer=nl.sbuf)
-        family.nc_find_index8(dst=result, data=load(data, None, shape), vals=load(vals, None, vals_shape)[:, 0:columns])
+        family.nc_find_index8(dst=result, data=load(data, shape=shape), vals=load(vals, shape=vals_shape)[:, 0:columns])
         return store(result)
 
     return nc_find_index8
@@ -160,7 +161,7 @@ REPLACE = [
 
 def make_nonzero(dst: Any = (100, 21), **options: Any) -> Any:
     def nonzero_with_count(a: Any) -> Any:
-        result = filled(dst, np.int32, 77)
+        result = filled(dst, 77, np.int32)
         family.nonzero_with_count(dst=result, src=load(a), **options)
         return store(result)
 
@@ -215,8 +216,8 @@ def make_topk(
     rank: int = 2,
 ) -> Any:
     def topk(a: Any) -> Any:
-        values_tile = filled(val or (src[0], columns), nl.bfloat16, 7.0)
-        index_tile = filled(idx or (src[0], columns), np.uint32, 7)
+        values_tile = filled(val or (src[0], columns), 7.0, nl.bfloat16)
+        index_tile = filled(idx or (src[0], columns), 7, np.uint32)
         tile = nl.ndarray(src, nl.bfloat16, buffer=nl.sbuf)
         dma_copy(dst=tile, src=a[0 : src[0], 0 : src[1]])
         if rank == 3:
@@ -261,15 +262,15 @@ TOPK = [
 
 
 def topk_call(tile: Any) -> None:
-    low = filled((16, 8), nl.bfloat16)
-    family.topk(low, filled((16, 8), np.uint32), gathered(low), 8)
+    low = filled((16, 8), dtype=nl.bfloat16)
+    family.topk(low, filled((16, 8), dtype=np.uint32), gathered(low), 8)
 
 
 INDIRECT = [
     indirect("max8", lambda t: family.max8(t, gathered(t))),
-    indirect("nc_find_index8", lambda t: family.nc_find_index8(filled((16, 8), np.uint32), gathered(t), t)),
+    indirect("nc_find_index8", lambda t: family.nc_find_index8(filled((16, 8), dtype=np.uint32), gathered(t), t)),
     indirect("nc_match_replace8", lambda t: family.nc_match_replace8(t, t, gathered(t), 0.0)),
-    indirect("nonzero_with_count", lambda t: family.nonzero_with_count(filled((16, 9), np.int32), gathered(t))),
+    indirect("nonzero_with_count", lambda t: family.nonzero_with_count(filled((16, 9), dtype=np.int32), gathered(t))),
     indirect("topk", topk_call),
 ]
 

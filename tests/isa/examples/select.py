@@ -12,47 +12,12 @@ import nki.isa as family
 import nki.language as nl
 from nki.core import dtypes
 from nki.isa import alu
-from nki.isa.copy import memset, tensor_copy
-from nki.isa.dma import dma_copy
 from nki.spec.engine import reduce_cmd
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import filled, load, nothing, store
 
 FP32_MIN = -3.4028235e38
 NEW = ("trn2", "trn3")
-
-
-def load(array: Any, buffer: Any = None, shape: Any = None) -> Any:
-    """An HBM array on chip."""
-    tile = nl.ndarray(shape or array.shape, array.dtype, buffer=nl.sbuf)
-    dma_copy(dst=tile, src=array)
-    if buffer is None:
-        return tile
-    other = nl.ndarray(tile.shape, tile.dtype, buffer=buffer)
-    tensor_copy(dst=other, src=tile)
-    return other
-
-
-def store(tile: Any) -> Any:
-    """A tile on chip as a result of the kernel."""
-    if tile.buffer is nl.psum:
-        other = nl.ndarray(tile.shape, tile.dtype, buffer=nl.sbuf)
-        tensor_copy(dst=other, src=tile)
-        tile = other
-    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
-    dma_copy(dst=out, src=tile)
-    return out
-
-
-def filled(shape: Any, dtype: Any, value: float = 0.0) -> Any:
-    """A tile of one value."""
-    tile = nl.ndarray(shape, dtype, buffer=nl.sbuf)
-    memset(dst=tile, value=int(value) if tile.dtype.is_integer else value)
-    return tile
-
-
-def nothing() -> tuple[Any, ...]:
-    """For kernels without arguments."""
-    return (np.zeros((1, 1), np.float32),)
 
 
 def affine(partitions: int, pattern: Any, offset: int = 0, multiplier: int = 0) -> np.ndarray:
@@ -144,7 +109,7 @@ def causal(a: np.ndarray, offset: int, value: float) -> np.ndarray:
 
 
 def affine_packed(a: Any) -> Any:
-    tile = filled((16, 4), dtypes.float8_e4m3fn_x4)
+    tile = filled((16, 4), dtype=dtypes.float8_e4m3fn_x4)
     family.affine_select(tile, [[1, 4]], 0, tile, 1.0)
     return store(load(a))
 
@@ -192,7 +157,7 @@ def make_range(
 ) -> Any:
     def range_select(a: Any, low: Any, high: Any) -> Any:
         result = nl.ndarray((40, size), dtype, buffer=nl.sbuf)
-        largest = filled(res, res_dtype)
+        largest = filled(res, dtype=res_dtype)
         tiles = [load(b)[:, 0:n] for b, n in zip((low, high), bounds, strict=True)]
         family.range_select(
             dst=result,
@@ -262,12 +227,12 @@ def make_select(
 ) -> Any:
     def select_reduce(a: Any, predicate: Any) -> Any:
         result = nl.ndarray((64, size), np.float32, buffer=nl.sbuf)
-        largest = filled(res, np.float32)
+        largest = filled(res)
         family.select_reduce(
             dst=result,
-            predicate=load(predicate, nl.psum if psum else None, (64, 3, 16)),
-            on_true=load(a, nl.psum if psum else None),
-            on_false=filled((rows, 1), np.float32, on_false) if rows != 64 else on_false,
+            predicate=load(predicate, nl.psum if psum else nl.sbuf, shape=(64, 3, 16)),
+            on_true=load(a, nl.psum if psum else nl.sbuf),
+            on_false=filled((rows, 1), on_false) if rows != 64 else on_false,
             reduce_res=largest,
             **{"reduce_cmd": reduce_cmd.reset_reduce, **options},
         )
@@ -343,14 +308,14 @@ def gathered(tile: Any) -> Any:
     """The same elements by an index, as no instruction of these families takes them."""
     count = tile.shape[1]
     rows = tile.shape[0]
-    return tile.indirect(filled((rows, -(-count // min(rows, 16))), np.uint32), count)
+    return tile.indirect(filled((rows, -(-count // min(rows, 16))), dtype=np.uint32), count)
 
 
 def indirect(name: str, call: Any) -> Breaks:
     """`call` gets a small float32 tile and must pass it through `gathered` somewhere."""
 
     def kernel(_: Any) -> Any:
-        tile = filled((16, 8), np.float32)
+        tile = filled((16, 8))
         call(tile)
         return store(tile)
 
@@ -366,8 +331,8 @@ INDIRECT = [
     indirect("iota", lambda t: family.iota(gathered(t), [[1, 8]])),
     indirect("affine_select", lambda t: family.affine_select(t, [[1, 8]], 0, gathered(t), 0.0)),
     indirect("range_select", range_call),
-    indirect("select_reduce", lambda t: family.select_reduce(t, filled((16, 8), np.uint8), gathered(t), 0.0)),
-    indirect("sequence_bounds", lambda t: family.sequence_bounds(filled((1, 2, 8), np.float32), gathered(t[0:1]))),
+    indirect("select_reduce", lambda t: family.select_reduce(t, filled((16, 8), dtype=np.uint8), gathered(t), 0.0)),
+    indirect("sequence_bounds", lambda t: family.sequence_bounds(filled((1, 2, 8)), gathered(t[0:1]))),
 ]
 
 EXAMPLES = [*IOTA, *AFFINE, *RANGE, *SELECT, *BOUNDS, *INDIRECT]

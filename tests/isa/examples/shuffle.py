@@ -11,8 +11,10 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import bfloat16
 from nki.isa.shuffle import nc_stream_shuffle
-from tests.isa.examples.dma import BF16, load, normal, store
+from tests.isa.examples.dma import BF16, normal
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 
 ROTATE = [(i + 5) % 32 for i in range(32)]
 SOME = [255 if i % 3 == 0 else 31 - i for i in range(32)]

@@ -12,8 +12,10 @@ import nki.language as nl
 from nki.core.dtypes import bfloat16, int8
 from nki.isa.sync import core_barrier, device_print, sendrecv
 from nki.spec.sink import current_sink
-from tests.isa.examples.dma import V3, load, normal, store
+from tests.isa.examples.dma import V3, normal
 from tests.isa.registry import Breaks, Legal
+from tests.isa.tiles import dma_load as load
+from tests.isa.tiles import store
 
 
 def rank() -> int:
