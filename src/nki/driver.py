@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from nki.sim.cores import Cores
 from nki.sim.machine import Machine
 from nki.sim.memory import Memory
 from nki.sim.walk import run_program
+from nki.sim.watch import Watch, WatchedMachine
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.spec.schedule import NamedEdge, add_named_edges
@@ -80,18 +82,28 @@ class Compiled:
 Cache = dict[Any, Compiled]
 
 
-def call(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any], cache: Cache) -> tuple[Any, Report]:
-    """Run a kernel on host arrays; returns its results in the caller's kind, and a report of how they came about."""
-    options = launch_options(launch, from_environment())
+def call(
+    launch: Launch,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    cache: Cache,
+    options: Options | None = None,
+    watch: Watch | None = None,
+) -> tuple[Any, Report]:
+    """Run a kernel on host arrays; returns its results in the caller's kind, and a report of how they came about.
+
+    `options` are those of the environment unless others are given; `watch` sees every instruction that is executed.
+    """
+    options = launch_options(launch, from_environment() if options is None else options)
     target = load_target(options.target or launch.target or DEFAULT_TARGET)
     _check_lnc(launch, target)
     noted = raise_errors(check_function(launch.function), options.disabled_rules)
     arguments = _arguments(launch, args, kwargs)
     if launch.eager or options.simulator:
-        result, report = _run_eager(replace(launch, eager=True), arguments, target, options)
+        result, report = _run_eager(replace(launch, eager=True), arguments, target, options, watch)
     else:
         compiled = compile_kernel(launch, arguments, target, options, cache)
-        result, report = _run_compiled(launch, compiled, arguments, target, options)
+        result, report = _run_compiled(launch, compiled, arguments, target, options, watch)
     return result, replace(report, findings=(*noted, *report.findings))
 
 
@@ -140,11 +152,11 @@ def trace_only(
 
 
 def _run_compiled(
-    launch: Launch, compiled: Compiled, arguments: Arguments, target: Target, options: Options
+    launch: Launch, compiled: Compiled, arguments: Arguments, target: Target, options: Options, watch: Watch | None
 ) -> tuple[Any, Report]:
     check_writable(compiled.programs, arguments.arrays)
     findings = list(compiled.findings)
-    machines, cores = _machines(launch.cores, target, replace(options, precise_fp=True), findings)
+    machines, cores = _machines(launch.cores, target, replace(options, precise_fp=True), findings, watch)
 
     def run(core: int) -> list[Any]:
         program, machine = compiled.programs[core], machines[core]
@@ -158,9 +170,11 @@ def _run_compiled(
     return result, _report(launch, target, options, compiled.programs, findings, compiled.kernel_hash)
 
 
-def _run_eager(launch: Launch, arguments: Arguments, target: Target, options: Options) -> tuple[Any, Report]:
+def _run_eager(
+    launch: Launch, arguments: Arguments, target: Target, options: Options, watch: Watch | None
+) -> tuple[Any, Report]:
     findings: list[Finding] = []
-    machines, cores = _machines(launch.cores, target, options, findings)
+    machines, cores = _machines(launch.cores, target, options, findings, watch)
     tracers = [
         _tracer(
             launch,
@@ -226,11 +240,14 @@ def _tracer(launch: Launch, target: Target, options: Options, core: int, **more:
     return tracer
 
 
-def _machines(count: int, target: Target, options: Options, findings: list[Finding]) -> tuple[list[Machine], Cores]:
+def _machines(
+    count: int, target: Target, options: Options, findings: list[Finding], watch: Watch | None
+) -> tuple[list[Machine], Cores]:
     cores = Cores(count)
+    kind: Callable[..., Machine] = Machine if watch is None else partial(WatchedMachine, watch)
 
     def machine(core: int) -> Machine:
-        return Machine(
+        return kind(
             target,
             options,
             Memory(target, precise_fp=options.precise_fp),

@@ -83,7 +83,8 @@ def test_a_change_is_seen(change: Callable[[Program], Any]) -> None:
 def test_a_field_of_a_buffer_is_seen(field: str) -> None:
     (program,) = traced(scaled_sum, array(), array())
     (back,) = read(build([program]))
-    others = {"id": 99, "shape": (1, 2), "address": (0, 1), "location": HERE, "name": "q", "role": "constant", "data": b"x"}
+    others: dict[str, Any] = {"id": 99, "shape": (1, 2), "address": (0, 1), "location": HERE, "name": "q"}
+    others |= {"role": "constant", "data": b"x"}
     others |= {"region": back.inputs[0].region, "dtype": type(back.body.buffers[0].dtype)("int8")}
     back.body.buffers[0] = dataclasses.replace(back.body.buffers[0], **{field: others[field]})
     assert not same_program(program, back)

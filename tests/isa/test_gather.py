@@ -14,9 +14,8 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core import dtypes
 from nki.isa.gather import local_gather, nc_n_gather
-from tests.isa.test_dma import bits_of, floats, prefilled, simulate
+from tests.isa.tiles import bits_of, filled, floats, simulate, store
 from tests.isa.tiles import dma_load as load
-from tests.isa.tiles import store
 from tests.support import both, rejection
 
 BF16 = ml_dtypes.bfloat16
@@ -53,7 +52,7 @@ def test_gathers_move_bits() -> None:
     data = np.tile(floats(0x7FC01234, 0x7F812345, 0x80000000, 1), (16, 1))
 
     def kernel(a: Any, names: Any, offsets: Any) -> Any:
-        tile, first, second = load(a), prefilled((16, 16), a.dtype, 0.0), prefilled((16, 4), a.dtype, 0.0)
+        tile, first, second = load(a), filled((16, 16), 0.0, a.dtype), filled((16, 4), 0.0, a.dtype)
         local_gather(first, tile, load(names))
         nc_n_gather(second, tile, load(offsets))
         return store(first), store(second)
@@ -100,12 +99,12 @@ def test_an_index_beyond_the_partition_is_reported(index: int) -> None:
     data = np.arange(16 * 8, dtype=np.float32).reshape(16, 8)
 
     def local(a: Any, names: Any) -> Any:
-        tile = prefilled((16, 16), a.dtype, -1.0)
+        tile = filled((16, 16), -1.0, a.dtype)
         local_gather(tile, load(a), load(names))
         return store(tile)
 
     def flat(a: Any, offsets: Any) -> Any:
-        tile = prefilled((16, 1), a.dtype, -1.0)
+        tile = filled((16, 1), -1.0, a.dtype)
         nc_n_gather(tile, load(a), load(offsets))
         return store(tile)
 
@@ -121,7 +120,7 @@ def test_an_index_beyond_the_partition_is_reported(index: int) -> None:
 
 def test_a_run_that_leaves_the_partition_is_reported() -> None:
     def kernel(a: Any, names: Any) -> Any:
-        tile = prefilled((16, 32), a.dtype, -1.0)
+        tile = filled((16, 32), -1.0, a.dtype)
         local_gather(tile, load(a), load(names), num_elem_per_idx=2)
         return store(tile)
 
@@ -145,7 +144,7 @@ def test_an_index_that_does_not_count_may_be_anything() -> None:
 
 def test_a_larger_destination_keeps_its_tail() -> None:
     def kernel(a: Any, names: Any) -> Any:
-        tile = prefilled((16, 20), a.dtype, -1.0)
+        tile = filled((16, 20), -1.0, a.dtype)
         local_gather(tile, load(a), load(names))
         return store(tile)
 
@@ -181,7 +180,7 @@ def test_psum_is_out_of_reach(name: str) -> None:
 
 def test_indices_have_the_documented_dtype() -> None:
     def kernel(a: Any, names: Any) -> Any:
-        local_gather(prefilled((16, 16), a.dtype, 0.0), load(a), load(names))
+        local_gather(filled((16, 16), 0.0, a.dtype), load(a), load(names))
         return a
 
     assert rejection(kernel, np.ones((16, 4), np.float32), np.zeros((16, 1), np.int32)).code == "operand.dtype"

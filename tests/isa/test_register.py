@@ -16,9 +16,8 @@ from nki.core import dtypes
 from nki.core.errors import ArgumentError, ExecutionError
 from nki.isa.register import register_alloc, register_load, register_move, register_store
 from nki.spec.sink import current_sink
-from tests.isa.test_dma import bits_of, floats
+from tests.isa.tiles import bits_of, floats, store
 from tests.isa.tiles import dma_load as load
-from tests.isa.tiles import store
 from tests.support import both, rejection
 
 ONE = np.array([[5]], np.int32)

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 import nki.isa as nisa
 import nki.language as nl
 from nki.isa.shuffle import nc_stream_shuffle
-from tests.isa.test_dma import bits_of, floats, prefilled, simulate
+from tests.isa.tiles import bits_of, filled, floats, simulate, store
 from tests.isa.tiles import dma_load as load
-from tests.isa.tiles import store
 from tests.support import both
 
 BF16 = ml_dtypes.bfloat16
@@ -49,7 +48,7 @@ def test_shuffles_move_bits_between_views_of_different_rank() -> None:
     data[5] = floats(0x7FC01234, 0x7F812345, 0x80000000, 1, 0xFFC00001, 0x7F800000)
 
     def kernel(a: Any) -> Any:
-        tile = prefilled((32, 2, 8), a.dtype, 0.0)
+        tile = filled((32, 2, 8), 0.0, a.dtype)
         nc_stream_shuffle(dst=tile[:, :, 1:7:2], src=load(a), shuffle_mask=[5] * 32)
         return store(tile)
 

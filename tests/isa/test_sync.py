@@ -16,9 +16,8 @@ from nki.core.errors import DivergenceError
 from nki.isa.sync import core_barrier, device_print, sendrecv
 from nki.isa.version import get_nc_sub_version, get_nc_version
 from tests.isa.examples.sync import rank
-from tests.isa.test_dma import bits_of, floats, simulate
+from tests.isa.tiles import bits_of, floats, simulate, store
 from tests.isa.tiles import dma_load as load
-from tests.isa.tiles import store
 from tests.support import both, environment, rejection
 
 BF16 = ml_dtypes.bfloat16

@@ -8,9 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+import nki
 import nki.language as nl
 from nki.isa.copy import memset, tensor_copy
 from nki.isa.dma import dma_copy
+from tests.isa.registry import Breaks
+from tests.support import environment
 
 
 def load(array: Any, buffer: Any = nl.sbuf, dtype: Any = None, shape: Any = None) -> Any:
@@ -80,6 +83,17 @@ def nothing() -> tuple[Any, ...]:
     return (np.zeros((4, 8), np.float32),)
 
 
+def breaks(code: str, call: Callable[[Any, Any, Any], Any], target: str = "trn2") -> Breaks:
+    """A kernel that calls `call(dst, data, column)` on two tiles (4, 8) and one (4, 1), and breaks one rule."""
+
+    def kernel(a: Any) -> Any:
+        dst, data, column = filled((4, 8)), load(a), filled((4, 1))
+        call(dst, data, column)
+        return store(dst)
+
+    return Breaks(code, kernel, nothing, target)
+
+
 def floats(*bits: int) -> np.ndarray:
     """Float32 with these bits."""
     return np.array(bits, np.uint32).view(np.float32)
@@ -101,6 +115,13 @@ def ulps(got: Any, wanted: Any) -> Any:
 def bf16(values: Any) -> Any:
     """Rounded to bfloat16 by ml_dtypes."""
     return np.asarray(values, np.float32).astype(ml_dtypes.bfloat16)
+
+
+def simulate(kernel: Any, *args: Any, precise: bool, target: str = "trn2", lnc: int | None = None) -> Any:
+    """The result of a simulation that keeps float32 values of low precision, or does not."""
+    with environment(NKI_PRECISE_FP=str(int(precise)), NEURON_PLATFORM_TARGET_OVERRIDE=target):
+        made = nki.simulate(kernel)
+        return (made if lnc is None else made[lnc])(*args)
 
 
 # ---- tensor indirection: rows of 16 partitions, of which each holds one offset of the group

@@ -95,7 +95,7 @@ def returns_number(a: Any) -> int:
     return 3
 
 
-refused("return.kind", X, at=CALL, cure=edit("return 3", "return None"))(returns_number)
+refused("return.kind", X, at="def returns_number(a: Any) -> int:", cure=edit("return 3", "return None"))(returns_number)
 
 
 @refused("return.region", X, at="nl.load(a)", cure=edit("return tile", "nl.store(out, tile)\n    return out"))
@@ -234,3 +234,60 @@ def iteration_over_rows(a: Any) -> None:
 def assignment_to_a_slice(a: Any) -> None:
     tile = nl.load(a)
     tile[:, 0:4] = tile[:, 4:8]
+
+
+@refused("tensor.arithmetic", X, at="tile + 1", cure=edit("tile + 1", "nl.add(tile, 1)"))
+def sum_with_an_operator(a: Any) -> None:
+    tile = nl.load(a)
+    nl.store(a, tile + 1)
+
+
+@refused("tensor.arithmetic", X, at="2.0 / tile", cure=edit("2.0 / tile", "nl.divide(2.0, tile)"))
+def quotient_with_an_operator(a: Any) -> None:
+    tile = nl.load(a)
+    nl.store(a, 2.0 / tile)
+
+
+@refused("tensor.arithmetic", X, at="-tile", cure=edit("-tile", "nl.negative(tile)"))
+def negation_with_an_operator(a: Any) -> None:
+    tile = nl.load(a)
+    nl.store(a, -tile)
+
+
+@refused("tensor.arithmetic", X, at="tile < tile", cure=edit("tile < tile", "nl.less(tile, tile)"))
+def comparison_with_an_operator(a: Any) -> None:
+    tile = nl.load(a)
+    nl.store(a, tile < tile)
+
+
+@refused("tensor.arithmetic", X, at="tile == tile", cure=edit("tile == tile", "nl.equal(tile, tile)"))
+def equality_with_an_operator(a: Any) -> None:
+    tile = nl.load(a)
+    nl.store(a, tile == tile)
+
+
+@refused("tensor.python-value", X, at="float(tile)", cure=None)
+def tile_as_a_float(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.memset(tile, float(tile))
+
+
+@refused(
+    "tensor.name",
+    X,
+    at="nl.ndarray((4, 8), nl.float32, name=5)",
+    cure=edit("name=5", 'name="5"'),
+)
+def name_that_is_a_number(a: Any) -> None:
+    nl.ndarray((4, 8), nl.float32, name=5)
+
+
+@refused(
+    "operand.operator",
+    X,
+    at="nisa.activation(tile, max, tile)",
+    cure=edit("tile, max,", "tile, nl.exp,"),
+)
+def activation_of_python(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.activation(tile, max, tile)

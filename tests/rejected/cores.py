@@ -98,7 +98,6 @@ def shared_tensor_of_two_names(a: Any) -> None:
     lnc=2,
     at="nisa.sendrecv(tile, other, 1 - core, 1 - core, pipe_id=0)",
     cure=edit("0 : 8 - core", "0:8", "(4, 8 - core)", "(4, 8)"),
-    defects={"modes": "compiled mode points into threading.py"},
 )
 def transfer_of_two_sizes(a: Any) -> None:
     core = nl.program_id(0)
@@ -124,7 +123,6 @@ def both_cores_send_to_the_second(a: Any) -> None:
     lnc=2,
     at="nisa.sendrecv(tile, other, 1 - core, core, pipe_id=0)",
     cure=edit("1 - core, core,", "1 - core, 1 - core,"),
-    defects={"modes": "compiled mode points into threading.py"},
 )
 def cores_that_receive_from_themselves(a: Any) -> None:
     core = nl.program_id(0)

@@ -182,3 +182,14 @@ def bound_without_a_value(a: Any) -> None:
 def register_from_a_matrix(a: Any) -> None:
     count = nisa.register_alloc()
     nisa.register_load(count, a)
+
+
+@refused(
+    "loop.body",
+    X,
+    at="nl.fori_loop(0, 4, lambda: nisa.memset(tile, 0))",
+    cure=edit("lambda:", "lambda i:"),
+)
+def body_without_an_index(a: Any) -> None:
+    tile = nl.load(a)
+    nl.fori_loop(0, 4, lambda: nisa.memset(tile, 0))

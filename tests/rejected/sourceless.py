@@ -34,6 +34,6 @@ refused("tensor_copy.shapes", X, at="", cure=None)(
 refused("argument.list", [X], at=CALL, cure=None)(
     _define("list_without_source", "def list_without_source(a):\n    nl.load(a[0])\n", "<cell 3>")
 )
-refused("return.kind", X, at=CALL, cure=None)(
+refused("return.kind", X, at="", cure=None)(
     _define("number_without_source", "def number_without_source(a):\n    return 3\n", "<cell 4>")
 )

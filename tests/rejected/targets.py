@@ -20,7 +20,7 @@ ROWS = np.array([[0], [3], [2], [1]], np.int32)
     X,
     target="trn1",
     at="nisa.range_select(t, t, nl.greater_equal, nl.less, b, b)",
-    cure=call(target="trn2"),
+    cure=call(target="trn3"),
 )
 def range_select_on_trn1(a: Any) -> None:
     t, b = nl.load(a), nl.zeros((4, 1), nl.float32)
@@ -38,7 +38,7 @@ def exponential_on_trn2(a: Any) -> None:
     WIDE.astype(np.float16),
     target="trn1",
     at="nisa.dma_transpose(dst=t, src=a)",
-    cure=call(target="trn2"),
+    cure=call(target="trn3"),
 )
 def dma_transpose_on_trn1(a: Any) -> None:
     t = nl.ndarray((16, 128), nl.float16)
@@ -166,6 +166,31 @@ def tensor_indirection_on_trn2(a: Any) -> None:
     t = nl.load(a)
     i = nl.zeros((128, 16), nl.uint16)
     nisa.activation(t, nl.exp, t.indirect(i, 16))
+
+
+@refused(
+    "tensor_copy.indirect",
+    WIDE,
+    at="nisa.tensor_copy(t, t.indirect(i, 16))",
+    cure=edit("nl.uint16)", "nl.uint32)", "tensor_copy(t, t.indirect(i, 16))", "nc_n_gather(t, t, i)"),
+)
+def gathering_copy_on_trn2(a: Any) -> None:
+    t = nl.load(a)
+    i = nl.zeros((128, 16), nl.uint16)
+    nisa.tensor_copy(t, t.indirect(i, 16))
+
+
+@refused(
+    "memset.indirect",
+    WIDE,
+    target="trn3",
+    at="nisa.memset(t.indirect(i, 16), 0)",
+    cure=edit("t.indirect(i, 16)", "t"),
+)
+def scattered_fill(a: Any) -> None:
+    t = nl.load(a)
+    i = nl.zeros((128, 16), nl.uint16)
+    nisa.memset(t.indirect(i, 16), 0)
 
 
 @refused(

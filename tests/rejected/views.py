@@ -226,3 +226,43 @@ def pattern_without_pairs(a: Any) -> None:
 def tile_as_scalar_offset(a: Any) -> None:
     tile = nl.load(a)
     nl.load(a.ap([[1, 8]], scalar_offset=tile))
+
+
+@refused("access.index-kind", X, at="tile[True]", cure=edit("[True]", "[0]"))
+def bool_as_index(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.memset(tile[True], 0)
+
+
+@refused("access.out-of-bounds", X, at="a[nl.ds(-1, 2)]", cure=edit("ds(-1, 2)", "ds(0, 2)"))
+def ds_before_the_start(a: Any) -> None:
+    nl.load(a[nl.ds(-1, 2)])
+
+
+@refused(
+    "access.rearrange",
+    X,
+    at='tile.rearrange(("p", ("h", "w")), ("p", "w", "h"), {"h": 2, "z": 2})',
+    cure=edit(', "z": 2', ""),
+)
+def rearrange_with_a_foreign_size(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.memset(tile.rearrange(("p", ("h", "w")), ("p", "w", "h"), {"h": 2, "z": 2}), 0)
+
+
+@refused(
+    "access.argument",
+    X,
+    at='tile.rearrange(("p", ("h", "w")), ("p", "w", "h"), [2])',
+    cure=edit("[2]", '{"w": 4}'),
+)
+def rearrange_with_a_list_of_sizes(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.memset(tile.rearrange(("p", ("h", "w")), ("p", "w", "h"), [2]), 0)
+
+
+@refused("access.dynamic-index", X, INTS[0:1, 1:2], at="tile[index]", cure=edit("tile[index]", "a.select(0, index)"))
+def partition_chosen_by_a_tensor(a: Any, b: Any) -> None:
+    tile, index = nl.load(a), nl.load(b)
+    row = nl.ndarray((1, 8), nl.float32)
+    nisa.dma_copy(dst=row, src=tile[index])

@@ -27,16 +27,6 @@ def test_version() -> None:
     assert process("--version").stdout == f"nki {version()}\n"
 
 
-def test_the_command_itself_costs_little_beyond_the_package() -> None:
-    """Measured against `import nki` in the same process, so that a slow machine does not matter."""
-    code = (
-        "import time; start = time.perf_counter(); import nki; package = time.perf_counter() - start;"
-        "start = time.perf_counter(); import nki.tools.cli; print(package, time.perf_counter() - start)"
-    )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]
-    assert min(float(run.stdout.split()[1]) for run in runs) < 0.1
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name: str) -> None:
     shown = nki(name, "--help").stdout

@@ -205,7 +205,8 @@ def index(view: View, key: Any, as_view: Callable[[Any], View | None]) -> View:
             start, stop, step = _slice_of(view, dim, item)
             view = slice_dim(view, dim, start, stop, step)
         elif isinstance(item, DynamicSlice):
-            view = slice_dim(view, dim, _as_int(item.start, dim, view), _as_int(item.start, dim, view) + _as_int(item.size, dim, view))
+            first = _as_int(item.start, dim, view)
+            view = slice_dim(view, dim, first, first + _as_int(item.size, dim, view))
         else:
             tensor = as_view(item)
             if tensor is not None or isinstance(item, VirtualRegister):

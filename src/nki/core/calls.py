@@ -63,15 +63,16 @@ def _first_misfit(signature: inspect.Signature, args: tuple[Any, ...], kwargs: M
     if twice:
         return Misfit("twice", (twice[0],), f"got {twice[0]} by position and by name", f"pass {twice[0]} once")
     missing = tuple(
-        p.name for p in parameters if p.default is p.empty and p.name not in kwargs and p.name not in placed[: len(args)]
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.name not in kwargs and p.name not in placed[: len(args)]
     )
     return Misfit("missing", missing, f"needs {' and '.join(missing)}", f"add {missing[0]}=...")
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
     if parameter.default is parameter.empty:
-        return f"{stars}{parameter.name}"
+        return str(parameter.replace(annotation=parameter.empty))
     text = one_line(repr(parameter.default))
     if isinstance(parameter.default, Enum) and text.startswith("<"):  # Python's own repr of a member
         text = f"{type(parameter.default).__name__}.{parameter.default.name}"

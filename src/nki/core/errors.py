@@ -22,6 +22,7 @@ class NkiError(Exception):
         location: where; by default the user's innermost call site.
 
     Attributes:
+        placed: whether the raiser named the location.
         found: findings that were collected before this error ended the work.
     """
 
@@ -43,6 +44,7 @@ class NkiError(Exception):
         self.rule = rule
         self.source = source
         self.facts = dict(facts or {})
+        self.placed = location is not None
         self.location = here() if location is None else location
         self.found: tuple[Any, ...] = ()
 

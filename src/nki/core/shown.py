@@ -24,8 +24,8 @@ def one_line(text: str) -> str:
     return first if not rest and len(first) <= _LENGTH else f"{first[: _LENGTH - 3]}..."
 
 
-@shown.register
-def _(value: NoneType) -> str:
+@shown.register(NoneType)
+def _(value: None) -> str:
     return "None"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import sys
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,6 +16,8 @@ _CHAIN_INNER, _CHAIN_OUTER = 6, 3
 
 GENERATED = _PACKAGE + "<generated>"
 """File name of code that this package makes itself."""
+
+_DEFINITION = re.compile(r"^\s*(async\s+)?def\s|\blambda\b")
 
 KERNEL_BOUNDARY = "run_body"
 """Name of the function of this package that calls a kernel's Python body."""
@@ -153,8 +156,13 @@ def is_internal(code: CodeType) -> bool:
 
 
 def of_function(code: CodeType) -> Location:
-    """Location of a function's definition."""
-    return Location((Frame(code.co_filename, code.co_qualname, code.co_firstlineno),))
+    """Location of a function's definition: its line below the decorators, where the source is known."""
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    below = next((number for number, line in enumerate(lines) if _DEFINITION.search(line)), 0)
+    line = code.co_firstlineno + below
+    text = lines[below].rstrip() if lines else ""
+    column = len(text) - len(text.lstrip())
+    return Location((Frame(code.co_filename, code.co_qualname, line, column, line if text else 0, len(text)),))
 
 
 def _resolve(code: CodeType, lasti: int) -> Frame:

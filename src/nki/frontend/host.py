@@ -157,7 +157,7 @@ def as_dtype_or_raise(dtype: Any, name: str) -> DType:
             "argument.dtype",
             f"argument {name} is an array of {_KINDS.get(dtype.kind, 'objects')} ({dtype})",
             rule="kernels take numeric arrays",
-            fix=f"convert it on the host, for example with {name}.astype(np.float32)",
+            fix="convert it to numbers on the host",
         )
     if str(dtype).endswith("float64"):
         raise ArgumentError(

@@ -166,6 +166,11 @@ class Tracer:
         if current.recording:  # a later pass over a loop's body repeats the edges of the first
             self._edges += dependencies(current.block, consumer, producers)
 
+    def tap(self, name: str, view: View) -> None:
+        machine = self._regions.machine
+        if machine is not None:
+            machine.tap(name, view, self.locator.capture())
+
     def buffers(self) -> list[Buffer]:
         return [*self.program.inputs, *self.program.body.all_buffers()]
 
@@ -265,6 +270,7 @@ def _outputs(result: Any, tracer: Tracer) -> Any:
         f"the kernel returns {shown(result)}",
         rule="a kernel returns tensors in HBM, or tuples of them",
         fix="return an nl.shared_hbm tensor",
+        location=tracer.program.location,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nki.core.calls import misfit, spelled
 from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError
 from nki.core.nki_tensor import NkiTensor

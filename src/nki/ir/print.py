@@ -30,6 +30,11 @@ def readable(programs: Sequence[Program]) -> str:
     return "\n".join("\n".join(_Printer(program).lines()) + "\n" for program in programs)
 
 
+def instruction_text(program: Program, issued: Issued) -> str:
+    """One instruction of a program in the form of `readable`."""
+    return _Printer(program).instruction(issued)
+
+
 class _Printer:
     """Knows which names of buffers are ambiguous."""
 
@@ -51,7 +56,7 @@ class _Printer:
             yield indent + self._declaration("alloc", buffer)
         for item in block.items:
             if isinstance(item, Issued):
-                yield indent + self._instruction(item)
+                yield indent + self.instruction(item)
             else:
                 yield f"{indent}{_loop_header(item)}{_comment(item.location)}"
                 yield from self._block(item.body, indent + _INDENT)
@@ -62,7 +67,7 @@ class _Printer:
         shown = f"%{buffer.id} = {word} {buffer.region} {buffer.dtype}{list(buffer.shape)} {buffer.name}{at}{role}"
         return shown + _comment(buffer.location)
 
-    def _instruction(self, issued: Issued) -> str:
+    def instruction(self, issued: Issued) -> str:
         spec = op_spec(issued.instruction)
         arguments = [
             f"{field.name}={self._value(value)}"

@@ -58,9 +58,7 @@ def _indirect(view: View) -> bool:
         Rule(
             "indirect-psum",
             "the Scalar engine does not scatter to PSUM",
-            lambda a, t: (
-                a.engine is not Engine.scalar or not _indirect(a.dst) or a.dst.region is not MemoryRegion.psum
-            ),
+            lambda a, t: a.engine is not Engine.scalar or not _indirect(a.dst) or a.dst.region is not MemoryRegion.psum,
             _INDIRECTION,
             "omit engine, or scatter to SBUF",
             lambda a, t: f"dst is made by .indirect() from {a.dst.describe()}",

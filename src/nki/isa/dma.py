@@ -57,9 +57,7 @@ PRIORITY = Rule(
     lambda a, t: a.priority is None or 0 <= a.priority < t.dma.priorities,
     _ISA,
     "omit priority",
-    lambda a, t: (
-        f"priority is {a.priority}, {t.name} has {f'{t.dma.priorities} classes' if t.dma.priorities else 'no priorities'}"
-    ),
+    lambda a, t: f"priority is {a.priority}, {t.name} has {t.dma.priorities or 'no'} DMA priorities",
 )
 
 HWDGE_TARGET = Rule(

@@ -25,6 +25,7 @@ def no_indirection() -> Rule:
         _ISA,
         "gather with nisa.nc_n_gather first, and pass a plain view",
         _made,
+        remedy=lambda a, t: _remedy(a, "dst"),
     )
 
 

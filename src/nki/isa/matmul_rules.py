@@ -121,11 +121,13 @@ def size_rules(at: str) -> list[Rule]:
         ),
         Rule(
             "moving-size",
-            "moving has at most {t.pe.max_moving_free_f32} columns, or {t.pe.max_moving_free_bf16} for a 2-byte dst",
+            "moving has at most {t.pe.max_moving_free_f32} columns for a 4-byte dst, "
+            "{t.pe.max_moving_free_bf16} for a 2-byte one",
             lambda a, t: length_of(a) <= t.pe.max_moving(a.dst.dtype),
             at,
             "tile moving and dst",
             lambda a, t: f"moving has {length_of(a)} columns, dst is {a.dst.dtype}",
+            remedy=lambda a, t: f"tile moving and dst in pieces of {t.pe.max_moving(a.dst.dtype)} columns",
         ),
         Rule(
             "dst-shape",
@@ -151,7 +153,7 @@ def tile_size_of(a: Any, t: Target) -> tuple[int, ...]:
 
 
 def _tile(a: Any) -> str:
-    return f"tile_position is {a.tile_position}, tile_size is {a.tile_size}"
+    return f"tile_position is {a.tile_position or 'missing'}, tile_size is {a.tile_size or 'missing'}"
 
 
 def _given_together(a: Any, t: Target) -> bool:

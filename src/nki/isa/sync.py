@@ -165,9 +165,7 @@ def _(a: Any, x: Arrays) -> None:
     x.exchange(a.pipe_id, a.dst, a.src, a.send_to_rank, a.recv_from_rank)
 
 
-@instruction(
-    moves_bits=True, engines=(Engine.sync,), source="nki/api/nki/language device_print", public=False
-)
+@instruction(moves_bits=True, engines=(Engine.sync,), source="nki/api/nki/language device_print", public=False)
 def device_print(
     prefix: Annotated[str, Operand("text")], tensor: Annotated[NkiTensor, source(_ANYWHERE, dma=True)]
 ) -> None:

@@ -8,8 +8,10 @@ from nki.spec.sink import active_sink
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 
-
-PUBLIC = ("get_nc_version", "get_nc_sub_version",)
+PUBLIC = (
+    "get_nc_version",
+    "get_nc_sub_version",
+)
 """What this family exports besides its instructions."""
 
 

@@ -174,6 +174,6 @@ def _call_error(name: str, signature: inspect.Signature, found: Misfit) -> Argum
     return ArgumentError(
         "call.arguments",
         f"nl.{name} {found.message}",
-        rule=f"{name}({spelled(signature)})",
+        rule=f"nl.{name}({spelled(signature)})",
         fix="slice the tensors instead; mask= was removed" if found.names == ("mask",) else found.fix,
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nki.core.dtypes import DType, unpack_x4
-from nki.core.errors import DivergenceError, ExecutionError, NkiError
+from nki.core.errors import ExecutionError, NkiError
 from nki.core.numerics import round_to, stochastic_round, to_f32
 from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN, Location
@@ -74,11 +74,13 @@ class Machine(NumpyArrays):
         self._location = location
         try:
             instruction.execute(arguments, self)
-        except DivergenceError:
-            raise  # it names the lines of both cores
         except NkiError as error:
-            error.location = location
+            if not error.placed:
+                error.location = location
             raise
+
+    def tap(self, name: str, view: View, location: Location) -> None:
+        """A named intermediate value: nothing to do unless somebody watches."""
 
     # --- memory
 
@@ -347,7 +349,7 @@ class Machine(NumpyArrays):
         inside = ((flat >= 0) & (flat < total)).reshape(view.shape[0], -1).all(axis=1) & (rows >= 0)
         if not inside.all() and self._oob is oob_mode.error:
             row = int(np.argmin(inside))
-            raise _out_of_bounds(view, f"row {row} has index {int(rows[row])}", total)
+            raise _out_of_bounds(view, f"row {row} has index {int(rows[row])}", total, dynamic.scale)
         return flat, np.broadcast_to(inside.reshape(-1, *[1] * (view.ndim - 1)), view.shape)
 
     def _snake(self, view: View, dynamic: FreeIndirection) -> tuple[np.ndarray, np.ndarray]:
@@ -473,10 +475,13 @@ def _rows(values: np.ndarray, view: View) -> np.ndarray:
     return values if values.ndim == 2 else values.reshape(view.shape[0], -1)
 
 
-def _out_of_bounds(view: View, what: str, total: int) -> ExecutionError:
+def _out_of_bounds(view: View, what: str, total: int, row: int = 0) -> ExecutionError:
+    """`total` elements are there; `row` is how many of them an index counts by, where it counts rows."""
+    whole = row > 0 and total % row == 0
+    extent = f"has {total // row} rows" if whole else f"holds {total} elements of {view.dtype}"
     return ExecutionError(
         "access.dynamic-out-of-bounds",
-        f"{what}, but {view.buffer.name or 'the tensor'} holds {total} elements of {view.dtype}",
+        f"{what}, but {view.buffer.name or 'the tensor'} {extent}",
         rule="dynamic addresses stay inside their tensor",
         source="nki/api/nki/isa dma_copy",
         fix="correct the index, or pass oob_mode=nisa.oob_mode.skip",

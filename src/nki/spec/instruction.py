@@ -216,7 +216,7 @@ class Instruction(Generic[P]):
     def _argument_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         found = misfit(self.__signature__, args, kwargs)
         assert found is not None, "the binder has the same signature"
-        message, rule = f"{self.label} {found.message}", self.signature()
+        message, rule = f"{self.label} {found.message}", f"{self.label}({spelled(self.__signature__)})"
         match found.kind:
             case "unknown":
                 return ArgumentError("call.unknown-argument", message, rule=rule, fix=found.fix)
@@ -257,9 +257,7 @@ def instruction(
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    return typing.get_type_hints(
-        function, localns={"NkiTensor": NkiTensor, "Sequence": Sequence}, include_extras=True
-    )
+    return typing.get_type_hints(function, localns={"NkiTensor": NkiTensor, "Sequence": Sequence}, include_extras=True)
 
 
 def _takes_none(hint: Any, default: Any) -> bool:

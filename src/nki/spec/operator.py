@@ -47,7 +47,8 @@ class Operator:
 
 
 _ATTRIBUTE = "__nki_operator__"
-_PUBLIC: set[str] = set()
+_PUBLIC: dict[str, Operator] = {}
+_ARITHMETIC = "nl.add"
 _DIVIDE = "there is no divide operator: multiply by the result of nisa.reciprocal"
 _MEANT = {
     "max": "pass nl.maximum",
@@ -72,13 +73,13 @@ def names_operator(operator: Operator) -> Callable[[Callable[..., Any]], Callabl
 
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
         setattr(function, _ATTRIBUTE, operator)
-        _PUBLIC.add(operator.name)
+        _PUBLIC[operator.name] = operator
         return function
 
     return mark
 
 
-def operator_of(value: Any, role: str, example: str = "nl.add") -> Operator:
+def operator_of(value: Any, role: str, example: str = _ARITHMETIC) -> Operator:
     """The operator that `value` names; `role` is the argument's name and `example` one that fits, for the message."""
     if isinstance(value, Operator):
         return value
@@ -90,5 +91,14 @@ def operator_of(value: Any, role: str, example: str = "nl.add") -> Operator:
         "operand.operator",
         f"{role} is {shown(value)}, which is not an operator",
         rule="an operator is one that an engine computes, such as nl.add, passed without calling it",
-        fix=f"pass nl.{name}" if name in _PUBLIC else _MEANT.get(name, f"pass for example {example}"),
+        fix=_remedy(name, example),
     )
+
+
+def _remedy(name: str, example: str) -> str:
+    """The operator that was meant, if it can be told: the activation unit has others than the ALUs."""
+    known = _PUBLIC.get(name)
+    if known is not None and (known.alu is not None if example == _ARITHMETIC else known.activation):
+        return f"pass nl.{name}"
+    general = f"pass for example {example}"
+    return _MEANT.get(name, general) if example == _ARITHMETIC else general

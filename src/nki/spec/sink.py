@@ -12,7 +12,7 @@ from nki.core.dtypes import DType
 from nki.core.errors import FrontendError
 from nki.core.register import VirtualRegister
 from nki.core.source import Locator
-from nki.core.tensor import Buffer, MemoryRegion, Storage
+from nki.core.tensor import Buffer, MemoryRegion, Storage, View
 from nki.options import Options
 from nki.spec.program import Issued
 from nki.spec.rule import Finding
@@ -79,6 +79,9 @@ class Sink(Protocol):
 
     def depend(self, consumer: Issued, producers: Sequence[Issued]) -> None:
         """`consumer` runs after every producer, whatever is reordered."""
+
+    def tap(self, name: str, view: View) -> None:
+        """The values that a view has now, for whoever compares them; nothing while there are none."""
 
     def buffers(self) -> list[Buffer]:
         """All allocations so far."""

@@ -110,7 +110,7 @@ def _operand(issued: Issued, name: str, operand: Operand, view: View, target: Ta
             instruction.source,
             f"write to a tile of nl.{only}, and cast that with nisa.tensor_copy"
             if operand.writes
-            else f"cast it with nisa.tensor_copy, for example to nl.{only}",
+            else f"cast it with nisa.tensor_copy{', for example' if len(operand.dtypes) > 1 else ''} to nl.{only}",
             at,
             dtype=view.dtype,
         )

@@ -17,6 +17,7 @@ from tests.isa.registry import Breaks, Legal
 from tests.isa.tiles import (
     arrays,
     bf16,
+    breaks,
     empty,
     filled,
     gather,
@@ -175,21 +176,6 @@ ACTIVATION = [
 
 def _int8(values: Any) -> Any:
     return np.clip(np.rint(values), -128, 127).astype(np.int8)
-
-
-def rejected(call: Any) -> Any:
-    """A kernel that makes tiles and calls `call(dst, data, column)` on them."""
-
-    def kernel(a: Any) -> Any:
-        dst, data, column = empty((4, 8)), load(a), filled((4, 1))
-        call(dst, data, column)
-        return store(dst)
-
-    return kernel
-
-
-def breaks(code: str, call: Any, target: str = "trn2") -> Breaks:
-    return Breaks(code, rejected(call), nothing, target)
 
 
 def common_breaks(name: str, call: Any) -> list[Breaks]:

@@ -109,7 +109,7 @@ def get_only(_: Any) -> Any:
 # --- set_rng_seed
 
 
-def make_seed(shape: Any = (1, 1), buffer: Any = None) -> Any:
+def make_seed(shape: Any = (1, 1), buffer: Any = nl.sbuf) -> Any:
     def set_rng_seed(seed: Any) -> Any:
         tile = load(seed, buffer)[0 : shape[0], 0 : shape[1]]
         parts = []

@@ -19,6 +19,7 @@ from tests.isa.registry import Breaks, Legal
 from tests.isa.tiles import (
     arrays,
     bf16,
+    breaks,
     empty,
     filled,
     gather,
@@ -31,21 +32,6 @@ from tests.isa.tiles import (
 )
 
 NEW = ("trn3",)
-
-
-def rejected(call: Any) -> Any:
-    """A kernel that makes tiles and calls `call(dst, data, column)` on them."""
-
-    def kernel(a: Any) -> Any:
-        dst, data, column = filled((4, 8)), load(a), filled((4, 1))
-        call(dst, data, column)
-        return store(dst)
-
-    return kernel
-
-
-def breaks(code: str, call: Any, target: str = "trn2") -> Breaks:
-    return Breaks(code, rejected(call), nothing, target)
 
 
 # ---- tensor_reduce

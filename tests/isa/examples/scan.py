@@ -12,23 +12,7 @@ from nki.core import dtypes
 from nki.isa import alu, functions
 from nki.isa.scan import scalar_tensor_tensor, tensor_tensor_scan
 from tests.isa.registry import Breaks, Legal
-from tests.isa.tiles import arrays, bf16, empty, filled, gather, gather_arrays, load, nothing, store
-
-
-def rejected(call: Any) -> Any:
-    """A kernel that makes tiles and calls `call(dst, data, column)` on them."""
-
-    def kernel(a: Any) -> Any:
-        dst, data, column = empty((4, 8)), load(a), filled((4, 1))
-        call(dst, data, column)
-        return store(dst)
-
-    return kernel
-
-
-def breaks(code: str, call: Any, target: str = "trn2") -> Breaks:
-    return Breaks(code, rejected(call), nothing, target)
-
+from tests.isa.tiles import arrays, bf16, breaks, empty, filled, gather, gather_arrays, load, store
 
 _PYTHON = {
     alu.ADD: operator.add,

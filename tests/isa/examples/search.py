@@ -17,7 +17,7 @@ from tests.isa.tiles import filled, load, store
 # --- max8
 
 
-def make_max8(dst: Any = (64, 8), shape: Any = None, dtype: Any = np.float32, buffer: Any = None) -> Any:
+def make_max8(dst: Any = (64, 8), shape: Any = None, dtype: Any = np.float32, buffer: Any = nl.sbuf) -> Any:
     def max8(a: Any) -> Any:
         result = nl.ndarray(dst, dtype, buffer=nl.sbuf)
         family.max8(dst=result, src=load(a, buffer, shape=shape))

@@ -1,0 +1,76 @@
+"""Python's operators on tensors: all refused, but for what asks whether an option was given."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nki
+import nki.language as nl
+from nki.core.errors import FrontendError
+
+X = np.arange(32, dtype=np.float32).reshape(4, 8)
+BINARY = [getattr(operator, name) for name in (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
+    "lt", "le", "gt", "ge", "eq", "ne",
+)]  # fmt: skip
+
+
+def result(body: Callable[[Any], Any]) -> Any:
+    """What a body computes with a tile, in the trace of a kernel."""
+    found = []
+
+    def kernel(a: Any) -> None:
+        found.append(body(nl.load(a)))
+
+    nki.simulate(kernel)(X)
+    return found[0]
+
+
+def refusal(body: Callable[[Any], Any]) -> FrontendError:
+    with pytest.raises(FrontendError) as caught:
+        result(body)
+    return caught.value
+
+
+@pytest.mark.parametrize("symbol", BINARY, ids=lambda function: function.__name__)
+def test_two_operands(symbol: Callable[[Any, Any], Any]) -> None:
+    for other in (1, 2.5, np.float32(1), X):
+        assert refusal(lambda tile, other=other: symbol(tile, other)).code == "tensor.arithmetic"
+    assert refusal(lambda tile: symbol(tile, tile)).code == "tensor.arithmetic"
+    assert refusal(lambda tile: symbol(3, tile)).code == "tensor.arithmetic"
+
+
+@pytest.mark.parametrize("symbol", [operator.neg, operator.invert, operator.abs], ids=lambda f: f.__name__)
+def test_one_operand(symbol: Callable[[Any], Any]) -> None:
+    assert refusal(symbol).code == "tensor.arithmetic"
+
+
+@pytest.mark.parametrize("kind", [int, float, operator.index, range], ids=lambda f: f.__name__)
+def test_python_numbers(kind: Callable[[Any], Any]) -> None:
+    assert refusal(kind).code == "tensor.python-value"
+
+
+def test_the_fix_names_the_function_with_the_operands_in_order() -> None:
+    assert refusal(lambda tile: tile - 2).fix == "write nl.subtract(x, 2)"
+    assert refusal(lambda tile: 2 - tile).fix == "write nl.subtract(2, x)"
+    assert refusal(lambda tile: tile @ tile).fix == "write nl.matmul(x, y)"
+
+
+def test_every_function_that_a_fix_names_exists() -> None:
+    for symbol in [*BINARY, operator.neg, operator.invert, operator.abs]:
+        unary = symbol in (operator.neg, operator.invert, operator.abs)
+        fix = refusal(symbol if unary else lambda tile, symbol=symbol: symbol(tile, 1)).fix
+        names = [part.partition("(")[0] for part in fix.split("nl.")[1:]]
+        assert names
+        assert all(hasattr(nl, name) for name in names), fix
+
+
+def test_options_may_be_compared() -> None:
+    assert result(lambda tile: (tile == None, tile != None, tile == "auto")) == (False, True, False)  # noqa: E711
+    assert result(lambda tile: tile in {tile: 1})
+    assert result(lambda tile: [tile].index(tile)) == 0
