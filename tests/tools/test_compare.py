@@ -368,10 +368,29 @@ def test_runs_that_execute_different_instructions(tmp_path: Path) -> None:
     assert "execute different instructions after 1" in run(*words, "--target", "trn2").stdout
 
 
-def test_an_error_in_the_first_run_is_told(tmp_path: Path) -> None:
-    text = BFLOAT.replace("nisa.dma_copy(dst=out, src=tile)", "nisa.dma_copy(dst=out, src=tile[:, 0:4])")
-    error = nki_json("compare", write(tmp_path, text), "--arg", "a=128x8:float32", "--against", "compiled", code=1)
-    assert error["error"]["code"].startswith("dma_copy.")
+FAILS_ON_ONE = """
+import nki, nki.isa as nisa, nki.language as nl
+
+@nki.jit
+def kernel(a):
+    tile = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(200):
+        nisa.memset(dst=tile, value=1.0 * i)
+    if nisa.get_nc_version() == nisa.nc_version.gen3:
+        raise ValueError("not here")
+    for i in range(200):
+        nisa.memset(dst=tile, value=1.0 * i)
+    nisa.dma_copy(dst=a, src=tile)
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [("trn2", "trn3"), ("trn3", "trn2")])
+def test_an_error_of_one_run_ends_both(tmp_path: Path, first: str, second: str) -> None:
+    """Even while one run is many instructions ahead of the other."""
+    words = ("--arg", "a=128x8:float32", "--target", first, "--against", second)
+    error = nki_json("compare", write(tmp_path, FAILS_ON_ONE), *words, code=1)["error"]
+    assert error["code"] == "kernel.exception"
+    assert "not here" in error["message"]
 
 
 # --- used wrongly
