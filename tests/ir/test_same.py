@@ -14,7 +14,7 @@ from nki.ir.build import build
 from nki.ir.read import read
 from nki.ir.same import differences, same_program
 from nki.spec.engine import engine
-from nki.spec.program import Block, ForLoop, Program, WhileLoop
+from nki.spec.program import Block, ForLoop, Program, Sync, WhileLoop
 from tests.ir.kernels import array, looped, scaled_sum, traced
 
 HERE = Location((Frame("f.py", "f", 1),))
@@ -66,6 +66,9 @@ CHANGES: dict[str, Callable[[Program], Any]] = {
     "strides": _view(strides=(64, 2)),
     "shape": _view(shape=(64, 64)),
     "other buffer": _other_buffer,
+    "fences": lambda p: p.fences.append((0, 2)),
+    "placement": lambda p: setattr(p, "placement", {}),
+    "sync": lambda p: setattr(p.body, "sync", [Sync("vector")] * len(p.body.items)),
 }
 
 
@@ -101,8 +104,11 @@ def test_a_change_in_a_loop_is_seen() -> None:
 def test_all_fields_are_compared() -> None:
     """A new field of these classes must be added to the comparison, and to the IR."""
     names = {kind: {field.name for field in dataclasses.fields(kind)} for kind in (Program, Block, ForLoop, WhileLoop)}
-    assert names[Program] == {"name", "target", "core", "cores", "inputs", "outputs", "body", "location", "edges"}
-    assert names[Block] == {"buffers", "items"}
+    assert names[Program] == {"name", "target", "core", "cores", "inputs", "outputs", "body", "location", "edges"} | {
+        "fences",
+        "placement",
+    }
+    assert names[Block] == {"buffers", "items", "sync"}
     assert names[ForLoop] == {"lower", "upper", "step", "index", "body", "location"}
     assert names[WhileLoop] == {"condition", "body", "location"}
     fields = {field.name for field in dataclasses.fields(Buffer) if field.init}

@@ -36,16 +36,19 @@ class DynamicSlice:
 
 
 def slice_dim(view: View, dim: int, start: int, stop: int, step: int = 1) -> View:
-    """``view[..., start:stop:step, ...]`` on `dim`; both ends must lie inside the dimension."""
+    """``view[..., start:stop:step, ...]`` on `dim`; both ends must lie inside the dimension.
+
+    A view of HBM may hold no element, as the share of a core that has nothing to do; no instruction takes it.
+    """
     dim = dim_of(view, dim)
     size = view.shape[dim]
     check_free(view, dim, "sliced")
     if step < 1:
         raise TensorError("access.step", f"step {step} of a slice on dimension {dim}", fix="use a step of at least 1")
     what = f"slice {start}:{stop}" + (f":{step}" if step != 1 else "")
-    if start >= stop:
+    if start >= stop and (view.on_chip or start > stop):
         raise empty_error(view, dim, what)
-    if not 0 <= start < stop <= size:
+    if not 0 <= start <= stop <= size:
         raise bounds_error(view, dim, what, range_fix(start, size))
     if step != 1 and is_partition(view, dim):
         raise TensorError(

@@ -53,6 +53,16 @@ def partition_error(method: str, view: View, fix: str) -> TensorError:
     )
 
 
+def check_not_empty(view: View, name: str) -> None:
+    """Raise TensorError "access.empty" if an operand holds no element."""
+    if 0 in view.shape:
+        raise TensorError(
+            "access.empty",
+            f"{name} is {view.describe()}, which holds no element",
+            fix="skip the instruction when there is nothing to do",
+        )
+
+
 def empty_error(view: View, dim: int, what: str) -> TensorError:
     """The error of a range without an element."""
     return TensorError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -291,8 +292,11 @@ class NkiTensor(NoArithmetic, NKIObject):
         )
 
     def __bool__(self) -> bool:
-        """A tensor in HBM is there, so it is true: kernels ask that of optional arguments. Values have no truth."""
-        if not self._view.on_chip:
+        """A whole tensor, and any in HBM, is there, so it is true: kernels ask that of optional arguments.
+
+        A part of a tensor on chip is asked for its values, and values have no truth.
+        """
+        if not self._view.on_chip or self._view.size == prod(self._view.buffer.shape):
             return True
         raise FrontendError(
             "tensor.truth",

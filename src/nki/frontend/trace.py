@@ -22,7 +22,7 @@ from nki.sim.machine import Machine
 from nki.sim.memory import LiveStorage
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 from nki.spec.rule import Finding
-from nki.spec.schedule import Edge, check_complete, dependencies, positions
+from nki.spec.schedule import Edge, check_complete, dependencies, fences, positions
 from nki.spec.sink import with_sink
 from nki.target.model import Target
 
@@ -72,6 +72,7 @@ class Tracer:
         self._constants: dict[Hashable, Storage] = {}
         self._order: Hashable = None
         self.no_reorder_depth = 0
+        self.ordered: list[list[Issued]] = []
         self.prepared: Issued | None = None
         self.config = CompileConfig()
         self.config_override = False
@@ -81,6 +82,8 @@ class Tracer:
 
     def issue(self, issued: Issued) -> None:
         self._regions.issue(issued)
+        if self.no_reorder_depth:
+            self.ordered[-1].append(issued)
         machine = self._regions.machine
         if machine is not None:
             machine.run(issued)
@@ -192,6 +195,7 @@ class Tracer:
         self._regions.check_closed()
         check_complete(self.prepared)
         self.program.edges = positions(self.program, self._edges)
+        self.program.fences = fences(self.program, self.ordered)
         return _outputs(result, self)
 
     def check_scope(self, view: View) -> None:

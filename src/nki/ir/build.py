@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from nki.core.errors import IRError
@@ -23,15 +24,15 @@ from nki.ir.mlir import (
     Value,
 )
 from nki.ir.mlir import Block as MlirBlock
-from nki.ir.nisa import ENGINE, SEGMENTS, Field, OpSpec, op_spec
+from nki.ir.nisa import ENGINE, QUEUE, SEGMENTS, SIGNALS, WAITS, Field, OpSpec, op_spec
 from nki.ir.types import Types
 from nki.ir.values import ValueWriter
 from nki.ir.views import DYNAMIC_NAMES
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import REGISTRY
-from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 
-VERSION = 1
+VERSION = 2
 """Of the two dialects; a file with another one is refused."""
 
 
@@ -63,7 +64,19 @@ class _Shared:
         self.locations = locations
         self.engines = {member: values.text(member.name) for member in Engine}
         self.segments: dict[tuple[int, ...], Attribute] = {}
+        self._syncs: dict[Sync, dict[str, Attribute]] = {}
         self.specs: dict[str, OpSpec] = {name: op_spec(instruction) for name, instruction in REGISTRY.items()}
+
+    def sync(self, sync: Sync) -> dict[str, Attribute]:
+        """The attributes of a scheduled instruction."""
+        made = self._syncs.get(sync)
+        if made is None:
+            made = self._syncs[sync] = {QUEUE: self.values.text(sync.queue)}
+            if sync.waits:
+                made[WAITS] = self.values.text(",".join(f"{wait.queue}:{wait.signals}" for wait in sync.waits))
+            if sync.signals:
+                made[SIGNALS] = self.values.boolean(True)
+        return made
 
     def sizes(self, sizes: tuple[int, ...]) -> Attribute:
         made = self.segments.get(sizes)
@@ -86,6 +99,7 @@ class _Kernel:
         self._views: dict[View, Value] = {}
         self._new_views: list[View] = []
         self._registers: dict[int, Value] = {}
+        self._placement: dict[int, tuple[int, int]] = {}
 
     def build(self) -> None:
         """Inputs, registers, then the body; registers are declared first, because loops share them."""
@@ -97,8 +111,12 @@ class _Kernel:
             "core": values.integer(program.core),
             "cores": values.integer(program.cores),
         }
-        if program.edges:
-            attributes["edges"] = values.integers(tuple(position for edge in program.edges for position in edge))
+        for attribute, pairs in (("edges", program.edges), ("fences", program.fences)):
+            if pairs:
+                attributes[attribute] = values.integers(tuple(position for pair in pairs for position in pair))
+        if program.placement is not None:
+            attributes["allocated"] = values.boolean(True)
+            self._placement = program.placement
         kernel = Operation.create("nki.kernel", attributes=attributes, regions=1, loc=where, ip=self._at)
         block = kernel.regions[0].blocks.append()
         self._at = InsertionPoint(block)
@@ -117,9 +135,10 @@ class _Kernel:
         outer, self._new_views = self._new_views, []
         for buffer in block.buffers:
             self._declare("nki.alloc", buffer)
-        for item in block.items:
+        syncs = block.sync if block.sync is not None else repeat(None)
+        for item, sync in zip(block.items, syncs, strict=False):
             if isinstance(item, Issued):
-                self._located(item)
+                self._located(item, sync)
             else:
                 self._loop(item)
         if not keep:
@@ -138,6 +157,8 @@ class _Kernel:
         }
         if buffer.address is not None:
             attributes["address"] = values.integers(buffer.address)
+        if buffer.id in self._placement:
+            attributes["placement"] = values.integers(self._placement[buffer.id])
         if buffer.data is not None:
             attributes["data"] = values.text(base64.b64encode(buffer.data).decode())
         self._buffers[buffer.id] = Operation.create(
@@ -148,21 +169,23 @@ class _Kernel:
             ip=self._at,
         ).result
 
-    def _located(self, issued: Issued) -> None:
+    def _located(self, issued: Issued, sync: Sync | None) -> None:
         try:
-            self._instruction(issued)
+            self._instruction(issued, sync)
         except IRError as error:
             if not error.location.frames:
                 error.location = issued.location
             raise
 
-    def _instruction(self, issued: Issued) -> None:
+    def _instruction(self, issued: Issued, sync: Sync | None) -> None:
         instruction, arguments, location, engine = issued
         spec = self._shared.specs.get(instruction.name)
         if spec is None or spec.instruction is not instruction:
             raise _unknown(issued)
         where = self._write_location(location)
         attributes = {ENGINE: self._shared.engines[engine]}
+        if sync is not None:
+            attributes.update(self._shared.sync(sync))
         operands: list[Value] = []
         sizes = []
         for field, value in zip(spec.fields, arguments, strict=True):

@@ -36,6 +36,9 @@ Form = Literal["operand", "either", "operands", "attribute"]
 ENGINE = "on"
 """Attribute with the engine that runs the instruction; ``engine`` is the argument, which may leave the choice open."""
 
+QUEUE, WAITS, SIGNALS = "nki.queue", "nki.waits", "nki.signals"
+"""Attributes of a scheduled instruction: its queue, ``"dma0:3,vector:1"``, and whether its completion is a signal."""
+
 SEGMENTS = "operandSegmentSizes"
 """MLIR's name for the sizes of operand groups."""
 

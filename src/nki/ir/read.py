@@ -15,11 +15,11 @@ from nki.ir.build import VERSION
 from nki.ir.context import session
 from nki.ir.mlir import Block as MlirBlock
 from nki.ir.mlir import Module, Operation
-from nki.ir.nisa import ENGINE, SEGMENTS, OpSpec
+from nki.ir.nisa import ENGINE, QUEUE, SEGMENTS, OpSpec
 from nki.ir.tables import Meaning, Tables
 from nki.ir.values import flag, integer, integers, text
 from nki.ir.views import DYNAMIC, check_bounds
-from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.spec.schedule import check_order
 
 ROLES = ("input", "temporary", "constant")
@@ -58,6 +58,7 @@ class _Kernel:
         self._meaning = Meaning()
         self._buffers: set[int] = set()
         self._registers: set[int] = set()
+        self._sync: Sync | None = None
         self._program: Program
         self._readers: dict[str, Callable[[Operation, Attributes, Block], None]] = {
             "nki.input": self._input,
@@ -81,21 +82,28 @@ class _Kernel:
         self._program = Program(text(a["name"]), text(a["target"]), core, cores, location=where)
         flat = integers(a["edges"]) if "edges" in a else ()
         self._program.edges = list(zip(flat[::2], flat[1::2], strict=False))
+        fences = integers(a["fences"]) if "fences" in a else ()
+        self._program.fences = list(zip(fences[::2], fences[1::2], strict=False))
+        if "allocated" in a and flag(a["allocated"]):
+            self._program.placement = {}
         a.check_all_used()
         self._block(_only_block(operation, where), self._program.body)
-        self._check_edges(flat, where)
+        self._check_edges(flat, fences, where)
         return self._program
 
-    def _check_edges(self, flat: tuple[int, ...], where: Location) -> None:
-        if not flat:
+    def _check_edges(self, flat: tuple[int, ...], fences: tuple[int, ...], where: Location) -> None:
+        if not flat and not fences:
             return
         count = sum(1 for _ in self._program.body.walk())
         if len(flat) % 2 or not all(0 <= position < count for position in flat):
             raise refused("ir.value", f"edges {list(flat)}", f"they are pairs of positions below {count}", where)
+        if len(fences) % 2 or not all(0 <= first < after <= count for first, after in self._program.fences):
+            raise refused("ir.value", f"fences {list(fences)}", f"they are ranges of positions up to {count}", where)
         check_order(self._program)
 
     def _block(self, mlir_block: MlirBlock, block: Block) -> None:
         specs, readers, read_location = self._tables.specs, self._readers, self._tables.locations.read
+        block_syncs: list[Sync | None] = []
         for operation in mlir_block:
             name = operation.name
             where = read_location(operation.location)
@@ -103,6 +111,7 @@ class _Kernel:
             try:
                 if spec is not None:
                     block.items.append(self._instruction(operation, spec, where))
+                    block_syncs.append(self._sync)
                     continue
                 reader = readers.get(name)
                 if reader is None:
@@ -110,10 +119,27 @@ class _Kernel:
                 attributes = Attributes(operation, where)
                 reader(operation, attributes, block)
                 attributes.check_all_used()
+                if len(block.items) > len(block_syncs):
+                    block_syncs.append(None)
             except IRError as error:
                 if not error.location.frames:
                     error.location = where
                 raise
+        block.sync = self._syncs_of(block, block_syncs)
+
+    def _syncs_of(self, block: Block, syncs: list[Sync | None]) -> list[Sync | None] | None:
+        """None for a block that is not scheduled; either all instructions of a block are, or none."""
+        missing = [
+            item for item, sync in zip(block.items, syncs, strict=True) if isinstance(item, Issued) and sync is None
+        ]
+        if missing and len(missing) < sum(isinstance(item, Issued) for item in block.items):
+            raise refused(
+                "ir.attribute",
+                f"no {QUEUE}",
+                "all instructions of a block have a queue, or none has",
+                missing[0].location,
+            )
+        return None if missing or not any(syncs) else syncs
 
     def _instruction(self, operation: Operation, spec: OpSpec, where: Location) -> Issued:
         """The operands stand in the order of the signature; what is not among them is an attribute or None."""
@@ -122,7 +148,8 @@ class _Kernel:
         attributes = operation.attributes
         get = attributes.get
         sizes = spec.sizes or _sizes(spec, len(operands), attributes)
-        unused = len(attributes) - spec.segmented - 1
+        self._sync, own = self._tables.sync(attributes, where) if QUEUE in attributes else (None, 0)
+        unused = len(attributes) - spec.segmented - 1 - own
         values = []
         group = position = 0
         for argument in self._tables.arguments[spec.name]:
@@ -156,7 +183,8 @@ class _Kernel:
         result, where = operation.results[0], attributes.where
         shape, dtype, region = self._tables.shaped(result.type)
         number, role = integer(attributes["id"]), text(attributes["role"])
-        address = _address(attributes)
+        address = _address(attributes, "address")
+        placement = _address(attributes, "placement")
         if number in self._buffers:
             raise refused("ir.duplicate", f"two buffers have id {number}", "ids of buffers are unique", where)
         if role not in ROLES:
@@ -164,6 +192,15 @@ class _Kernel:
         if region.on_chip and not shape:
             raise refused("ir.type", f"a buffer without dimensions in {region}", "dimension 0 is the partition", where)
         self._buffers.add(number)
+        if placement is not None:
+            if self._program.placement is None or address is not None or not region.on_chip:
+                raise refused(
+                    "ir.value",
+                    f"placement {placement} of {region}",
+                    "an allocated kernel places on-chip tensors that have no address",
+                    where,
+                )
+            self._program.placement[number] = placement
         data = _data(attributes)
         buffer = Buffer(number, text(attributes["name"]), region, shape, dtype, address, role, where, None, data)
         if data is not None and len(data) != buffer.nbytes:
@@ -256,12 +293,12 @@ def _data(attributes: Attributes) -> bytes | None:
         raise refused("ir.value", "data that is not base64", "data is base64 text", attributes.where) from None
 
 
-def _address(attributes: Attributes) -> tuple[int, int] | None:
-    if "address" not in attributes:
+def _address(attributes: Attributes, name: str) -> tuple[int, int] | None:
+    if name not in attributes:
         return None
-    address = integers(attributes["address"])
+    address = integers(attributes[name])
     if len(address) != 2 or min(address) < 0:
-        raise refused("ir.value", f"address {address}", "an address is (partition, byte)", attributes.where)
+        raise refused("ir.value", f"{name} {address}", "it is (partition, byte)", attributes.where)
     return address[0], address[1]
 
 

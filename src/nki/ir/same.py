@@ -32,11 +32,14 @@ class _Comparison:
         self._partner: dict[int, Any] = {}
         self._taken: dict[int, Any] = {}
         self._found: list[str] = []
+        self._placements: tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]] = ({}, {})
 
     def programs(self, a: Program, b: Program) -> list[str]:
-        for name in ("name", "target", "core", "cores", "location", "edges"):
+        for name in ("name", "target", "core", "cores", "location", "edges", "fences"):
             self._equal(name, getattr(a, name), getattr(b, name))
         self._each("inputs", a.inputs, b.inputs)
+        self._equal("placed", a.placement is not None, b.placement is not None)
+        self._placements = (a.placement or {}, b.placement or {})
         self._block("body", a.body, b.body)
         self._each("outputs", a.outputs, b.outputs)
         return self._found
@@ -45,6 +48,9 @@ class _Comparison:
         self._each(f"{path}.buffers", a.buffers, b.buffers)
         if len(a.items) != len(b.items):
             self._found.append(f"{path}: {len(a.items)} and {len(b.items)} items")
+        for mine, other in zip(a.buffers, b.buffers, strict=False):
+            self._equal(f"{path}.placement", self._placements[0].get(mine.id), self._placements[1].get(other.id))
+        self._equal(f"{path}.sync", a.sync, b.sync)
         for number, (x, y) in enumerate(zip(a.items, b.items, strict=False)):
             where = f"{path}[{number}]"
             if type(x) is not type(y):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from nki.core.source import UNKNOWN
+from nki.core.source import UNKNOWN, Location
 from nki.ir.attributes import refused
 from nki.ir.locations import LocationReader
 from nki.ir.mlir import Attribute, Type, Value
-from nki.ir.nisa import ENGINE, Field, op_spec
+from nki.ir.nisa import ENGINE, QUEUE, SIGNALS, WAITS, Field, op_spec
 from nki.ir.types import Shaped, shaped_of
 from nki.ir.values import integers, read_value, text
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import REGISTRY
+from nki.spec.program import Sync, Wait
 
 
 class Argument:
@@ -54,6 +55,7 @@ class Tables:
         self.specs = {spec.name: spec for spec in map(op_spec, REGISTRY.values())}
         self.arguments = {name: [Argument(field) for field in spec.fields] for name, spec in self.specs.items()}
         self.engines: dict[Attribute, Engine] = {}
+        self._syncs: dict[tuple[Any, ...], Sync] = {}
         self._types: dict[Type, Shaped] = {}
         self._strides: dict[Attribute, tuple[int, ...]] = {}
 
@@ -68,6 +70,20 @@ class Tables:
         if known is None:
             known = self._types[kind] = shaped_of(kind)
         return known
+
+    def sync(self, attributes: Any, where: Location) -> tuple[Sync, int]:
+        """Queue, waits and signal of a scheduled instruction, and how many attributes hold them."""
+        waits, signals = attributes.get(WAITS), attributes.get(SIGNALS)
+        key = (attributes[QUEUE], waits, signals is not None)
+        known = self._syncs.get(key)
+        if known is None:
+            pairs = [entry.partition(":") for entry in text(waits).split(",")] if waits is not None else []
+            if not all(queue and count.isdecimal() and int(count) > 0 for queue, _, count in pairs):
+                raise refused("ir.value", f"{WAITS} = {text(waits)!r}", 'it looks like "dma0:3,vector:1"', where)
+            known = self._syncs[key] = Sync(
+                text(key[0]), tuple(Wait(queue, int(count)) for queue, _, count in pairs), key[2]
+            )
+        return known, 1 + (waits is not None) + (signals is not None)
 
     def engine(self, attribute: Attribute) -> Engine:
         known = self.engines.get(attribute)

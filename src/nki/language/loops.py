@@ -23,15 +23,15 @@ from nki.spec.sink import Sink, current_sink
 
 
 @public
-def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
-    """Deprecated: Python's range."""
-    return _range("affine_range", start, stop, step)
+def affine_range(start: Any, stop: Any = None, step: Any = 1) -> range | DynamicRange:
+    """Deprecated: Python's range; with a register as a bound, `dynamic_range`."""
+    return _range_or_loop("affine_range", start, stop, step)
 
 
 @public
-def sequential_range(start: int, stop: int | None = None, step: int = 1) -> range:
-    """Deprecated: Python's range."""
-    return _range("sequential_range", start, stop, step)
+def sequential_range(start: Any, stop: Any = None, step: Any = 1) -> range | DynamicRange:
+    """Deprecated: Python's range; with a register as a bound, `dynamic_range`."""
+    return _range_or_loop("sequential_range", start, stop, step)
 
 
 @public
@@ -155,6 +155,8 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[NkiScalar], VirtualReg
 
 @contextmanager
 def _ordered(sink: Sink) -> Iterator[None]:
+    if not sink.no_reorder_depth:
+        sink.ordered.append([])
     sink.no_reorder_depth += 1
     try:
         yield
@@ -171,8 +173,17 @@ def no_reorder() -> Any:
     return _ordered(current_sink("nl.no_reorder"))
 
 
-def _range(name: str, start: Any, stop: Any, step: Any) -> range:
-    warnings.warn(f"nl.{name} is deprecated; use range", DeprecationWarning, stacklevel=4)
+def _range_or_loop(name: str, start: Any, stop: Any, step: Any) -> range | DynamicRange:
+    """A bound may be a register (nki/library/api/dynamic-elementwise-add.rst), and the loop is then a device loop."""
+    first, last = (0, start) if stop is None else (start, stop)
+    if not isinstance(first, VirtualRegister) and not isinstance(last, VirtualRegister):
+        return _range(name, start, stop, step, depth=5)
+    warnings.warn(f"nl.{name} of a register is deprecated; use nl.fori_loop", DeprecationWarning, stacklevel=4)
+    return DynamicRange(_bound(first, "start", name), _bound(last, "stop", name), _step(step, name))
+
+
+def _range(name: str, start: Any, stop: Any, step: Any, depth: int = 4) -> range:
+    warnings.warn(f"nl.{name} is deprecated; use range", DeprecationWarning, stacklevel=depth)
     first, last = (0, start) if stop is None else (start, stop)
     if isinstance(first, VirtualRegister) or isinstance(last, VirtualRegister):
         raise not_python(f"a bound of nl.{name}", "write nl.fori_loop(lower, upper, body)")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nki.core.dims import check_not_empty
 from nki.core.errors import ArgumentError, FrontendError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
@@ -26,6 +27,8 @@ def _tensor(value: Any, name: str, operand: Operand, sink: Sink) -> View:
         view = value.view_record
         if view.buffer.trace is not sink.trace:
             raise escaped(value, name)
+        if not view.on_chip:
+            check_not_empty(view, name)
         return view
     raise _kind(value, name, "a tensor", _tensor_fix(value, name))
 

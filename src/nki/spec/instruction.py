@@ -25,12 +25,18 @@ from nki.spec.operand import Operand
 from nki.spec.program import Issued
 from nki.spec.rule import Rule
 from nki.spec.sink import Sink, current_sink
+from nki.spec.step import Cost
 from nki.spec.verify import verify
 from nki.target.model import Target
 
 P = ParamSpec("P")
 Body = Callable[[Any, Arrays], None]
 EngineChoice = Callable[[Any, Target], Engine]
+Effects = tuple[str, ...] | Callable[[Any], tuple[str, ...]]
+
+EFFECTS = ("accumulator", "random", "print", "rendezvous", "fence")
+"""What instructions share beside memory and registers, so that they keep their order: the accumulator registers of the
+engine, its random generator, the printed output, meetings with the other core, and memory that is not an operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +109,11 @@ class Instruction(Generic[P]):
         public: whether it is part of nki.isa.
         moves_bits: whether it moves storage bits without arithmetic, so that packed dtypes may pass.
         nullable: the arguments that may be None.
+        steps: what it costs, or None for instructions that take no time on any unit.
+        effects: what it touches beside its operands, see `EFFECTS`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter for each part of a declaration
         self,
         function: Callable[P, Any],
         engines: Sequence[Engine],
@@ -116,6 +124,8 @@ class Instruction(Generic[P]):
         deprecated: Sequence[Deprecated],
         public: bool,
         moves_bits: bool,
+        steps: Cost | None,
+        effects: Effects,
     ) -> None:
         self.name = function.__name__
         self.label = f"{'nki.collectives' if '.collectives.' in function.__module__ else 'nisa'}.{self.name}"
@@ -132,6 +142,8 @@ class Instruction(Generic[P]):
         self.deprecated = {item.name: item for item in deprecated}
         self.public = public
         self.moves_bits = moves_bits
+        self.steps = steps
+        self._effects = effects
         hints = _hints(function)
         self.operands = _operands(function, hints)
         self.arguments: Any = namedtuple(self.name, list(self.operands))  # type: ignore[misc]
@@ -171,6 +183,10 @@ class Instruction(Generic[P]):
             sink.report(finding)
         sink.issue(issued)
         return NkiInstruction(issued)
+
+    def effects(self, arguments: Any) -> tuple[str, ...]:
+        """Names of `EFFECTS` that an instruction with these arguments has."""
+        return self._effects(arguments) if callable(self._effects) else self._effects
 
     def exists_on(self, target: Target) -> bool:
         """Whether the target has this instruction."""
@@ -244,11 +260,15 @@ def instruction(
     deprecated: Sequence[Deprecated] = (),
     public: bool = True,
     moves_bits: bool = False,
+    steps: Cost | None = None,
+    effects: Effects = (),
 ) -> Callable[[Callable[P, Any]], Instruction[P]]:
     """Declare an instruction: decorates a function with the public signature, whose docstring is the manual."""
 
     def declare(function: Callable[P, Any]) -> Instruction[P]:
-        declared = Instruction(function, engines, choose, rules, feature, source, deprecated, public, moves_bits)
+        declared = Instruction(
+            function, engines, choose, rules, feature, source, deprecated, public, moves_bits, steps, effects
+        )
         assert declared.name not in REGISTRY, f"{declared.name} is declared twice"
         REGISTRY[declared.name] = declared
         return declared

@@ -39,12 +39,42 @@ class Issued(NamedTuple):
                     yield name, item
 
 
+class Wait(NamedTuple):
+    """That many `signals` of a queue must have come since the segment began (see `Sync`)."""
+
+    queue: str
+    signals: int
+
+
+class Sync(NamedTuple):
+    """Where and when a scheduled instruction runs.
+
+    The items of a scheduled block between two loops are a segment. In it every queue starts its instructions in the
+    order of the block, each after its waits, and they complete in that order. A loop is a barrier: all queues
+    are idle before it, between its trips and after it, and the counts of signals start again from 0.
+
+    Attributes:
+        queue: "tensor", "vector", "scalar", "gpsimd" or "sync" for an engine, "dma0", "dma1", ... for a DMA queue.
+        waits: signals of other queues that must have come before it starts.
+        signals: whether its completion is a signal of its queue, because somebody waits for it.
+    """
+
+    queue: str
+    waits: tuple[Wait, ...] = ()
+    signals: bool = False
+
+
 @dataclass(slots=True)
 class Block:
-    """Instructions and loops in program order, and the buffers that are allocated anew whenever it runs."""
+    """Instructions and loops in program order, and the buffers that are allocated anew whenever it runs.
+
+    Attributes:
+        sync: once scheduled, one entry for each item: a `Sync` for an instruction, None for a loop; None before.
+    """
 
     buffers: list[Buffer] = field(default_factory=list)
     items: list[Issued | ForLoop | WhileLoop] = field(default_factory=list)
+    sync: list[Sync | None] | None = None
 
     def walk(self) -> Iterator[Issued]:
         """All instructions, each loop body once."""
@@ -95,6 +125,9 @@ class Program:
         outputs: returned views in the order of the flattened result.
         body: the instructions.
         edges: ``(producer, consumer)`` positions in ``body.walk()`` that keep their order, whatever is reordered.
+        fences: ``(first, after)`` ranges of positions in ``body.walk()`` that were issued under `nl.no_reorder`: their
+            instructions keep their order among each other.
+        placement: once allocated, ``(partition, byte)`` of every on-chip buffer without an explicit address, by id.
     """
 
     name: str
@@ -106,3 +139,5 @@ class Program:
     body: Block = field(default_factory=Block)
     location: Location = Location()
     edges: list[tuple[int, int]] = field(default_factory=list)
+    fences: list[tuple[int, int]] = field(default_factory=list)
+    placement: dict[int, tuple[int, int]] | None = None

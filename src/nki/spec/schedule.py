@@ -56,6 +56,16 @@ def positions(program: Program, edges: Sequence[Edge]) -> list[tuple[int, int]]:
     return sorted({(position[id(edge.producer)], position[id(edge.consumer)]) for edge in edges})
 
 
+def fences(program: Program, groups: Sequence[Sequence[Issued]]) -> list[tuple[int, int]]:
+    """``(first, after)`` positions in ``program.body.walk()`` of groups that were issued one after the other."""
+    groups = [group for group in groups if len(group) > 1]
+    if not groups:
+        return []
+    position = {id(issued): i for i, issued in enumerate(program.body.walk())}
+    found = [[position[id(issued)] for issued in group if id(issued) in position] for group in groups]
+    return sorted((min(group), max(group) + 1) for group in found if len(group) > 1)
+
+
 def named_edges(edges: object) -> tuple[NamedEdge, ...]:
     """What ``kernel.with_schedule(edges)`` means: ``[(consumer, producer or producers)]`` by name.
 

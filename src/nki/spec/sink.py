@@ -33,6 +33,7 @@ class Sink(Protocol):
     grid: bool
     eager: bool
     no_reorder_depth: int
+    ordered: list[list[Issued]]
     prepared: Issued | None
     config: CompileConfig
     config_override: bool
