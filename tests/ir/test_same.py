@@ -67,6 +67,7 @@ CHANGES: dict[str, Callable[[Program], Any]] = {
     "shape": _view(shape=(64, 64)),
     "other buffer": _other_buffer,
     "fences": lambda p: p.fences.append((0, 2)),
+    "passed": lambda p: setattr(p, "passed", ("allocate",)),
     "placement": lambda p: setattr(p, "placement", {}),
     "sync": lambda p: setattr(p.body, "sync", [Sync("vector")] * len(p.body.items)),
 }
@@ -107,6 +108,7 @@ def test_all_fields_are_compared() -> None:
     assert names[Program] == {"name", "target", "core", "cores", "inputs", "outputs", "body", "location", "edges"} | {
         "fences",
         "placement",
+        "passed",
     }
     assert names[Block] == {"buffers", "items", "sync"}
     assert names[ForLoop] == {"lower", "upper", "step", "index", "body", "location"}

@@ -114,6 +114,8 @@ class _Kernel:
         for attribute, pairs in (("edges", program.edges), ("fences", program.fences)):
             if pairs:
                 attributes[attribute] = values.integers(tuple(position for pair in pairs for position in pair))
+        if program.passed:
+            attributes["passes"] = values.text(",".join(program.passed))
         if program.placement is not None:
             attributes["allocated"] = values.boolean(True)
             self._placement = program.placement

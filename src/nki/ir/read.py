@@ -84,6 +84,8 @@ class _Kernel:
         self._program.edges = list(zip(flat[::2], flat[1::2], strict=False))
         fences = integers(a["fences"]) if "fences" in a else ()
         self._program.fences = list(zip(fences[::2], fences[1::2], strict=False))
+        if "passes" in a:
+            self._program.passed = tuple(text(a["passes"]).split(","))
         if "allocated" in a and flag(a["allocated"]):
             self._program.placement = {}
         a.check_all_used()

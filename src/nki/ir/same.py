@@ -35,7 +35,7 @@ class _Comparison:
         self._placements: tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]] = ({}, {})
 
     def programs(self, a: Program, b: Program) -> list[str]:
-        for name in ("name", "target", "core", "cores", "location", "edges", "fences"):
+        for name in ("name", "target", "core", "cores", "location", "edges", "fences", "passed"):
             self._equal(name, getattr(a, name), getattr(b, name))
         self._each("inputs", a.inputs, b.inputs)
         self._equal("placed", a.placement is not None, b.placement is not None)

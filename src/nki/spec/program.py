@@ -127,6 +127,7 @@ class Program:
         edges: ``(producer, consumer)`` positions in ``body.walk()`` that keep their order, whatever is reordered.
         fences: ``(first, after)`` ranges of positions in ``body.walk()`` that were issued under `nl.no_reorder`: their
             instructions keep their order among each other.
+        passed: names of the compiler passes that it went through.
         placement: once allocated, ``(partition, byte)`` of every on-chip buffer without an explicit address, by id.
     """
 
@@ -141,3 +142,4 @@ class Program:
     edges: list[tuple[int, int]] = field(default_factory=list)
     fences: list[tuple[int, int]] = field(default_factory=list)
     placement: dict[int, tuple[int, int]] | None = None
+    passed: tuple[str, ...] = ()
