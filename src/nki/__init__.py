@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from nki import collectives as collectives
 from nki import isa as isa
+from nki import lang as lang
 from nki import language as language
 from nki.core import errors as errors
 from nki.core.removed import NKI, missing_name
 from nki.jit import jit, simulate
 from nki.version import version
 
-__all__ = ["collectives", "errors", "isa", "jit", "language", "simulate"]
+__all__ = ["collectives", "errors", "isa", "jit", "lang", "language", "simulate"]
 
 
 def __getattr__(name: str) -> str:

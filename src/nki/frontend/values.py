@@ -43,6 +43,7 @@ class Arguments:
         self.arrays: list[HostArray] = []
         self.names: list[str] = []
         self._seen: dict[int, int] = {}
+        self._open: list[int] = []
         self._parameters = parameters
         self._tree = {name: self._strip(value, name, top=True) for name, value in bound.items()}
 
@@ -73,13 +74,30 @@ class Arguments:
         kind = kind_of(value)
         if kind is not None:
             return self._leaf(value, kind, name)
+        if isinstance(value, NkiTensor):
+            raise ArgumentError(
+                "argument.tensor",
+                f"argument {name} is a tensor of another kernel",
+                fix="return it from that kernel and pass the result",
+            )
+        if isinstance(value, np.generic):
+            return value.item() if value.dtype.kind in "iufb" else value
+        if not isinstance(value, list | tuple | dict) and not _is_record(value):
+            return value
+        if id(value) in self._open:
+            raise ArgumentError(
+                "argument.recursive",
+                f"argument {name} contains itself",
+                rule="arguments are trees of tensors and constants",
+                fix="pass what the kernel needs of it",
+            )
+        self._open.append(id(value))
+        made = self._strip_container(value, name, top)
+        self._open.pop()
+        return made
+
+    def _strip_container(self, value: Any, name: str, top: bool) -> Any:
         match value:
-            case NkiTensor():
-                raise ArgumentError(
-                    "argument.tensor",
-                    f"argument {name} is a tensor of another kernel",
-                    fix="return it from that kernel and pass the result",
-                )
             case list():
                 if top:
                     raise ArgumentError(
@@ -98,11 +116,7 @@ class Arguments:
                 return tuple(self._strip(item, f"{name}[{i}]") for i, item in enumerate(value))
             case dict():
                 return {key: self._strip(item, f"{name}[{key!r}]") for key, item in value.items()}
-            case np.generic():
-                return value.item() if value.dtype.kind in "iufb" else value
-        if _is_record(value):
-            return self._strip_record(value, name)
-        return value
+        return self._strip_record(value, name)
 
     def _strip_record(self, value: Any, name: str) -> Any:
         fields = {key: self._strip(item, f"{name}.{key}") for key, item in _fields_of(value).items()}
@@ -129,6 +143,21 @@ class _Record:
 
     original: Any
     fields: dict[str, Any]
+
+
+class _Itself:
+    """A value without hash as a key; it lives as long as the key, so that no other one gets its identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other.value is self.value
 
 
 def _is_record(value: Any) -> bool:
@@ -173,8 +202,12 @@ def _key(tree: Any) -> Hashable:
             return ("dict", tuple((k, _key(v)) for k, v in tree.items()))
         case bool() | int() | float() | str() | None | enum.Enum() | DType():
             return (type(tree).__name__, repr(tree) if isinstance(tree, float) else tree)
+        case set() | frozenset():
+            return (type(tree).__name__, frozenset(_key(item) for item in tree))
+        case bytearray():
+            return ("bytearray", bytes(tree))
     try:
         hash(tree)
     except TypeError:
-        return ("identity", id(tree))
+        return _Itself(tree)
     return tree if callable(tree) or isinstance(tree, type) else ("value", tree)

@@ -9,6 +9,7 @@ import nki.isa as nisa
 from nki.core.access import DynamicSlice
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
+from nki.core.register import VirtualRegister, not_python
 from nki.core.tensor import MemoryRegion, whole
 from nki.language.arguments import integer, number, public, result_dtype
 from nki.language.arguments import tile as checked_tile
@@ -91,7 +92,9 @@ def empty_like(x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = No
 
 @public
 def ds(start: int, size: int) -> DynamicSlice:
-    """``tensor[ds(start, size)]``: `size` elements from `start`."""
+    """``tensor[ds(start, size)]``: `size` elements from `start`, both ints."""
+    if isinstance(start, VirtualRegister):
+        raise not_python("the start of nl.ds", "write tensor.ap([[stride, count], ...], scalar_offset=register)")
     return DynamicSlice(integer(start, "start", "ds"), integer(size, "size", "ds"))
 
 

@@ -1,0 +1,1 @@
+"""What users of the official simulator ran into, one test each."""

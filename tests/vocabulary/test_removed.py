@@ -1,0 +1,89 @@
+"""Names that earlier versions had: reading one in a kernel says what to write today."""
+
+from __future__ import annotations
+
+import linecache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nki
+import nki.isa as nisa
+import nki.lang
+import nki.language as nl
+from nki.core import removed
+from nki.core.errors import RemovedError
+from tests.support import both, rejection
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+TABLES = {"nki": (nki, removed.NKI), "nki.language": (nl, removed.LANGUAGE), "nki.isa": (nisa, removed.ISA)}
+EACH = [
+    pytest.param(module, path, name, item, id=f"{path}.{name}")
+    for path, (module, table) in TABLES.items()
+    for name, item in table.items()
+]
+
+
+def test_there_are_some_of_each() -> None:
+    assert {path: len(table) for path, (_, table) in TABLES.items()} == {"nki": 5, "nki.language": 3, "nki.isa": 2}
+
+
+@pytest.mark.parametrize(("module", "path", "name", "item"), EACH)
+def test_a_kernel_that_reads_it(module: ModuleType, path: str, name: str, item: removed.Removed) -> None:
+    def kernel(a: Any) -> Any:
+        getattr(module, name)
+        return a
+
+    error = rejection(kernel, X)
+    assert isinstance(error, RemovedError)
+    assert (error.code, error.fix) == ("name.removed", item.instead)
+    assert error.message == f"{path}.{name} does not exist since NKI {item.since}"
+    frame = error.location.frames[0]
+    assert linecache.getline(frame.file, frame.line)[frame.column : frame.end_column] == "getattr(module, name)"
+
+
+@pytest.mark.parametrize("spelling", [nl, nki.lang], ids=["language", "lang"])
+def test_in_the_spelling_of_old_kernels(spelling: Any) -> None:
+    def indices(a: Any) -> Any:
+        return nl.load(a[spelling.arange(3)[:, None], spelling.arange(4)[None, :]])
+
+    def grid(a: Any) -> Any:
+        i = spelling.mgrid[0:3, 0:4]
+        return nl.load(a[i.p, i.x])
+
+    def partitions(a: Any) -> Any:
+        return spelling.ndarray((2, spelling.par_dim(3), 4), a.dtype, buffer=spelling.sbuf)
+
+    for kernel, shown in (
+        (indices, "spelling.arange"),
+        (grid, "spelling.mgrid"),
+        (partitions, "spelling.par_dim"),
+    ):
+        error = rejection(kernel, X)
+        frame = error.location.frames[0]
+        assert error.code == "name.removed"
+        assert linecache.getline(frame.file, frame.line)[frame.column : frame.end_column] == shown
+
+
+def test_what_the_messages_say_works() -> None:
+    def slices(a: Any) -> Any:
+        tile = nl.ndarray((3, 2), a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=a[0:3, 1:3])
+        out = nl.ndarray((3, 2), a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, tile)
+        return out
+
+    def chosen(a: Any, n: Any) -> Any:
+        tile, column = nl.load(a), nl.ndarray((3, 1), a.dtype, buffer=nl.sbuf)
+        index = nisa.register_alloc(n)
+        nisa.tensor_copy(dst=column, src=tile.ap([[4, 3], [1, 1]], scalar_offset=index, indirect_dim=1))
+        out = nl.ndarray((3, 1), a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, column)
+        return out
+
+    np.testing.assert_array_equal(both(slices, X), X[0:3, 1:3])
+    for n in range(4):
+        np.testing.assert_array_equal(both(chosen, X, np.array([[n]], np.int32)), X[:, n : n + 1])
