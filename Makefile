@@ -48,8 +48,9 @@ format: $(VENV)/.check ## lay the code out, and fix what ruff can fix
 	@$(BIN)/ruff check --fix --exit-zero --quiet
 	@$(BIN)/ruff format
 
-gen: $(VENV)/.check ## write the generated files anew
+gen: $(VENV)/.test ## write the generated files anew
 	@$(BIN)/python scripts/generate_isa.py
+	@$(BIN)/python scripts/evidence_table.py --write
 
 wheel: $(VENV)/.test ## build the wheel into dist/
 	@$(PIP) wheel . --no-deps --no-build-isolation --wheel-dir dist

@@ -9,6 +9,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Kernels of tests are compiled, and the user's cache is left alone; tests of the cache switch it on.
+os.environ["NKI_CACHE"] = "0"
+
 # No deadline: these machines are shared. `make test` draws the same examples every time, so that a failure is the
 # change's; `make test-all` draws new ones.
 settings.register_profile("quick", deadline=None, max_examples=50, derandomize=True)

@@ -23,16 +23,19 @@ class AddressRotation(Enum):
 class CompileConfig:
     """Settings of the compiler for one kernel: ``@nki.jit(compile_config=CompileConfig(...))``.
 
-    The names are those of NKI 0.7. None of them changes what this toolchain does yet; a kernel whose setting is not the
-    default warns when it is made, and says in its report what the setting would do (`statements`).
+    The names are those of NKI 0.7, but `spill`, which is an addition. A setting that changes nothing here warns when
+    the kernel is made, and the report says so (`statements`).
 
     Attributes:
-        address_rotation: whether tensors may move to other addresses.
+        address_rotation: whether the allocator spreads tensors over the memory, so that instructions need not wait for
+            bytes that were in use a moment ago; DISABLE packs them tightly. Explicit addresses stay as they are.
         non_ssa_legalization: whether the compiler legalizes tensors that are written more than once.
-        dead_code_elim: whether the compiler may drop tensors that nothing reads.
-        barrier_check: whether the barriers of the cores are checked; here they always are, while a kernel runs.
-        prefetch_auto: whether the compiler reserves SBUF and prefetches loads by itself.
+        dead_code_elim: whether the compiler may drop instructions whose results nobody reads.
+        barrier_check: whether the barriers of the cores are checked; here they always are.
+        prefetch_auto: whether loops on the device are unrolled, so that loads of the next trips run ahead; by
+            NKI_PREFETCH_RING_SIZE.
         nki_alloc_fallback: whether another allocator is tried if the first one fails.
+        spill: whether tensors that do not fit may wait in HBM; each that does is reported.
     """
 
     address_rotation: AddressRotation = AddressRotation.AUTO
@@ -41,6 +44,7 @@ class CompileConfig:
     barrier_check: bool = False
     prefetch_auto: bool = False
     nki_alloc_fallback: bool = True
+    spill: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.address_rotation, AddressRotation):
@@ -55,6 +59,10 @@ class CompileConfig:
             for name in (field.name for field in fields(self))
             if getattr(self, name) != getattr(default, name)
         )
+
+    def without_effect(self) -> tuple[str, ...]:
+        """Those of `statements` that are about settings which change nothing here."""
+        return tuple(statement for statement in self.statements() if _NOTHING in statement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +80,15 @@ class SpecializationConfig:
         _check_flags(self)
 
 
+_NOTHING = "no effect"
 _EFFECT = {
-    "address_rotation": "no effect yet, tensors without an address have no fixed place in the NumPy machine",
-    "non_ssa_legalization": "no effect yet, no pass renames tensors",
-    "dead_code_elim": "no effect yet, no pass removes instructions",
-    "barrier_check": "no effect, barriers are always checked while a kernel runs",
-    "prefetch_auto": "no effect yet, no pass moves loads",
-    "nki_alloc_fallback": "no effect, there is one allocator, and its failure is always an error",
+    "address_rotation": "tensors without an address are packed tightly, or spread over the memory",
+    "non_ssa_legalization": f"{_NOTHING}, a tensor that is written more than once is memory like any other",
+    "dead_code_elim": "instructions whose results nobody reads are dropped",
+    "barrier_check": f"{_NOTHING}, barriers are always checked",
+    "prefetch_auto": "loops on the device are unrolled by NKI_PREFETCH_RING_SIZE",
+    "nki_alloc_fallback": f"{_NOTHING}, tight packing is always tried when spreading does not fit",
+    "spill": "tensors that do not fit wait in HBM",
 }
 
 

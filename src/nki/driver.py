@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,16 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from nki import gate
 from nki.compiler import CompileConfig, SpecializationConfig
 from nki.core.errors import LaunchError, NkiError
 from nki.core.source import of_function
 from nki.core.tensor import Buffer, Storage
 from nki.frontend.check import check_function, raise_errors
 from nki.frontend.host import HostArray
+from nki.frontend.manifest import Manifest, manifest_of
+from nki.frontend.manifest_arguments import Described, describe
 from nki.frontend.results import check_writable, deliver, write_inputs
 from nki.frontend.trace import Tracer, attach
 from nki.frontend.values import Arguments, bind
-from nki.gate import through_ir
 from nki.options import Options, from_environment
 from nki.report import NkiWarning, Report
 from nki.sim.cores import Cores
@@ -30,9 +32,12 @@ from nki.sim.machine import Machine
 from nki.sim.memory import Memory
 from nki.sim.walk import run_program
 from nki.sim.watch import Watch, WatchedMachine
-from nki.spec.program import Program
+from nki.spec.program import Placement, Program
 from nki.spec.rule import Finding
 from nki.spec.schedule import NamedEdge, add_named_edges
+from nki.store.keys import key_of
+from nki.store.payload import Traced, pack, result_of, unpack
+from nki.store.settings import settings
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 
@@ -71,15 +76,22 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Verified programs, one per core, read back from IR, with the tree of results and what was found."""
+    """Verified programs, one per core, read back from IR, with the tree of results and what was found.
+
+    Attributes:
+        origin: "compiled" in this call, from "memory" or from "disk".
+        doubt: why the next call must not use it again; empty if it may.
+    """
 
     programs: tuple[Program, ...]
     result: Any
     findings: tuple[Finding, ...]
     kernel_hash: str
+    origin: str = "compiled"
+    doubt: str = ""
 
 
-Cache = dict[Any, Compiled]
+Cache = dict[Any, tuple[Manifest, Compiled]]
 
 
 def call(
@@ -104,6 +116,7 @@ def call(
     else:
         compiled = compile_kernel(launch, arguments, target, options, cache)
         result, report = _run_compiled(launch, compiled, arguments, target, options, watch)
+        report = replace(report, compiled=compiled.origin, doubt=compiled.doubt)
     return result, replace(report, findings=(*noted, *report.findings))
 
 
@@ -113,17 +126,84 @@ def launch_options(launch: Launch, options: Options) -> Options:
 
 
 def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options: Options, cache: Cache) -> Compiled:
-    """Trace once per core, verify, build IR and read it back; remembered under the shapes, dtypes and constants."""
+    """Trace once per core, verify, compile, build IR and read it back.
+
+    Remembered by shapes, dtypes and constants, here and on disk, while everything that the kernel can read is the same.
+    """
     key = (target.name, launch.lnc, launch.schedule, options, arguments.key())
-    if key not in cache:
-        tracers = [_tracer(launch, target, options, core) for core in range(launch.cores)]
-        with paused_collector():
-            results = [_trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
-            add_named_edges([tracer.program for tracer in tracers], launch.schedule)
-            programs, kernel_hash = through_ir([tracer.program for tracer in tracers], target, options.disabled_rules)
-        findings = tuple(finding for tracer in tracers for finding in tracer.findings)
-        cache[key] = Compiled(tuple(programs), results[0], findings, kernel_hash)
-    return cache[key]
+    described = describe(arguments.bound)
+    kept = cache.get(key)
+    if kept is not None:
+        now = kept[0].renewed(described.references)
+        if now.digest == kept[0].digest:
+            cache[key] = (now, kept[1])
+            return replace(kept[1], origin="memory")
+        del cache[key]
+    else:
+        now = manifest_of(launch.function, described.references)
+    disk = _disk_key(launch, arguments, described, now, target, options)
+    compiled = _from_disk(disk, target, options) or _compile(launch, arguments, target, options, now, disk)
+    if not compiled.doubt:
+        cache[key] = (now, compiled)
+    return compiled
+
+
+def _compile(
+    launch: Launch, arguments: Arguments, target: Target, options: Options, manifest: Manifest, disk: str
+) -> Compiled:
+    tracers = [_tracer(launch, target, options, core) for core in range(launch.cores)]
+    with paused_collector():
+        results = [_trace(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
+        add_named_edges([tracer.program for tracer in tracers], launch.schedule)
+        doubt = manifest.doubt_after(code for tracer in tracers for code in tracer.locator.codes())
+        built = gate.compile_kernel(
+            [tracer.program for tracer in tracers], target, options, launch.compile_config or CompileConfig()
+        )
+    findings = (*(finding for tracer in tracers for finding in tracer.findings), *built.notes)
+    store = settings().cache()
+    if store is not None and disk and not doubt:
+        artifact = key_of("artifact", ir=built.ir)
+        entry = pack(Traced(artifact, built.kernel_hash, results[0], findings))
+        if entry is not None and store.put(artifact, built.ir):
+            store.put(disk, entry)
+    return Compiled(built.programs, results[0], findings, built.kernel_hash, doubt=doubt)
+
+
+def _disk_key(
+    launch: Launch, arguments: Arguments, described: Described, manifest: Manifest, target: Target, options: Options
+) -> str:
+    """The key on disk; empty if something has no value to compare, or if the passes are to be watched."""
+    if not manifest.digest or options.dump_ir or options.print_after:
+        return ""
+    return key_of(
+        "trace",
+        kernel=manifest.digest,
+        name=launch.name,
+        arguments=described.outline,
+        arrays=[(array.array.shape, str(array.dtype)) for array in arguments.arrays],
+        target=target.name,
+        lnc=launch.lnc,
+        schedule=launch.schedule,
+        config=launch.compile_config,
+        specialization=launch.specialization_config,
+        options=options,
+    )
+
+
+def _from_disk(key: str, target: Target, options: Options) -> Compiled | None:
+    """What was compiled before, perhaps by another process; None if there is none or it is damaged."""
+    store = settings().cache()
+    entry = store.get(key) if store is not None and key else None
+    traced = unpack(entry) if entry is not None else None
+    ir = store.get(traced.artifact) if store is not None and traced is not None else None
+    if traced is None or ir is None:
+        return None
+    try:
+        programs = gate.load_kernel(ir, target, options)
+    except NkiError:
+        return None
+    result = result_of(traced.result, programs[0].outputs)
+    return Compiled(programs, result, traced.findings, traced.kernel_hash, "disk")
 
 
 def trace_only(
@@ -156,7 +236,8 @@ def _run_compiled(
 ) -> tuple[Any, Report]:
     check_writable(compiled.programs, arguments.arrays)
     findings = list(compiled.findings)
-    machines, cores = _machines(launch.cores, target, replace(options, precise_fp=True), findings, watch)
+    placements = [program.placement for program in compiled.programs]
+    machines, cores = _machines(launch.cores, target, replace(options, precise_fp=True), findings, watch, placements)
 
     def run(core: int) -> list[Any]:
         program, machine = compiled.programs[core], machines[core]
@@ -241,7 +322,12 @@ def _tracer(launch: Launch, target: Target, options: Options, core: int, **more:
 
 
 def _machines(
-    count: int, target: Target, options: Options, findings: list[Finding], watch: Watch | None
+    count: int,
+    target: Target,
+    options: Options,
+    findings: list[Finding],
+    watch: Watch | None,
+    placements: Sequence[Placement | None] = (None, None),
 ) -> tuple[list[Machine], Cores]:
     cores = Cores(count)
     kind: Callable[..., Machine] = Machine if watch is None else partial(WatchedMachine, watch)
@@ -250,7 +336,7 @@ def _machines(
         return kind(
             target,
             options,
-            Memory(target, precise_fp=options.precise_fp),
+            Memory(target, precise_fp=options.precise_fp, placement=placements[core]),
             findings.append,
             core,
             (lambda key, values, where: cores.meet(core, key, values, where)) if count > 1 else None,

@@ -1,24 +1,91 @@
-"""The one way from the driver to IR, passes and native code: loaded when a kernel is compiled, not before."""
+"""The one way from the driver to passes, IR and native code: loaded when a kernel is compiled, not before."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from nki.compiler import CompileConfig
+from nki.options import Options
 from nki.spec.program import Program
+from nki.spec.rule import Finding
 from nki.target.model import Target
+
+if TYPE_CHECKING:
+    from nki.passes.pipeline import Stage
+
+
+class Built(NamedTuple):
+    """A compiled kernel.
+
+    Attributes:
+        programs: one for each core, as read back from the IR.
+        kernel_hash: of the IR; it depends on the instructions and not on where the source file lies, so that equal
+            kernels have equal hashes in every process.
+        notes: what the passes found.
+        ir: the IR as bytes, with locations, for `load_kernel`.
+    """
+
+    programs: tuple[Program, ...]
+    kernel_hash: str
+    notes: tuple[Finding, ...]
+    ir: bytes
+
+
+def compile_kernel(programs: Sequence[Program], target: Target, options: Options, config: CompileConfig) -> Built:
+    """Run the passes over traced programs, build IR, verify it, and read the programs back."""
+    from nki.ir.build import build
+    from nki.ir.text import fingerprint, to_bytecode
+    from nki.ir.verify import verify
+    from nki.passes.context import Context
+    from nki.passes.pipeline import compile_programs
+
+    context = Context(target, options, config)
+    compiled = compile_programs(programs, context, after=_stage_writer(options, programs[0].name))
+    module = build(compiled)
+    read = verify(module, target, options.disabled_rules)
+    return Built(tuple(read), fingerprint(module), tuple(context.notes), to_bytecode(module))
+
+
+def load_kernel(ir: bytes, target: Target, options: Options) -> tuple[Program, ...]:
+    """Verify and read `Built.ir`; raises IRError or VerificationError if it is something else."""
+    from nki.ir.text import from_bytecode
+    from nki.ir.verify import verify
+
+    return tuple(verify(from_bytecode(ir), target, options.disabled_rules))
 
 
 def through_ir(
     programs: Sequence[Program], target: Target, disabled_rules: frozenset[str] = frozenset()
 ) -> tuple[list[Program], str]:
-    """Build IR, verify it, and read the programs back; returns them with a hash of the IR.
-
-    The hash depends on the instructions and not on where the source file lies: equal kernels have equal hashes in every
-    process.
-    """
+    """Build IR, verify it, and read the programs back; returns them with a hash of the IR."""
     from nki.ir.build import build
     from nki.ir.text import fingerprint
     from nki.ir.verify import verify
 
     module = build(programs)
     return verify(module, target, disabled_rules), fingerprint(module)
+
+
+def _stage_writer(options: Options, kernel: str) -> Callable[[Stage], None] | None:
+    """Writes the IR after every pass where NKI_DUMP_IR and NKI_PRINT_AFTER want it; None if nowhere."""
+    if not options.dump_ir and not options.print_after:
+        return None
+    from nki.ir.build import build
+    from nki.ir.text import save, to_text
+
+    numbers = count()
+
+    def write(stage: Stage) -> None:
+        number = next(numbers)
+        if options.dump_ir:
+            directory = Path(options.dump_ir) / kernel
+            directory.mkdir(parents=True, exist_ok=True)
+            save(build(stage.programs), directory / f"{number:02}-{stage.name}.mlir")
+        if options.print_after in (stage.name, "all"):
+            sys.stderr.write(f"// {kernel} after {stage.name}\n{to_text(build(stage.programs))}\n")
+
+    return write

@@ -152,7 +152,7 @@ def jit(
     _check_kind("compile_config", compile_config, CompileConfig)
     _check_kind("specialization_config", specialization_config, SpecializationConfig)
     version = _checked_version(api)
-    for statement in compile_config.statements() if compile_config else ():
+    for statement in compile_config.without_effect() if compile_config else ():
         warnings.warn(f"nki.jit: {statement}", UserWarning, stacklevel=2)
 
     def decorate(function: Callable[..., Any]) -> Kernel:

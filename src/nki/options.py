@@ -22,6 +22,9 @@ class Options:
         api: NKI_API_VERSION, the version whose meaning is used where versions differ.
         stochastic_rounding: NEURON_RT_STOCHASTIC_ROUNDING_EN=1.
         seed: NEURON_RT_STOCHASTIC_ROUNDING_SEED, also the initial state of the engines' random generators.
+        prefetch_ring: NKI_PREFETCH_RING_SIZE, buffers that loads of a device loop go round if its kernel prefetches.
+        dump_ir: NKI_DUMP_IR, a directory for the IR after every pass; "" for none.
+        print_after: NKI_PRINT_AFTER, a pass after which the IR is printed to stderr, or "all"; "" for none.
     """
 
     target: str = ""
@@ -32,6 +35,9 @@ class Options:
     api: str = "0.6"
     stochastic_rounding: bool = False
     seed: int = 0
+    prefetch_ring: int = 4
+    dump_ir: str = ""
+    print_after: str = ""
 
 
 # variable, field, meaning; the documentation prints this table
@@ -44,6 +50,9 @@ ENVIRONMENT: tuple[tuple[str, str, str], ...] = (
     ("NKI_API_VERSION", "api", "NKI version whose meaning counts where versions differ"),
     ("NEURON_RT_STOCHASTIC_ROUNDING_EN", "stochastic_rounding", "1: float downcasts round stochastically"),
     ("NEURON_RT_STOCHASTIC_ROUNDING_SEED", "seed", "seed of stochastic rounding and of the random generators"),
+    ("NKI_PREFETCH_RING_SIZE", "prefetch_ring", "trips of a device loop that overlap if its kernel prefetches"),
+    ("NKI_DUMP_IR", "dump_ir", "directory for the IR after every pass of the compiler"),
+    ("NKI_PRINT_AFTER", "print_after", "pass after which the IR is printed to stderr, or all"),
 )
 
 API_VERSIONS = ("0.3", "0.4", "0.5", "0.6", "0.7")
@@ -61,6 +70,9 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Options:
         api=_one_of(env, "NKI_API_VERSION", "0.6", API_VERSIONS),
         stochastic_rounding=_flag(env, "NEURON_RT_STOCHASTIC_ROUNDING_EN", False),
         seed=_number(env, "NEURON_RT_STOCHASTIC_ROUNDING_SEED", 0),
+        prefetch_ring=_number(env, "NKI_PREFETCH_RING_SIZE", 4),
+        dump_ir=env.get("NKI_DUMP_IR", ""),
+        print_after=env.get("NKI_PRINT_AFTER", ""),
     )
 
 

@@ -33,6 +33,8 @@ class Report:
         kernel_hash: hash of the IR that ran; empty in eager mode.
         findings: warnings of the verifier and of the run.
         programs: what ran on each core.
+        compiled: "compiled" in this call, from "memory" or from "disk"; empty in eager mode.
+        doubt: why the compiled kernel is not used again in the next call; empty if it is.
         statements: settings of ``nki.jit`` that differ from their defaults, and what they change.
     """
 
@@ -46,6 +48,8 @@ class Report:
     findings: tuple[Finding, ...]
     programs: tuple[Program, ...]
     statements: tuple[str, ...] = ()
+    compiled: str = ""
+    doubt: str = ""
 
     def instructions(self) -> dict[str, int]:
         """Instructions per engine, over all cores; loop bodies count once."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nki.options import API_VERSIONS, ENVIRONMENT, from_environment
+from nki.store import settings
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
@@ -38,7 +39,7 @@ def test_links_to_files_exist(path: Path) -> None:
 def test_the_table_of_switches_is_the_one_in_the_code() -> None:
     text = (ROOT / "docs/environment.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.M)
-    assert rows == [(name, meaning) for name, _, meaning in ENVIRONMENT]
+    assert rows == [*((name, meaning) for name, _, meaning in ENVIRONMENT), *settings.ENVIRONMENT]
 
 
 def test_options_come_from_the_environment() -> None:

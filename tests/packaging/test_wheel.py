@@ -64,7 +64,7 @@ def test_the_command_is_installed(wheel: zipfile.ZipFile) -> None:
 def test_the_core_needs_no_framework(wheel: zipfile.ZipFile) -> None:
     core = [need for need in metadata(wheel)["Requires-Dist"] if "extra ==" not in need]
     names = {need.replace(">", "=").replace("<", "=").split("=")[0].strip().replace("_", "-") for need in core}
-    assert names == {"click", "ml-dtypes", "numpy", "rich", "torch-mlir"}
+    assert names == {"click", "ml-dtypes", "numpy", "platformdirs", "rich", "torch-mlir"}
 
 
 def test_wheel_metadata_and_the_file_inside_name_the_same_version(wheel: zipfile.ZipFile) -> None:

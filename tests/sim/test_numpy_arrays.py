@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from nki.core.dtypes import int32, uint32
 from nki.isa import alu
-from nki.sim.numpy_arrays import NumpyArrays, matmul_blas, matmul_ordered
+from nki.sim.numpy_arrays import NumpyArrays
+from nki.sim.products import matmul_blas, matmul_ordered
 from nki.spec.operator import Operator
 
 X = NumpyArrays()

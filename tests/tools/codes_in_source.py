@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nki.core.errors as errors
+from nki.passes import race
 
 PACKAGE = Path(errors.__file__).resolve().parents[1]
 ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.NkiError)}
@@ -65,6 +66,7 @@ def codes() -> dict[str, str]:
     """Code -> one place that uses it."""
     positions = {**forwarders(), **dict.fromkeys(TAKES_CODE_FIRST, 0)}
     found = {text: "a default" for value in defaults() for text in literals(value)}
+    found |= dict.fromkeys(race.CODES.values(), "passes/race.py")
     for path, tree in trees():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and called(node) in positions:

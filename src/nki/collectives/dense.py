@@ -27,6 +27,7 @@ from nki.collectives.shared import (
     scaled_shapes,
 )
 from nki.spec.arrays import Arrays
+from nki.spec.cost_core import collective
 from nki.spec.instruction import instruction
 from nki.spec.operand import Int, Name, Op
 
@@ -42,6 +43,8 @@ def _copy_pairs(a: Any, x: Arrays) -> None:
     engines=ENGINES,
     source=SOURCE,
     rules=[GROUP, LISTS, MEMORY, SAME_SHAPES, REDUCTION, PRIORITY],
+    steps=collective("AllReduce", "srcs", lambda n: 2 * (n - 1) / n, rounds=2),
+    effects=("rendezvous",),
 )
 def all_reduce(
     srcs: Sources,
@@ -85,6 +88,8 @@ def _(a: Any, x: Arrays) -> None:
         ),
         PRIORITY,
     ],
+    steps=collective("AllGather", "srcs", lambda n: n - 1),
+    effects=("rendezvous",),
 )
 def all_gather(
     srcs: Sources,
@@ -126,6 +131,8 @@ def _(a: Any, x: Arrays) -> None:
         REDUCTION,
         PRIORITY,
     ],
+    steps=collective("ReduceScatter", "srcs", lambda n: (n - 1) / n),
+    effects=("rendezvous",),
 )
 def reduce_scatter(
     srcs: Sources,
@@ -167,6 +174,8 @@ def _(a: Any, x: Arrays) -> None:
         ),
         PRIORITY,
     ],
+    steps=collective("AllToAll", "srcs", lambda n: (n - 1) / n),
+    effects=("rendezvous",),
 )
 def all_to_all(
     srcs: HbmSources,

@@ -28,6 +28,7 @@ from nki.collectives.shared import (
 from nki.core.register import VirtualRegister
 from nki.core.tensor import View
 from nki.spec.arrays import Arrays
+from nki.spec.cost_core import permutes, sequences
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import Int, Ints, Name, Op, Operand
@@ -88,6 +89,8 @@ def _fit_together(lists: Sequence[Sequence[View]]) -> bool:
     engines=ENGINES,
     source=SOURCE,
     rules=[SINGLE, SAME_SHAPES, _PAIRS, PRIORITY],
+    steps=permutes("CollectivePermute", "srcs"),
+    effects=("rendezvous",),
 )
 def collective_permute(
     srcs: HbmSources,
@@ -120,6 +123,8 @@ def _(a: Any, x: Arrays) -> None:
     engines=ENGINES,
     source=SOURCE,
     rules=[GROUP, _CHANNEL_TENSORS, _CHANNELS, PRIORITY],
+    steps=permutes("CollectivePermute", "srcs_by_channel"),
+    effects=("rendezvous",),
 )
 def collective_permute_implicit(
     srcs_by_channel: ChannelSources,
@@ -152,6 +157,8 @@ def _(a: Any, x: Arrays) -> None:
     engines=ENGINES,
     source=SOURCE,
     rules=[GROUP, _CHANNEL_TENSORS, _CHANNELS, REDUCTION, PRIORITY],
+    steps=permutes("CollectivePermuteReduce", "srcs0_by_channel"),
+    effects=("rendezvous",),
 )
 def collective_permute_implicit_reduce(
     srcs0_by_channel: ChannelSources,
@@ -189,7 +196,7 @@ def _(a: Any, x: Arrays) -> None:
             x.store(dst, values)
 
 
-@instruction(engines=(Engine.sync,), source=SOURCE, public=False)
+@instruction(engines=(Engine.sync,), source=SOURCE, public=False, steps=sequences("RankId"))
 def collective_rank_id(dst: _RegisterDst, name: Name = None) -> None:
     """Put the number of this rank into a register: what `rank_id` issues."""
 
@@ -225,6 +232,7 @@ def rank_id(name: str | None = None) -> VirtualRegister:
         ),
     ],
     public=False,
+    steps=sequences("ProcessingRankId"),
 )
 def collective_processing_rank_id(
     dst: _RegisterDst, iteration_id: _Step, replica_group: Ranks, channel_id: Int = 0, name: Name = None

@@ -27,6 +27,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.source import UNKNOWN
 from nki.core.tensor import View
 from nki.spec.arrays import Arrays
+from nki.spec.cost_core import collective, prepares
 from nki.spec.instruction import Instruction, NkiInstruction, instruction, issue_again
 from nki.spec.operand import DMA_REACHABLE, Flag, Name, out
 from nki.spec.program import Issued
@@ -118,7 +119,14 @@ def _send_to_self(a: Any, x: Arrays, label: str) -> None:
         x.store_raw(_row(a.metadata_tensor, _RECEIVED), np.uint32(count))
 
 
-@instruction(moves_bits=True, engines=ENGINES, source=SOURCE, rules=_GATHER)
+@instruction(
+    moves_bits=True,
+    engines=ENGINES,
+    source=SOURCE,
+    rules=_GATHER,
+    steps=collective("AllGatherV", "srcs", lambda n: n - 1),
+    effects=("rendezvous",),
+)
 def all_gather_v(
     srcs: HbmSources,
     dsts: HbmDestinations,
@@ -152,7 +160,14 @@ def _(a: Any, x: Arrays) -> None:
     _send_to_self(a, x, "all_gather_v")
 
 
-@instruction(moves_bits=True, engines=ENGINES, source=SOURCE, rules=_VARIABLE)
+@instruction(
+    moves_bits=True,
+    engines=ENGINES,
+    source=SOURCE,
+    rules=_VARIABLE,
+    steps=collective("AllToAllV", "srcs", lambda n: (n - 1) / n),
+    effects=("rendezvous",),
+)
 def all_to_all_v(
     srcs: HbmSources,
     dsts: HbmDestinations,
@@ -184,7 +199,15 @@ def _(a: Any, x: Arrays) -> None:
     _send_to_self(a, x, "all_to_all_v")
 
 
-@instruction(moves_bits=True, engines=ENGINES, source=_SPLIT, rules=_GATHER, public=False)
+@instruction(
+    moves_bits=True,
+    engines=ENGINES,
+    source=_SPLIT,
+    rules=_GATHER,
+    public=False,
+    steps=prepares("AllGatherVSetup"),
+    effects=("rendezvous",),
+)
 def all_gather_v_setup(
     srcs: HbmSources,
     dsts: HbmDestinations,
@@ -203,7 +226,15 @@ def _(a: Any, x: Arrays) -> None:
     one_rank(a, "all_gather_v_prepare")
 
 
-@instruction(moves_bits=True, engines=ENGINES, source=_SPLIT, rules=_VARIABLE, public=False)
+@instruction(
+    moves_bits=True,
+    engines=ENGINES,
+    source=_SPLIT,
+    rules=_VARIABLE,
+    public=False,
+    steps=prepares("AllToAllVSetup"),
+    effects=("rendezvous",),
+)
 def all_to_all_v_setup(
     srcs: HbmSources,
     dsts: HbmDestinations,

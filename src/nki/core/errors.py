@@ -113,6 +113,10 @@ class IRError(NkiError, ValueError):
     """IR that is not valid, or a file that is not what it should be."""
 
 
+class ArtifactError(NkiError, ValueError):
+    """A compiled file, or streams of instructions, that are not what this toolchain writes."""
+
+
 class UsageError(NkiError, ValueError):
     """A wrong option, environment variable or command-line argument."""
 

@@ -110,6 +110,10 @@ class Locator:
         self._cache: dict[tuple[tuple[CodeType, int], ...], Location] = {}
         self._internal: dict[CodeType, bool] = {}
 
+    def codes(self) -> set[CodeType]:
+        """The user's code that was on the stack whenever a location was captured."""
+        return {code for sites in self._cache for code, _ in sites}
+
     def capture(self) -> Location:
         """Location of the user's call site that led here; stops at the boundary function, if one was given."""
         frame: FrameType | None = sys._getframe(1)

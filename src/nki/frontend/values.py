@@ -40,6 +40,7 @@ class Arguments:
     """The arguments of one call: host arrays in order, and a way to build the kernel's own copies."""
 
     def __init__(self, bound: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+        self.bound = bound
         self.arrays: list[HostArray] = []
         self.names: list[str] = []
         self._seen: dict[int, int] = {}

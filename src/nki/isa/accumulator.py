@@ -96,6 +96,11 @@ def initial_rules(name: str) -> list[Rule]:
     ]
 
 
+def scalar_registers(a: Any) -> tuple[str, ...]:
+    """The effects of an activation: it touches the registers unless it neither reduces nor asks for a result."""
+    return () if a.reduce_cmd is reduce_cmd.idle and a.reduce_res is None else ("accumulator",)
+
+
 def over_elements(x: Arrays, operator: Operator, values: Any) -> Any:
     """``(P, 1)``: the reduction of the last dimension, also by abs_max and abs_min.
 

@@ -22,11 +22,23 @@ from nki.core.dtypes import (
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
 from nki.isa import functions
-from nki.isa.accumulator import Command, OptionalOp, Result, accumulate, command_rule, held, operator_rule, result_rule
+from nki.isa.accumulator import (
+    Command,
+    OptionalOp,
+    Result,
+    accumulate,
+    command_rule,
+    held,
+    operator_rule,
+    result_rule,
+    scalar_registers,
+)
 from nki.isa.alu import ABS_MAX, ABS_MIN, ADD, BYPASS, MAXIMUM, MINIMUM, MULTIPLY, RECIPROCAL, SUBTRACT, apply
 from nki.isa.indirection import indirection_rules, no_indirection
 from nki.isa.shared import on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
+from nki.spec.cost import activates
+from nki.spec.cost_vector import EXPONENTIAL, VECTOR_RECIPROCAL
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import reduce_cmd
 from nki.spec.instruction import instruction
@@ -38,7 +50,7 @@ _FUNCTIONS = "nki/api/nki.api.shared.rst, Supported Activation Functions"
 _REDUCING = (reduce_cmd.reduce, reduce_cmd.reset_reduce)
 
 _Float32Column = Annotated["float | NkiTensor", column((float32,))]
-_ANY_BUT_TF32 = tuple(dtype for dtype in BY_NAME.values() if dtype is not tfloat32)
+_ANY_BUT_TF32 = tuple(d for d in BY_NAME.values() if d.device and not d.is_packed and d is not tfloat32)
 _Bias = Annotated["float | NkiTensor | None", Operand("column", reads=True, dtypes=_ANY_BUT_TF32)]
 
 _Function = Annotated[Any, Operand("operator", example="nl.exp")]
@@ -117,6 +129,8 @@ _SCALE_AND_BIAS_RULES = [
         _UNUSED_OPERATOR,
         command_rule(reduce_cmd.idle, reduce_cmd.reset, reduce_cmd.reduce, reduce_cmd.reset_reduce),
     ],
+    steps=activates("Activate"),
+    effects=scalar_registers,
 )
 def activation(
     dst: Dst,
@@ -178,6 +192,8 @@ def _activated(a: Any, x: Arrays) -> Any:
     engines=(Engine.scalar,),
     source=_ISA,
     rules=[*_SCALE_AND_BIAS_RULES, operator_rule((ADD,))],
+    steps=activates("Activate"),
+    effects=("accumulator",),
 )
 def activation_reduce(
     dst: Dst,
@@ -267,6 +283,8 @@ _STAGES = (
         result_rule("data"),
         *indirection_rules("dst", "data", Engine.scalar),
     ],
+    steps=activates("Activate2"),
+    effects=scalar_registers,
 )
 def activate2(
     dst: Dst,
@@ -351,6 +369,8 @@ _INTEGERS = (int8, int16, int32, uint8, uint16)
         result_rule("src"),
         *indirection_rules("dst", "src", Engine.vector),
     ],
+    steps=EXPONENTIAL,
+    effects=("accumulator",),
 )
 def exponential(
     dst: Annotated[NkiTensor, out(ON_CHIP, (*_SMALL, tfloat32, *_INTEGERS))],
@@ -387,7 +407,12 @@ def _(a: Any, x: Arrays) -> None:
         x.store(a.reduce_res, held(x, a.src.shape[0]))
 
 
-@instruction(engines=(Engine.vector,), source=_ISA, rules=[same_elements("dst", "data"), no_indirection()])
+@instruction(
+    engines=(Engine.vector,),
+    source=_ISA,
+    rules=[same_elements("dst", "data"), no_indirection()],
+    steps=VECTOR_RECIPROCAL,
+)
 def reciprocal(dst: Dst, data: Src, name: Name = None) -> None:
     """``dst = 1 / data`` on Vector, in float32, rounded to the dtype of `dst`.
 

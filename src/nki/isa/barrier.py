@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from nki.spec.arrays import Arrays
+from nki.spec.cost_core import meets
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import Ints, Name, choice
@@ -27,6 +28,8 @@ _SOURCE = "nki/api/nki/isa core_barrier"
             lambda a, t: f"cores is {a.cores}",
         ),
     ],
+    steps=meets("Barrier"),
+    effects=lambda a: () if a.cores == (0,) else ("rendezvous",),
 )
 def barrier(cores: Ints = (0, 1), engine: Annotated[Engine, choice(Engine)] = Engine.gpsimd, name: Name = None) -> None:
     """Both cores of a kernel on two cores wait here for each other, whatever they work on.

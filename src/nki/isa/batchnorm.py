@@ -7,6 +7,8 @@ from typing import Any
 from nki.isa.alu import ADD
 from nki.isa.indirection import no_indirection
 from nki.spec.arrays import Arrays
+from nki.spec.cost import OLDER, streams
+from nki.spec.cost_vector import BN_AGGR
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import Dst, Name, Src
@@ -43,6 +45,7 @@ def _result_rule(count: int, what: str) -> Rule:
         ),
         no_indirection(),
     ],
+    steps=streams("BnStats", "data", source="", estimate=OLDER),
 )
 def bn_stats(dst: Dst, data: Src, name: Name = None) -> None:
     """Count, mean and ``variance * count`` of the even and of the odd elements of each partition, on Vector.
@@ -93,6 +96,7 @@ def _moments(x: Arrays, values: Any, count: int) -> tuple[Any, Any]:
         ),
         no_indirection(),
     ],
+    steps=BN_AGGR,
 )
 def bn_aggr(dst: Dst, data: Src, name: Name = None) -> None:
     """Mean and population variance of each partition from the statistics of its pieces, on Vector.

@@ -10,6 +10,8 @@ from nki.core.tensor import FreeIndirection, MemoryRegion, View
 from nki.isa.indirection import indirection_rules, no_indirection
 from nki.isa.shared import not_both_psum, same_elements
 from nki.spec.arrays import Arrays
+from nki.spec.cost import two_inputs
+from nki.spec.cost_vector import COPY, MEMSET
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import Deprecated, instruction
 from nki.spec.operand import Dst, Flag, Name, Number, Operand, Src, choice, out, source
@@ -72,6 +74,7 @@ def _indirect(view: View) -> bool:
             "it is not a dtype",
         ),
     ],
+    steps=COPY,
 )
 def tensor_copy(dst: Dst, src: Src, engine: _EngineChoice = Engine.unknown, name: Name = None) -> None:
     """``dst = src`` on chip; the same partitions and elements per partition, ranks may differ.
@@ -118,6 +121,7 @@ def _is_float(value: Any) -> bool:
         ),
         no_indirection(),
     ],
+    steps=MEMSET,
 )
 def memset(dst: Dst, value: Number, engine: _EngineChoice = Engine.unknown, name: Name = None) -> None:
     """Fill `dst` with a constant that is known when the kernel is compiled.
@@ -161,6 +165,7 @@ def _(a: Any, x: Arrays) -> None:
         ),
         *indirection_rules("dst", "predicate", Engine.vector),
     ],
+    steps=two_inputs("TensorCopyPredicated", "src", "predicate"),
 )
 def tensor_copy_predicated(
     dst: Annotated[NkiTensor, out(also_read=True)],

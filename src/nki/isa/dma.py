@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import FreeIndirection, MemoryRegion, ScalarOffset, VectorOffset, View
+from nki.spec import cost_dma
 from nki.spec.arrays import Arrays
 from nki.spec.engine import dge_mode, oob_mode
 from nki.spec.engine import engine as Engine
@@ -182,6 +183,7 @@ def _dma_engine(a: Any, t: Target) -> Engine:
             "dma_copy does not compute any more",
         ),
     ],
+    steps=cost_dma.COPY,
 )
 def dma_copy(
     dst: DmaDst,

@@ -22,6 +22,7 @@ from nki.isa.dma import (
     size_of,
 )
 from nki.spec.arrays import Arrays
+from nki.spec.cost_dma import SUMS
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import oob_mode
 from nki.spec.instruction import instruction
@@ -146,6 +147,7 @@ def _updates(a: Any, t: Target) -> bool:
         OFFSET_TENSOR,
         INDIRECTION,
     ],
+    steps=SUMS,
 )
 def dma_compute(
     dst: DmaDst,

@@ -18,6 +18,7 @@ from nki.isa.dma import (
     by_rows,
 )
 from nki.spec.arrays import Arrays
+from nki.spec.cost_dma import DMA_TRANSPOSE
 from nki.spec.engine import dge_mode, oob_mode
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
@@ -170,6 +171,7 @@ def _index_fits(a: Any, t: Target) -> bool:
         ),
         PRIORITY,
     ],
+    steps=DMA_TRANSPOSE,
 )
 def dma_transpose(
     dst: DmaDst,

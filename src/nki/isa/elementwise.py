@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from nki.core.dtypes import int32, uint8, uint16, uint32
+from nki.core.dtypes import int32, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
 from nki.isa.alu import ABS_MAX, ABS_MIN, POWER, RSQRT, apply, apply_bits
 from nki.isa.indirection import indirection_rules
-from nki.isa.shared import bitvec_integers, in_psum, not_both_psum, same_elements
+from nki.isa.shared import as_bits, bitvec_integers, in_psum, not_both_psum, same_elements
 from nki.isa.tensor_scalar_rules import TENSOR_SCALAR_RULES, is_bitvec, operators, steps
 from nki.spec.arrays import Arrays
+from nki.spec.cost_vector import TENSOR_SCALAR, TENSOR_TENSOR
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import Dst, Flag, Name, Op, Operand, Src, choice
@@ -25,16 +26,9 @@ _OptionalColumn = Annotated["float | NkiTensor | None", Operand("column", reads=
 _OptionalOp = Annotated[Any | None, Operand("operator")]
 _EngineChoice = Annotated[Engine, choice(Engine)]
 
-_BITS = {dtype.itemsize: dtype for dtype in (uint8, uint16, uint32)}
-
 
 def _integer32(*views: View) -> bool:
     return all(view.dtype in (int32, uint32) for view in views)
-
-
-def _bits(view: View) -> View:
-    """The same elements as unsigned integers, so that int32 and uint32 combine without a cast."""
-    return view._replace(dtype=_BITS[view.dtype.itemsize])
 
 
 # --- tensor_tensor
@@ -93,6 +87,7 @@ def _tensor_tensor_engine(a: Any, t: Target) -> Engine:
         ),
         *indirection_rules("dst", "data1", Engine.vector),
     ],
+    steps=TENSOR_TENSOR,
 )
 def tensor_tensor(
     dst: Dst, data1: Src, data2: Src, op: Op, engine: _EngineChoice = Engine.unknown, name: Name = None
@@ -114,7 +109,7 @@ def tensor_tensor(
 @tensor_tensor.body
 def _(a: Any, x: Arrays) -> None:
     if a.op.is_bitvec:
-        x.store_raw(_bits(a.dst), apply_bits(x, a.op, x.load_raw(_bits(a.data1)), x.load_raw(_bits(a.data2))))
+        x.store_raw(as_bits(a.dst), apply_bits(x, a.op, x.load_raw(as_bits(a.data1)), x.load_raw(as_bits(a.data2))))
     elif x.engine is Engine.gpsimd and a.op != POWER and _integer32(a.dst, a.data1, a.data2) and a.op.alu != "logical":
         x.store_raw(a.dst, x.integer(a.op.name, x.load_raw(a.data1), x.load_raw(a.data2), a.dst.dtype))
     else:
@@ -134,6 +129,7 @@ def _tensor_scalar_engine(a: Any, t: Target) -> Engine:
     choose=_tensor_scalar_engine,
     source=_ISA,
     rules=TENSOR_SCALAR_RULES,
+    steps=TENSOR_SCALAR,
 )
 def tensor_scalar(
     dst: Dst,
@@ -171,10 +167,10 @@ def tensor_scalar(
 @tensor_scalar.body
 def _(a: Any, x: Arrays) -> None:
     if is_bitvec(a):
-        value = x.load_raw(_bits(a.data))
+        value = x.load_raw(as_bits(a.data))
         for op, operand, reverse in steps(a):
             value = apply_bits(x, op, value, _pattern(x, operand, a.data), reverse)
-        x.store_raw(_bits(a.dst), value)
+        x.store_raw(as_bits(a.dst), value)
         return
     result = x.load(a.data)
     for op, operand, reverse in steps(a):
@@ -185,6 +181,6 @@ def _(a: Any, x: Arrays) -> None:
 def _pattern(x: Arrays, operand: Any, data: View) -> Any:
     """The bits of an operand; negative numbers are two's complement."""
     if isinstance(operand, View):
-        return x.load_raw(_bits(operand))
+        return x.load_raw(as_bits(operand))
     number = int(operand or 0) % (1 << data.dtype.bits)
-    return _BITS[data.dtype.itemsize].numpy.type(number)
+    return as_bits(data).dtype.numpy.type(number)

@@ -2,9 +2,11 @@
 
 Source: nki/api/nki.api.shared.rst, "Supported Activation Functions for NKI ISA". Hardware approximates them by
 piecewise polynomials whose error the documents do not state. Here they are float32 formulas without cancellation,
-within ten ulps of the exact value, with two exceptions: next to a zero of a derivative the error is a few ulps of the
-summands, and the approximations of gelu multiply the rounding error of their inner argument by its size. Nothing
-overflows on the way: what has a finite limit at infinity has it here. NaN stays NaN.
+within ten ulps of the exact value, with three exceptions: next to a zero of a derivative the error is a few ulps of the
+summands; the approximations of gelu multiply the rounding error of their inner argument by its size; and where silu,
+mish, the approximations of gelu and the derivatives are below 2**-126, what a subnormal exponential has lost is
+multiplied by their argument, an error of about 7e-44. Nothing overflows on the way: what has a finite limit at infinity
+has it here. NaN stays NaN.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import numpy as np
 from nki.core.dtypes import uint16, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.spec.arrays import Arrays
+from nki.spec.cost_vector import LOCAL_GATHER, N_GATHER
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import SBUF, Int, Name, Operand, SbufDst, SbufSrc, source
@@ -108,6 +109,7 @@ def _same_dtype(first: str, second: str, document: str) -> Rule:
             severity="warning",
         ),
     ],
+    steps=LOCAL_GATHER,
 )
 def local_gather(
     dst: SbufDst,
@@ -182,6 +184,7 @@ def _inside(x: Arrays, instruction: str, offsets: np.ndarray, width: int) -> np.
         ),
         _same_dtype("dst", "data", _FLAT),
     ],
+    steps=N_GATHER,
 )
 def nc_n_gather(
     dst: SbufDst, data: SbufSrc, indices: Annotated[NkiTensor, source(SBUF, (uint32,))], name: Name = None

@@ -26,6 +26,7 @@ from nki.isa.matmul_rules import (
     tile_size_of,
 )
 from nki.isa.transpose import move_bits
+from nki.spec import cost_tensor
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import matmul_perf_mode
@@ -207,6 +208,7 @@ _MATMUL_INDIRECT_RULES = [
         ),
         REMOVED_MASK,
     ],
+    steps=cost_tensor.MATMUL,
 )
 def nc_matmul(
     dst: _PsumDst,

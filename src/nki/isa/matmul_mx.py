@@ -11,6 +11,7 @@ from nki.core.tensor import View
 from nki.isa.matmul_rules import Accumulate, index_of, indirect_rules, inputs, size_rules, tile_rules
 from nki.isa.quantize import SCALES, rows_per_quadrant, scale_rules, spread_groups
 from nki.spec.arrays import Arrays
+from nki.spec.cost_tensor import MATMUL_MX
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import PSUM, SBUF, Name, Operand, out, source
@@ -66,6 +67,7 @@ def _same_index(data: str, scale: str) -> Rule:
         *scale_rules("stationary_scale", "stationary"),
         *scale_rules("moving_scale", "moving"),
     ],
+    steps=MATMUL_MX,
 )
 def nc_matmul_mx(
     dst: Annotated[NkiTensor, out(PSUM, (float32, bfloat16))],

@@ -16,6 +16,7 @@ from nki.isa.alu import COMPARISONS, EQUAL
 from nki.isa.indirection import no_indirection
 from nki.isa.shared import same_elements
 from nki.spec.arrays import Arrays
+from nki.spec.cost import OLDER, streams
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import (
@@ -85,7 +86,12 @@ def _affine(a: Any, x: Arrays) -> Any:
     return x.affine(a.dst.shape[0], a.pattern, x.read_register(a.offset), a.channel_multiplier)
 
 
-@instruction(engines=(Engine.gpsimd,), source=_ISA, rules=[*_PATTERN_RULES, no_indirection()])
+@instruction(
+    engines=(Engine.gpsimd,),
+    source=_ISA,
+    rules=[*_PATTERN_RULES, no_indirection()],
+    steps=streams("Iota", "dst", source="", estimate=OLDER),
+)
 def iota(
     dst: Annotated[NkiTensor, out(SBUF, _NUMERIC)],
     pattern: Pattern,
@@ -145,6 +151,7 @@ def _(a: Any, x: Arrays) -> None:
             ),
         ),
     ],
+    steps=streams("AffineSelect", "dst", "on_true_tile", source="", estimate=OLDER),
 )
 def affine_select(
     dst: SbufDst,

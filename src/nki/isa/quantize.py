@@ -17,6 +17,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import FreeIndirection, View
 from nki.isa.alu import MAXIMUM
 from nki.spec.arrays import Arrays
+from nki.spec.cost_vector import QUANTIZE_MX
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import SBUF, Name, Operand, out, source
@@ -137,6 +138,7 @@ def scale_rules(scale: str, data: str) -> list[Rule]:
             "copy src to a plain tensor with nisa.tensor_copy first",
         ),
     ],
+    steps=QUANTIZE_MX,
 )
 def quantize_mx(
     dst: Annotated[NkiTensor, out(SBUF, (float8_e4m3fn_x4, float8_e5m2_x4))],

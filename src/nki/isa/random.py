@@ -25,6 +25,8 @@ from nki.core.tensor import View
 from nki.isa.indirection import no_indirection
 from nki.isa.shared import on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
+from nki.spec.cost import OLDER, UNPUBLISHED, streams
+from nki.spec.cost_vector import RAND2
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import ON_CHIP, SBUF, Column, Dst, Name, Src, choice, column, out, source
@@ -62,6 +64,8 @@ def _uniform(x: Arrays, partitions: int, count: int) -> Any:
         ),
         no_indirection(),
     ],
+    steps=streams("Rng", "dst", source="", estimate=UNPUBLISHED),
+    effects=("random",),
 )
 def rng(
     dst: Annotated[NkiTensor, out(ON_CHIP, _INTEGERS)],
@@ -102,6 +106,8 @@ def _(a: Any, x: Arrays) -> None:
         ),
         no_indirection(),
     ],
+    steps=RAND2,
+    effects=("random",),
 )
 def rand2(
     dst: Annotated[NkiTensor, out(ON_CHIP, _UNIFORM)],
@@ -143,6 +149,8 @@ def _(a: Any, x: Arrays) -> None:
         ),
         no_indirection(),
     ],
+    steps=streams("SetRngSeed", "src_seeds", source="", estimate=UNPUBLISHED),
+    effects=("random",),
 )
 def set_rng_seed(src_seeds: Annotated[NkiTensor, source(dtypes=(uint32, int32, float32))], name: Name = None) -> None:
     """Seed the generator of Vector with 32 bits; the same seed gives the same numbers from `rng` on Vector.
@@ -186,7 +194,14 @@ def _state_rules(operand: str) -> list[Rule]:
     ]
 
 
-@instruction(engines=(Engine.gpsimd, Engine.vector), source=_ISA, feature="rand_state", rules=_state_rules("src_seeds"))
+@instruction(
+    engines=(Engine.gpsimd, Engine.vector),
+    source=_ISA,
+    feature="rand_state",
+    rules=_state_rules("src_seeds"),
+    steps=streams("RandSetState", "src_seeds", source="", estimate=UNPUBLISHED),
+    effects=("random",),
+)
 def rand_set_state(
     src_seeds: Annotated[NkiTensor, source(SBUF, (uint32,))],
     engine: _EngineChoice = Engine.gpsimd,
@@ -208,7 +223,14 @@ def _(a: Any, x: Arrays) -> None:
     x.seed_random(x.load_raw(a.src_seeds))
 
 
-@instruction(engines=(Engine.gpsimd, Engine.vector), source=_ISA, feature="rand_state", rules=_state_rules("dst"))
+@instruction(
+    engines=(Engine.gpsimd, Engine.vector),
+    source=_ISA,
+    feature="rand_state",
+    rules=_state_rules("dst"),
+    steps=streams("RandGetState", "dst", source="", estimate=UNPUBLISHED),
+    effects=("random",),
+)
 def rand_get_state(
     dst: Annotated[NkiTensor, out(ON_CHIP, (uint32,))],
     engine: _EngineChoice = Engine.gpsimd,
@@ -266,6 +288,8 @@ def _probability_dtype(a: Any, t: Target) -> bool:
         ),
         no_indirection(),
     ],
+    steps=streams("Dropout", "data", "dst", source="", estimate=OLDER),
+    effects=("random",),
 )
 def dropout(dst: Dst, data: Src, prob: Column, name: Name = None) -> None:
     """Replace elements of `data` by zero with probability `prob`; on Vector.

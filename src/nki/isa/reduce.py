@@ -45,8 +45,10 @@ from nki.isa.alu import (
     apply,
 )
 from nki.isa.indirection import indirection_rules, no_indirection
-from nki.isa.shared import bitvec_integers, on_partitions_of, same_elements
+from nki.isa.shared import as_bits, bitvec_integers, on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
+from nki.spec.cost import UNPUBLISHED, streams
+from nki.spec.cost_vector import PARTITION_REDUCE, TENSOR_SCALAR_REDUCE
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import reduce_cmd
 from nki.spec.instruction import instruction
@@ -125,6 +127,7 @@ def _kept(a: Any) -> int:
         bitvec_integers("dst", "data"),
         *indirection_rules("dst", "data", Engine.vector),
     ],
+    steps=streams("TensorReduce", "data"),
 )
 def tensor_reduce(
     dst: Dst, op: Op, data: Src, axis: Ints, negate: Flag = False, keepdims: Flag = False, name: Name = None
@@ -152,8 +155,8 @@ def _(a: Any, x: Arrays) -> None:
     partitions, kept = a.data.shape[0], _kept(a)
     grouped = (partitions, kept, a.data.free_size // kept)
     if a.op.is_bitvec:
-        bits = x.reduce_bits(a.op, x.reshape(x.load_raw(a.data), grouped))
-        x.store_raw(a.dst, x.reshape(bits, (partitions, kept)))
+        bits = x.reduce_bits(a.op, x.reshape(x.load_raw(as_bits(a.data)), grouped))
+        x.store_raw(as_bits(a.dst), x.reshape(bits, (partitions, kept)))
         return
     result = x.reshape(x.reduce(a.op, x.reshape(x.load(a.data), grouped)), (partitions, kept))
     x.store(a.dst, x.negative(result) if a.negate else result)
@@ -187,6 +190,7 @@ _ACROSS = (ADD, AVERAGE, MAXIMUM, BITWISE_OR, BITWISE_AND)
         bitvec_integers("dst", "data"),
         no_indirection(),
     ],
+    steps=PARTITION_REDUCE,
 )
 def tensor_partition_reduce(dst: SbufDst, op: Op, data: SbufSrc, name: Name = None) -> None:
     """``dst = reduction of data over its partitions`` on GpSimd.
@@ -204,7 +208,8 @@ def tensor_partition_reduce(dst: SbufDst, op: Op, data: SbufSrc, name: Name = No
 def _(a: Any, x: Arrays) -> None:
     shape = (1, a.data.free_size)
     if a.op.is_bitvec:
-        x.store_raw(a.dst, x.reshape(x.reduce_bits(a.op, x.transpose(x.load_raw(a.data))), shape))
+        bits = x.reduce_bits(a.op, x.transpose(x.load_raw(as_bits(a.data))))
+        x.store_raw(as_bits(a.dst), x.reshape(bits, shape))
         return
     result = x.reduce(ADD if a.op == AVERAGE else a.op, x.transpose(x.load(a.data)))
     if a.op == AVERAGE:
@@ -287,6 +292,8 @@ def _operand_rule(name: str) -> Rule:
         ),
         *indirection_rules("dst", "data", Engine.vector),
     ],
+    steps=TENSOR_SCALAR_REDUCE,
+    effects=("accumulator",),
 )
 def tensor_scalar_reduce(
     dst: Dst,
@@ -355,6 +362,8 @@ _RUNNING = (float32, bfloat16, float16, float8_e4m3, float8_e4m3fn, float8_e5m2,
         on_partitions_of("src", "imm0", "imm1"),
         *indirection_rules("dst", "src", Engine.vector),
     ],
+    steps=streams("TensorScalarCumulative", "src", "dst", source="", estimate=UNPUBLISHED),
+    effects=("accumulator",),
 )
 def tensor_scalar_cumulative(
     dst: Annotated[NkiTensor, out(ON_CHIP, _RUNNING)],

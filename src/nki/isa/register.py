@@ -14,6 +14,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
 from nki.spec.arrays import Arrays
+from nki.spec.cost_core import sequences
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import DMA_REACHABLE, Operand, choice, out, source
@@ -96,7 +97,7 @@ def register_alloc(x: int | NkiTensor | None = None) -> VirtualRegister:
     return register
 
 
-@instruction(engines=_SEQUENCERS, source=_ISA, rules=[_NOT_FROZEN, _range("src")])
+@instruction(engines=_SEQUENCERS, source=_ISA, rules=[_NOT_FROZEN, _range("src")], steps=sequences("RegisterMove"))
 def register_move(dst: _RegisterDst, src: _RegisterOrInt) -> None:
     """Put a constant, or the value of another register, into a register.
 
@@ -113,7 +114,9 @@ def _(a: Any, x: Arrays) -> None:
     x.write_register(a.dst, x.read_register(a.src))
 
 
-@instruction(engines=_SEQUENCERS, source=_ISA, rules=[_NOT_FROZEN, _one_element("src")])
+@instruction(
+    engines=_SEQUENCERS, source=_ISA, rules=[_NOT_FROZEN, _one_element("src")], steps=sequences("RegisterLoad", "src")
+)
 def register_load(dst: _RegisterDst, src: Annotated[NkiTensor, source(DMA_REACHABLE, _SCALARS, dma=True)]) -> None:
     """Load the one element of a tensor into a register.
 
@@ -132,7 +135,7 @@ def _(a: Any, x: Arrays) -> None:
     x.write_register(a.dst, int((raw if a.src.dtype.is_integer else raw.view(np.int32))[0]))
 
 
-@instruction(engines=_SEQUENCERS, source=_ISA, rules=[_one_element("dst")])
+@instruction(engines=_SEQUENCERS, source=_ISA, rules=[_one_element("dst")], steps=sequences("RegisterStore", "dst"))
 def register_store(dst: Annotated[NkiTensor, out(DMA_REACHABLE, _SCALARS, dma=True)], src: _RegisterSrc) -> None:
     """Store a register into the one element of a tensor.
 
@@ -201,7 +204,13 @@ _DIVISIONS = (register_op.floor_divide, register_op.remainder)
 _SHIFTS = (register_op.left_shift, register_op.right_shift)
 
 
-@instruction(engines=_SEQUENCERS, source=_ISA, rules=[_NOT_FROZEN, _range("a", "b")], public=False)
+@instruction(
+    engines=_SEQUENCERS,
+    source=_ISA,
+    rules=[_NOT_FROZEN, _range("a", "b")],
+    public=False,
+    steps=sequences("RegisterAlu"),
+)
 def register_alu(
     dst: _RegisterDst, a: _RegisterOrInt, b: _RegisterOrInt, op: Annotated[register_op, choice(register_op)]
 ) -> None:

@@ -9,6 +9,8 @@ from nki.isa.alu import ABS_MAX, ABS_MIN, apply
 from nki.isa.indirection import no_indirection
 from nki.isa.shared import not_both_psum, on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
+from nki.spec.cost import two_inputs
+from nki.spec.cost_vector import SCAN
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import Deprecated, instruction
 from nki.spec.operand import Column, Dst, Flag, Name, Op, Src
@@ -47,6 +49,7 @@ _BINARY_RULES = [
         on_partitions_of("data0", "initial"),
         no_indirection(),
     ],
+    steps=SCAN,
 )
 def tensor_tensor_scan(
     dst: Dst,
@@ -101,6 +104,7 @@ def _(a: Any, x: Arrays) -> None:
             "it differs from the dtype of dst",
         ),
     ],
+    steps=two_inputs("ScalarTensorTensor", "data", "operand1", modes=True, source=_ISA),
 )
 def scalar_tensor_tensor(
     dst: Dst,

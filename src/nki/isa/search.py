@@ -12,6 +12,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.isa.indirection import no_indirection
 from nki.isa.shared import on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
+from nki.spec.cost import OLDER, streams
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import ON_CHIP, Name, Number, out, source
@@ -81,9 +82,13 @@ def _search_size(name: str) -> Rule:
 
 def sort_keys(values: Any) -> Any:
     """uint32 that sort as the float32 do: -inf < ... < -0 < +0 < ... < inf < NaN."""
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    bits = np.where(np.isnan(values), np.uint32(0x7FC0_0000), bits)
-    return np.where(bits >> np.uint32(31), ~bits, bits | np.uint32(0x8000_0000))
+    bits = np.ascontiguousarray(values).view(np.int32)
+    flipped = np.right_shift(bits, 31)  # all bits of a negative number, none but the sign of others
+    flipped |= np.int32(-(2**31))
+    flipped ^= bits
+    keys = flipped.view(np.uint32)
+    np.copyto(keys, np.uint32(0xFFC0_0000), where=np.isnan(values))
+    return keys
 
 
 def _from_sort_keys(keys: Any) -> Any:
@@ -108,6 +113,7 @@ def largest(keys: Any, count: int) -> Any:
         on_partitions_of("src", "dst"),
         no_indirection(),
     ],
+    steps=streams("Max8", "src", source="", estimate=OLDER),
 )
 def max8(dst: _NumericDst, src: _NumericSrc, name: Name = None) -> None:
     """The eight largest values of each partition in descending order; on Vector.
@@ -161,6 +167,7 @@ def _indices(position: Any, found: Any, dtype: DType) -> Any:
         on_partitions_of("data", "vals", "dst"),
         no_indirection(),
     ],
+    steps=streams("FindIndex8", "data", source="", estimate=OLDER),
 )
 def nc_find_index8(
     dst: Annotated[NkiTensor, out(ON_CHIP, _INDICES)], data: _NumericSrc, vals: _NumericSrc, name: Name = None
@@ -203,6 +210,7 @@ def _(a: Any, x: Arrays) -> None:
         on_partitions_of("data", "vals", "dst_idx"),
         no_indirection(),
     ],
+    steps=streams("MatchReplace8", "data", "dst", source="", estimate=OLDER),
 )
 def nc_match_replace8(
     dst: _NumericDst,

@@ -14,6 +14,8 @@ from nki.isa.indirection import no_indirection
 from nki.isa.search import largest, sort_keys
 from nki.isa.shared import on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
+from nki.spec.cost import UNPUBLISHED, streams
+from nki.spec.cost_vector import TOPK
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import SBUF, Int, Name, out, source
@@ -59,6 +61,7 @@ def _columns(view: View, start: int, count: int) -> View:
         ),
         no_indirection(),
     ],
+    steps=streams("NonzeroWithCount", "dst", source="", estimate=UNPUBLISHED),
 )
 def nonzero_with_count(
     dst: Annotated[NkiTensor, out(SBUF, (int32,), also_read=True)],
@@ -174,6 +177,7 @@ def _store_snakes(x: Arrays, view: View, snakes: Any, group: int) -> None:
         ),
         no_indirection(),
     ],
+    steps=TOPK,
 )
 def topk(
     val_dst: Annotated[NkiTensor, out(SBUF, (bfloat16,), also_read=True)],

@@ -13,6 +13,7 @@ from nki.core.dtypes import (
 from nki.core.nki_tensor import NkiTensor
 from nki.isa.indirection import no_indirection
 from nki.spec.arrays import Arrays
+from nki.spec.cost import UNPUBLISHED, streams
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import (
@@ -49,6 +50,7 @@ _Bounds = (float32, int32)
         ),
         no_indirection(),
     ],
+    steps=streams("SequenceBounds", "dst", source="", estimate=UNPUBLISHED),
 )
 def sequence_bounds(
     dst: Annotated[NkiTensor, out(SBUF, _Bounds)],

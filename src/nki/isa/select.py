@@ -24,6 +24,7 @@ from nki.isa.alu import EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, MAXIMUM
 from nki.isa.indirection import no_indirection
 from nki.isa.shared import not_both_psum, on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
+from nki.spec.cost import OLDER, streams, two_inputs
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import reduce_cmd
 from nki.spec.instruction import instruction
@@ -128,6 +129,8 @@ def _store_with_maximum(a: Any, x: Arrays, values: Any) -> None:
             severity="warning",
         ),
     ],
+    steps=streams("RangeSelect", "on_true_tile", "dst", source="", estimate=OLDER),
+    effects=("accumulator",),
 )
 def range_select(
     dst: _NumericDst,
@@ -184,6 +187,8 @@ def _(a: Any, x: Arrays) -> None:
         on_partitions_of("dst", "on_false"),
         *_MAXIMUM_RULES,
     ],
+    steps=two_inputs("SelectReduce", "on_true", "predicate"),
+    effects=("accumulator",),
 )
 def select_reduce(
     dst: _NumericDst,

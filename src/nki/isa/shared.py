@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from nki.core.dtypes import uint8, uint16, uint32
 from nki.core.tensor import MemoryRegion, View
 from nki.spec.rule import Rule
 from nki.target.model import Target
 
 _ISA = "nki/api/nki/isa"
+_UNSIGNED = {dtype.itemsize: dtype for dtype in (uint8, uint16, uint32)}
 
 
 def in_psum(value: Any) -> bool:
     """True for a PSUM tensor."""
     return isinstance(value, View) and value.region is MemoryRegion.psum
+
+
+def as_bits(view: View) -> View:
+    """The same elements as unsigned integers, so that signed and unsigned ones combine without a cast."""
+    return view._replace(dtype=_UNSIGNED[view.dtype.itemsize])
 
 
 def same_elements(*names: str) -> Rule:

@@ -8,6 +8,7 @@ import numpy as np
 
 from nki.core.nki_tensor import NkiTensor
 from nki.spec.arrays import Arrays
+from nki.spec.cost import OLDER, streams
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import Ints, Name, Src, out
@@ -94,6 +95,7 @@ def _mask_fits(a: Any, t: Target) -> bool:
             ),
         ),
     ],
+    steps=streams("StreamShuffle", "src", "dst", source="", estimate=OLDER),
 )
 def nc_stream_shuffle(
     dst: Annotated[NkiTensor, out(also_read=True)], src: Src, shuffle_mask: Ints, name: Name = None

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
 from nki.spec.arrays import Arrays
+from nki.spec.cost_core import meets
+from nki.spec.cost_dma import PRINT, SWAP
 from nki.spec.engine import dma_engine
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import Deprecated, instruction
@@ -47,6 +49,8 @@ def _alone(a: Any) -> bool:
             severity="warning",
         ),
     ],
+    steps=meets("CoreBarrier"),
+    effects=lambda a: () if _alone(a) else ("rendezvous",),
 )
 def core_barrier(
     data: Annotated[NkiTensor, out((*HBM, *SBUF), dma=True, also_read=True)],
@@ -136,6 +140,8 @@ def _row_bytes(a: Any) -> int:
             "it does not say what dma_engine says",
         ),
     ],
+    steps=SWAP,
+    effects=("rendezvous",),
 )
 def sendrecv(
     src: Annotated[NkiTensor, source(SBUF, dma=True)],
@@ -165,7 +171,14 @@ def _(a: Any, x: Arrays) -> None:
     x.exchange(a.pipe_id, a.dst, a.src, a.send_to_rank, a.recv_from_rank)
 
 
-@instruction(moves_bits=True, engines=(Engine.sync,), source="nki/api/nki/language device_print", public=False)
+@instruction(
+    moves_bits=True,
+    engines=(Engine.sync,),
+    source="nki/api/nki/language device_print",
+    public=False,
+    steps=PRINT,
+    effects=("print",),
+)
 def device_print(
     prefix: Annotated[str, Operand("text")], tensor: Annotated[NkiTensor, source(_ANYWHERE, dma=True)]
 ) -> None:

@@ -9,6 +9,7 @@ from nki.core.tensor import MemoryRegion, View
 from nki.isa.matmul_rules import REMOVED_MASK, bank_rule, same_storage, slot_rule
 from nki.isa.shared import in_psum
 from nki.spec.arrays import Arrays
+from nki.spec.cost_tensor import TRANSPOSE
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import Deprecated, instruction
 from nki.spec.operand import Dst, Name, Src, choice
@@ -101,6 +102,7 @@ def _by_product(a: Any, t: Target) -> bool:
         ),
         REMOVED_MASK,
     ],
+    steps=TRANSPOSE,
 )
 def nc_transpose(
     dst: Dst, data: Src, engine: Annotated[Engine, choice(Engine)] = Engine.unknown, name: Name = None

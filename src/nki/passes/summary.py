@@ -1,15 +1,17 @@
-"""How much on-chip memory a program needs at once: the peak of what is live, per partition."""
+"""How much on-chip memory a program needs at once: what is live at each instruction, in the fullest partition."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nki.core.tensor import Buffer, MemoryRegion
-from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+import numpy as np
 
-Item = Issued | ForLoop | WhileLoop
-Interval = tuple[int, int]
+from nki.core.tensor import MemoryRegion
+from nki.passes.liveness import Liveness, liveness
+from nki.passes.onchip import Memory, demand
+from nki.passes.placement import Fixed, Item
+from nki.spec.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,76 +22,62 @@ class MemoryPeak:
     psum: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Live:
-    """What is in use: bytes that an allocator may place anywhere, and byte intervals that the kernel placed."""
-
-    anywhere: int = 0
-    placed: tuple[Interval, ...] = ()
-
-    @property
-    def size(self) -> int:
-        return self.anywhere + _covered(self.placed)
-
-    def __add__(self, other: _Live) -> _Live:
-        return _Live(self.anywhere + other.anywhere, self.placed + other.placed)
-
-
 def memory_peak(program: Program) -> MemoryPeak:
-    """The most that is live at one instruction of a program.
+    """The most that is live at one instruction of a program, in the partition where that is most.
 
     A tensor lives from the first to the last item of its block that uses it; a loop is one item, so that a tensor from
-    outside that is used in a loop lives during all of it. A tensor takes its bytes of every partition, however few
-    partitions it spans. Tensors with an explicit address take their byte interval, once where intervals overlap.
+    outside that is used in a loop lives during all of it. A tensor without an address starts at partition 0. Tensors
+    with an explicit address take their byte interval, once where intervals overlap.
     """
-    return MemoryPeak(_peak(program.body, MemoryRegion.sbuf, _Live()), _peak(program.body, MemoryRegion.psum, _Live()))
+    live = liveness(program)
+    return MemoryPeak(_peak(live, MemoryRegion.sbuf), _peak(live, MemoryRegion.psum))
 
 
-def _peak(block: Block, region: MemoryRegion, outside: _Live) -> int:
-    """The peak during a block while `outside` is live around it."""
-    own = {buffer.id: buffer for buffer in block.buffers if buffer.region is region}
-    touched = [_touched(item) & own.keys() for item in block.items]
-    last = {key: position for position, keys in enumerate(touched) for key in keys}
-    live: dict[int, Buffer] = {}
-    peak = outside.size
-    for position, (item, keys) in enumerate(zip(block.items, touched, strict=True)):
-        live.update((key, own[key]) for key in keys)
-        if keys or not isinstance(item, Issued):
-            now = outside + _sum(live.values())
-            peak = max(peak, now.size if isinstance(item, Issued) else _peak(item.body, region, now))
-        for key in keys:
-            if last[key] == position:
-                del live[key]
-    return peak
+def _peak(live: Liveness, region: MemoryRegion) -> int:
+    needs = demand(Memory(region, 0, 1), live.buffers)
+    return int(load(needs.items, needs.fixed, live.positions).max(initial=0))
 
 
-def _sum(buffers: Iterable[Buffer]) -> _Live:
-    anywhere, placed = 0, []
-    for buffer in buffers:
-        if buffer.address is None:
-            anywhere += buffer.row_bytes
-        else:
-            placed.append((buffer.address[1], buffer.address[1] + buffer.row_bytes))
-    return _Live(anywhere, tuple(placed))
+def load(items: Sequence[Item], fixed: Sequence[Fixed], positions: int) -> np.ndarray:
+    """Bytes that are live at each position, in the partition that is fullest there: no allocation needs less.
+
+    Alignment is left out. Partition 0, and those where something with an address begins, are the ones to look at: all
+    others hold a part of what one of these holds.
+    """
+    worst = np.zeros(positions + 1, np.int64)
+    for partition in sorted({0, *(each.partition for each in fixed)}):
+        here = [item for item in items if item.partitions > partition]
+        there = [each for each in fixed if each.partition <= partition < each.partition_end]
+        np.maximum(worst, _automatic(here, positions) + _covered(there, positions), out=worst)
+    return worst[:positions]
 
 
-def _covered(intervals: Iterable[Interval]) -> int:
-    """Bytes in the union of the intervals."""
-    covered = end = 0
-    for first, after in sorted(intervals):
-        covered += max(0, after - max(first, end))
-        end = max(end, after)
-    return covered
+def _automatic(items: Sequence[Item], positions: int) -> np.ndarray:
+    change = np.zeros(positions + 2, np.int64)
+    if items:
+        table = np.array([(item.first, item.last + 1, item.size) for item in items], np.int64)
+        np.add.at(change, table[:, 0], table[:, 2])
+        np.add.at(change, table[:, 1], -table[:, 2])
+    return np.cumsum(change)[:-1]
 
 
-def _touched(item: Item) -> set[int]:
-    """Ids of the buffers that an instruction, or a loop's body, reads or writes."""
-    return {key for issued in ((item,) if isinstance(item, Issued) else item.body.walk()) for key in _used(issued)}
+def _covered(fixed: Sequence[Fixed], positions: int) -> np.ndarray:
+    """Bytes in the union of the intervals that live at each position.
 
-
-def _used(issued: Issued) -> Iterator[int]:
-    for _, view in issued.views():
-        yield view.buffer.id
-        index = view.dynamic.indices if view.dynamic is not None else None
-        if isinstance(index, tuple):
-            yield index.buffer.id
+    The bytes are cut at every end of an interval, and each piece counts how many of the living cover it.
+    """
+    change = np.zeros(positions + 2, np.int64)
+    if not fixed:
+        return change[:-1]
+    cuts = np.unique(np.array([(each.start, each.end) for each in fixed], np.int64))
+    widths, counts = np.diff(cuts), np.zeros(len(cuts) - 1, np.int64)
+    starts = np.searchsorted(cuts, np.array([each.start for each in fixed], np.int64)).tolist()
+    ends = np.searchsorted(cuts, np.array([each.end for each in fixed], np.int64)).tolist()
+    births = [(each.first, 1, n) for n, each in enumerate(fixed)]
+    deaths = [(each.last + 1, -1, n) for n, each in enumerate(fixed)]
+    for at, step, number in sorted([*births, *deaths]):
+        own, width = counts[starts[number] : ends[number]], widths[starts[number] : ends[number]]
+        before = int(width[own > 0].sum())
+        own += step
+        change[at] += int(width[own > 0].sum()) - before
+    return np.cumsum(change)[:-1]

@@ -73,6 +73,7 @@ class Cores:
             if other is not mine and len(other) > len(mine):
                 storage = other[len(mine)]
                 self._check_pair(core, storage.buffer, buffer)
+                storage.settle()
                 shared = LiveStorage(buffer, storage.base, storage.pitch, storage.start, storage.written)
                 shared.shadow = storage.shadow
                 memory.share(shared)

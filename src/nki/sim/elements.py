@@ -10,6 +10,7 @@ from nki.sim.memory import LiveStorage
 
 def elements(storage: LiveStorage, dtype: DType) -> np.ndarray:
     """The bytes from the first to the last element of a buffer, one-dimensional; see `positions`."""
+    storage.settle()
     return storage.base[_span(storage)].view(dtype.numpy)
 
 
@@ -28,14 +29,27 @@ def positions(storage: LiveStorage, dtype: DType, flat: np.ndarray) -> np.ndarra
 
 def written_elements(storage: LiveStorage, dtype: DType, flat: np.ndarray) -> np.ndarray:
     """Bool per element: whether its first byte was written."""
-    assert storage.written is not None, "only asked while something is unwritten"
-    return storage.written[_span(storage)].reshape(-1, dtype.itemsize)[positions(storage, dtype, flat), 0]
+    storage.settle()
+    if storage.written is None:
+        return np.ones(flat.shape, bool)
+    notes, places = _notes(storage, dtype, flat)
+    return notes[places, 0]
 
 
 def mark_elements(storage: LiveStorage, dtype: DType, flat: np.ndarray) -> None:
-    """Note that elements are written."""
+    """Note that elements are written; to be called before they are."""
+    storage.settle()
     if storage.written is not None:
-        storage.written[_span(storage)].reshape(-1, dtype.itemsize)[positions(storage, dtype, flat)] = True
+        notes, places = _notes(storage, dtype, flat)
+        notes[places] = True
+
+
+def _notes(storage: LiveStorage, dtype: DType, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``(elements, bytes)`` of the notes of a buffer, and where elements lie in them."""
+    assert storage.written is not None, "only asked while something is unwritten"
+    if storage.note_pitch == storage.pitch:
+        return storage.written[_span(storage)].reshape(-1, dtype.itemsize), positions(storage, dtype, flat)
+    return storage.written.reshape(-1, dtype.itemsize), flat
 
 
 def _span(storage: LiveStorage) -> slice:

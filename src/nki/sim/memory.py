@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,9 +12,13 @@ from nki.core.dtypes import DType
 from nki.core.errors import ExecutionError, TensorError
 from nki.core.numerics import poison_fill, to_f32
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View
+from nki.sim.window import Window, make_window
 from nki.target.model import Target
 
 _LIMIT_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+_MOST_WINDOWS = 1 << 13
+_PADDING = 64
+"""Bytes between partitions: rows that are a power of two apart share cache sets."""
 
 
 class LiveStorage(Storage):
@@ -22,22 +27,72 @@ class LiveStorage(Storage):
     Attributes:
         base: contiguous uint8 memory that holds them, possibly shared with other buffers.
         pitch, start: byte ``p * pitch + start + b`` of `base` is byte b of partition p.
-        written: bool per byte with the same layout, or None once everything was written.
-        psum_state: uint8 per byte of a PSUM buffer: 0 never written, 1 by a matmul, 2 by another engine.
+        written: bool per byte, or None once everything was written. Nothing becomes unwritten.
+        note_pitch, note_start: the same for `written`; a buffer that the compiler placed has notes of its own, because
+            others are in the same bytes before and after it.
+        overlaid: other buffers may have left their bytes here, so that there is no poison to read; see `as_seen`.
+        fresh: nothing was written or read yet; poison and `written` are made when they can first be seen (`settle`).
+        unmarked: bytes that must at least be written before all can be; counts down to a look at `written`.
+        psum_state: uint8 per byte of a PSUM buffer: 0 never written, 1 by a matmul, 2 by another engine; None in other
+            memories, and as long as `psum_whole` says it all.
+        psum_whole: ``(state, size)`` if every size-th byte has this state and the others 0, else None.
+        stated: the windows whose `state` is known.
         shadow: float32 values ``(partitions, elements)`` in place of the rounded ones, or None.
+        windows: by view, what was worked out before.
     """
 
-    __slots__ = ("base", "pitch", "psum_state", "shadow", "start", "written")
+    __slots__ = (
+        "base",
+        "fresh",
+        "note_pitch",
+        "note_start",
+        "overlaid",
+        "pitch",
+        "psum_state",
+        "psum_whole",
+        "shadow",
+        "start",
+        "stated",
+        "unmarked",
+        "windows",
+        "written",
+    )
 
-    def __init__(self, buffer: Buffer, base: np.ndarray, pitch: int, start: int, written: np.ndarray | None) -> None:
+    def __init__(
+        self, buffer: Buffer, base: np.ndarray, pitch: int, start: int, written: np.ndarray | None, fresh: bool = False
+    ) -> None:
         super().__init__(buffer, base)
         self.base = base
         self.pitch = pitch
         self.start = start
         self.written = written
-        psum = buffer.region is MemoryRegion.psum
-        self.psum_state = np.zeros(buffer.partitions * buffer.row_bytes, np.uint8) if psum else None
+        self.note_pitch = pitch
+        self.note_start = start
+        self.overlaid = False
+        self.fresh = fresh
+        self.unmarked = buffer.nbytes
+        self.psum_state: np.ndarray | None = None
+        self.psum_whole: tuple[int, int] | None = (0, 1) if buffer.region is MemoryRegion.psum else None
+        self.stated: list[Window] = []
         self.shadow: np.ndarray | None = None
+        self.windows: dict[View, Window] = {}
+
+    def window(self, view: View) -> Window:
+        """The window of a static view of this buffer."""
+        found = self.windows.get(view)
+        if found is None:
+            if len(self.windows) >= _MOST_WINDOWS:
+                self.windows.clear()
+            found = self.windows[view] = make_window(view, self.base, self.start, self.pitch)
+        return found
+
+    def settle(self) -> None:
+        """Make what was never written visible: the poison, and the note of which bytes are written."""
+        if self.fresh:
+            self.fresh = False
+            if not self.overlaid:
+                poison_fill(self.base, self.buffer.dtype)
+            self.written = np.zeros(self.buffer.nbytes, bool)
 
     def values(self, view: View) -> np.ndarray | None:
         if view.dynamic is not None:
@@ -49,16 +104,23 @@ class LiveStorage(Storage):
 class Memory:
     """The memories of one core (SBUF, PSUM) and the HBM buffers that it sees."""
 
-    def __init__(self, target: Target, *, precise_fp: bool = True) -> None:
+    def __init__(
+        self, target: Target, *, precise_fp: bool = True, placement: Mapping[int, tuple[int, int]] | None = None
+    ) -> None:
+        """`placement` says where the compiler put buffers, by id; without one each has bytes of its own."""
         self._target = target
+        self._placement = placement
         self._precise_fp = precise_fp
         self._live: weakref.WeakValueDictionary[int, LiveStorage] = weakref.WeakValueDictionary()
         self._arenas: dict[MemoryRegion, tuple[np.ndarray, np.ndarray]] = {}
 
     def allocate(self, buffer: Buffer) -> LiveStorage:
-        """Bytes for a buffer: its own, or, with an explicit address, a window of the real array."""
-        if buffer.address is not None and buffer.on_chip:
-            storage = self._place(buffer)
+        """Bytes for a buffer: its own, or, with an address, a window of the real array."""
+        address = buffer.address
+        if address is None and self._placement is not None:
+            address = self._placement.get(buffer.id)
+        if address is not None and buffer.on_chip:
+            storage = self._place(buffer, address)
         else:
             storage = _own(buffer)
         if not self._precise_fp and _is_low_precision(buffer.dtype):
@@ -80,24 +142,32 @@ class Memory:
 
     def storage(self, view: View) -> LiveStorage:
         """The live storage behind a view."""
-        try:
-            return self._live[view.buffer.id]
-        except KeyError:
+        found = self._live.get(view.buffer.id)
+        if found is None:
             raise ExecutionError(
                 "memory.freed",
                 f"tensor {view.buffer.name!r} has no storage any more",
                 fix="keep the tensor alive until its last use",
-            ) from None
+            )
+        return found
 
-    def _place(self, buffer: Buffer) -> LiveStorage:
+    def _place(self, buffer: Buffer, address: tuple[int, int]) -> LiveStorage:
         memory = self._target.psum if buffer.region is MemoryRegion.psum else self._target.sbuf
-        pitch = memory.bytes_per_partition
-        partition, byte = buffer.address or (0, 0)
+        pitch = memory.bytes_per_partition + _PADDING
+        start = address[0] * pitch + address[1]
+        overlaid = self._placement is not None
         if buffer.region not in self._arenas:
-            base = np.full(self._target.partitions * pitch, 0xFF, np.uint8)
-            self._arenas[buffer.region] = (base, np.zeros(base.shape, bool))
+            size = self._target.partitions * pitch
+            base = np.empty(size, np.uint8) if overlaid else np.full(size, 0xFF, np.uint8)
+            self._arenas[buffer.region] = (base, np.zeros(size, bool))
         base, written = self._arenas[buffer.region]
-        return LiveStorage(buffer, base, pitch, partition * pitch + byte, written)
+        if buffer.address is not None:
+            storage = LiveStorage(buffer, base, pitch, start, written)
+        else:
+            storage = LiveStorage(buffer, base, pitch, start, None, fresh=True)
+            storage.note_pitch, storage.note_start = buffer.row_bytes, 0
+        storage.overlaid = overlaid
+        return storage
 
 
 def _own(buffer: Buffer) -> LiveStorage:
@@ -110,63 +180,13 @@ def _own(buffer: Buffer) -> LiveStorage:
         )
     if buffer.data is not None:
         return LiveStorage(buffer, np.frombuffer(buffer.data, np.uint8).copy(), buffer.row_bytes, 0, None)
-    base = np.empty(buffer.nbytes, np.uint8)
-    poison_fill(base, buffer.dtype)
-    return LiveStorage(buffer, base, buffer.row_bytes, 0, np.zeros(buffer.nbytes, bool))
+    return LiveStorage(buffer, np.empty(buffer.nbytes, np.uint8), buffer.row_bytes, 0, None, fresh=True)
 
 
 def strided(storage: LiveStorage, view: View) -> np.ndarray:
     """A NumPy view of the elements, without a copy; static addresses only."""
-    return _window(storage, view, storage.base, view.dtype.numpy, view.dtype.itemsize)
-
-
-def written_mask(storage: LiveStorage, view: View) -> np.ndarray:
-    """Bool per element: whether its first byte was written."""
-    assert storage.written is not None, "only asked while something is unwritten"
-    return _window(storage, view, storage.written, np.dtype(bool), view.dtype.itemsize)
-
-
-def mark_written(storage: LiveStorage, view: View, where: np.ndarray | None = None) -> None:
-    """Note that all bytes of a view are written, or with `where` (bool per element) those of some elements."""
-    if storage.written is None:
-        return
-    if (
-        where is None
-        and view.size * view.dtype.itemsize == storage.buffer.nbytes
-        and storage.buffer.address is None
-        and 0 not in view.strides
-    ):
-        if view.buffer.region is MemoryRegion.shared_hbm:  # the other core looks at the same mask
-            storage.written[...] = True
-        else:
-            storage.written = None
-        return
-    size = view.dtype.itemsize
-    if size == 1 and where is None:
-        written_mask(storage, view)[...] = True
-        return
-    wide = np.ndarray(
-        (*view.shape, size),
-        np.dtype(bool),
-        storage.written,
-        _start(storage, view, size),
-        (*_byte_strides(storage, view, size), 1),
-    )
-    np.copyto(wide, True, where=True if where is None else where[..., None])
-
-
-def psum_state(storage: LiveStorage, view: View) -> np.ndarray:
-    """uint8 per element of a PSUM view: 0 unwritten, 1 written by matmul, 2 written by another engine."""
-    assert storage.psum_state is not None, "only PSUM buffers keep this state"
-    size, row = view.dtype.itemsize, storage.buffer.row_bytes
-    partition, free = divmod(view.offset, view.row)
-    return np.ndarray(
-        view.shape,
-        np.uint8,
-        storage.psum_state,
-        partition * row + free * size,
-        (row, *(s * size for s in view.strides[1:])),
-    )
+    storage.settle()
+    return storage.window(view).bits
 
 
 def shadow_of(storage: LiveStorage, view: View) -> np.ndarray | None:
@@ -180,23 +200,6 @@ def shadow_of(storage: LiveStorage, view: View) -> np.ndarray | None:
     return np.ndarray(
         view.shape, np.float32, storage.shadow, partition * row + free * 4, (row, *(s * 4 for s in view.strides[1:]))
     )
-
-
-def _window(storage: LiveStorage, view: View, base: np.ndarray, dtype: np.dtype, size: int) -> np.ndarray:
-    return np.ndarray(view.shape, dtype, base, _start(storage, view, size), _byte_strides(storage, view, size))
-
-
-def _start(storage: LiveStorage, view: View, size: int) -> int:
-    if not view.buffer.on_chip:
-        return storage.start + view.offset * size
-    partition, free = divmod(view.offset, view.buffer.row_bytes // size)
-    return storage.start + partition * storage.pitch + free * size
-
-
-def _byte_strides(storage: LiveStorage, view: View, size: int) -> tuple[int, ...]:
-    if not view.buffer.on_chip:
-        return tuple([s * size for s in view.strides])
-    return (storage.pitch, *[s * size for s in view.strides[1:]])
 
 
 def _is_low_precision(dtype: DType) -> bool:

@@ -10,13 +10,11 @@ import numpy as np
 from nki.core.dtypes import DType, pack_x4, unpack_x4
 from nki.core.numerics import round_to, to_f32
 from nki.core.special import erf
+from nki.sim.products import matmul_blas, matmul_ordered
 from nki.spec.arrays import LANES
 from nki.spec.operator import Operator
 
 F32 = np.float32
-_PAD_K = 128
-_PAD_M = 128
-_PAD_N = 512
 
 _COMPARE: dict[str, Callable[..., Any]] = {
     "equal": np.equal,
@@ -159,7 +157,7 @@ class NumpyArrays:
         return np.asarray(a).astype(F32)
 
     def reshape(self, a: Any, shape: Sequence[int]) -> Any:
-        return np.reshape(a, shape)
+        return np.asarray(a).reshape(shape)
 
     def transpose(self, a: Any) -> Any:
         return np.ascontiguousarray(np.transpose(a))
@@ -244,31 +242,3 @@ def _lanes(function: Any, a: np.ndarray, identity: np.float32) -> np.ndarray:
     for half in (8, 4, 2, 1):
         lanes = function(lanes[..., :half], lanes[..., half : 2 * half])
     return lanes
-
-
-def matmul_blas(stationary: Any, moving: Any) -> np.ndarray:
-    """BLAS on a canonical padded shape, so that the result does not depend on the operands' layout or size."""
-    k, m = stationary.shape
-    n = moving.shape[1]
-    depth = -(-k // _PAD_K) * _PAD_K
-    left = np.zeros((_PAD_M, depth), F32)
-    left[:m, :k] = stationary.T
-    right = np.zeros((depth, _PAD_N), F32)
-    result = np.empty((m, n), F32)
-    for start in range(0, n, _PAD_N):
-        width = min(_PAD_N, n - start)
-        if width < _PAD_N:
-            right[:k, width:] = 0
-        right[:k, :width] = moving[:, start : start + width]
-        result[:, start : start + width] = (left @ right)[:m, :width]
-    return result
-
-
-def matmul_ordered(stationary: Any, moving: Any) -> np.ndarray:
-    """Ascending k, one fused multiply-add each: the product is exact in float64, one rounding to float32 per step."""
-    k, m = stationary.shape
-    acc = np.zeros((m, moving.shape[1]), F32)
-    left, right = stationary.astype(np.float64), moving.astype(np.float64)
-    for i in range(k):
-        acc = (acc + left[i][:, None] * right[i][None, :]).astype(F32)
-    return acc

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from nki.spec.instruction import Instruction
 
 
+Placement = dict[int, tuple[int, int]]
+"""``(partition, byte)`` of buffers by id."""
+
+
 class Issued(NamedTuple):
     """One instruction with its arguments.
 
@@ -141,5 +145,5 @@ class Program:
     location: Location = Location()
     edges: list[tuple[int, int]] = field(default_factory=list)
     fences: list[tuple[int, int]] = field(default_factory=list)
-    placement: dict[int, tuple[int, int]] | None = None
+    placement: Placement | None = None
     passed: tuple[str, ...] = ()

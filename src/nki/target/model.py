@@ -238,6 +238,7 @@ class Issue:
     matmul_min_ii_cycles: int
     fast_load_factor: float  # loading stationary is so much faster than multiplying
     fp32_matmul_factor: float
+    fp32_transpose_factor: float  # the same for transposes of 4-byte elements
     onezero_factor: float  # float32 matmul with an operand of ones and zeros is so much faster
     act_read_accumulator_cycles: int
     two_input_factor: float  # Vector with two SBUF inputs
@@ -245,6 +246,14 @@ class Issue:
     rsqrt_gpsimd_factor: float
     gpsimd_startup_cycles: int
     dynamic_offset_min_cycles: int
+    exponential_factor: float  # Vector's exponential against an activation of Scalar
+    quantize_mx_rate: float  # elements per lane and cycle
+    rand2_rate: float  # numbers per lane and cycle
+    bn_aggr_cycles: float  # for one triple of statistics
+    topk_cycles: float  # for one element of a snake
+    gather_setup_cycles: float  # local_gather, for one index
+    gather_element_cycles: float  # local_gather, for one element of a run
+    n_gather_elements: int  # nc_n_gather: elements per partition of one hardware instruction
 
 
 @dataclass(frozen=True, slots=True)

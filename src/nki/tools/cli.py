@@ -17,9 +17,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "run": ("nki.tools.run", "Run a kernel on arrays."),
         "check": ("nki.tools.check", "Trace a kernel and check it for a target; all findings at once."),
         "ir": ("nki.tools.ir", "Show the IR of a kernel."),
+        "disasm": ("nki.tools.disasm", "Show what each queue of a compiled kernel does."),
+        "inspect": ("nki.tools.inspect", "Show what is in a compiled file."),
         "compare": ("nki.tools.compare", "Compare a kernel with a reference, or with itself under other settings."),
         "explain": ("nki.tools.explain", "Explain an error code, or list them all."),
         "targets": ("nki.tools.targets", "Show hardware data and where it comes from."),
+        "cache": ("nki.tools.cache", "Show or clear the compiled kernels on disk."),
         "rules": ("nki.tools.rules", "Print the rule book of a target."),
     }
 )

@@ -1,0 +1,1 @@
+"""Assembly: what each queue of a core does, as records, as text and as bytes."""

@@ -1,0 +1,258 @@
+"""What an instruction touches: bytes of memory, registers, and state that instructions share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from nki.core.register import VirtualRegister
+from nki.core.tensor import FreeIndirection, MemoryRegion, ScalarOffset, VectorOffset, View
+from nki.spec.engine import engine as Engine
+from nki.spec.instruction import Instruction
+from nki.spec.program import Issued, Program
+from nki.target.model import Target
+
+Space = str | int
+"""Where bytes lie: "sbuf" and "psum" are the real memories of the core; a number is the buffer with that id."""
+
+Resource = tuple[str, int | str]
+"""State beside memory: ``("register", id)``, ``("accumulator", engine)``, ``("random", engine)``, ``("print", "")``."""
+
+Dims = tuple[tuple[int, int], ...]
+_PER_ENGINE = frozenset({"accumulator", "random"})
+
+
+class Footprint:
+    """A set of bytes; one object for each set of one `Accesses`, so that ``is`` compares.
+
+    Byte b of partition p is touched for every p from `first` to before `after` and every b in
+    ``low + sum(k * stride for (stride, k < count) in dims) + [0, run)``. Strides descend and are larger than `run`;
+    without `dims` the bytes are contiguous. HBM is one row: partition 0. Addresses count from the start of the space.
+
+    Attributes:
+        high: one more than the last byte.
+        hbm: whether it is device memory.
+        label: the name of the memory, or of the tensor that is a space of its own, for people.
+        static: False if a dynamic address chooses among these bytes, so that fewer are touched than listed.
+    """
+
+    __slots__ = ("after", "dims", "first", "hbm", "high", "label", "low", "run", "space", "static")
+
+    def __init__(
+        self,
+        space: Space,
+        label: str,
+        rows: tuple[int, int],
+        low: int,
+        dims: Dims,
+        run: int,
+        *,
+        hbm: bool = False,
+        static: bool = True,
+    ) -> None:
+        self.space = space
+        self.label = label
+        self.first, self.after = rows
+        self.low = low
+        self.high = low + sum(stride * (count - 1) for stride, count in dims) + run
+        self.dims = dims
+        self.run = run
+        self.hbm = hbm
+        self.static = static
+
+    def __repr__(self) -> str:
+        steps = "".join(f" step {stride} x {count}" for stride, count in self.dims)
+        rows = "" if self.hbm else f" partitions {self.first}:{self.after}"
+        return f"{self.label}{rows} bytes {self.low}:{self.high}" + (f" ({self.run} each{steps})" if steps else "")
+
+
+class Touched(NamedTuple):
+    """Everything that one instruction touches.
+
+    Attributes:
+        reads, writes: bytes; what is read and written is in both.
+        uses, sets: other state that is read, and that is written (or must keep its order).
+        rendezvous: meets the other core, which orders all accesses to HBM around it.
+        fence: touches memory that is not an operand, so that it keeps its order with everything.
+    """
+
+    reads: list[Footprint]
+    writes: list[Footprint]
+    uses: list[Resource]
+    sets: list[Resource]
+    rendezvous: bool
+    fence: bool
+
+    @property
+    def hbm(self) -> bool:
+        """Whether device memory is accessed."""
+        return any(f.hbm for f in self.reads) or any(f.hbm for f in self.writes)
+
+
+class _Plan(NamedTuple):
+    """Which arguments of an instruction say what it touches: ``(position, reads, writes)``."""
+
+    tensors: tuple[tuple[int, bool, bool], ...]
+    registers: tuple[tuple[int, bool, bool], ...]
+    accumulate: int | None
+
+
+class Accesses:
+    """What the instructions of one program touch; footprints are computed once for each view.
+
+    An on-chip tensor lies in its space at its explicit or allocated address. One that has none yet is a space of its
+    own. Of a view with a dynamic address all bytes count that some value inside the tensor can reach.
+    """
+
+    def __init__(self, program: Program, target: Target) -> None:
+        self._placement = program.placement or {}
+        self._granule = target.psum.accumulate_granule_bytes
+        self._of_view: dict[View, Footprint] = {}
+        self._widened: dict[View, Footprint] = {}
+        self._known: dict[Any, Footprint] = {}
+
+    def of(self, issued: Issued) -> Touched:
+        """Everything that an instruction touches."""
+        instruction, arguments, _, engine = issued
+        plan = _plan(instruction)
+        reads: list[Footprint] = []
+        writes: list[Footprint] = []
+        uses: list[Resource] = []
+        sets: list[Resource] = []
+        accumulates = plan.accumulate is not None and arguments[plan.accumulate] is not False
+        for position, is_read, is_written in plan.tensors:
+            value = arguments[position]
+            for view in (value,) if type(value) is View else value if type(value) is tuple else ():
+                if view.dynamic is not None:
+                    self._index(view.dynamic.indices, reads, uses)
+                if is_written and accumulates:  # a matmul adds to what is there, in whole elements of PSUM
+                    reads.append(self._accumulated(view))
+                    writes.append(self._accumulated(view))
+                    continue
+                footprint = self._of_view.get(view) or self.footprint(view)
+                if is_read:
+                    reads.append(footprint)
+                if is_written:
+                    writes.append(footprint)
+        for position, is_read, is_written in plan.registers:
+            register = arguments[position]
+            if isinstance(register, VirtualRegister):
+                if is_written:
+                    sets.append(("register", register.id))
+                if is_read or not is_written:
+                    uses.append(("register", register.id))
+        effects = instruction.effects(arguments)
+        sets += _states(effects, engine)
+        return Touched(reads, writes, uses, sets, "rendezvous" in effects, "fence" in effects)
+
+    def footprint(self, view: View) -> Footprint:
+        """The bytes of a view, or those that it can reach."""
+        found = self._of_view.get(view)
+        if found is None:
+            found = self._of_view[view] = self._place(view, 0)
+        return found
+
+    def _index(self, indices: View | VirtualRegister, reads: list[Footprint], uses: list[Resource]) -> None:
+        if isinstance(indices, VirtualRegister):
+            uses.append(("register", indices.id))
+        else:
+            reads.append(self.footprint(indices))
+
+    def _accumulated(self, view: View) -> Footprint:
+        """Accumulation reads and writes whole granules (trainium_inferentia2_arch.rst, Near-memory accumulation)."""
+        found = self._widened.get(view)
+        if found is None:
+            found = self._widened[view] = self._place(view, self._granule)
+        return found
+
+    def _place(self, view: View, granule: int) -> Footprint:
+        buffer = view.buffer
+        space: Space = buffer.id
+        label, rows = buffer.name, (0, 1)
+        low, dims, run = _bytes_of(view)
+        if buffer.on_chip:
+            rows = _partitions(view)
+            address = buffer.address or self._placement.get(buffer.id)
+            if address is not None:
+                space = label = "psum" if buffer.region is MemoryRegion.psum else "sbuf"
+                rows, low = (rows[0] + address[0], rows[1] + address[0]), low + address[1]
+        if granule:
+            low, dims, run = _in_granules(low, dims, run, granule)
+        static = view.dynamic is None
+        key = (space, rows, low, dims, run, static)
+        found = self._known.get(key)
+        if found is None:
+            hbm = not buffer.on_chip
+            found = self._known[key] = Footprint(space, label, rows, low, dims, run, hbm=hbm, static=static)
+        return found
+
+
+def _partitions(view: View) -> tuple[int, int]:
+    """Partitions of the buffer that a view reaches."""
+    dynamic = view.dynamic
+    if isinstance(dynamic, ScalarOffset) and dynamic.scale and dynamic.scale % view.row == 0:
+        return 0, view.buffer.partitions
+    first = view.offset // view.row
+    return first, first + view.shape[0]
+
+
+def _bytes_of(view: View) -> tuple[int, Dims, int]:
+    """First byte, steps and run of a view, from the start of its buffer's (partition) row."""
+    size, row, dynamic = view.dtype.itemsize, view.row, view.dynamic
+    start, inner = (view.offset % row, 1) if view.on_chip else (view.offset, 0)
+    if isinstance(dynamic, FreeIndirection):
+        return _normal(start * size, (), (row - start) * size)
+    if isinstance(dynamic, VectorOffset):
+        inner = 1  # the rows lie where the indices say
+    low, steps = start, []
+    for count, stride in zip(view.shape[inner:], view.strides[inner:], strict=True):
+        if stride < 0:
+            low += stride * (count - 1)
+            stride = -stride
+        if stride and count > 1:
+            steps.append((stride * size, count))
+    scale = 0 if dynamic is None else abs(dynamic.scale)
+    if scale and not (view.on_chip and scale % row == 0):
+        if isinstance(dynamic, ScalarOffset):  # may be negative
+            low %= scale
+        reach = low + sum(stride * (count - 1) for stride, count in steps) // size + 1
+        steps.append((scale * size, max(1, (row - reach) // scale + 1)))
+    return _normal(low * size, steps, size)
+
+
+def _in_granules(low: int, dims: Dims, run: int, unit: int) -> tuple[int, Dims, int]:
+    """All granules that a pattern touches; those in its gaps as well if its steps do not fit them."""
+    left = list(dims)
+    while left and (left[-1][0] <= unit or any(stride % unit for stride, _ in left)):
+        stride, count = left.pop()
+        run += stride * (count - 1)
+    over = low % unit
+    return _normal(low - over, left, -(-(run + over) // unit) * unit)
+
+
+def _normal(low: int, steps: Iterable[tuple[int, int]], run: int) -> tuple[int, Dims, int]:
+    """Steps sorted and merged, so that equal sets of bytes mostly have equal descriptions."""
+    dims: list[tuple[int, int]] = []
+    for stride, count in sorted(steps):
+        if count == 1:
+            continue
+        if stride <= run and not dims:
+            run += stride * (count - 1)
+        elif dims and stride % dims[-1][0] == 0 and stride // dims[-1][0] <= dims[-1][1]:
+            dims[-1] = (dims[-1][0], dims[-1][1] + stride // dims[-1][0] * (count - 1))
+        else:
+            dims.append((stride, count))
+    return low, tuple(reversed(dims)), run
+
+
+def _states(effects: tuple[str, ...], engine: Engine) -> list[Resource]:
+    return [(name, engine.name if name in _PER_ENGINE else "") for name in effects if name != "fence"]
+
+
+@cache
+def _plan(instruction: Instruction[Any]) -> _Plan:
+    operands = list(enumerate(instruction.operands.items()))
+    tensors = tuple((at, o.reads, o.writes) for at, (_, o) in operands if o.is_tensor)
+    registers = tuple((at, o.reads, o.writes) for at, (_, o) in operands if o.kind.startswith("register"))
+    return _Plan(tensors, registers, next((at for at, (name, _) in operands if name == "accumulate"), None))

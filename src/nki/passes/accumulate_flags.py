@@ -1,0 +1,72 @@
+"""Accumulation flags: a matmul that leaves the choice open is told whether it starts or continues a sum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nki.core.tensor import MemoryRegion, View
+from nki.passes.context import Context, Pass
+from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+
+History = dict[int, set[View]]
+"""For each PSUM buffer of a block the views that were written, in full and at a known address."""
+
+
+def run(program: Program, context: Context) -> Program:
+    """Write ``accumulate`` where it can be known from the program alone.
+
+    ``accumulate=None`` overwrites a location that was not written since the allocation and adds to it otherwise
+    (nki/api/nki/isa nc_matmul). It becomes False for a tensor that nobody wrote before, and True for a view that a
+    matmul wrote before. What depends on a loop's trip, or covers a tensor in other pieces than before, stays open.
+    """
+    return replace(program, body=_block(program.body))
+
+
+def _block(block: Block) -> Block:
+    own = {buffer.id for buffer in block.buffers if buffer.region is MemoryRegion.psum}
+    history: History = {key: set() for key in own}
+    items: list[Issued | ForLoop | WhileLoop] = []
+    for item in block.items:
+        if isinstance(item, Issued):
+            items.append(_decided(item, history))
+            _note(item, history)
+        else:
+            for issued in item.body.walk():
+                for _, view in issued.views():
+                    history.pop(view.buffer.id, None)
+            items.append(replace(item, body=_block(item.body)))
+    return Block(list(block.buffers), items)
+
+
+def _decided(issued: Issued, history: History) -> Issued:
+    arguments = issued.arguments
+    if "accumulate" not in issued.instruction.operands or arguments.accumulate is not None or _transposes(issued):
+        return issued
+    view = arguments.dst
+    known = history.get(view.buffer.id)
+    if known is None or view.dynamic is not None:
+        return issued
+    if not known:
+        return issued._replace(arguments=arguments._replace(accumulate=False))
+    return issued._replace(arguments=arguments._replace(accumulate=True)) if view in known else issued
+
+
+def _transposes(issued: Issued) -> bool:
+    """A transpose moves bits, and overwrites what was there."""
+    return "is_transpose" in issued.instruction.operands and bool(issued.arguments.is_transpose)
+
+
+def _note(issued: Issued, history: History) -> None:
+    """A matmul's destination was written in full; whatever else writes a tensor, or writes it somewhere, closes it."""
+    operands = issued.instruction.operands
+    for name, view in issued.views():
+        known = history.get(view.buffer.id)
+        if known is None or not operands[name].writes:
+            continue
+        if "accumulate" in operands and view.dynamic is None:
+            known.add(view)
+        else:
+            del history[view.buffer.id]
+
+
+PASS = Pass("accumulate-flags", "Tell each matmul whether it starts or continues a sum.", run)

@@ -1,0 +1,37 @@
+"""Canonical form: what does nothing is taken out."""
+
+from __future__ import annotations
+
+from nki.passes.context import Context, Pass
+from nki.passes.remove import kept_items
+from nki.spec.program import ForLoop, Issued, Program, WhileLoop
+
+_COPIES = frozenset({"dma_copy", "tensor_copy"})
+
+
+def run(program: Program, context: Context) -> Program:
+    """Drop copies of a view onto itself, loops without a trip and loops without an instruction."""
+    return kept_items(program, _useful)
+
+
+def _useful(item: Issued | ForLoop | WhileLoop) -> bool:
+    if isinstance(item, Issued):
+        return item.instruction.name not in _COPIES or not _onto_itself(item)
+    if isinstance(item, WhileLoop):
+        return True  # an empty one may be endless, which is for whoever runs it to find out
+    lower, upper = item.lower, item.upper
+    if isinstance(lower, int) and isinstance(upper, int) and not range(lower, upper, item.step):
+        return False
+    return bool(item.body.items)
+
+
+def _onto_itself(issued: Issued) -> bool:
+    """The same bytes in the same dtype, at addresses that are known, and nothing besides."""
+    arguments = issued.arguments
+    if issued.instruction.effects(arguments) or arguments.dst.dynamic is not None:
+        return False
+    adds = "dst_rmw_op" in issued.instruction.operands and arguments.dst_rmw_op is not None
+    return bool(arguments.dst == arguments.src) and not adds
+
+
+PASS = Pass("canonicalize", "Take out copies onto themselves and loops that do nothing.", run)

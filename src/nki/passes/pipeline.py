@@ -1,0 +1,84 @@
+"""The compiler's passes in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import NamedTuple
+
+from nki.core.errors import UsageError
+from nki.passes import accumulate_flags, allocate, canonicalize, dead_code, races, schedule, unroll
+from nki.passes.context import Context, Pass
+from nki.spec.program import Program
+
+PIPELINE: tuple[Pass, ...] = (
+    canonicalize.PASS,
+    dead_code.PASS,
+    accumulate_flags.PASS,
+    unroll.PASS,
+    allocate.PASS,
+    schedule.PASS,
+    races.PASS,
+)
+"""What `compile_programs` runs, in this order."""
+
+
+class Stage(NamedTuple):
+    """The programs after a pass.
+
+    Attributes:
+        name: of the pass, "trace" for what came in.
+        programs: one for each core.
+        seconds: that the pass took, for all cores.
+    """
+
+    name: str
+    programs: tuple[Program, ...]
+    seconds: float
+
+
+def compile_programs(
+    programs: Sequence[Program],
+    context: Context,
+    passes: Sequence[Pass] = PIPELINE,
+    after: Callable[[Stage], None] | None = None,
+) -> tuple[Program, ...]:
+    """Run passes over the programs of all cores.
+
+    Args:
+        after: called with the programs that came in, and after every pass.
+    """
+    current = tuple(programs)
+    if after is not None:
+        after(Stage("trace", current, 0.0))
+    for item in passes:
+        started = perf_counter()
+        current = tuple(_passed(item, program, context) for program in current)
+        if after is not None:
+            after(Stage(item.name, current, perf_counter() - started))
+    return current
+
+
+def _passed(item: Pass, program: Program, context: Context) -> Program:
+    return replace(item.run(program, context), passed=(*program.passed, item.name))
+
+
+def passes_named(names: Sequence[str]) -> tuple[Pass, ...]:
+    """Passes by name, in the given order. Raises UsageError "pass.unknown"."""
+    known = {item.name: item for item in PIPELINE}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                "pass.unknown",
+                f"no pass is called {name!r}",
+                rule=f"the passes are {', '.join(known)}",
+                fix=f"write --passes {','.join(known)}",
+            )
+    return tuple(known[name] for name in names)
+
+
+def remaining(programs: Sequence[Program]) -> tuple[Pass, ...]:
+    """The passes that a program from a dump still needs, by what it carries; see `Program.passed`."""
+    done = {name for program in programs for name in program.passed}
+    return tuple(item for item in PIPELINE if item.name not in done)

@@ -1,0 +1,76 @@
+"""What the engines remember from one instruction to the next: accumulators, registers, random generators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nki.core.errors import ExecutionError
+from nki.core.register import VirtualRegister
+from nki.options import Options
+from nki.sim.notes import Notes, Report
+from nki.sim.numpy_arrays import F32
+from nki.sim.random import VECTOR_STREAMS, Generator
+from nki.spec.engine import engine as Engine
+from nki.target.model import Target
+
+
+class Engines(Notes):
+    """State of the engines of one core; `engine` is the one that runs."""
+
+    def __init__(self, target: Target, options: Options, report: Report, core: int) -> None:
+        super().__init__(report)
+        self.target = target
+        self.core = core
+        self.engine = Engine.unknown
+        self._seed = options.seed
+        self._registers: dict[int, int] = {}
+        reducing = (Engine.vector, Engine.scalar)
+        self._accumulators = {e: np.full((target.partitions, 1), np.nan, F32) for e in reducing}
+        self._accumulated = {e: np.zeros((target.partitions, 1), F32) for e in reducing}
+        self._generators: dict[Engine, Generator] = {}
+
+    def read_accumulator(self, partitions: int) -> np.ndarray:
+        return self._accumulators[self.engine][:partitions].copy()
+
+    def write_accumulator(self, values: Any) -> None:
+        self._accumulators[self.engine][: values.shape[0]] = values
+        self._accumulated[self.engine][: values.shape[0]] = 1
+
+    def clobber_accumulator(self) -> None:
+        self._accumulators[self.engine][...] = np.nan
+        self._accumulated[self.engine][...] = 0
+
+    def accumulator_defined(self, partitions: int) -> np.ndarray:
+        return self._accumulated[self.engine][:partitions].copy()
+
+    def read_register(self, register: VirtualRegister | int) -> int:
+        if isinstance(register, int):
+            return register
+        if register.id not in self._registers:
+            raise ExecutionError(
+                "register.uninitialized",
+                "a register is read before anything was moved into it",
+                fix="give nisa.register_alloc an initial value, or load it first",
+            )
+        return self._registers[register.id]
+
+    def write_register(self, register: VirtualRegister, value: int) -> None:
+        self._registers[register.id] = (int(value) + (1 << 31)) % (1 << 32) - (1 << 31)
+
+    def random_bits(self, partitions: int, count: int) -> np.ndarray:
+        return self._generator().bits(partitions, count)
+
+    def seed_random(self, state: Any) -> None:
+        self._generator().seed(state)
+
+    def random_state(self, partitions: int, words: int) -> np.ndarray:
+        return self._generator().state(partitions, words)
+
+    def _generator(self) -> Generator:
+        if self.engine not in self._generators:
+            streams = VECTOR_STREAMS if self.engine is Engine.vector else 1
+            seed = self._seed + (self.core << 8) + self.engine.value
+            self._generators[self.engine] = Generator(self.target.partitions, seed, streams)
+        return self._generators[self.engine]

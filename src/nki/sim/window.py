@@ -1,0 +1,107 @@
+"""A window: the NumPy view of one `View` in the bytes of a buffer, and what is known about those bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nki.core.tensor import View
+
+UNKNOWN_STATE = -1
+
+Box = tuple[int, int, int, int]
+
+
+class Window:
+    """Where a static view lies in memory. A storage keeps its windows, so that a view is worked out once.
+
+    Attributes:
+        bits: the elements in the view's shape, without a copy.
+        rows: the same as ``(first dimension, rest)``; None if that takes a copy.
+        covers: whether writing all elements writes all bytes of the buffer.
+        readable: the first byte of each element is known to be written, which never ends.
+        written: all bytes are known to be written, which never ends.
+        state: who wrote all elements of a PSUM view last, as in ``LiveStorage.psum_state``; -1 if unknown or mixed.
+        box: partitions and bytes in a partition that an on-chip view may touch, half open.
+    """
+
+    __slots__ = ("bits", "box", "covers", "readable", "rows", "state", "written")
+
+    def __init__(self, bits: np.ndarray, rows: np.ndarray | None, covers: bool, box: Box) -> None:
+        self.bits = bits
+        self.rows = rows
+        self.covers = covers
+        self.readable = False
+        self.written = False
+        self.state = UNKNOWN_STATE
+        self.box = box
+
+    def flat(self) -> np.ndarray:
+        """The elements as ``(first dimension, rest)``, copied where that is necessary."""
+        return self.bits.reshape(self.bits.shape[0], -1) if self.rows is None else self.rows
+
+    def overlaps(self, other: Window) -> bool:
+        """False if no byte lies in both."""
+        first, last, low, high = self.box
+        other_first, other_last, other_low, other_high = other.box
+        return first < other_last and other_first < last and low < other_high and other_low < high
+
+
+def make_window(view: View, base: np.ndarray, start: int, pitch: int) -> Window:
+    """The window of a static view; `start` and `pitch` are those of the storage, in bytes of `base`."""
+    size, buffer = view.dtype.itemsize, view.buffer
+    begin, strides = placement(view, start, pitch)
+    bits: np.ndarray = np.ndarray(view.shape, view.dtype.numpy, base, begin, strides)
+    rows = bits if bits.ndim == 2 else _rows(bits, view.dtype.numpy, base, begin)
+    covers = buffer.address is None and view.size * size == buffer.nbytes and 0 not in view.strides
+    return Window(bits, rows, covers, _box(view, size))
+
+
+def placement(view: View, start: int, pitch: int) -> tuple[int, tuple[int, ...]]:
+    """Position of the first byte and the strides in bytes of a static view."""
+    size = view.dtype.itemsize
+    if not view.buffer.on_chip:
+        return start + view.offset * size, tuple([s * size for s in view.strides])
+    partition, free = divmod(view.offset, view.row)
+    return start + partition * pitch + free * size, (pitch, *[s * size for s in view.strides[1:]])
+
+
+def byte_window(view: View, base: np.ndarray, start: int, pitch: int) -> np.ndarray:
+    """All bytes of a static view in an array with one item per byte; the bytes of an element lie in the last dimension.
+
+    Neighbours are merged, because NumPy is fast where the last dimension is long.
+    """
+    size = view.dtype.itemsize
+    begin, strides = placement(view, start, pitch)
+    if strides and strides[-1] == size:
+        shape, strides = (*view.shape[:-1], view.shape[-1] * size), (*strides[:-1], 1)
+    else:
+        shape, strides = (*view.shape, size), (*strides, 1)
+    return np.ndarray(shape, base.dtype, base, begin, strides)
+
+
+def _rows(bits: np.ndarray, dtype: np.dtype[Any], base: np.ndarray, begin: int) -> np.ndarray | None:
+    """The dimensions but the first one as one, if a single stride steps through them."""
+    count, stride = 1, dtype.itemsize
+    for size, step in zip(reversed(bits.shape[1:]), reversed(bits.strides[1:]), strict=True):
+        if size == 1:
+            continue
+        if count == 1:
+            stride = step
+        elif step != stride * count:
+            return None
+        count *= size
+    return np.ndarray((bits.shape[0], count), dtype, base, begin, (bits.strides[0], stride))
+
+
+def _box(view: View, size: int) -> Box:
+    if not view.buffer.on_chip:
+        return 0, 1, 0, view.buffer.nbytes
+    partition, free = divmod(view.offset, view.row)
+    spans = [(n - 1) * s for n, s in zip(view.shape[1:], view.strides[1:], strict=True)]
+    low = free + sum([s for s in spans if s < 0])
+    high = free + sum([s for s in spans if s > 0])
+    if low < 0 or high >= view.row:  # leaves its partition: take all of them
+        return 0, view.buffer.partitions, 0, view.buffer.row_bytes
+    return partition, partition + view.shape[0], low * size, (high + 1) * size

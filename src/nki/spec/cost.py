@@ -1,0 +1,255 @@
+"""What instructions cost on the engines that stream elements through their lanes: Vector, Scalar and GpSimd.
+
+A lane takes one element per cycle, so that an instruction occupies its engine for ``max(MIN_II, N)`` cycles, where N is
+the number of elements per partition. What comes beyond that (operand access, pipeline, write back) is `Step.latency`:
+the next independent instruction starts without waiting for it. Shapes of formulas stand here, every coefficient stands
+in the data of the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from operator import attrgetter
+from typing import Any
+
+from nki.core.dtypes import DType
+from nki.core.tensor import MemoryRegion, View
+from nki.spec.engine import engine as Engine
+from nki.spec.step import Cost, Step
+from nki.target.model import Target
+
+Factor = Callable[[Target], float]
+_PSUM = MemoryRegion.psum
+
+GUIDE = "nki/guides/architecture/trainium_inferentia2_arch.rst, Cost Model"
+READOUT = "nki/guides/architecture/trainium_inferentia2_arch.rst, Scalar Engine: ActReadAccumulator"
+MODES = "nki/guides/architecture/trainium2_arch.rst, Vector Engine Performance Mode"
+LATENCY = "the latency is read from profile figures (timing.vector_fixed_ns and its like)"
+OLDER = "formula of an older public revision of the instruction reference, the current one prints none; " + LATENCY
+UNPUBLISHED = "no document gives a cost; one element per cycle as most instructions of the engine; " + LATENCY
+
+
+def elapsed(steps: Sequence[Step]) -> float:
+    """ns from the start of an instruction on an idle core until its result is visible.
+
+    A step follows the one before at once if both occupy the same unit, else when the result of that one is visible.
+    """
+    total, before = 0.0, steps[0]
+    for step in steps:
+        total += step.ns if step.unit == before.unit else before.latency + step.ns
+        before = step
+    return total + before.latency
+
+
+def elements(view: View) -> int:
+    """Elements per partition."""
+    shape = view.shape
+    return shape[1] if len(shape) == 2 else prod(shape[1:])
+
+
+def in_psum(value: Any) -> bool:
+    """True for a tensor in PSUM."""
+    return type(value) is View and value.buffer.region is _PSUM
+
+
+def _innermost(view: View) -> int:
+    """Distance of neighbours in the innermost dimension that has any, in elements; 0 if there is one element."""
+    strides = view.strides
+    for axis in range(len(strides) - 1, 0, -1):
+        if view.shape[axis] != 1:
+            return strides[axis]
+    return 0
+
+
+def _contiguous(view: View) -> bool:
+    return (view.strides[-1] == 1 and view.shape[-1] != 1) or _innermost(view) in (0, 1)
+
+
+def paced(cycles: float, target: Target, *values: Any) -> float:
+    """Cycles to stream tensors: more if one of them has far steps in its innermost dimension (Access pattern)."""
+    for value in values:
+        if type(value) is not View or _contiguous(value):
+            continue
+        if abs(_innermost(value)) * value.dtype.itemsize > target.access.stride_penalty_bytes:
+            return cycles * target.access.stride_penalty_factor
+    return cycles
+
+
+# --- one instruction of an engine
+
+
+def _on_vector(name: str, cycles: float, target: Target) -> Step:
+    least = target.issue.min_ii_cycles
+    ns = (cycles if cycles > least else least) / target.engines.vector.ghz
+    return Step(name, "vector", ns, target.timing["vector_fixed_ns"])
+
+
+def _on_scalar(name: str, cycles: float, target: Target) -> Step:
+    least = target.issue.min_ii_cycles
+    ns = (cycles if cycles > least else least) / target.engines.scalar.ghz
+    return Step(name, "scalar", ns, target.timing["scalar_fixed_ns"])
+
+
+def _on_gpsimd(name: str, cycles: float, target: Target) -> Step:
+    issue, ghz = target.issue, target.engines.gpsimd.ghz
+    return Step(name, "gpsimd", (issue.gpsimd_startup_cycles + cycles) / ghz, issue.access_overhead_cycles / ghz)
+
+
+_ON: dict[Engine, Callable[[str, float, Target], Step]] = {
+    Engine.vector: _on_vector,
+    Engine.scalar: _on_scalar,
+    Engine.gpsimd: _on_gpsimd,
+}
+
+
+def on(engine: Engine, name: str, cycles: float, target: Target) -> Step:
+    """A step of Vector, Scalar or GpSimd that streams for so many cycles."""
+    return _ON[engine](name, cycles, target)
+
+
+# --- performance modes
+
+
+def _narrow(dtype: DType, target: Target) -> bool:
+    """Whether the widest performance mode takes the dtype."""
+    if dtype.kind != "float":
+        return False
+    return dtype.itemsize == 2 or (dtype.itemsize == 1 and "vector_perf_mode_fp8" in target.features)
+
+
+def _vector_rate(dst: View, src: View, target: Target) -> float:
+    """Elements per lane and cycle of a copy or a tensor_scalar on Vector."""
+    if "vector_perf_mode" not in target.features:
+        return 1.0
+    vector = target.engines.vector
+    psum = (dst.buffer.region is _PSUM) + (src.buffer.region is _PSUM)
+    contiguous = _contiguous(dst) and _contiguous(src)
+    if _narrow(dst.dtype, target) and _narrow(src.dtype, target):
+        widest = vector.peak_16bit / vector.lanes
+        if psum == 0:
+            return widest if contiguous else widest / 2
+        return widest / 2 if psum == 1 and contiguous else 1.0
+    return vector.peak_32bit / vector.lanes if psum == 0 and contiguous else 1.0
+
+
+def _scalar_rate(dst: View, src: View, target: Target) -> float:
+    """Elements per lane and cycle of a copy or a tensor_scalar on Scalar, whose mode is the 2x mode of Vector."""
+    if "scalar_perf_mode" not in target.features or not (dst.dtype.kind == src.dtype.kind == "float"):
+        return 1.0
+    scalar = target.engines.scalar
+    if not dst.dtype.itemsize == src.dtype.itemsize == 2:
+        return 1.0
+    psum = in_psum(dst) + in_psum(src)
+    contiguous = _contiguous(dst) and _contiguous(src)
+    return scalar.peak_16bit / scalar.lanes if psum == 0 or (psum == 1 and contiguous) else 1.0
+
+
+def gpsimd_rate(dst: View, src: View, target: Target) -> float:
+    """Elements per 32-bit lane and cycle of GpSimd, whose lanes split for narrow dtypes."""
+    gpsimd = target.engines.gpsimd
+    size = max(dst.dtype.itemsize, src.dtype.itemsize)
+    return (gpsimd.peak_8bit if size == 1 else gpsimd.peak_16bit if size == 2 else gpsimd.peak_32bit) / gpsimd.lanes
+
+
+_RATE: dict[Engine, Callable[[View, View, Target], float]] = {
+    Engine.vector: _vector_rate,
+    Engine.scalar: _scalar_rate,
+    Engine.gpsimd: gpsimd_rate,
+}
+
+
+def one_input_cycles(dst: View, src: View, target: Target, engine: Engine) -> float:
+    """Cycles of a copy or a tensor_scalar, in the performance mode that the hardware chooses."""
+    rate = _RATE[engine](dst, src, target)
+    cycles = elements(dst) / rate
+    return cycles if rate > 1.0 else paced(cycles, target, dst, src)
+
+
+def two_input_cycles(dst: View, first: Any, second: Any, target: Target, *, modes: bool) -> float:
+    """Cycles of Vector with two input tiles: twice as many if both come from SBUF, which has one port for it.
+
+    `modes`: whether the instruction has the performance mode for 16-bit floats.
+    """
+    cycles = paced(elements(dst), target, dst, first, second)
+    if type(first) is not View or type(second) is not View or in_psum(first) or in_psum(second):
+        return cycles
+    halves = modes and all(v.dtype.kind == "float" and v.dtype.itemsize == 2 for v in (dst, first, second))
+    if halves and "vector_perf_mode" in target.features:
+        return cycles
+    return cycles * target.issue.two_input_factor
+
+
+# --- formulas of instructions
+
+
+def _once(target: Target) -> float:
+    return 1.0
+
+
+def streams(
+    name: str, size: str, *others: str, factor: Factor = _once, source: str = GUIDE, estimate: str = LATENCY
+) -> Cost:
+    """An instruction that streams the elements of the operand `size`, each in `factor` cycles.
+
+    `others` are operands that may slow it down by their strides.
+    """
+    largest, rest = attrgetter(size), [attrgetter(other) for other in others]
+
+    def formula(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
+        view = largest(a)
+        cycles = paced(elements(view) * factor(target), target, view, *[get(a) for get in rest])
+        return (on(engine, name, cycles, target),)
+
+    return Cost(formula, source, estimate)
+
+
+def one_input(name: str, src: str, source: str = MODES, estimate: str = LATENCY) -> Cost:
+    """An instruction ``dst = f(src)`` that has the performance modes."""
+    read = attrgetter(src)
+
+    def formula(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
+        return (on(engine, name, one_input_cycles(a.dst, read(a), target, engine), target),)
+
+    return Cost(formula, source, estimate)
+
+
+def two_inputs(
+    name: str, first: str, second: str, *, modes: bool = False, source: str = GUIDE, estimate: str = LATENCY
+) -> Cost:
+    """An instruction ``dst = f(first, second)`` on Vector."""
+    get_first, get_second = attrgetter(first), attrgetter(second)
+
+    def formula(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
+        cycles = two_input_cycles(a.dst, get_first(a), get_second(a), target, modes=modes)
+        return (on(engine, name, cycles, target),)
+
+    return Cost(formula, source, estimate)
+
+
+def activates(name: str) -> Cost:
+    """An activation, and the reading of the accumulator registers if a result is asked for."""
+
+    def formula(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
+        step = _on_scalar(name, paced(elements(a.data), target, a.dst, a.data), target)
+        if a.reduce_res is None:
+            return (step,)
+        ns = target.issue.act_read_accumulator_cycles / target.engines.scalar.ghz
+        return step, Step("ActReadAccumulator", "scalar", ns, step.latency)
+
+    return Cost(formula, READOUT, LATENCY)
+
+
+_ACTIVATIONS = frozenset({"activation", "activation_reduce", "activate2"})
+_NO_TABLE = frozenset({"copy"})
+
+
+def activation_table(arguments: Any) -> str | None:
+    """The table that Scalar needs for an instruction; loading another one takes ``timing.activation_table_load_ns``.
+
+    None if it needs none. An estimate: no document says which functions share a table, so every function but nl.copy
+    has one of its own.
+    """
+    if type(arguments).__name__ not in _ACTIVATIONS or arguments.op.name in _NO_TABLE:
+        return None
+    return str(arguments.op.name)

@@ -1,0 +1,160 @@
+"""What DMA costs: a trigger, and the time of the payload on the DMA engines that carry it.
+
+The elements of a transfer split into descriptors, runs that are contiguous on both sides; a short one takes as long as
+one of ``dma.overhead_bound_bytes``. A transfer takes at least ``timing.dma_floor_ns``, which is what the throughput
+curve of nki-dma-overview.rst shows, and uses one engine for every ``dma.partitions_per_engine`` partitions.
+"""
+
+from __future__ import annotations
+
+from math import lcm, prod
+from typing import Any
+
+from nki.core.tensor import VectorOffset, View
+from nki.spec.engine import dge_mode
+from nki.spec.engine import engine as Engine
+from nki.spec.step import Cost, Step
+from nki.target.model import Target
+
+_OVERVIEW = "nki/get-started/about/nki-dma-overview.rst"
+_BANDWIDTH = "nki/deep-dives/nki-dma-bandwidth-guide.rst"
+_TRANSPOSE = "nki/guides/architecture/trainium2_arch.rst, DMA Transpose"
+_RATES = (
+    "rates and latencies of one transfer are read from text and figures of the DMA overview; that a short descriptor "
+    "costs as much as one of 256 bytes, where the bandwidth guide lets overhead dominate, is an assumption"
+)
+
+MEASURED_BYTES = 32 * 1024
+"""Payload of the published transfers that ``timing.dma_load_32kib_ns`` and ``dma_store_32kib_ns`` time."""
+
+
+def run_length(view: View) -> int:
+    """Elements that follow each other in memory, of those that follow each other in the view."""
+    shape, strides, run = view.shape, view.strides, 1
+    # partitions, and rows that an index tensor chooses, lie apart
+    first = 1 if view.buffer.on_chip or type(view.dynamic) is VectorOffset else 0
+    for axis in range(len(shape) - 1, first - 1, -1):
+        if shape[axis] != 1:
+            if strides[axis] != run:
+                break
+            run *= shape[axis]
+    return run
+
+
+def descriptors(dst: View, src: View) -> int:
+    """Runs that are contiguous on both sides: they end where a run of either side ends."""
+    return _pieces(prod(src.shape), run_length(dst), run_length(src))
+
+
+def _pieces(count: int, a: int, b: int) -> int:
+    return count // a if a == b else count // a + count // b - count // lcm(a, b)
+
+
+def engines_used(dst: View, src: View, target: Target) -> int:
+    """DMA engines that carry a transfer: those of its partitions, or of device memory as many as it can keep busy."""
+    dma = target.dma
+    on_chip = dst if dst.buffer.on_chip else src if src.buffer.on_chip else None
+    if on_chip is not None:
+        needed = -(-on_chip.shape[0] // dma.partitions_per_engine)
+        return needed if needed < dma.engines else dma.engines
+    return max(1, min(dma.engines, src.nbytes // dma.full_rate_bytes_per_partition))
+
+
+def engine_rate(dst: View, src: View, target: Target) -> float:
+    """Bytes per ns of one engine in this direction."""
+    if dst.buffer.on_chip is not src.buffer.on_chip:
+        timing = target.timing
+        return MEASURED_BYTES / timing["dma_load_32kib_ns" if dst.buffer.on_chip else "dma_store_32kib_ns"]
+    return target.dma.engine_bytes_per_ns
+
+
+def transfer(name: str, dst: View, src: View, target: Target, share: float = 1.0, passes: float = 1.0) -> Step:
+    """The data on its way, at a `share` of the copy rate; `passes` is how often the payload goes over the engines."""
+    dma, timing = target.dma, target.timing
+    count = prod(src.shape)
+    nbytes = count * max(dst.dtype.itemsize, src.dtype.itemsize)
+    pieces = _pieces(count, run_length(dst), run_length(src))
+    least = pieces * dma.overhead_bound_bytes
+    rate = engines_used(dst, src, target) * engine_rate(dst, src, target)
+    if rate > dma.aggregate_gbps:
+        rate = dma.aggregate_gbps
+    ns = max((nbytes if nbytes > least else least) * passes / (rate * share), timing["dma_floor_ns"])
+    return Step(name, "dma", ns, timing["dma_completion_ns"], nbytes, pieces)
+
+
+def trigger(mode: dge_mode, engine: Engine, dst: View, src: View, target: Target) -> Step:
+    """Who starts a transfer: Sync a static one, else the block or the processors that write its descriptors."""
+    timing = target.timing
+    if mode is dge_mode.unknown and not (dst.dynamic is None and src.dynamic is None):
+        rows = type(dst.dynamic) is VectorOffset or type(src.dynamic) is VectorOffset
+        mode = dge_mode.swdge if rows or not target.dma.hwdge or dst.dtype != src.dtype else dge_mode.hwdge
+    if mode is dge_mode.swdge:
+        return Step("DmaTrigger", "gpsimd", timing["dma_trigger_gpsimd_ns"])
+    first_byte, instruction = timing["dma_trigger_ns"], timing["dma_trigger_instruction_ns"]
+    if engine is Engine.scalar:  # its sequencer goes on while the block works
+        return Step("DmaTrigger", "scalar", instruction, first_byte - instruction)
+    busy = target.dma.hwdge_instruction_ns if mode is dge_mode.hwdge else instruction
+    return Step("DmaTrigger", "sync", busy, max(0.0, first_byte - busy))
+
+
+def _copy(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
+    return trigger(a.dge_mode, engine, a.dst, a.src, target), transfer("DmaCopy", a.dst, a.src, target)
+
+
+def _transposed(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
+    """All engines cooperate, and what they write is contiguous again."""
+    dma, timing = target.dma, target.timing
+    share = dma.transpose_rate_sbuf if a.src.buffer.on_chip else dma.transpose_rate_hbm
+    nbytes = a.src.nbytes
+    ns = max(nbytes / (dma.aggregate_gbps * share), timing["dma_floor_ns"])
+    pieces = prod(a.src.shape) // run_length(a.src)
+    step = Step("DmaTranspose", "dma", ns, timing["dma_completion_ns"], nbytes, pieces)
+    return trigger(a.dge_mode, engine, a.dst, a.src, target), step
+
+
+def _sum(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
+    """Two sources at the rate of DMA compute; each further one is read as well."""
+    source = next((view for view in a.srcs if view.dynamic is not None), a.srcs[0])
+    passes = max(2, len(a.srcs)) / 2
+    step = transfer("DmaCompute", a.dst, source, target, target.dma.compute_rate, passes)
+    return trigger(dge_mode.unknown, engine, a.dst, source, target), step
+
+
+COPY = Cost(_copy, f"{_OVERVIEW}; {_BANDWIDTH}; nki/deep-dives/nki-dge.rst", _RATES)
+"""dma_copy."""
+
+DMA_TRANSPOSE = Cost(_transposed, _TRANSPOSE, f"the rate is reached for every shape; {_RATES}")
+"""dma_transpose."""
+
+SUMS = Cost(
+    _sum,
+    "nki/guides/architecture/trainium3_arch.rst, SBUF Read-Add-Write",
+    f"half the copy rate is stated for two sources, more sources take in proportion; {_RATES}",
+)
+"""dma_compute."""
+
+
+def _swap(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
+    if engine is Engine.gpsimd:
+        gpsimd, issue = target.gpsimd, target.issue
+        start = issue.gpsimd_startup_cycles / target.engines.gpsimd.ghz
+        ns = start + a.src.nbytes / gpsimd.dma_direction_gbps
+        return (Step("GpSimdDma", "gpsimd", ns, issue.access_overhead_cycles / target.engines.gpsimd.ghz),)
+    return trigger(dge_mode.none, engine, a.dst, a.src, target), transfer("SendReceive", a.dst, a.src, target)
+
+
+SWAP = Cost(
+    _swap,
+    "nki/guides/architecture/trainium2_arch.rst, Gpsimd Engine",
+    f"the bandwidth of GpSimd's DMA is documented, its start is not (issue.gpsimd_startup_cycles); {_RATES}",
+)
+"""sendrecv."""
+
+
+def _print(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
+    view = a.tensor
+    return trigger(dge_mode.none, engine, view, view, target), transfer("DevicePrint", view, view, target)
+
+
+PRINT = Cost(_print, "", "no document gives a cost; counted as a copy of the tensor to device memory")
+"""device_print."""

@@ -1,0 +1,1 @@
+"""Compiled kernels on disk, found by what they were made from."""

@@ -1,0 +1,118 @@
+"""What the disk keeps of a compiled kernel beside its IR: the form of its results and the findings, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any
+
+from nki.core.source import Frame, Location
+from nki.core.tensor import View
+from nki.spec.rule import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What one trace came to.
+
+    Attributes:
+        artifact: key of the compiled kernel.
+        kernel_hash: hash of its IR.
+        result: the tree that the kernel returned, with views in it.
+        findings: warnings of the trace.
+    """
+
+    artifact: str
+    kernel_hash: str
+    result: Any
+    findings: tuple[Finding, ...]
+
+
+def pack(traced: Traced) -> bytes | None:
+    """As bytes; None if the result or a finding has something in it that has no JSON, such as a named tuple."""
+    views = iter(range(1 << 62))
+    try:
+        document = {
+            "artifact": traced.artifact,
+            "kernel_hash": traced.kernel_hash,
+            "result": _written(traced.result, views),
+            "findings": [_finding_written(finding, views) for finding in traced.findings],
+        }
+    except TypeError:
+        return None
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def unpack(data: bytes) -> Traced | None:
+    """What `pack` made, with the number of an output in place of each view; None if it is something else."""
+    try:
+        document = json.loads(data)
+        return Traced(
+            str(document["artifact"]),
+            str(document["kernel_hash"]),
+            document["result"],
+            tuple(_finding_read(each) for each in document["findings"]),
+        )
+    except (ValueError, KeyError, TypeError, IndexError):
+        return None
+
+
+def result_of(written: Any, outputs: Sequence[View]) -> Any:
+    """The tree of results, with the outputs of the program that was read from IR in it."""
+    return _read(written, outputs)
+
+
+def _written(value: Any, views: Iterator[int]) -> Any:
+    """Views are numbered in the order in which the kernel's outputs were noted."""
+    kind = type(value)
+    if kind is View:
+        return {"view": next(views)}
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if kind is list:
+        return [_written(item, views) for item in value]
+    if kind is tuple:
+        return {"tuple": [_written(item, views) for item in value]}
+    if kind is dict or kind is MappingProxyType:
+        return {"dict": [[_written(key, views), _written(item, views)] for key, item in value.items()]}
+    raise TypeError(f"{kind.__qualname__} has no JSON")
+
+
+def _read(written: Any, outputs: Sequence[View]) -> Any:
+    match written:
+        case list():
+            return [_read(item, outputs) for item in written]
+        case {"view": number}:
+            return outputs[number]
+        case {"tuple": items}:
+            return tuple(_read(item, outputs) for item in items)
+        case {"dict": items}:
+            return {_read(key, outputs): _read(item, outputs) for key, item in items}
+    return written
+
+
+def _finding_written(finding: Finding, views: Iterator[int]) -> dict[str, Any]:
+    texts = ("code", "severity", "message", "rule", "source", "fix")
+    return {
+        **{name: str(getattr(finding, name)) for name in texts},
+        "frames": [asdict(frame) for frame in finding.location.frames],
+        "facts": _written(dict(finding.facts), views),
+    }
+
+
+def _finding_read(written: dict[str, Any]) -> Finding:
+    severity = written["severity"]
+    if severity not in ("error", "warning"):
+        raise ValueError(severity)
+    return Finding(
+        written["code"],
+        severity,
+        written["message"],
+        written["rule"],
+        written["source"],
+        written["fix"],
+        Location(tuple(Frame(**frame) for frame in written["frames"])),
+        MappingProxyType(_read(written["facts"], ())),
+    )

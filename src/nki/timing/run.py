@@ -1,0 +1,293 @@
+"""One segment, event by event: queues start instructions in order when waits, units, ports and operands allow it.
+
+Whoever is ready first gets a unit or a port first, and holds it to its end; ties go by position. A queue goes on when
+
+* an engine's instruction leaves its unit;
+* a multiplication may be followed by the loading of the next weights: they reach the array when it has begun
+  (trainium_inferentia2_arch.rst, Background LoadStationary), or ended without that feature;
+* the trigger of a transfer is over. The transfers of a queue move one after another.
+
+The table of an activation is loaded as soon as its engine is free, also while the operands are awaited.
+As every system that shares units first come, first served, this one can get faster if something is delayed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heapify, heappop, heappush
+
+from nki.spec.step import UNITS
+from nki.target.model import Target
+from nki.timing.bandwidth import NEVER, Transfers
+from nki.timing.clock import Clock
+from nki.timing.hardware import DMA, FIRST_BANK, SCALAR, TENSOR, Hardware
+from nki.timing.plan import SegmentPlan
+from nki.timing.recipe import Recipe
+from nki.timing.state import CORE, NONE, OPERAND, PORT, TABLE, UNIT, WAIT, State
+
+READY, ARRIVED, MET, CLEAR = range(4)
+"""Events: may start; the trigger has reached the DMA; the other core is there; the operands of a transfer are."""
+
+
+class SegmentRun:
+    """The simulation of one segment; its time starts at 0, when all queues are idle.
+
+    Attributes:
+        start, end, visible, turn: ns for each position: when it began, left its unit, when others see its result, and
+            when its queue was ready for it.
+        cause, blocker: what it waited for, see `nki.timing.state.CAUSES`, and which position that was, or -1.
+        busy: ns for each unit.
+        arrived: instructions at a meeting with the other core, with the time; the driver calls `met`.
+    """
+
+    def __init__(self, plan: SegmentPlan, hardware: Hardware, target: Target, state: State, alone: bool = True) -> None:
+        count = len(plan.items)
+        self.plan, self._hardware, self._alone = plan, hardware, alone
+        self.start, self.end, self.visible = [0.0] * count, [0.0] * count, [0.0] * count
+        self.turn, self._ready = [0.0] * count, [0.0] * count
+        self.cause, self.blocker, self._waited = [NONE] * count, [-1] * count, [-1] * count
+        self.busy = [0.0] * len(UNITS)
+        self.arrived: list[tuple[float, int]] = []
+        self._missing = plan.missing.copy()
+        self._left = count
+        self._free, self._user = [0.0] * len(UNITS), [-1] * len(UNITS)
+        ports = FIRST_BANK + hardware.banks
+        self._port_free, self._port_user = [0.0] * ports, [-1] * ports
+        queues = len(hardware.queues)
+        self._done, self._moving = [0.0] * queues, [False] * queues
+        self._fresh: list[list[tuple[float, int]]] = [[] for _ in range(queues)]
+        self._backlog: list[deque[int]] = [deque() for _ in range(queues)]
+        self._kinds = (self._engine, self._matmul, self._trigger)  # by the kind of the recipe
+        self._transfers = Transfers()
+        self._table = state.table
+        self._clock_state = state.clock
+        self._clock = Clock(target.throttle, state.clock) if Clock.limits(target.throttle) else None
+        self._events = [(0.0, READY, position) for position in range(count) if not self._missing[position]]
+        heapify(self._events)
+
+    @property
+    def over(self) -> bool:
+        """Whether every instruction has completed."""
+        return self._left == 0
+
+    @property
+    def next(self) -> float:
+        """When something happens next; infinity if nothing does."""
+        return min(self._events[0][0], self._transfers.next) if self._events else self._transfers.next
+
+    @property
+    def ns(self) -> float:
+        """The length of the segment, once it is over."""
+        return max(self._done)
+
+    def state(self) -> State:
+        """What the next segment starts with, at the end of this one."""
+        clock = self._clock.state(self.ns) if self._clock else self._clock_state
+        return State(self._table, clock)
+
+    def advance(self, until: float = NEVER) -> None:
+        """Process events up to a time; stops early when an instruction meets the other core."""
+        events, transfers = self._events, self._transfers
+        recipes, kinds = self.plan.recipes, self._kinds
+        while True:
+            if events and events[0][0] < transfers.next:
+                if events[0][0] > until:
+                    return
+                now, what, position = heappop(events)
+                if what == READY:
+                    recipe = recipes[position]
+                    if recipe.meets and not self._alone:
+                        self.arrived.append((now, position))
+                        return
+                    kinds[recipe.kind](now, position, recipe)
+                else:
+                    self._other(now, what, position)
+            elif transfers.next > until or transfers.next == NEVER:
+                break
+            else:
+                self._moved(*transfers.end())
+        if self._left == 0:
+            self.busy[DMA] = transfers.busy
+
+    def met(self, now: float, position: int) -> None:
+        """The other core has come to the meeting that is `position` here."""
+        heappush(self._events, (now, MET, position))
+
+    def _other(self, now: float, what: int, position: int) -> None:
+        if what == ARRIVED:
+            queue = self.plan.queue[position]
+            if self._moving[queue]:
+                self._backlog[queue].append(position)
+            else:
+                self._begin(now, position)
+        elif what == CLEAR:
+            self._move(now, position)
+        else:
+            if now > max(self._ready[position], self.turn[position]):
+                self.cause[position] = CORE
+            recipe = self.plan.recipes[position]
+            self._kinds[recipe.kind](now, position, recipe)
+
+    # --- kinds of instructions
+
+    def _engine(self, now: float, position: int, recipe: Recipe) -> None:
+        free, unit, start = self._free, recipe.chain[0][0], now
+        if free[unit] > start:
+            start = free[unit]
+            self._blame(position, UNIT, self._user[unit])
+        ports = self.plan.ports[position]
+        if ports:
+            start = self._at_ports(start, position, ports)
+        if self._fresh[self.plan.queue[position]]:
+            start = self._operands(start, position)
+        if recipe.table is not None and recipe.table != self._table:
+            start = self._load_table(start, position, recipe.table)
+        end = start + recipe.ns if len(recipe.chain) == 1 else self._chain(start, position, recipe)
+        if end > free[unit]:
+            free[unit] = end
+        self._user[unit] = position
+        for port in ports:
+            self._port_free[port], self._port_user[port] = end, position
+        self.start[position] = start
+        self._release(position, end)
+        self._complete(position, end)
+
+    def _chain(self, start: float, position: int, recipe: Recipe) -> float:
+        """Steps on different units, each when the result of the one before is visible; returns the end of the last."""
+        before, end, visible = recipe.chain[0][0], start, start
+        for unit, ns, latency in recipe.chain:
+            begin = end if unit == before else max(visible, self._free[unit])
+            end = begin + ns
+            visible = end + latency
+            self._free[unit], self._user[unit] = end, position
+            before = unit
+        return end
+
+    def _matmul(self, now: float, position: int, recipe: Recipe) -> None:
+        (_, load, depth), (_, work, _) = recipe.chain
+        free = self._free
+        begin = max(now + load + depth, free[TENSOR])
+        end = self._clock.multiply(begin, work) if self._clock else begin + work
+        self.busy[TENSOR] += end - begin - work
+        turn = max(now + load, begin - depth) if self._hardware.background_load else end
+        free[TENSOR], self._user[TENSOR] = end, position
+        self.start[position] = now
+        self._release(position, turn)
+        self._complete(position, end)
+
+    def _trigger(self, now: float, position: int, recipe: Recipe) -> None:
+        start = now
+        if not recipe.chain:
+            self.start[position] = start
+            self._other(now, ARRIVED, position)
+            return
+        unit = recipe.chain[0][0]
+        if self._free[unit] > start:
+            start = self._free[unit]
+            self._blame(position, UNIT, self._user[unit])
+        self.start[position] = start
+        end = self._chain(start, position, recipe)
+        self._release(position, end)
+        heappush(self._events, (end + recipe.chain[-1][2], ARRIVED, position))
+
+    # --- transfers
+
+    def _begin(self, now: float, position: int) -> None:
+        """The transfer's turn in its queue has come."""
+        queue = self.plan.queue[position]
+        self._moving[queue] = True
+        ready = self._operands(now, position, started=True) if self._fresh[queue] else now
+        if ready > now:
+            heappush(self._events, (ready, CLEAR, position))
+        else:
+            self._move(now, position)
+
+    def _move(self, now: float, position: int) -> None:
+        recipe = self.plan.recipes[position]
+        self._transfers.begin(now, position, recipe.ns, recipe.demand)
+
+    def _moved(self, now: float, position: int) -> None:
+        queue = self.plan.queue[position]
+        self._moving[queue] = False
+        if not self.plan.recipes[position].chain:
+            self._release(position, now)
+        self._complete(position, now)
+        if self._backlog[queue]:
+            self._begin(now, self._backlog[queue].popleft())
+
+    # --- what holds an instruction up
+
+    def _blame(self, position: int, cause: int, blocker: int) -> None:
+        self.cause[position], self.blocker[position] = cause, blocker
+
+    def _at_ports(self, start: float, position: int, ports: tuple[int, ...]) -> float:
+        for port in ports:
+            if self._port_free[port] > start:
+                start = self._port_free[port]
+                self._blame(position, PORT, self._port_user[port])
+        return start
+
+    def _operands(self, start: float, position: int, started: bool = False) -> float:
+        """After the results of its own queue that an instruction reads."""
+        plan, queue = self.plan, self.plan.queue[position]
+        fresh = self._fresh[queue] = [item for item in self._fresh[queue] if item[0] > start]
+        if fresh:
+            needs = plan.needs(position)
+            for until, producer in fresh:
+                if until > start and plan.boxes.meet(plan.makes(producer), needs):
+                    start = until
+                    if not started:
+                        self._blame(position, OPERAND, producer)
+        return start
+
+    def _load_table(self, start: float, position: int, table: str) -> float:
+        self._table = table
+        self.busy[SCALAR] += self._hardware.table_load
+        loaded = max(self.turn[position], self._free[SCALAR]) + self._hardware.table_load
+        if loaded > start:
+            self._blame(position, TABLE, -1)
+            return loaded
+        return start
+
+    # --- what an instruction lets go on
+
+    def _release(self, position: int, now: float) -> None:
+        """Its queue turns to the next instruction."""
+        after = self.plan.after[position]
+        if after >= 0:
+            self.turn[after] = now
+            missing = self._missing[after] - 1
+            self._missing[after] = missing
+            if not missing:
+                self._may_start(after)
+
+    def _complete(self, position: int, end: float) -> None:
+        """It has left its unit; its queue completes instructions in order."""
+        plan, done = self.plan, self._done
+        recipe, queue = plan.recipes[position], plan.queue[position]
+        visible = end + recipe.latency
+        if recipe.chained > 0.0:
+            self._fresh[queue].append((end + recipe.chained, position))
+        if visible < done[queue]:
+            visible = done[queue]
+        else:
+            done[queue] = visible
+        self.end[position], self.visible[position] = end, visible
+        self._left -= 1
+        consumers = plan.consumers[position]
+        if consumers is not None:
+            seen, ready, missing = visible + recipe.signal, self._ready, self._missing
+            for consumer in consumers:
+                if seen > ready[consumer]:
+                    ready[consumer], self._waited[consumer] = seen, position
+                missing[consumer] -= 1
+                if not missing[consumer]:
+                    self._may_start(consumer)
+
+    def _may_start(self, position: int) -> None:
+        """Nothing but time is missing."""
+        ready, turn = self._ready[position], self.turn[position]
+        if ready > turn:
+            self._blame(position, WAIT, self._waited[position])
+            turn = ready
+        heappush(self._events, (turn, READY, position))

@@ -1,0 +1,93 @@
+"""``nki inspect``: what is in a compiled file, and where it came from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from nki.asm.streams import Streams
+from nki.store.artifact import Artifact, load
+from nki.store.artifact_header import MAJOR, MINOR
+from nki.tools.output import Command, stdout, write_json
+from nki.tools.request import JSON
+
+
+@click.command("inspect", cls=Command, short_help="Show what is in a compiled file.")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.neff")
+@JSON
+def command(file: Path, as_json: bool) -> None:
+    """Check a compiled file, and show its header, arguments, streams and provenance."""
+    artifact = load(file)
+    if as_json:
+        write_json({"file": str(file), **_json(artifact)})
+    else:
+        _show(file, artifact)
+
+
+def _json(artifact: Artifact) -> dict[str, Any]:
+    header = artifact.header
+    return {
+        "version": f"{MAJOR}.{MINOR}",
+        "hash": header.digest.hex(),
+        "uuid": header.uuid.hex(),
+        "features": header.features,
+        **artifact.meta,
+        "streams": [_counts(streams) for streams in artifact.streams],
+        "members": dict(artifact.sizes),
+    }
+
+
+def _counts(streams: Streams) -> dict[str, dict[str, int]]:
+    """Instructions by queue and opcode."""
+    return {
+        stream.queue: dict(sorted(Counter(item.opcode for item in stream.commands()).items()))
+        for stream in streams.streams
+    }
+
+
+def _show(file: Path, artifact: Artifact) -> None:
+    meta, out = artifact.meta, stdout()
+    rows = [
+        ("kernel", meta["name"]),
+        ("target", f"{meta['target']}, {meta['cores']} core{'' if meta['cores'] == 1 else 's'}"),
+        ("arguments", _tensors(meta["arguments"])),
+        ("outputs", _tensors(meta["outputs"])),
+        ("passes", ", ".join(meta["passes"]) or "none"),
+        ("options", ", ".join(f"{name}={value}" for name, value in meta["options"].items()) or "none"),
+        ("rules off", ", ".join(meta["disabled_rules"]) or "none"),
+        ("written by", f"nki {meta['package_version']}, format {MAJOR}.{MINOR}"),
+        ("kernel hash", meta["kernel_hash"]),
+        ("IR hash", meta["ir_hash"]),
+        ("file hash", artifact.header.digest.hex()),
+        ("bytes", f"{sum(artifact.sizes.values()):,} in {len(artifact.sizes)} members of {file.name}"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        out.print(f"{name:{width}}  {value}")
+    out.print(_table(artifact))
+
+
+def _tensors(tensors: list[dict[str, Any]]) -> str:
+    return ", ".join(f"{each['name']}: {each['dtype']}{each['shape']}" for each in tensors) or "none"
+
+
+def _table(artifact: Artifact) -> Table:
+    table = Table()
+    for heading in ("core", "queue", "instructions", "waits", "bytes", "opcodes"):
+        table.add_column(heading, justify="right" if heading in ("instructions", "waits", "bytes") else "left")
+    for core, streams in enumerate(artifact.streams):
+        for stream in streams.streams:
+            counts = Counter(item.opcode for item in stream.commands())
+            table.add_row(
+                str(core),
+                stream.queue,
+                f"{counts.total():,}",
+                f"{sum(len(item.waits) for item in stream.commands()):,}",
+                f"{artifact.sizes[f'core{core}/{stream.queue}.bin']:,}",
+                ", ".join(f"{name} {count}" for name, count in counts.most_common()),
+            )
+    return table

@@ -1,0 +1,264 @@
+"""What a manifest refuses, what it covers, and what it costs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import string
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from ml_dtypes import bfloat16
+
+import nki.driver as driver
+from nki.frontend.manifest import manifest_of
+from nki.frontend.manifest_code import encoded, facts_of
+from nki.frontend.manifest_probes import Probes
+from nki.options import Options
+from nki.target.load import load_target
+from tests.frontend.remembering import Remembering, executed, load
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNEL = "\n\n@nki.jit\ndef kernel():\n    return fill({})\n"
+
+REFUSED = {
+    "environment": ("import os", "len(os.environ['PATH']) * 0 + 1", "os.environ"),
+    "environment by function": ("import os", "float(os.getenv('NOT_THERE', '1'))", "os.getenv"),
+    "environment by name": ("from os import environ", "len(environ) * 0", "os._Environ"),
+    "environment in a helper": ("import os\ndef f():\n    return len(os.environ) * 0", "f()", "f reads os.environ"),
+    "clock": ("import time", "time.time() * 0", "time.time"),
+    "clock by name": ("from time import perf_counter", "perf_counter() * 0", "time.perf_counter"),
+    "clock under another name": ("import time as t\ndef f(m):\n    return m.time() * 0", "f(t)", "module time"),
+    "date": ("import datetime", "datetime.date.today().year * 0", "datetime.date"),
+    "date by class": ("from datetime import date", "date.today().year * 0", "datetime.date"),
+    "random number": ("import random", "random.random() * 0", "random.random"),
+    "random number by name": ("from random import random", "random() * 0", "random.Random"),
+    "random number of NumPy": ("import numpy as np", "np.random.rand() * 0", "np.random"),
+    "random number, imported inside": ("def f():\n    import random\n    return random.random() * 0", "f()", "random"),
+    "file": ("def f():\n    with open(__file__) as file:\n        return len(file.read()) * 0", "f()", "f calls open"),
+    "file by path": ("import pathlib", "len(pathlib.Path(__file__).read_text()) * 0", "pathlib.Path"),
+    "file there or not": ("import os", "os.path.exists('x')", "os.path"),
+    "computed code": ("", "eval('1')", "calls eval"),
+    "all globals": ("", "globals()['__name__'] == ''", "calls globals"),
+    "table of modules": ("import sys", "len(sys.modules) * 0", "sys.modules"),
+    "iterator": ("import itertools\nC = itertools.count()", "next(C)", "itertools.count"),
+    "generator": ("G = iter([1, 2, 3, 4])", "next(G)", "list_iterator"),
+    "lock": ("import threading\nL = threading.Lock()", "bool(L)", "lock"),
+    "array that is too large": ("import numpy as np\nW = np.zeros(1 << 20)", "W[0]", "8388608 bytes"),
+    "array of objects": ("import numpy as np\nW = np.array([None, 1])", "W[1]", "array of objects"),
+    "set without order": ("S = {object()}", "len(S)", "order is not defined"),
+    "counter": ("N = [0]\ndef f():\n    N[0] += 1\n    return N[0]", "f()", "changes what it reads"),
+    "global counter": ("N = 0\ndef f():\n    global N\n    N += 1\n    return N", "f()", "changes what it reads"),
+    "counter in a default": ("def f(n=[0]):\n    n[0] += 1\n    return n[0]", "f()", "changes what it reads"),
+    "counter in a class": ("class N:\n    n = 0\ndef f():\n    N.n += 1\n    return N.n", "f()", "changes what"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_value_to_compare_is_traced_every_time(name: str, tmp_path: Path) -> None:
+    around, value, reason = REFUSED[name]
+    call = Remembering(load(tmp_path, around + KERNEL.format(value)).kernel)
+    for _ in range(3):
+        call()
+        assert reason in call.doubt
+    assert call.traces == 3
+
+
+ACCEPTED = {
+    "mathematics": ("import math", "math.ceil(0.5) + math.pi * 0", 1),
+    "pure NumPy": ("import numpy as np", "np.prod((1, 2)) / np.float32(2)", 1),
+    "class of NumPy": ("import numpy as np\nD = np.dtype('f4')", "D.itemsize", 4),
+    "parts of paths": ("import os", "len(os.path.join('a', 'b'))", 3),
+    "constant of sys": ("import sys", "sys.maxsize > 2**31", 1),
+    "dataclass": ("import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass C:\n    x: int = 1", "C().x", 1),
+    "copy of an object": ("import copy\nclass C:\n    x = 1\nc = C()", "copy.copy(c).x", 1),
+    "abstract class": ("import abc\nclass A(abc.ABC):\n    @abc.abstractmethod\n    def f(self): ...\n"
+                       "class B(A):\n    def f(self):\n        return 1", "B().f()", 1),
+    "named tuple": ("import typing\nclass P(typing.NamedTuple):\n    x: int = 1", "P().x", 1),
+    "old named tuple": ("import collections\nP = collections.namedtuple('P', 'x y')", "P(1, 2).y", 2),
+    "flags": ("import enum\nclass F(enum.IntFlag):\n    A = 1\n    B = 2", "int(F.A | F.B)", 3),
+    "record of the language": ("class C(nl.NKIObject):\n    x: int = 1\n    y: int = 2", "C(y=3).y", 3),
+    "generic class": ("import typing\nT = typing.TypeVar('T')\nclass B(typing.Generic[T]):\n    x = 1", "B().x", 1),
+    "logger": ("import logging\nlog = logging.getLogger('k')\ndef f():\n    log.debug('x')\n    return 1", "f()", 1),
+    "context manager": ("import contextlib\n@contextlib.contextmanager\ndef c():\n    yield 1\n"
+                        "def f():\n    with c() as x:\n        return x", "f()", 1),
+    "recursion": ("def f(n):\n    return n if n < 1 else g(n - 1)\ndef g(n):\n    return f(n)", "f(3)", 0),
+    "cycle of objects": ("A = [1]\nA.append(A)", "A[1][1][0]", 1),
+    "deep list": ("A = []\nfor _ in range(5000):\n    A = [A]", "len(A)", 1),
+    "function of the language": ("D = {'add': nl.add, 'region': nl.sbuf}", "len(D)", 2),
+    "class with slots": ("class C:\n    __slots__ = ('x', '__y')\nc = C()\nc.x = 1", "c.x", 1),
+    "list with attributes": ("class L(list):\n    pass\nl = L([1, 2])\nl.x = 3", "l.x + l[0]", 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_has_a_value_is_traced_once(name: str, tmp_path: Path) -> None:
+    around, value, result = ACCEPTED[name]
+    call = Remembering(load(tmp_path, around + KERNEL.format(value)).kernel)
+    assert [call(), call(), call()] == [(float(result),)] * 3
+    assert call.doubt == ""
+    assert call.traces == 1
+
+
+def test_a_module_that_is_not_imported_yet_is_refused_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imported_late.py").write_text("SIZE = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    around = "def f():\n    import imported_late\n    return imported_late.SIZE"
+    call = Remembering(load(tmp_path, around + KERNEL.format("f()")).kernel)
+    call()
+    assert "not imported yet" in call.doubt
+    assert (call(), call(), call.traces, call.doubt) == ((1.0,), (1.0,), 2, "")
+
+
+def test_code_that_was_reached_in_another_way_is_noticed(tmp_path: Path) -> None:
+    """A library's object that calls back: nothing in the kernel's source names what it calls."""
+    module = load(tmp_path, "def hidden():\n    return fill(1)\n" + KERNEL.format(1))
+    manifest = manifest_of(module.kernel.func)
+    assert manifest.doubt_after([module.kernel.func.__code__, module.fill.__code__]) == ""
+    assert "hidden was called" in manifest.doubt_after([module.hidden.__code__])
+    assert manifest.doubt_after([string.Formatter.format.__code__]) == "", "a library's code counts by its version"
+
+
+@pytest.mark.parametrize("case", ["example", *ACCEPTED])
+def test_everything_that_runs_was_reached(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter's own report of what it executes, against what the manifest found without running anything."""
+    if case == "example":
+        monkeypatch.syspath_prepend(str(ROOT / "examples"))
+        array = np.zeros((128, 512), bfloat16)
+        args: tuple[Any, ...] = (array, array, np.ascontiguousarray(array.T))
+        function = importlib.import_module("flash_attention").flash_attention.func
+    else:
+        around, value, _ = ACCEPTED[case]
+        function, args = load(tmp_path, around + KERNEL.format(value)).kernel.func, ()
+    manifest = manifest_of(function)
+    ran: set[CodeType] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        ran.add(frame.f_code)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        tracers = driver.trace_only(driver.Launch(function), args, {}, load_target("trn2"), Options())
+    finally:
+        sys.setprofile(before)
+    users = {code for code in ran if _is_users(code, function)}
+    assert function.__code__ in users
+    assert manifest.doubt_after(users) == ""
+    assert manifest.doubt_after(executed(tracers)) == ""
+
+
+def _is_users(code: CodeType, function: Any) -> bool:
+    return code.co_filename == function.__code__.co_filename
+
+
+def test_the_digest_is_the_same_in_every_process() -> None:
+    program = (
+        "import sys; sys.path.insert(0, 'examples')\n"
+        "import flash_attention as f\nfrom nki.frontend.manifest import manifest_of\n"
+        "print(manifest_of(f.flash_attention.func).digest)"
+    )
+    digests = set()
+    for seed in ("0", "1", "77"):
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, check=True)
+        digests.add(done.stdout.decode().strip())
+    assert len(digests) == 1
+    assert len(digests.pop()) == 64
+
+
+def test_constants_of_different_types_differ() -> None:
+    values = [
+        None,
+        True,
+        1,
+        1.0,
+        0.0,
+        -0.0,
+        1j,
+        "1",
+        b"1",
+        (1,),
+        (1.0,),
+        ((1,),),
+        (),
+        frozenset({1}),
+        ...,
+        "",
+        b"",
+        0,
+        False,
+    ]
+    assert len({encoded(value) for value in values}) == len(values)
+    assert encoded(("a", "bc")) != encoded(("ab", "c"))
+    assert encoded(float("nan")) == encoded(float("nan"))
+
+
+def test_lines_count_because_errors_name_them() -> None:
+    one, two = (compile("\n" * lines + "def f():\n    return g.a.b", "file", "exec") for lines in (0, 1))
+    assert facts_of(one).digest != facts_of(two).digest
+    assert [(read.name, read.attributes) for read in facts_of(one).reads] == [("g", ("a", "b"))]
+
+
+def test_every_kind_of_probe_notices_a_touch() -> None:
+    class Slotted:
+        __slots__ = ("x",)
+
+    cell = (lambda x: lambda: x)(1).__closure__[0]  # type: ignore[index, misc]
+    names, items, array, data, owner = {"a": 1}, [1], np.zeros(2), bytearray(b"a"), Slotted()
+    touches = {
+        "name": (lambda p: p.name(names, "b"), lambda: names.update(b=2)),
+        "mapping": (lambda p: p.mapping(names), lambda: names.update(a=2)),
+        "sequence": (lambda p: p.sequence(items), lambda: items.reverse() or items.append(1)),
+        "array": (lambda p: p.array(array), lambda: array.fill(1)),
+        "bytearray": (lambda p: p.bytearray(data), lambda: data.extend(b"b")),
+        "slot": (lambda p: p.slot(vars(Slotted)["x"], owner), lambda: setattr(owner, "x", 1)),
+        "cell": (lambda p: p.cell(cell), lambda: setattr(cell, "cell_contents", 2)),
+    }
+    for name, (watch, touch) in touches.items():
+        probes = Probes()
+        watch(probes)
+        assert probes.untouched(), name
+        touch()
+        assert not probes.untouched(), name
+
+
+def test_asking_again_is_cheap(tmp_path: Path) -> None:
+    """Ten functions and thirty globals; the bound leaves room for a busy machine."""
+    lines = [f"G{i} = {i}" for i in range(30)]
+    for i in range(10):
+        called = f"f{i + 1}()" if i < 9 else "0"
+        lines.append(f"def f{i}():\n    return G{3 * i} + G{3 * i + 1} + G{3 * i + 2} + {called}")
+    module = load(tmp_path, "\n".join(lines) + KERNEL.format("f0()"))
+    manifest = manifest_of(module.kernel.func)
+    assert manifest.digest
+    best = min(_seconds(manifest) for _ in range(50))
+    assert best < 100e-6
+
+
+def _seconds(manifest: Any) -> float:
+    start = time.perf_counter()
+    assert manifest.untouched()
+    return time.perf_counter() - start
+
+
+def test_the_standard_library_is_told_from_installed_packages() -> None:
+    from nki.frontend.manifest_outside import origin_of_code, origin_of_module
+
+    def made(file: str) -> CodeType:
+        return compile("0", file, "exec")
+
+    assert origin_of_code(made(sysconfig.get_path("stdlib") + "/json/encoder.py")) == "standard"
+    assert origin_of_code(made(sysconfig.get_path("purelib") + "/kernels/attention.py")) == "user"
+    assert origin_of_code(made(sysconfig.get_path("purelib") + "/numpy/_core/x.py")) == "library"
+    assert origin_of_code(driver.call.__code__) == "package"
+    assert origin_of_module("nki.language") == "package"
+    assert origin_of_module("numpy.linalg") == "library"
+    assert origin_of_module("not_a_module") == "user"

@@ -1,0 +1,1 @@
+"""Random legal kernels, run in every mode and in hostile orders."""

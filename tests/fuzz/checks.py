@@ -1,0 +1,141 @@
+"""Runs a random kernel eagerly, compiled, and under hostile orders; all have to give the same bytes."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import nki
+from nki.core.errors import NkiError
+from nki.options import Options
+from nki.passes.happens_before import check
+from nki.sim.adversary import Policy, run_adversely
+from nki.spec.program import Block, Program
+from nki.target.load import load_target
+from tests.fuzz.programs import Case
+from tests.support import environment
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What running a case showed.
+
+    Attributes:
+        instructions: of all cores, each loop body once.
+        loops: of all cores.
+        policies: that were run.
+        faults: what went wrong, each beginning with what kind it is: "crash", "difference", "race".
+    """
+
+    seed: int
+    instructions: int
+    loops: int
+    cores: int
+    policies: int
+    faults: tuple[str, ...]
+
+
+def outcome(case: Case, policies: int = 3) -> Outcome:
+    """Run a case in every way."""
+    with warnings.catch_warnings(), environment(NEURON_PLATFORM_TARGET_OVERRIDE=case.target):
+        warnings.simplefilter("ignore")
+        return _outcome(case, policies)
+
+
+def compiled(case: Case) -> tuple[tuple[Program, ...], list[bytes]]:
+    """The programs of a case after all passes, and what its compiled kernel returns."""
+    with warnings.catch_warnings(), environment(NEURON_PLATFORM_TARGET_OVERRIDE=case.target):
+        warnings.simplefilter("ignore")
+        kernel = _kernel(case)
+        results = flat(kernel(*copy.deepcopy(case.arguments)))
+        return kernel.report.programs, results
+
+
+def adverse(case: Case, programs: Sequence[Program], policy: Policy) -> list[bytes]:
+    """The results of programs under a policy, as `flat` has them."""
+    arrays = [np.array(a) for a in leaves(copy.deepcopy(case.arguments))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = run_adversely(programs, arrays, load_target(case.target), policy, Options(target=case.target))
+    return [result.tobytes() for result in results]
+
+
+def some_policies(programs: Sequence[Program], random: Random, count: int) -> list[Policy]:
+    """Policies of all kinds that concern the queues of programs."""
+    queues = sorted({sync.queue for program in programs for sync in _syncs(program.body)}) or ["vector"]
+    made = [
+        Policy(in_flight=True),
+        Policy("random", seed=random.getrandbits(16), in_flight=True),
+        Policy("late", random.choice(queues), in_flight=random.random() < 0.5),
+        Policy("early", random.choice(queues), in_flight=random.random() < 0.5),
+        Policy("random", seed=random.getrandbits(16)),
+    ]
+    return random.sample(made, min(count, len(made)))
+
+
+def flat(results: Any) -> list[bytes]:
+    """The bytes of every array in a tree of results."""
+    return [np.asarray(leaf).tobytes() for leaf in leaves(results)]
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The arrays of a tree in order."""
+    return [leaf for item in tree for leaf in leaves(item)] if isinstance(tree, tuple | list) else [tree]
+
+
+def _outcome(case: Case, count: int) -> Outcome:
+    kernel, faults = _kernel(case), []
+    found = Outcome(case.seed, 0, 0, case.lnc or 1, 0, ())
+    try:
+        wanted = flat(nki.simulate(kernel)(*copy.deepcopy(case.arguments)))
+        got = flat(kernel(*copy.deepcopy(case.arguments)))
+    except (NkiError, AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return replace(found, faults=(f"crash {type(error).__name__}: {error}",))
+    programs = kernel.report.programs
+    if got != wanted:
+        faults.append(f"difference compiled: {differing(wanted, got)}")
+    for race in check(programs, load_target(case.target))[:2]:
+        faults.append(f"race {race.kind}: {race.message}")
+    policies = some_policies(programs, Random(case.seed), count)
+    for policy in policies:
+        try:
+            results = adverse(case, programs, policy)
+        except (NkiError, AssertionError, LookupError, ValueError) as error:
+            faults.append(f"crash {policy}: {type(error).__name__}: {error}")
+            continue
+        if results != got:
+            faults.append(f"difference {policy}: {differing(got, results)}")
+    return replace(
+        found,
+        instructions=sum(1 for program in programs for _ in program.body.walk()),
+        loops=sum(_loops(program.body) for program in programs),
+        policies=len(policies),
+        faults=tuple(faults),
+    )
+
+
+def differing(wanted: Sequence[bytes], got: Sequence[bytes]) -> str:
+    """Which results differ."""
+    if len(wanted) != len(got):
+        return f"{len(wanted)} results, and {len(got)}"
+    return "results " + ", ".join(str(n) for n, (a, b) in enumerate(zip(wanted, got, strict=True)) if a != b)
+
+
+def _kernel(case: Case) -> Any:
+    kernel = nki.jit(case.kernel, compile_config=case.config)
+    return kernel[case.lnc] if case.lnc else kernel
+
+
+def _syncs(block: Block) -> list[Any]:
+    own = [sync for sync in block.sync or () if sync is not None]
+    return own + [sync for item in block.items if hasattr(item, "body") for sync in _syncs(item.body)]
+
+
+def _loops(block: Block) -> int:
+    return sum(1 + _loops(item.body) for item in block.items if hasattr(item, "body"))

@@ -1,0 +1,1 @@
+"""Tests of allocation: live ranges, packing, explicit addresses, spilling, usage tables."""

@@ -1,0 +1,1 @@
+"""Dependences and the proof of schedules, against an oracle that runs every legal order."""

@@ -1,0 +1,155 @@
+"""Costs of DMA against published transfers, and descriptors against an enumeration of addresses."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nki.core.tensor import ScalarOffset, VectorOffset, View
+from nki.language import add
+from nki.spec.cost_dma import descriptors
+from nki.spec.engine import dge_mode, dma_engine
+from nki.spec.engine import engine as Engine
+from nki.spec.operator import operator_of
+from tests.spec.pieces import alone, busy, hbm, sbuf, stepped, steps
+
+H = "bfloat16"
+
+
+def _copy(dst: View, src: View, **more: Any) -> dict[str, Any]:
+    return {"dst": dst, "src": src} | more
+
+
+def test_transfers_of_the_dma_overview() -> None:
+    """32 KiB by one engine, text and nki-dma-intro-3.png."""
+    load = steps("dma_copy", **_copy(sbuf(4, 4096, dtype=H), hbm(4, 4096, dtype=H)))[-1]
+    assert (load.unit, load.nbytes, load.descriptors) == ("dma", 32768, 4)
+    assert load.ns == pytest.approx(1416)
+    assert busy("dma_copy", **_copy(hbm(4, 4096, dtype=H), sbuf(4, 4096, dtype=H))) == pytest.approx(1225)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "relative"),
+    [(32, 0.013), (64, 0.026), (128, 0.051), (256, 0.1), (512, 0.21), (1024, 0.42), (2048, 0.81), (4096, 0.967)],
+)
+def test_throughput_curve(nbytes: int, relative: float) -> None:
+    """nki-dma-intro-1.jpg: 128 partitions, relative to 32 KiB for each."""
+    rates = [
+        n / busy("dma_copy", **_copy(sbuf(128, n, dtype="uint8"), hbm(128, n, dtype="uint8"))) for n in (nbytes, 32768)
+    ]
+    assert rates[0] / rates[1] == pytest.approx(relative, rel=0.06)
+
+
+@pytest.mark.parametrize(("target", "rate"), [("trn1", 272), ("trn2", 368), ("trn3", 528)])
+def test_large_transfers_reach_the_documented_bandwidth(target: str, rate: float) -> None:
+    ns = busy("dma_copy", target, **_copy(sbuf(128, 16384), hbm(128, 16384)))
+    assert 128 * 16384 * 4 / ns == pytest.approx(rate, rel=0.01)
+
+
+def test_a_small_load_takes_as_long_as_measured() -> None:
+    """2267 ns for a dependent load (measured on Inferentia2 by the triton-viz project)."""
+    assert alone("dma_copy", "trn1", **_copy(sbuf(128, 4), hbm(128, 4))) == pytest.approx(2267, rel=0.05)
+
+
+def test_fewer_partitions_use_fewer_engines() -> None:
+    """The same bytes in 4, 8 or 128 partitions: one engine for each 8 of them."""
+    times = [busy("dma_copy", **_copy(sbuf(p, 2**20 // p), hbm(p, 2**20 // p))) for p in (4, 8, 16, 128)]
+    assert times[0] == times[1] == 2 * times[2]
+    assert times[3] == pytest.approx(times[0] / 16, rel=0.01)
+
+
+# --- descriptors
+
+
+def _enumerated(dst: View, src: View) -> int:
+    """Elements that do not follow their predecessor on both sides."""
+
+    def addresses(view: View) -> np.ndarray:
+        far = 10**9 if view.buffer.on_chip else 0
+        found = []
+        for index in product(*map(range, view.shape)):
+            found.append(sum(i * s for i, s in zip(index, view.strides, strict=True)) + far * index[0])
+        return np.array(found)
+
+    a, b = addresses(dst), addresses(src)
+    return int(1 + ((np.diff(a) != 1) | (np.diff(b) != 1)).sum())
+
+
+PAIRS = [
+    (sbuf(4, 6), hbm(4, 6)),
+    (sbuf(4, 6), hbm(24)),
+    (sbuf(6, 4), hbm(4, 6)),
+    (hbm(4, 6), hbm(6, 4)),
+    (hbm(4, 6), sbuf(6, 4)),
+    (sbuf(4, 6), stepped(hbm(4, 12), 2)),
+    (stepped(sbuf(4, 12), 2), hbm(4, 6)),
+    (sbuf(4, 6), hbm(4, 12)._replace(shape=(4, 6))),
+    (sbuf(4, 2, 3), hbm(4, 2, 5)._replace(shape=(4, 2, 3))),
+    (sbuf(4, 6), hbm(6, 4)._replace(shape=(4, 6), strides=(1, 4))),
+    (sbuf(4, 6), hbm(6)._replace(shape=(4, 6), strides=(0, 1))),
+    (sbuf(1, 6), hbm(6)),
+    (sbuf(4, 1), hbm(4, 1)),
+]
+
+
+@pytest.mark.parametrize(("dst", "src"), PAIRS, ids=lambda view: "x".join(map(str, view.shape)))
+def test_descriptors_are_the_runs_that_are_contiguous_on_both_sides(dst: View, src: View) -> None:
+    assert descriptors(dst, src) == _enumerated(dst, src)
+
+
+def test_rows_of_an_index_tensor_lie_apart() -> None:
+    rows = hbm(128, 64)
+    picked = rows._replace(dynamic=VectorOffset(sbuf(128, 1, dtype="uint32"), 64))
+    assert (descriptors(hbm(128, 64), rows), descriptors(hbm(128, 64), picked)) == (1, 128)
+
+
+def test_single_elements_are_slow() -> None:
+    whole = busy("dma_copy", **_copy(sbuf(128, 4096, dtype=H), hbm(128, 4096, dtype=H)))
+    apart = busy("dma_copy", **_copy(sbuf(128, 4096, dtype=H), stepped(hbm(128, 8192, dtype=H), 2)))
+    assert apart == pytest.approx(whole * 256 / 2)
+
+
+# --- triggers
+
+
+def test_who_starts_a_transfer() -> None:
+    tile, memory = sbuf(128, 512), hbm(128, 512)
+    moved = memory._replace(dynamic=ScalarOffset(sbuf(1, 1, dtype="int32"), 1))
+    picked = memory._replace(dynamic=VectorOffset(sbuf(128, 1, dtype="uint32"), 512))
+
+    def first(target: str = "trn2", src: View = memory, dst: View = tile, **more: Any) -> Any:
+        return steps("dma_copy", target, **_copy(dst, src, **more))[0]
+
+    static = first()
+    assert (static.unit, static.ns, static.ns + static.latency) == ("sync", 89, 1000)
+    assert first(dge_mode=dge_mode.none) == static
+    hardware = first(dge_mode=dge_mode.hwdge, engine=Engine.sync)
+    assert (hardware.unit, hardware.ns, hardware.ns + hardware.latency) == ("sync", 600, 1000)
+    beside = first(dge_mode=dge_mode.hwdge, engine=Engine.scalar)
+    assert (beside.unit, beside.ns) == ("scalar", 89)
+    assert first(dge_mode=dge_mode.swdge).unit == "gpsimd"
+    assert first(src=moved) == hardware
+    assert first("trn1", src=moved).unit == first(src=moved, dst=sbuf(128, 512, dtype=H)).unit == "gpsimd"
+    assert first(src=picked).unit == "gpsimd"
+
+
+# --- shares of the copy rate
+
+
+def test_transposes_and_sums_run_at_their_share() -> None:
+    size, add_ = 128 * 16384 * 4, operator_of(add, "op")
+    assert busy("dma_transpose", dst=sbuf(128, 16384), src=hbm(16384, 128)) == pytest.approx(size / (368 * 0.9))
+    assert busy("dma_transpose", dst=sbuf(128, 16384), src=sbuf(128, 16384)) == pytest.approx(size / (368 * 0.5))
+    two = busy("dma_compute", dst=sbuf(128, 16384), srcs=(hbm(128, 16384), sbuf(128, 16384)), reduce_op=add_)
+    assert two == pytest.approx(size / (368 * 0.5), rel=0.01)
+    four = busy("dma_compute", dst=sbuf(128, 16384), srcs=(hbm(128, 16384),) * 4, reduce_op=add_)
+    assert four == pytest.approx(2 * two)
+
+
+def test_the_own_dma_of_gpsimd_suits_small_tiles() -> None:
+    small = {"src": sbuf(128, 64), "dst": sbuf(128, 64), "send_to_rank": 1, "recv_from_rank": 1, "pipe_id": 0}
+    assert alone("sendrecv", dma_engine=dma_engine.gpsimd_dma, **small) < alone("sendrecv", **small) / 2
+    assert busy("sendrecv", dma_engine=dma_engine.gpsimd_dma, **small) == pytest.approx(150 / 1.2 + 32768 / 153)
