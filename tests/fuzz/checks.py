@@ -13,6 +13,7 @@ import numpy as np
 
 import nki
 from nki.core.errors import NkiError
+from nki.driver import Launch, trace_only
 from nki.options import Options
 from nki.passes.happens_before import check
 from nki.sim.adversary import Policy, run_adversely
@@ -48,13 +49,13 @@ def outcome(case: Case, policies: int = 3) -> Outcome:
         return _outcome(case, policies)
 
 
-def compiled(case: Case) -> tuple[tuple[Program, ...], list[bytes]]:
-    """The programs of a case after all passes, and what its compiled kernel returns."""
-    with warnings.catch_warnings(), environment(NEURON_PLATFORM_TARGET_OVERRIDE=case.target):
+def traced(case: Case) -> list[Program]:
+    """The programs of a case, one for each core, as they are before all passes."""
+    target, options = load_target(case.target), Options(target=case.target)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kernel = _kernel(case)
-        results = flat(kernel(*copy.deepcopy(case.arguments)))
-        return kernel.report.programs, results
+        tracers = trace_only(Launch(case.kernel, case.lnc), copy.deepcopy(case.arguments), {}, target, options)
+    return [tracer.program for tracer in tracers]
 
 
 def adverse(case: Case, programs: Sequence[Program], policy: Policy) -> list[bytes]:

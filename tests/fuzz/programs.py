@@ -13,7 +13,7 @@ import numpy as np
 
 import nki.isa as nisa
 import nki.language as nl
-from nki.compiler import CompileConfig
+from nki.compiler import AddressRotation, CompileConfig
 from tests.fuzz import elementwise, movement
 from tests.fuzz.scope import TABLES, Scope
 from tests.isa.registry import Legal
@@ -46,7 +46,7 @@ def case(seed: int) -> Case:
     lnc = 2 if random.random() < 0.15 else None
     target = random.choice(["trn2", "trn2", "trn3"])
     steps = random.choice([5, 10, 10, 20, 40])
-    config = CompileConfig(prefetch_auto=random.random() < 0.3, dead_code_elim=random.random() < 0.2)
+    config = _config(random, Random(f"places {seed}"))
     blocks = [] if lnc or random.random() < 0.5 else random.sample(building_blocks(target), random.randint(1, 2))
     numbers = np.random.default_rng(seed)
     x = numbers.standard_normal((TABLES, partitions, free)).astype(np.float32)
@@ -59,6 +59,15 @@ def case(seed: int) -> Case:
         warnings.simplefilter("ignore")
         others = tuple(block.arguments() for block in blocks)
     return Case(seed, kernel, (x, index, others), lnc, target, config)
+
+
+def _config(random: Random, places: Random) -> CompileConfig:
+    return CompileConfig(
+        prefetch_auto=random.random() < 0.3,
+        dead_code_elim=random.random() < 0.2,
+        address_rotation=AddressRotation.DISABLE if places.random() < 0.2 else AddressRotation.AUTO,
+        spill=places.random() < 0.1,
+    )
 
 
 @cache

@@ -18,6 +18,7 @@ Clock = Sequence[int]
 
 Kind = Literal["raw", "war", "waw"]
 _MOST_BITS = 1 << 24
+_MOST_PAIRS = 1 << 16
 
 # Sizes of cells as powers of two, by the bits of an access's extent: few sizes, so that few grids are looked at.
 _ROW_LEVEL = [max(4, -(-bits // 4) * 4) for bits in range(64)]
@@ -136,6 +137,8 @@ class Conflicts:
             return True
         found = self._meeting.get((a, b))
         if found is None:
+            if len(self._meeting) > _MOST_PAIRS:
+                self._meeting.clear()
             found = self._meeting[a, b] = share_bytes(a, b)
         return found
 

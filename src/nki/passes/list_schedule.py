@@ -47,20 +47,32 @@ class Schedule(NamedTuple):
     makespan: float
 
 
-def list_schedule(tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine) -> Schedule:
+def list_schedule(
+    tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, window: int | None = None
+) -> Schedule:
     """Take, again and again, the instruction that can start first; among those of one queue the most urgent one.
 
     Urgent is what the longest chain of work depends on. An engine that would have to load another group takes that
     into account. Ties are broken by position, so that equal programs have equal schedules.
+
+    Args:
+        window: how many positions an instruction may be ahead of the first one that is not scheduled yet; None for any
+            number. A small window keeps values short-lived.
     """
-    return _Scheduler(tasks, producers, machine).run()
+    return _Scheduler(tasks, producers, machine, window or len(tasks)).run()
 
 
 class _Scheduler:
     """The state of a list schedule: what each queue could take, and when the queues are free."""
 
-    def __init__(self, tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, window: int
+    ) -> None:
         self._tasks = tasks
+        self._window = window
+        self._first = 0
+        self._done = [False] * len(tasks)
+        self._held: list[int] = []
         self._signal = machine.signal
         self._consumers, self._missing = _invert(producers)
         self._urgency = _urgency(tasks, self._consumers, machine.signal)
@@ -84,9 +96,23 @@ class _Scheduler:
             self._complete(position, visible)
             end = max(end, visible)
             order.append(position)
+            self._advance(position)
         return Schedule(order, self._queues, end)
 
+    def _advance(self, position: int) -> None:
+        """Move the window behind what is done, and let in what it reaches now."""
+        done = self._done
+        done[position] = True
+        while self._first < len(done) and done[self._first]:
+            self._first += 1
+        while self._held and self._held[0] < self._first + self._window:
+            self._release(heappop(self._held))
+
     def _release(self, position: int) -> None:
+        """All producers are scheduled: hand it to its queue, unless it is too far ahead."""
+        if position >= self._first + self._window:
+            heappush(self._held, position)
+            return
         task = self._tasks[position]
         self._lanes[task.queue].add(position, self._ready[position], self._urgency[position], task.group)
 

@@ -13,6 +13,7 @@ from nki.passes.disjoint import disjoint, run_count, starts
 _MOST_BOXES = 4
 _CROWD = 16
 _MOST_RAGGED = 256
+_MOST_PAIRS = 1 << 16
 _END = 1 << 62
 _EVERYTHING = Footprint("", "", (0, _END), 0, (), _END)
 
@@ -190,6 +191,8 @@ class Plane:
             return False
         apart = self._apart.get((a, b))
         if apart is None:
+            if len(self._apart) > _MOST_PAIRS:
+                self._apart.clear()
             apart = self._apart[a, b] = disjoint(a, b)
         return apart
 

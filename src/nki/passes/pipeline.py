@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from nki.core.errors import UsageError
-from nki.passes import accumulate_flags, allocate, canonicalize, dead_code, races, schedule, unroll
+from nki.passes import accumulate_flags, arrange, canonicalize, dead_code, races, schedule, unroll
 from nki.passes.context import Context, Pass
 from nki.spec.program import Program
 
@@ -17,7 +17,7 @@ PIPELINE: tuple[Pass, ...] = (
     dead_code.PASS,
     accumulate_flags.PASS,
     unroll.PASS,
-    allocate.PASS,
+    arrange.PASS,
     schedule.PASS,
     races.PASS,
 )

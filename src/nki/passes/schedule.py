@@ -6,27 +6,18 @@ never makes a kernel slower than it was written, as far as the model sees.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from nki.passes.context import Context, Pass
 from nki.passes.dependences import Segment, dependences, segments_of
 from nki.passes.list_schedule import Machine, Schedule, Task, in_order, list_schedule
+from nki.passes.reorder import NewOrder, reordered
 from nki.passes.synchronize import synchronize
 from nki.spec.cost import activation_table
-from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
+from nki.spec.program import Issued, Program
 from nki.spec.queue import dma_queues, queue_class
 from nki.target.model import Target
 from nki.timing.cost import duration
-
-
-class _Planned(NamedTuple):
-    """A segment in its new order: original positions, and a `Sync` for each place."""
-
-    order: list[int]
-    syncs: list[Sync]
 
 
 def tasks_of(items: Sequence[Issued], target: Target) -> list[Task]:
@@ -41,55 +32,46 @@ def hardware(target: Target) -> Machine:
 
 
 def run(program: Program, context: Context) -> Program:
-    """Reorder and synchronise every segment.
+    """Reorder and synchronise every segment."""
+    return _scheduled(program, context, _best)
 
-    Edges get new positions; the instructions of an ordered region may be apart now, so that edges keep their order.
-    """
+
+def as_written(program: Program, context: Context) -> Program:
+    """Synchronise every segment in the order that it has: what `run` is measured against."""
+    return _scheduled(program, context, in_order)
+
+
+Choice = Callable[[Sequence[Task], Sequence[Sequence[int]], Machine], Schedule]
+"""A schedule for tasks with their producers on a machine."""
+
+
+def _best(tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine) -> Schedule:
+    return shorter(list_schedule(tasks, producers, machine), in_order(tasks, producers, machine))
+
+
+def _scheduled(program: Program, context: Context, choice: Choice) -> Program:
     machine = hardware(context.target)
-    moved: dict[int, int] = {}
-    plans: dict[tuple[int, int], _Planned] = {}
-    for segment in segments_of(program):
-        plan = _plan(segment, program, context.target, machine)
-        plans[id(segment.block), segment.first] = plan
-        for place, position in enumerate(plan.order):
-            moved[segment.walk + position] = segment.walk + place
-    ordered = {pair for first, after in program.fences for pair in pairwise(range(first, after))}
-    edges = sorted((moved[producer], moved[consumer]) for producer, consumer in {*program.edges, *ordered})
-    return replace(program, body=_rebuilt(program.body, plans), edges=edges, fences=[])
+    orders = {
+        (id(segment.block), segment.first): _ordered(segment, program, context.target, machine, choice)
+        for segment in segments_of(program)
+    }
+    return reordered(program, orders)
 
 
-def _plan(segment: Segment, program: Program, target: Target, machine: Machine) -> _Planned:
+def _ordered(segment: Segment, program: Program, target: Target, machine: Machine, choice: Choice) -> NewOrder:
     producers = dependences(segment.items, program, target, segment.edges, segment.fences)
-    tasks = tasks_of(segment.items, target)
-    best = _shorter(list_schedule(tasks, producers, machine), in_order(tasks, producers, machine))
-    place = {position: index for index, position in enumerate(best.order)}
+    chosen = choice(tasks_of(segment.items, target), producers, machine)
+    place = {position: index for index, position in enumerate(chosen.order)}
     synchronized = synchronize(
-        [best.queues[position] for position in best.order],
-        [[place[producer] for producer in producers[position]] for position in best.order],
+        [chosen.queues[position] for position in chosen.order],
+        [[place[producer] for producer in producers[position]] for position in chosen.order],
     )
-    return _Planned(best.order, synchronized.syncs)
+    return NewOrder(segment.walk, chosen.order, synchronized.syncs)
 
 
-def _shorter(scheduled: Schedule, written: Schedule) -> Schedule:
+def shorter(scheduled: Schedule, written: Schedule) -> Schedule:
+    """The better of two; what the kernel's author wrote if they are equal."""
     return scheduled if scheduled.makespan < written.makespan else written
-
-
-def _rebuilt(block: Block, plans: dict[tuple[int, int], _Planned]) -> Block:
-    items: list[Issued | ForLoop | WhileLoop] = []
-    syncs: list[Sync | None] = []
-    position = 0
-    while position < len(block.items):
-        item = block.items[position]
-        if isinstance(item, Issued):
-            plan = plans[id(block), position]
-            items += [block.items[position + offset] for offset in plan.order]
-            syncs += plan.syncs
-            position += len(plan.order)
-        else:
-            items.append(replace(item, body=_rebuilt(item.body, plans)))
-            syncs.append(None)
-            position += 1
-    return Block(list(block.buffers), items, syncs)
 
 
 PASS = Pass("schedule", "Order the instructions of each queue, and make queues wait for each other.", run)

@@ -121,7 +121,9 @@ class _Unroller:
         trips = len(range(loop.lower, loop.upper, loop.step))
         factor = min(self._ring, trips, MOST_INSTRUCTIONS // max(1, len(loop.body.items)))
         room = self._room(loop.body)
-        if min(factor, room) < 2 or not all(_only_addresses(item, loop.index) for item in loop.body.walk()):
+        if min(factor, room) < max(1, min(2, trips)) or not all(
+            _only_addresses(item, loop.index) for item in loop.body.walk()
+        ):
             raise _Unsuitable
         return min(factor, room)
 

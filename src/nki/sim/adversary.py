@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Literal, NamedTuple
@@ -85,7 +85,7 @@ def run_adversely(
 
     def run(core: int) -> dict[int, LiveStorage]:
         program = programs[core]
-        memory = _PlacedMemory(target, program.placement or {})
+        memory = Memory(target, placement=program.placement)
         meet = None if len(programs) == 1 else lambda key, values, where: cores.meet(core, key, values, where)
         machine = Machine(target, options, memory, lambda finding: None, core, meet)
         inputs = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, arrays, strict=True)]
@@ -96,18 +96,6 @@ def run_adversely(
     tasks: list[Callable[[], dict[int, LiveStorage]]] = [partial(run, core) for core in range(len(programs))]
     held = (cores.run(tasks) if len(tasks) > 1 else [tasks[0]()])[0]
     return [np.array(strided(held[view.buffer.id], view)) for view in programs[0].outputs]
-
-
-class _PlacedMemory(Memory):
-    """Allocated tensors lie at their addresses as if these were explicit."""
-
-    def __init__(self, target: Target, placement: dict[int, tuple[int, int]]) -> None:
-        super().__init__(target)
-        self._places = placement
-
-    def allocate(self, buffer: Buffer) -> LiveStorage:
-        place = self._places.get(buffer.id)
-        return super().allocate(buffer if place is None else replace(buffer, address=place))
 
 
 class _Flight(NamedTuple):
@@ -252,14 +240,18 @@ class _Turns:
             return min((*ready, *self._running), key=lambda queue: self._priority[queue])
         if ready:
             return min(ready, key=lambda queue: self._order(queue, self._queues[queue][0]))
-        return max(self._running, key=lambda queue: self._order(queue, self._running[queue]))
+        return max(
+            self._running, key=lambda queue: (not self._is_late(queue), self._order(queue, self._running[queue]))
+        )
 
     def _may(self, position: int) -> bool:
         return all(self._given.get(queue, 0) >= signals for queue, signals in self._syncs[position].waits)
 
+    def _is_late(self, queue: str) -> bool:
+        return self._policy.kind == "late" and queue == self._policy.queue
+
     def _order(self, queue: str, position: int) -> tuple[bool, int]:
-        late = self._policy.kind == "late" and queue == self._policy.queue
-        return late, self._first.get(position, position + len(self._items))
+        return self._is_late(queue), self._first.get(position, position + len(self._items))
 
     def _needed(self, queue: str) -> list[int]:
         """A queue's instructions, each after what it waits for."""
@@ -285,15 +277,11 @@ class _Turns:
 
     def _stuck(self) -> ExecutionError:
         """The error that names an instruction that waits for ever, and for whom."""
-        heads = [left[0] for left in self._queues.values() if left]
-        first = min(heads)
+        first = min(left[0] for left in self._queues.values() if left)
         wait = next(w for w in self._syncs[first].waits if self._given.get(w.queue, 0) < w.signals)
-        other = next(iter(self._queues.get(wait.queue, ())), None)
-        issued = self._items[first]
-        behind = "has ended"
-        if other is not None:
-            blocker = self._items[other]
-            behind = f"is stuck at {blocker.instruction.label} at {blocker.location}"
+        issued, left = self._items[first], self._queues.get(wait.queue)
+        blocker = self._items[left[0]] if left else None
+        behind = "has ended" if blocker is None else f"is at {blocker.instruction.label} at {blocker.location}"
         return ExecutionError(
             "schedule.stuck",
             f"{issued.instruction.label} at {issued.location} waits for {wait.signals} signals of queue {wait.queue}, "

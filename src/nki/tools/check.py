@@ -18,6 +18,7 @@ from nki.frontend.trace import Tracer
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.target.model import Target
+from nki.tools.check_all import check_whole, usage_text
 from nki.tools.codes import all_codes
 from nki.tools.output import REFUSED, placed, show_error, show_finding, stdout, working, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error
@@ -33,6 +34,7 @@ from nki.tools.usage import usage_of
     show_default=True,
     help="0.6: also report what the parser front end of NKI 0.3 to 0.6 refuses.",
 )
+@click.option("--all", "everything", is_flag=True, help="Compile the kernel too, and check the whole program.")
 def command(
     kernel: str,
     args: tuple[str, ...],
@@ -42,21 +44,28 @@ def command(
     as_json: bool,
     allowed: tuple[str, ...],
     frontend: str,
+    everything: bool,
 ) -> None:
     """Trace a kernel and check every instruction for a target, without running it.
+
+    With --all the kernel is compiled as well, and the whole program is checked: races, memory, ranges of values.
 
     Exit code 0: accepted, perhaps with warnings. 1: refused. 2: the command was used wrongly.
     """
     request = allow(read_request(kernel, args, target, lnc, seed, as_json), allowed)
     with working(f"checking {request.launch.name} for {request.target.name}"):
-        findings, error = check_request(request)
-    findings = [*check_language(request, frontend, findings, error), *findings]
-    findings = [finding for finding in findings if finding.code not in allowed]
+        findings, error, programs = _checked(request)
+        whole = check_whole(request, programs) if everything and _may_compile(findings, error) else None
+    findings = [*check_language(request, frontend, findings, error), *findings, *(whole.findings if whole else ())]
+    findings = [finding for finding in findings if finding.code not in request.options.disabled_rules]
     refused = error is not None or any(finding.severity == "error" for finding in findings)
     if as_json:
-        write_json(_json(request, findings, error, refused))
+        told = _json(request, findings, error, refused)
+        write_json(told if not everything else {**told, "whole": whole.to_json() if whole else None})
     else:
         _show(request, findings, error, refused)
+        if whole is not None:
+            click.echo(usage_text(whole), err=not whole.compiled)
     if refused:
         raise click.exceptions.Exit(REFUSED)
 
@@ -94,14 +103,24 @@ def check_request(request: Request) -> tuple[list[Finding], NkiError | None]:
 
     After such an error only the first broken rule before it is known.
     """
+    return _checked(request)[:2]
+
+
+def _checked(request: Request) -> tuple[list[Finding], NkiError | None, list[Program]]:
     try:
         tracers = _trace(request, collect=True)
     except UsageError:
         raise
     except NkiError as error:
-        return _first_finding(request, error), placed(error)
+        return _first_finding(request, error), placed(error), []
     findings = [finding for tracer in tracers for finding in tracer.findings]
-    return findings + _memory([tracer.program for tracer in tracers], request.target), None
+    programs = [tracer.program for tracer in tracers]
+    return findings + _memory(programs, request.target), None, programs
+
+
+def _may_compile(findings: Sequence[Finding], error: NkiError | None) -> bool:
+    """Only what breaks no rule can be compiled."""
+    return error is None and not any(finding.severity == "error" for finding in findings)
 
 
 def _trace(request: Request, *, collect: bool) -> list[Tracer]:

@@ -17,6 +17,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "run": ("nki.tools.run", "Run a kernel on arrays."),
         "check": ("nki.tools.check", "Trace a kernel and check it for a target; all findings at once."),
         "ir": ("nki.tools.ir", "Show the IR of a kernel."),
+        "compile": ("nki.tools.compile", "Compile a kernel to any stage, or to a file."),
+        "opt": ("nki.tools.opt", "Run passes of the compiler on a file of IR."),
         "disasm": ("nki.tools.disasm", "Show what each queue of a compiled kernel does."),
         "inspect": ("nki.tools.inspect", "Show what is in a compiled file."),
         "compare": ("nki.tools.compare", "Compare a kernel with a reference, or with itself under other settings."),

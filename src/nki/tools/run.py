@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,25 @@ from nki.frontend.results import written_inputs
 from nki.report import NkiWarning, Report
 from nki.target.model import Target
 from nki.tools.output import show_finding, stdout, working, write_json
-from nki.tools.request import Request, environment_of, kernel_command, read_request
+from nki.tools.request import Request, environment_of, kernel_command, read_request, usage_error
 from nki.tools.results import ArrayFacts, check_output, facts_of, named_arrays, save
+from nki.tools.run_artifact import artifact_inputs, load_artifact, run_artifact
 from nki.tools.usage import Usage, usage_of, usage_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A call that ended: its result, its report, and its arguments by name."""
+
+    result: Any
+    report: Report
+    arguments: list[tuple[str, Any]]
 
 
 @kernel_command("run", short_help="Run a kernel on arrays.")
 @click.option("--mode", type=click.Choice(["compiled", "eager"]), help="Overrides NKI_SIMULATOR; default: compiled.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the results to a .npy or .npz file.")
+@click.option("--inputs", metavar="A.npy,B.npy", help="Of a FILE.neff: its arrays, in the order of its arguments.")
 def command(
     kernel: str,
     args: tuple[str, ...],
@@ -33,26 +45,46 @@ def command(
     as_json: bool,
     mode: str | None,
     output: Path | None,
+    inputs: str | None,
 ) -> None:
-    """Run a kernel on the NumPy machine and show what it returned.
+    """Run a kernel, or a compiled file, on the NumPy machine and show what it returned.
+
+    FILE.neff, written by `nki compile --emit neff`, takes arrays by --arg or --inputs and runs as it was compiled.
 
     Results keep their names in a .npz file: result, result[0], ..., and "argument NAME" for arrays it wrote to.
     """
     check_output(output)
+    if Path(kernel).suffix == ".neff":
+        if mode is not None or lnc is not None:
+            raise usage_error("run.compiled", f"--mode or --lnc with {kernel}", "leave them out: it is compiled")
+        loaded = load_artifact(Path(kernel), target)
+        arrays = artifact_inputs(loaded.artifact, args, inputs, seed)
+        start = time.perf_counter()
+        with working(f"running {kernel}"):
+            result, report = run_artifact(loaded, arrays)
+        done = Done(result, report, [(b.name, a) for b, a in zip(report.programs[0].inputs, arrays, strict=True)])
+        return _finish(done, loaded.target, time.perf_counter() - start, output, as_json)
+    if inputs is not None:
+        raise usage_error("run.inputs", "--inputs with a kernel", "name its arrays: --arg NAME=SHAPE:DTYPE:FILE.npy")
     request = read_request(kernel, args, target, lnc, seed, as_json)
     start = time.perf_counter()
     with working(f"running {request.launch.name}"):
         result, report = run_request(request, mode)
-    seconds = time.perf_counter() - start
-    arrays = [*named_arrays(result), *_written(request, report)]
+    done = Done(result, report, list(request.kwargs.items()))
+    return _finish(done, request.target, time.perf_counter() - start, output, as_json)
+
+
+def _finish(done: Done, target: Target, seconds: float, output: Path | None, as_json: bool) -> None:
+    """Write and show what came out."""
+    arrays = [*named_arrays(done.result), *_written(done)]
     if output is not None:
         save(output, arrays)
     facts = [facts_of(name, array) for name, array in arrays]
-    usage = usage_of(report.programs)
+    usage = usage_of(done.report.programs)
     if as_json:
-        write_json(_json(report, facts, usage, seconds, output))
+        write_json(_json(done.report, facts, usage, seconds, output))
     else:
-        _show(report, facts, usage, request.target, seconds, output)
+        _show(done.report, facts, usage, target, seconds, output)
 
 
 def run_request(request: Request, mode: str | None, cache: dict[Any, Any] | None = None) -> tuple[Any, Report]:
@@ -65,12 +97,13 @@ def run_request(request: Request, mode: str | None, cache: dict[Any, Any] | None
         return call(request.launch, (), request.kwargs, {} if cache is None else cache)
 
 
-def _written(request: Request, report: Report) -> list[tuple[str, np.ndarray]]:
+def _written(done: Done) -> list[tuple[str, np.ndarray]]:
     """Arguments that the kernel changed in place and did not return."""
-    returned = {view.buffer.id for view in report.programs[0].outputs}
-    inputs = report.programs[0].inputs
-    changed = [inputs[at] for at in sorted(written_inputs(report.programs)) if inputs[at].id not in returned]
-    return [(f"argument {b.name}", request.kwargs[b.name]) for b in changed if b.name in request.kwargs]
+    programs, arguments = done.report.programs, dict(done.arguments)
+    returned = {view.buffer.id for view in programs[0].outputs}
+    inputs = programs[0].inputs
+    changed = [inputs[at] for at in sorted(written_inputs(programs)) if inputs[at].id not in returned]
+    return [(f"argument {b.name}", arguments[b.name]) for b in changed if b.name in arguments]
 
 
 def _json(report: Report, facts: list[ArrayFacts], usage: Usage, seconds: float, output: Path | None) -> dict[str, Any]:

@@ -28,6 +28,25 @@ FENCE: Instruction[Any] = Instruction(
 )
 
 
+KINDS = {
+    "tensor_copy": 6,
+    "tensor_tensor": 5,
+    "memset": 3,
+    "dma_copy": 7,
+    "tensor_copy_predicated": 1,
+    "activation_reduce": 2,
+    "nc_matmul": 3,
+    "register_move": 2,
+    "register_load": 2,
+    "register_store": 2,
+    "rand2": 1,
+    "device_print": 1,
+    "core_barrier": 1,
+    "everything": 0.4,
+}
+"""Instructions of random programs, and how often they come."""
+
+
 def issue(name: str, by: engine | None = None, **arguments: Any) -> Issued:
     """A record of an instruction with defaults for what is not given; nothing is verified."""
     instruction = FENCE if name == "everything" else REGISTRY[name]
@@ -122,11 +141,7 @@ def instruction(random: Random, buffers: Sequence[Buffer], registers: Sequence[V
         return view(random, random.choice(buffers), registers)
 
     compute = random.choice([engine.vector, engine.scalar, engine.gpsimd])
-    kind = random.choices(
-        ["tensor_copy", "tensor_tensor", "memset", "dma_copy", "tensor_copy_predicated", "activation_reduce", "nc_matmul",
-         "register_move", "register_load", "register_store", "rand2", "device_print", "core_barrier", "everything"],
-        [6, 5, 3, 7, 1, 2, 3, 2, 2, 2, 1, 1, 1, 0.4],
-    )[0]  # fmt: skip
+    kind = random.choices(list(KINDS), list(KINDS.values()))[0]
     register = random.choice(registers)
     match kind:
         case "tensor_copy":
@@ -205,7 +220,8 @@ def waits(random: Random, made: Made) -> list[Sync]:
         if pairs and random.random() < 0.5:
             kept = [pair for pair in pairs if pair != random.choice(pairs)]
     if random.random() < 0.2:
-        kept = [*kept, tuple(random.sample(range(len(made.items)), 2))]
+        first, second = random.sample(range(len(made.items)), 2)
+        kept = [*kept, (first, second)]
     syncs = waits_for(made.queues, kept)
     if random.random() < 0.05:
         at = random.randrange(len(syncs))

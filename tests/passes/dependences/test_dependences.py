@@ -139,6 +139,17 @@ def test_even_and_odd_elements_do_not_meet() -> None:
     assert needs(copy(even, a), copy(odd, a), copy(even, a)) == [(), (), (0,)]
 
 
+@pytest.mark.parametrize("region", [SBUF, HBM])
+def test_steps_whose_runs_overlap(region: MemoryRegion) -> None:
+    t, a = tile(0, (1, 64), region, uint8), whole(tile(1))
+    strides = (5, 6, 1) if region is HBM else (64, 5, 6, 1)  # runs of four bytes at 0, 5, 6 and 11
+    steps = View(t, uint8, (2, 2, 4) if region is HBM else (1, 2, 2, 4), strides, 0)
+    for byte in range(16):
+        one = View(t, uint8, (1, 1), (64, 1), byte)
+        touched = byte in {*range(4), *range(5, 10), *range(11, 15)}
+        assert needs(copy(steps, a), copy(whole(tile(2)), one)) == [(), (0,) if touched else ()]
+
+
 def test_columns_of_a_matrix_in_device_memory_do_not_meet() -> None:
     out, a = tile(0, (4096, 4096), HBM), whole(tile(1, (128, 512)))
     tiles = [View(out, float32, (128, 512), (4096, 1), c * 512) for c in range(8)]

@@ -121,6 +121,21 @@ def test_a_missing_wait_names_both_and_what_they_share() -> None:
     assert (with_load.cores, with_load.code) == ((0, 0), "schedule.race")
 
 
+def test_each_reader_waits_for_the_writer_itself() -> None:
+    items = [copy(B, A, engine.scalar), copy(C, B, engine.vector), copy(tile(3), B, engine.gpsimd)]
+    sync = [Sync("scalar", (), True), Sync("vector", (Wait("scalar", 1),)), Sync("gpsimd")]
+    (race,) = check([synced(*items, sync=sync)], TRN2)
+    assert (race.kind, race.first, race.second) == ("raw", items[0], items[2])
+
+
+def test_a_signal_also_tells_what_its_sender_waited_for() -> None:
+    """The last one waits for the second, whose queue heard of the first one before, in another instruction."""
+    items = [copy(B, A, engine.scalar), copy(C, B), copy(tile(3), tile(4)), copy(A, tile(3), engine.gpsimd)]
+    sync = [Sync("scalar", (), True), Sync("vector", (Wait("scalar", 1),)), Sync("vector", (), True)]
+    assert check([synced(*items, sync=[*sync, Sync("gpsimd", (Wait("vector", 1),))])], TRN2) == []
+    assert len(check([synced(*items, sync=[*sync, Sync("gpsimd")])], TRN2)) == 2
+
+
 def test_order_against_the_program_is_a_race() -> None:
     sync = [Sync("scalar", (Wait("vector", 1),)), Sync("vector", (), True)]
     assert [race.kind for race in check([synced(LOAD, ADD, sync=sync)], TRN2)] == ["raw"]

@@ -1,0 +1,1 @@
+"""Kernels of ordinary kinds and sizes, for measuring what the compiler makes of them."""

@@ -1,0 +1,124 @@
+"""From a launch to compiled programs: traced and compiled, or remembered from before, here or on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nki import gate
+from nki.compiler import CompileConfig
+from nki.core.errors import NkiError
+from nki.core.tensor import Storage
+from nki.frontend.manifest import Manifest, manifest_of
+from nki.frontend.manifest_arguments import Described, describe
+from nki.frontend.values import Arguments
+from nki.launch import Launch, paused_collector, trace_body, tracer_of
+from nki.options import Options
+from nki.spec.program import Program
+from nki.spec.rule import Finding
+from nki.spec.schedule import add_named_edges
+from nki.store.keys import key_of
+from nki.store.payload import Traced, pack, result_of, unpack
+from nki.store.settings import settings
+from nki.target.model import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Verified programs, one per core, read back from IR, with the tree of results and what was found.
+
+    Attributes:
+        origin: "compiled" in this call, from "memory" or from "disk".
+        doubt: why the next call must not use it again; empty if it may.
+    """
+
+    programs: tuple[Program, ...]
+    result: Any
+    findings: tuple[Finding, ...]
+    kernel_hash: str
+    origin: str = "compiled"
+    doubt: str = ""
+
+
+Cache = dict[Any, tuple[Manifest, Compiled]]
+
+
+def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options: Options, cache: Cache) -> Compiled:
+    """Trace once per core, verify, compile, build IR and read it back.
+
+    Remembered by shapes, dtypes and constants, here and on disk, while everything that the kernel can read is the same.
+    """
+    key = (target.name, launch.lnc, launch.schedule, options, arguments.key())
+    described = describe(arguments.bound)
+    kept = cache.get(key)
+    if kept is not None:
+        now = kept[0].renewed(described.references)
+        if now.digest == kept[0].digest:
+            cache[key] = (now, kept[1])
+            return replace(kept[1], origin="memory")
+        del cache[key]
+    else:
+        now = manifest_of(launch.function, described.references)
+    disk = _disk_key(launch, arguments, described, now, target, options)
+    compiled = _from_disk(disk, target, options) or _compile(launch, arguments, target, options, now, disk)
+    if not compiled.doubt:
+        cache[key] = (now, compiled)
+    return compiled
+
+
+def _compile(
+    launch: Launch, arguments: Arguments, target: Target, options: Options, manifest: Manifest, disk: str
+) -> Compiled:
+    tracers = [tracer_of(launch, target, options, core) for core in range(launch.cores)]
+    with paused_collector():
+        results = [trace_body(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
+        add_named_edges([tracer.program for tracer in tracers], launch.schedule)
+        doubt = manifest.doubt_after(code for tracer in tracers for code in tracer.locator.codes())
+        built = gate.compile_kernel(
+            [tracer.program for tracer in tracers], target, options, launch.compile_config or CompileConfig()
+        )
+    findings = (*(finding for tracer in tracers for finding in tracer.findings), *built.notes)
+    store = settings().cache()
+    if store is not None and disk and not doubt:
+        artifact = key_of("artifact", ir=built.ir)
+        entry = pack(Traced(artifact, built.kernel_hash, results[0], findings))
+        if entry is not None and store.put(artifact, built.ir):
+            store.put(disk, entry)
+    return Compiled(built.programs, results[0], findings, built.kernel_hash, doubt=doubt)
+
+
+def _disk_key(
+    launch: Launch, arguments: Arguments, described: Described, manifest: Manifest, target: Target, options: Options
+) -> str:
+    """The key on disk; empty if something has no value to compare, or if the passes are to be watched."""
+    if not manifest.digest or options.dump_ir or options.print_after:
+        return ""
+    return key_of(
+        "trace",
+        kernel=manifest.digest,
+        name=launch.name,
+        arguments=described.outline,
+        arrays=[(array.array.shape, str(array.dtype)) for array in arguments.arrays],
+        target=target.name,
+        lnc=launch.lnc,
+        schedule=launch.schedule,
+        config=launch.compile_config,
+        specialization=launch.specialization_config,
+        options=options,
+    )
+
+
+def _from_disk(key: str, target: Target, options: Options) -> Compiled | None:
+    """What was compiled before, perhaps by another process; None if there is none or it is damaged."""
+    store = settings().cache()
+    entry = store.get(key) if store is not None and key else None
+    traced = unpack(entry) if entry is not None else None
+    ir = store.get(traced.artifact) if store is not None and traced is not None else None
+    if traced is None or ir is None:
+        return None
+    try:
+        programs = gate.load_kernel(ir, target, options)
+    except NkiError:
+        return None
+    result = result_of(traced.result, programs[0].outputs)
+    return Compiled(programs, result, traced.findings, traced.kernel_hash, "disk")

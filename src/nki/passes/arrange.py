@@ -1,0 +1,99 @@
+"""Allocation for the order in which a program will run: tensors that will be in use together get bytes of their own.
+
+An allocation for the order in which a kernel was written gives the same bytes to tensors that follow each other, and
+the scheduler cannot bring their instructions together any more. So segments are put into the order that the scheduler
+would like best, and addresses are chosen for that. The further instructions move ahead, the more is live at once;
+orders with a smaller window are tried as well, and what gives the shortest schedule with addresses is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from nki.compiler import AddressRotation
+from nki.core.errors import VerificationError
+from nki.passes import allocate
+from nki.passes.context import Context, Pass
+from nki.passes.dependences import dependences, segments_of
+from nki.passes.list_schedule import in_order, list_schedule
+from nki.passes.reorder import NewOrder, reordered
+from nki.passes.schedule import hardware, shorter, tasks_of
+from nki.spec.program import Program
+from nki.target.model import Target
+
+WINDOWS = (None, 64)
+MOST_TRIED = 2000
+"""Instructions of programs for which all windows are tried; larger ones take the order in which they were written."""
+
+
+def run(program: Program, context: Context) -> Program:
+    """The program with its `placement`, in an order that may differ from the one that came in.
+
+    With `AddressRotation.DISABLE` tensors are packed tightly for the order in which the kernel was written.
+
+    Raises:
+        VerificationError: see `allocate.run`.
+    """
+    count = sum(1 for _ in program.body.walk())
+    if context.config.address_rotation is AddressRotation.DISABLE or context.config.spill or count > MOST_TRIED:
+        return allocate.run(program, context)
+    best, shortest = None, 0.0
+    failure: VerificationError | None = None
+    for candidate in _candidates(program, context.target):
+        notes = len(context.notes)
+        try:
+            placed = allocate.run(candidate, context)
+        except VerificationError as error:
+            failure = failure or error
+            continue
+        length = _length(placed, context.target)
+        if best is None or length < shortest:
+            best, shortest = placed, length
+        else:
+            del context.notes[notes:]
+    if best is None:
+        assert failure is not None, "nothing was placed"
+        raise failure
+    return best
+
+
+def _candidates(program: Program, target: Target) -> Iterator[Program]:
+    """The program as it was written, then in the orders of the scheduler."""
+    yield program
+    machine = hardware(target)
+    bare = replace(program, placement=None)
+    segments = [
+        (
+            segment,
+            dependences(segment.items, bare, target, segment.edges, segment.fences),
+            tasks_of(segment.items, target),
+        )
+        for segment in segments_of(bare)
+    ]
+    seen = set()
+    for window in WINDOWS:
+        orders = {
+            (id(segment.block), segment.first): NewOrder(
+                segment.walk, list_schedule(tasks, producers, machine, window).order, None
+            )
+            for segment, producers, tasks in segments
+        }
+        key = tuple(tuple(new.order) for new in orders.values())
+        if key not in seen:
+            seen.add(key)
+            yield reordered(bare, orders)
+
+
+def _length(program: Program, target: Target) -> float:
+    """Estimated ns of all segments, each once."""
+    machine = hardware(target)
+    total = 0.0
+    for segment in segments_of(program):
+        producers = dependences(segment.items, program, target, segment.edges, segment.fences)
+        tasks = tasks_of(segment.items, target)
+        total += shorter(list_schedule(tasks, producers, machine), in_order(tasks, producers, machine)).makespan
+    return total
+
+
+PASS = Pass("allocate", allocate.PASS.summary, run)

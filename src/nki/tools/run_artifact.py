@@ -1,0 +1,163 @@
+"""Running a compiled file: its arrays by name or by position, and the machine that executes what was loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nki.core.errors import ArtifactError, UsageError
+from nki.core.source import UNKNOWN
+from nki.core.tensor import Buffer
+from nki.frontend.host import HostArray, take
+from nki.frontend.results import check_writable, deliver, write_inputs
+from nki.options import Options, from_environment
+from nki.passes.races import refuse_races
+from nki.report import Report
+from nki.sim.cores import Cores
+from nki.sim.machine import Machine
+from nki.sim.memory import Memory
+from nki.sim.walk import run_program
+from nki.spec.program import Program
+from nki.spec.rule import Finding
+from nki.store.artifact import Artifact, load
+from nki.target.load import load_target
+from nki.target.model import Target
+from nki.tools.arguments import parse_arguments
+from nki.tools.request import usage_error
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A checked file, and the target that it was compiled for."""
+
+    artifact: Artifact
+    target: Target
+
+
+def load_artifact(path: Path, target: str | None) -> Loaded:
+    """Read and check a file, and prove that its queues keep every order that matters.
+
+    Raises:
+        ArtifactError: the file is not what `nki compile` writes, or it is for another target.
+        ExecutionError: its schedule has a race or a deadlock, see `refuse_races`.
+    """
+    artifact = load(path)
+    found = load_target(artifact.programs[0].target)
+    if target is not None and load_target(target).name != found.name:
+        raise ArtifactError(
+            "run.target",
+            f"{path} was compiled for {found.name}, and is to run for {load_target(target).name}",
+            rule="a compiled file belongs to one target",
+            fix=f"omit --target, or compile the kernel for {load_target(target).name}",
+            location=UNKNOWN,
+        )
+    refuse_races(artifact.programs, found)
+    return Loaded(artifact, found)
+
+
+def artifact_inputs(artifact: Artifact, args: Sequence[str], inputs: str | None, seed: int) -> list[np.ndarray]:
+    """The arrays of a call in the order of the file's arguments.
+
+    Raises:
+        UsageError: one is missing or unknown, or has another shape or dtype than the file was compiled for.
+    """
+    buffers = artifact.programs[0].inputs
+    if inputs is None:
+        return _named(buffers, parse_arguments(args, seed))
+    if args:
+        raise usage_error("run.inputs", "--arg and --inputs together", "give all arrays in one of the two ways")
+    paths = [Path(text.strip()) for text in inputs.split(",") if text.strip()]
+    if len(paths) != len(buffers):
+        names = ", ".join(buffer.name for buffer in buffers) or "none"
+        raise usage_error("run.inputs", f"--inputs names {len(paths)} files, for {names}", "name one for each argument")
+    return [_read(path, buffer) for path, buffer in zip(paths, buffers, strict=True)]
+
+
+def run_artifact(loaded: Loaded, arrays: Sequence[np.ndarray]) -> tuple[Any, Report]:
+    """Execute a compiled file on one machine for each core, as a call of the kernel does."""
+    programs, target = loaded.artifact.programs, loaded.target
+    options = replace(from_environment(), target=target.name, precise_fp=True)
+    hosts = [take(array, "numpy", buffer.name) for array, buffer in zip(arrays, programs[0].inputs, strict=True)]
+    check_writable(programs, hosts)
+    findings: list[Finding] = []
+    storages = _execute(programs, target, options, hosts, findings)
+    write_inputs(programs, hosts)
+    outputs = programs[0].outputs
+    tree: Any = outputs[0] if len(outputs) == 1 else tuple(outputs) or None
+    result = deliver(tree, programs[0], storages, hosts)
+    return result, Report(
+        programs[0].name,
+        target.name,
+        "compiled",
+        len(programs),
+        options.matmul,
+        options.precise_fp,
+        str(loaded.artifact.meta["ir_hash"]),
+        tuple(findings),
+        programs,
+        compiled="artifact",
+    )
+
+
+def _execute(
+    programs: Sequence[Program],
+    target: Target,
+    options: Options,
+    hosts: Sequence[HostArray],
+    findings: list[Finding],
+) -> list[Any]:
+    """Storages of the outputs of core 0."""
+    cores = Cores(len(programs))
+
+    def run(core: int) -> list[Any]:
+        program = programs[core]
+        meet = (lambda key, values, where: cores.meet(core, key, values, where)) if len(programs) > 1 else None
+        memory = Memory(target, precise_fp=True, placement=program.placement)
+        machine = Machine(target, options, memory, findings.append, core, meet)
+        inputs = [memory.adopt(buffer, host.array) for buffer, host in zip(program.inputs, hosts, strict=True)]
+        with np.errstate(all="ignore"):
+            return run_program(machine, program, inputs, lambda buffer: cores.claim(core, memory, buffer))
+
+    if len(programs) == 1:
+        return run(0)
+    return cores.run([lambda core=core: run(core) for core in range(len(programs))])[0]  # type: ignore[misc]
+
+
+def _named(buffers: Sequence[Buffer], values: dict[str, Any]) -> list[np.ndarray]:
+    names = [buffer.name for buffer in buffers]
+    wanted = ", ".join(f"{b.name}={'x'.join(map(str, b.shape))}:{b.dtype}" for b in buffers) or "none"
+    for name in values:
+        if name not in names:
+            raise _error(f"the compiled kernel has no array argument {name!r}", wanted)
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise _error(f"no array for {', '.join(missing)}", wanted)
+    return [_checked(values[buffer.name], buffer, wanted) for buffer in buffers]
+
+
+def _read(path: Path, buffer: Buffer) -> np.ndarray:
+    shape = "x".join(map(str, buffer.shape))
+    made = parse_arguments([f"array={shape}:{buffer.dtype}:{path}"])["array"]
+    return _checked(made, buffer, f"{buffer.name}={shape}:{buffer.dtype}")
+
+
+def _checked(value: Any, buffer: Buffer, wanted: str) -> np.ndarray:
+    if not isinstance(value, np.ndarray):
+        raise _error(f"{buffer.name} is {value!r}, which was settled when the kernel was compiled", wanted)
+    if value.shape != buffer.shape or value.dtype != buffer.dtype.numpy:
+        raise _error(f"{buffer.name} is {value.dtype}{list(value.shape)}", wanted)
+    return value
+
+
+def _error(message: str, wanted: str) -> UsageError:
+    return UsageError(
+        "run.arguments",
+        message,
+        rule=f"the file was compiled for {wanted}",
+        fix=f"write --arg {wanted.partition(', ')[0]}, or compile the kernel for other shapes",
+        location=UNKNOWN,
+    )

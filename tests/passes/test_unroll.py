@@ -1,0 +1,229 @@
+"""Unrolled loops compute what the loops computed, with tensors of their own for trips that overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nki.isa as nisa
+import nki.language as nl
+from nki.compiler import CompileConfig
+from nki.passes import unroll
+from nki.spec.program import ForLoop
+from tests.passes.kernels import passed, results, shape
+
+PREFETCH = CompileConfig(prefetch_auto=True)
+A = np.random.default_rng(2).standard_normal((12, 8, 16)).astype(np.float32)
+BODY = ["dma_copy", "tensor_scalar", "dma_copy"]
+
+
+def kernel_of(loops: Callable[[Any, Any, Callable[[Any], None]], Any]) -> Callable[[Any], Any]:
+    """A kernel whose output begins as a copy of the input; `loops` gets both, and a body for an index."""
+
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray((12, 8, 16), nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=a)
+
+        def body(i: Any) -> None:
+            tile = nl.ndarray((8, 16), nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=a.select(0, i))
+            nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+            nisa.dma_copy(dst=out.select(0, i), src=tile)
+
+        loops(a, out, body)
+        return out
+
+    return kernel
+
+
+def over(lower: int, upper: int, step: int = 1) -> Callable[[Any], Any]:
+    return kernel_of(lambda a, out, body: nl.fori_loop(lower, upper, body, step))
+
+
+def both(kernel: Callable[[Any], Any], ring: int = 4) -> tuple[Any, Any]:
+    """The program before and after; they compute the same."""
+    before, after = passed(kernel, [A], unroll.PASS, config=PREFETCH, ring=ring)
+    assert results(before, [A]) == results(after, [A])
+    return before, after
+
+
+@pytest.mark.parametrize("ring", [2, 3, 4, 5])
+@pytest.mark.parametrize("bounds", [(0, 12, 1), (0, 8, 1), (1, 12, 1), (0, 7, 1), (2, 12, 3), (0, 1, 1), (5, 11, 2)])
+def test_any_bounds(bounds: tuple[int, int, int], ring: int) -> None:
+    """With a remainder or without; what is left of the loop and what follows it makes all trips."""
+    _, after = both(over(*bounds), ring)
+    trips = made = 0
+    for item in after.body.items[1:]:
+        if isinstance(item, ForLoop):
+            copies, rest = divmod(len(item.body.items), len(BODY))
+            assert rest == 0 and copies == ring and len(item.body.buffers) == copies
+            trips += copies * len(range(item.lower, item.upper, item.step))
+            assert item.step == ring * bounds[2]
+        else:
+            made += 1
+    assert trips + made // len(BODY) == len(range(*bounds))
+
+
+def test_the_shape_of_a_remainder() -> None:
+    _, after = both(over(0, 10), 4)
+    assert shape(after.body) == ["dma_copy", [(0, 8, 4), *BODY * 4], *BODY * 2]
+
+
+def test_few_trips_leave_no_loop_and_static_addresses() -> None:
+    _, after = both(over(3, 6), 4)
+    assert shape(after.body) == ["dma_copy", *BODY * 3]
+    assert all(view.dynamic is None for issued in after.body.walk() for _, view in issued.views())
+    tiles = {view.buffer.id for issued in after.body.walk() for _, view in issued.views() if view.on_chip}
+    assert len(tiles) == 3
+
+
+@pytest.mark.parametrize(("config", "ring"), [(CompileConfig(), 4), (PREFETCH, 1), (PREFETCH, 0)])
+def test_off(config: CompileConfig, ring: int) -> None:
+    before, after = passed(over(0, 12), [A], unroll.PASS, config=config, ring=ring)
+    assert after is before
+
+
+def test_only_inner_loops_are_unrolled() -> None:
+    def loops(a: Any, out: Any, body: Any) -> None:
+        nl.fori_loop(0, 3, lambda i: nl.fori_loop(0, 9, body))
+
+    _, after = both(kernel_of(loops))
+    assert shape(after.body) == ["dma_copy", [(0, 3, 1), [(0, 8, 4), *BODY * 4], *BODY]]
+
+
+def test_an_outer_index_stays() -> None:
+    """Inner trips use the outer index as well."""
+
+    def loops(a: Any, out: Any, body: Any) -> None:
+        def outer(i: Any) -> None:
+            def inner(j: Any) -> None:
+                tile = nl.ndarray((8, 16), nl.float32, buffer=nl.sbuf)
+                nisa.dma_copy(dst=tile, src=a.select(0, j))
+                nisa.dma_copy(dst=out.select(0, i), src=tile)
+
+            nl.fori_loop(0, 5, inner)
+
+        nl.fori_loop(0, 12, outer)
+
+    both(kernel_of(loops), 2)
+
+
+def test_sums_over_trips_keep_their_order() -> None:
+    """A tensor from outside, in SBUF and in PSUM, takes something of every trip."""
+
+    def loops(a: Any, out: Any, body: Any) -> None:
+        total, last = (nl.ndarray((8, 16), nl.float32, buffer=nl.sbuf) for _ in "ab")
+        psum = nl.ndarray((8, 16), nl.float32, buffer=nl.psum)
+        nisa.memset(total, 0.0)
+
+        def trip(i: Any) -> None:
+            tile = nl.ndarray((8, 16), nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=a.select(0, i))
+            nisa.tensor_tensor(total, total, tile, nl.subtract)
+            nisa.tensor_scalar(total, total, nl.multiply, 0.5)
+            nisa.nc_matmul(psum, tile[:, 0:8], tile)
+
+        nl.fori_loop(0, 11, trip)
+        nisa.tensor_copy(last, psum)
+        nisa.dma_copy(dst=out[0], src=total)
+        nisa.dma_copy(dst=out[1], src=last)
+
+    _, after = both(kernel_of(loops))
+    assert any(isinstance(item, ForLoop) and len(item.body.items) == 16 for item in after.body.items)
+
+
+def test_registers_that_go_from_trip_to_trip_are_shared_and_others_are_not() -> None:
+    def loops(a: Any, out: Any, body: Any) -> None:
+        place = nisa.register_alloc(11)
+
+        def trip(i: Any) -> None:
+            own = nisa.register_alloc()
+            tile = nl.ndarray((8, 16), nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=a.select(0, i))
+            nisa.register_move(own, place)
+            nisa.dma_copy(dst=out.select(0, own), src=tile)
+            nisa.register_move(place, nisa.NkiScalar(place.record) - 1)
+
+        nl.fori_loop(0, 10, trip)
+
+    before, after = both(kernel_of(loops))
+
+    def moved(program: Any) -> set[int]:
+        loop = next(item for item in program.body.items if isinstance(item, ForLoop))
+        return {i.arguments.dst.id for i in loop.body.walk() if i.instruction.name == "register_move"}
+
+    assert len(moved(before)) == 2
+    assert len(moved(after)) == 4 + 1
+
+
+def test_an_index_that_is_needed_as_a_number_keeps_its_loop() -> None:
+    def loops(a: Any, out: Any, body: Any) -> None:
+        numbers, tile = (nl.ndarray((1, 12), t, buffer=nl.sbuf) for t in (nl.int32, nl.float32))
+        nisa.memset(numbers, 0)
+        for lower, upper in ((0, 9), (9, 12)):
+            nl.fori_loop(lower, upper, lambda i: nisa.register_store(numbers[0:1, 0:1], i * 2))
+        nisa.tensor_copy(tile, numbers)
+        nisa.dma_copy(dst=out[0][0:1, 0:12], src=tile)
+
+    before, after = both(kernel_of(loops))
+    assert shape(after.body) == shape(before.body)
+
+
+def test_a_register_as_bound_keeps_its_loop() -> None:
+    kernel = kernel_of(lambda a, out, body: nl.fori_loop(0, nisa.register_alloc(7), body))
+    before, after = both(kernel)
+    assert shape(after.body) == shape(before.body)
+
+
+def test_no_more_copies_than_fit() -> None:
+    """Three tiles of a quarter of SBUF fit, four of a bit more than that do not."""
+
+    def loops(a: Any, out: Any, body: Any) -> None:
+        def trip(i: Any) -> None:
+            tile = nl.ndarray((8, 15 * 1024), nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile[:, 0:16], src=a.select(0, i))
+            nisa.dma_copy(dst=out.select(0, i), src=tile[:, 0:16])
+
+        nl.fori_loop(0, 12, trip)
+
+    _, after = both(kernel_of(loops))
+    (loop,) = (item for item in after.body.items if isinstance(item, ForLoop))
+    assert len(loop.body.buffers) == 3
+
+
+def test_edges_and_ordered_regions_are_in_every_copy() -> None:
+    def loops(a: Any, out: Any, body: Any) -> None:
+        def trip(i: Any) -> None:
+            tile = nl.ndarray((8, 16), nl.float32, buffer=nl.sbuf)
+            first = nisa.dma_copy(dst=tile, src=a.select(0, i))
+            with nl.no_reorder():
+                nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+                nisa.tensor_scalar(tile, tile, nl.multiply, 2.0)
+            nisa.dma_copy(dst=out.select(0, i), src=tile).depends_on(first)
+
+        nl.fori_loop(0, 7, trip)
+        last = nisa.dma_copy(dst=out[11], src=a[0])
+        nisa.dma_copy(dst=out[10], src=a[0]).depends_on(last)
+
+    before, after = both(kernel_of(loops), 3)
+    assert (before.edges, before.fences) == ([(1, 4), (5, 6)], [(2, 4)])
+    starts = [1 + 4 * copy for copy in range(4)]  # three copies in the loop, and the trip that is left
+    assert after.edges == [*((start, start + 3) for start in starts), (17, 18)]
+    assert after.fences == [(start + 1, start + 3) for start in starts]
+
+
+def test_while_loops_stay() -> None:
+    def loops(a: Any, out: Any, body: Any) -> None:
+        def trip(count: Any) -> Any:
+            body(count)
+            following = nisa.register_alloc()
+            nisa.register_move(following, count - 1)
+            return following
+
+        nl.while_loop(nisa.register_alloc(3), trip)
+
+    before, after = both(kernel_of(loops))
+    assert shape(after.body) == shape(before.body)

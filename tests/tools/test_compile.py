@@ -1,0 +1,156 @@
+"""`nki compile`: every stage of a kernel, going on from a dumped one, and what the figures say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nki.ir.read import read
+from nki.ir.text import from_text
+from nki.passes.pipeline import PIPELINE
+from nki.store.artifact import load
+from tests.tools.kernels import GOOD, SEVERAL, SMALL, write
+from tests.tools.running import nki, nki_json
+
+ALL = [item.name for item in PIPELINE]
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> str:
+    return write(tmp_path, GOOD)
+
+
+def test_the_table_names_every_pass_and_the_waits(kernel: str) -> None:
+    text = nki("compile", kernel, *SMALL).stdout
+    assert text.startswith("double for trn3")
+    assert all(name in text for name in ALL)
+    assert "2 for 2 dependences between queues" in text
+    assert "32 bytes per partition, at least 32 needed" in text
+    assert "in program order" in text
+
+
+def test_figures_in_json(kernel: str) -> None:
+    told = nki_json("compile", kernel, *SMALL, "--target", "trn2")
+    assert [row["name"] for row in told["passes"]] == ALL
+    assert {row["instructions"] for row in told["passes"]} == {3}
+    assert (told["target"], told["emit"], told["text"], told["diff"]) == ("trn2", "check", None, None)
+    assert (told["waits_before"], told["waits_after"]) == (2, 2)
+    sbuf, psum = told["memory"]
+    assert (sbuf["name"], sbuf["bound"], sbuf["peak"], psum["peak"]) == ("SBUF", 32, 32, 0)
+    # two transfers, which depend on each other through the Vector engine, of at least 1 us each
+    assert told["program_order_ns"] >= told["makespan_ns"] > 2000
+    assert told["kernel_hash"] == nki_json("run", kernel, *SMALL, "--target", "trn2")["kernel_hash"]
+
+
+def test_ir_is_what_was_traced(kernel: str) -> None:
+    result = nki("compile", kernel, *SMALL, "--emit", "ir")
+    (program,) = read(from_text(result.stdout))
+    assert program.passed == ()
+    assert program.body.sync is None
+    assert "not scheduled" in result.stderr
+
+
+def test_scheduled_is_after_all_passes(kernel: str, tmp_path: Path) -> None:
+    out = tmp_path / "double.mlir"
+    shown = nki("compile", kernel, *SMALL, "--emit", "scheduled", "-o", str(out)).stdout
+    (program,) = read(from_text(out.read_text()))
+    assert list(program.passed) == ALL
+    assert program.body.sync is not None
+    assert f"written to {out}" in shown
+
+
+def test_assembly_has_the_queues(kernel: str) -> None:
+    text = nki("compile", kernel, *SMALL, "--emit", "asm").stdout
+    assert "queue vector" in text
+    assert "tensor_scalar on vector" in text
+
+
+def test_a_file_to_run(kernel: str, tmp_path: Path) -> None:
+    out = tmp_path / "double.neff"
+    nki("compile", kernel, *SMALL, "--emit", "neff", "-o", str(out), "--lnc", "2")
+    artifact = load(out)
+    assert len(artifact.programs) == 2
+    assert artifact.origin.options["address_rotation"] == "auto"
+    traced = nki_json("compile", kernel, *SMALL, "--lnc", "2", "--emit", "ir")
+    assert artifact.origin.kernel_hash == traced["kernel_hash"]
+
+
+@pytest.mark.parametrize("stage", ["00-trace", "04-unroll", "06-schedule"])
+def test_compiling_goes_on_from_a_dumped_stage(kernel: str, tmp_path: Path, stage: str) -> None:
+    whole = nki_json("compile", kernel, *SMALL, "--dump-ir", str(tmp_path), "--emit", "scheduled")
+    files = sorted(path.name for path in (tmp_path / "double").iterdir())
+    assert files == [f"{n:02}-{name}.mlir" for n, name in enumerate(["trace", *ALL])]
+    rest = nki_json("compile", str(tmp_path / "double" / f"{stage}.mlir"), "--emit", "scheduled")
+    assert [row["name"] for row in rest["passes"]] == ALL[int(stage[:2]) :]
+    assert rest["text"] == whole["text"]
+
+
+def test_a_finished_stage_has_no_time_in_program_order(kernel: str, tmp_path: Path) -> None:
+    done = tmp_path / "done.mlir"
+    nki("compile", kernel, *SMALL, "--emit", "scheduled", "-o", str(done))
+    told = nki_json("compile", str(done))
+    assert told["passes"] == []
+    assert told["program_order_ns"] is None
+    assert told["makespan_ns"] > 2000
+
+
+def test_differences_show_addresses_queues_and_order(kernel: str) -> None:
+    lines = nki("compile", kernel, *SMALL, "--diff").stdout.splitlines()
+    assert lines[:2] == ["--- unroll", "+++ allocate"]
+    assert any(line.startswith("+") and "; at partition 0, byte 0" in line for line in lines)
+    (scaled,) = (line for line in lines if line.startswith("+") and "tensor_scalar" in line)
+    assert scaled.endswith("; on vector, after 1 of dma0, signals")
+
+
+def test_only_the_passes_that_are_named_run(kernel: str) -> None:
+    told = nki_json("compile", kernel, *SMALL, "--passes", "allocate,schedule", "--emit", "scheduled")
+    assert [row["name"] for row in told["passes"]] == ["allocate", "schedule"]
+    unscheduled = nki_json("compile", kernel, *SMALL, "--passes", "canonicalize")
+    assert (unscheduled["waits_after"], unscheduled["makespan_ns"]) == (None, None)
+
+
+def test_printing_after_a_pass(kernel: str) -> None:
+    told = nki("compile", kernel, *SMALL, "--print-after", "allocate").stderr
+    assert told.count("// double after ") == 1
+    assert "// double after allocate" in told
+    assert nki("compile", kernel, *SMALL, "--print-after", "all").stderr.count("// double after ") == len(ALL) + 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--emit", "neff"), "compile.output"),
+        (("-o", "x.txt"), "compile.emit"),
+        (("--emit", "ir", "--diff"), "compile.emit"),
+        (("--emit", "asm", "-o", "no/such/place"), "output.directory"),
+        (("--passes", "allocate,magic"), "pass.unknown"),
+        (("--print-after", "magic"), "pass.unknown"),
+        (("--passes", "allocate", "--print-after", "unroll"), "compile.pass"),
+    ],
+)
+def test_wrong_use(kernel: str, words: tuple[str, ...], code: str) -> None:
+    assert nki_json("compile", kernel, *SMALL, *words, code=2)["error"]["code"] == code
+
+
+def test_arguments_of_a_dumped_stage_are_settled(tmp_path: Path) -> None:
+    assert nki_json("compile", "x.mlir", *SMALL, code=2)["error"]["code"] == "compile.stage"
+    assert nki_json("compile", str(tmp_path / "x.mlir"), code=1)["error"]["code"] == "ir.file"
+    broken = write(tmp_path, "module {", "broken.mlir")
+    assert nki_json("compile", broken, code=1)["error"]["code"] == "ir.parse"
+
+
+def test_a_stage_of_another_target_is_refused(kernel: str, tmp_path: Path) -> None:
+    out = tmp_path / "double.mlir"
+    nki("compile", kernel, *SMALL, "--target", "trn2", "--emit", "ir", "-o", str(out))
+    assert nki_json("compile", str(out), "--target", "trn3", code=1)["error"]["code"] == "ir.target"
+    assert nki_json("compile", str(out))["target"] == "trn2"
+
+
+def test_a_kernel_that_does_not_fit(tmp_path: Path) -> None:
+    several = write(tmp_path, SEVERAL)
+    told = nki("compile", f"{several}::too_large", *SMALL, code=1)
+    assert "memory.capacity" in told.stderr
+    assert nki_json("compile", f"{several}::wrong_twice", *SMALL, "--arg", "b=1", code=1)["error"]["code"].startswith(
+        "tensor_tensor."
+    )

@@ -1,0 +1,67 @@
+"""`nki opt`: passes on a file, one by one, are what the compiler does in one go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nki.ir.read import read
+from nki.ir.text import from_text
+from tests.tools.kernels import GOOD, SMALL, write
+from tests.tools.running import nki, nki_json
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> str:
+    out = tmp_path / "double.mlir"
+    nki("compile", write(tmp_path, GOOD), *SMALL, "--emit", "ir", "-o", str(out))
+    return str(out)
+
+
+def test_one_pass(traced: str) -> None:
+    (program,) = read(from_text(nki("opt", traced, "--passes", "allocate").stdout))
+    assert program.passed == ("allocate",)
+    assert program.placement is not None
+    assert program.body.sync is None
+
+
+def test_all_passes_one_after_the_other_are_the_compiler(traced: str, tmp_path: Path) -> None:
+    whole = nki_json("compile", traced, "--emit", "scheduled")
+    names = [row["name"] for row in whole["passes"]]
+    at = traced
+    for number, name in enumerate(names):
+        out = tmp_path / f"{number}.mlir"
+        assert nki("opt", at, "--passes", name, "-o", str(out)).stdout == ""
+        at = str(out)
+    assert Path(at).read_text() == whole["text"]
+    assert nki_json("opt", traced, "--passes", ",".join(names))["text"] == whole["text"]
+
+
+def test_the_difference_is_beside_the_text(traced: str, tmp_path: Path) -> None:
+    result = nki("opt", traced, "--passes", "allocate", "--diff")
+    assert "--- trace\n+++ allocate\n" in result.stderr
+    assert "+++ allocate" not in result.stdout
+    out = str(tmp_path / "out.mlir")
+    assert "+++ allocate" in nki("opt", traced, "--passes", "allocate", "--diff", "-o", out).stdout
+
+
+def test_printing_and_json(traced: str) -> None:
+    assert "// double after allocate" in nki("opt", traced, "--passes", "allocate", "--print-after", "all").stderr
+    told = nki_json("opt", traced, "--passes", "canonicalize,allocate")
+    assert [row["name"] for row in told["passes"]] == told["passed"] == ["canonicalize", "allocate"]
+
+
+def test_wrong_use(traced: str, tmp_path: Path) -> None:
+    assert nki_json("opt", traced, "--passes", "magic", code=2)["error"]["code"] == "pass.unknown"
+    words = ("--passes", "allocate", "--print-after", "schedule")
+    assert nki_json("opt", traced, *words, code=2)["error"]["code"] == "compile.pass"
+    assert nki_json("opt", "x.neff", "--passes", "allocate", code=2)["error"]["code"] == "opt.file"
+    assert nki_json("opt", str(tmp_path / "no.mlir"), "--passes", "allocate", code=1)["error"]["code"] == "ir.file"
+
+
+def test_a_program_that_breaks_a_rule_is_refused_before_any_pass(traced: str, tmp_path: Path) -> None:
+    text = Path(traced).read_text()
+    for_other = write(tmp_path, text.replace("trn3", "trn9"), "other.mlir")
+    assert text != Path(for_other).read_text()
+    nki("opt", for_other, "--passes", "allocate", code=2)
