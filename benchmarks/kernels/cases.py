@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmarks.kernels import loops, products, rows
 from examples.flash_attention import flash_attention
 
 import nki.language as nl
-from benchmarks.kernels import loops, products, rows
 
 F32, BF16 = np.float32, nl.bfloat16
 Array = tuple[tuple[int, ...], Any]
@@ -54,9 +54,7 @@ def _products(
     name: str, kernel: Callable[..., Any], shapes: Sequence[tuple[int, int, int]], dtype: Any, turn: bool = False
 ) -> list[Case]:
     """``(K, M, N)`` each; with `turn` the first operand is (M, K)."""
-    return [
-        Case(name, kernel, (((m, k) if turn else (k, m), dtype), ((k, n), dtype))) for k, m, n in shapes
-    ]
+    return [Case(name, kernel, (((m, k) if turn else (k, m), dtype), ((k, n), dtype))) for k, m, n in shapes]
 
 
 def _mlp(model: int, hidden: int, tokens: int, target: str = "trn2") -> Case:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import nki.isa as nisa
-import nki.language as nl
 from benchmarks.kernels.products import ROWS, loaded, psum
 from benchmarks.kernels.rows import like, sbuf
+
+import nki.isa as nisa
+import nki.language as nl
 
 
 def scaled(a: Any) -> Any:

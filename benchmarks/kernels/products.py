@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.kernels.rows import ROWS, like, sbuf
+
 import nki.isa as nisa
 import nki.language as nl
-from benchmarks.kernels.rows import ROWS, like, sbuf
 
 COLUMNS = 512
 """float32 columns of a PSUM bank."""

@@ -90,9 +90,7 @@ def layernorm(a: Any, weight: Any, bias: Any) -> Any:
             nisa.bn_stats(dst=parts[:, piece], data=x[:, piece * PIECE : (piece + 1) * PIECE])
         nisa.bn_aggr(dst=moments, data=parts)
         nisa.activation(dst=scale, op=nl.rsqrt, data=moments[:, 1:2], bias=small)
-        nisa.tensor_scalar(
-            dst=y, data=x, op0=nl.subtract, operand0=moments[:, 0:1], op1=nl.multiply, operand1=scale
-        )
+        nisa.tensor_scalar(dst=y, data=x, op0=nl.subtract, operand0=moments[:, 0:1], op1=nl.multiply, operand1=scale)
         nisa.tensor_tensor(dst=y, data1=y, data2=gain, op=nl.multiply)
         nisa.tensor_tensor(dst=y, data1=y, data2=shift, op=nl.add, engine=nisa.engine.gpsimd)
         nisa.dma_copy(dst=out[rows], src=y)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 from ml_dtypes import bfloat16
 
 import nki.driver as driver
@@ -262,3 +263,17 @@ def test_the_standard_library_is_told_from_installed_packages() -> None:
     assert origin_of_module("nki.language") == "package"
     assert origin_of_module("numpy.linalg") == "library"
     assert origin_of_module("not_a_module") == "user"
+
+
+def test_a_ufunc_without_a_module_counts_by_its_name() -> None:
+    kept, made = scipy.special.erf, np.frompyfunc(abs, 1, 1)
+
+    def with_library(a: Any) -> Any:
+        return kept(3), a
+
+    def with_own(a: Any) -> Any:
+        return made(3), a
+
+    assert not hasattr(kept, "__module__")
+    assert manifest_of(with_library, ()).digest
+    assert "frompyfunc" in manifest_of(with_own, ()).reason

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from random import Random
 
 import pytest
 
-from nki.passes.list_schedule import Machine, Schedule, Task, critical_path, in_order, list_schedule
+from nki.passes.list_schedule import Machine, Manner, Schedule, Task, critical_path, in_order, list_schedule
 from nki.passes.schedule import shorter
 
 MACHINE = Machine(("dma0", "dma1"), switch=100.0, signal=5.0)
@@ -98,11 +99,50 @@ def test_transfers_are_spread_over_the_queues() -> None:
     assert schedule.makespan == 23
 
 
+def test_transfers_follow_each_other_as_bandwidth_allows() -> None:
+    """Each takes all of it: in one queue the first one is done as early as possible."""
+    schedule = list_schedule([Task("dma", 10, 3, "", 10)] * 4, [()] * 4, MACHINE)
+    assert set(schedule.queues) == {"dma0"}
+    assert schedule.makespan == 43
+
+
+def test_a_transfer_that_waits_holds_no_other_up() -> None:
+    """The store starts when its data is ready; the loads stay in their queue."""
+    loads, work, store = [Task("dma", 10, 0, "", 10)] * 5, Task("vector", 5, 0), Task("dma", 10, 0, "", 1)
+    schedule = list_schedule([*loads, work, store], [(), (), (), (), (), (0,), (5,)], MACHINE)
+    assert set(schedule.queues[:5]) == {"dma0"}
+    place = {position: at for at, position in enumerate(schedule.order)}
+    assert schedule.queues[6] == "dma1" or place[6] > place[4]
+
+
+def test_a_transfer_follows_the_one_that_it_waits_for_in_its_queue() -> None:
+    tasks = [Task("vector", 7, 0), *[Task("dma", 10, 3)] * 2]
+    schedule = list_schedule(tasks, [(), (0,), (1,)], MACHINE)
+    assert schedule.queues[1] == schedule.queues[2]
+
+
+def test_patience_saves_loading_tables() -> None:
+    """Data for both groups comes in turns; who waits for its own group switches once."""
+    tasks, producers = [], []
+    for number in range(4):
+        tasks += [Task("vector", 130, 0), Task("scalar", 10, 0, ("exp", "tanh")[number % 2])]
+        producers += [(), (2 * number,)]
+    hasty, patient = (list_schedule(tasks, producers, MACHINE, Manner(patience=p)) for p in (0.0, 150.0))
+
+    def loads(schedule: Schedule) -> int:
+        groups = [tasks[position].group for position in schedule.order if tasks[position].group]
+        return 1 + sum(a != b for a, b in pairwise(groups))
+
+    assert (loads(hasty), loads(patient)) == (4, 2)
+    assert patient.makespan < hasty.makespan
+    assert patient.makespan == pytest.approx(simulated(patient, tasks, producers))
+
+
 @pytest.mark.parametrize("window", [1, 2, 5, 40])
 def test_no_instruction_is_further_ahead_than_the_window(window: int) -> None:
     for seed in range(20):
         tasks, producers = random_tasks(Random(seed))
-        schedule = list_schedule(tasks, producers, MACHINE, window)
+        schedule = list_schedule(tasks, producers, MACHINE, Manner(window=window))
         left = set(range(len(tasks)))
         for position in schedule.order:
             assert position < min(left) + window

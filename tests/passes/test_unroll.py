@@ -159,6 +159,24 @@ def test_registers_that_go_from_trip_to_trip_are_shared_and_others_are_not() -> 
     assert len(moved(after)) == 4 + 1
 
 
+def test_new_registers_are_none_that_count_trips() -> None:
+    """The index of the second loop is the last register that there is, and no instruction names it."""
+
+    def loops(a: Any, out: Any, body: Any) -> None:
+        def trip(i: Any) -> None:
+            own = nisa.register_alloc(3)
+            nisa.dma_copy(dst=out.select(0, own), src=a[5])
+
+        nl.fori_loop(0, 8, trip)
+        nl.fori_loop(0, nisa.register_alloc(2), lambda i: nisa.dma_copy(dst=out[7], src=a[6]))
+
+    _, after = both(kernel_of(loops))
+    first, second = (item for item in after.body.items if isinstance(item, ForLoop))
+    made = {i.arguments.dst.id for i in first.body.walk() if i.instruction.name == "register_move"}
+    assert len(made) == 4
+    assert not made & {first.index.id, second.index.id, second.upper.id}
+
+
 def test_an_index_that_is_needed_as_a_number_keeps_its_loop() -> None:
     def loops(a: Any, out: Any, body: Any) -> None:
         numbers, tile = (nl.ndarray((1, 12), t, buffer=nl.sbuf) for t in (nl.int32, nl.float32))
@@ -170,6 +188,36 @@ def test_an_index_that_is_needed_as_a_number_keeps_its_loop() -> None:
 
     before, after = both(kernel_of(loops))
     assert shape(after.body) == shape(before.body)
+
+
+@pytest.mark.parametrize("trips", [3, 10])
+def test_what_is_used_behind_the_loop_keeps_its_last_value(trips: int) -> None:
+    """The index keeps its loop; a register of the body is one register for all trips."""
+
+    def loops(a: Any, out: Any, body: Any) -> None:
+        kept: list[Any] = []
+
+        def trip(i: Any) -> None:
+            kept.append(i)
+            body(i)
+
+        def other(i: Any) -> None:
+            own = nisa.register_alloc(0)
+            kept.append(own)
+            nisa.register_load(own, numbers.select(1, i))
+            nisa.dma_copy(dst=out[11], src=a.select(0, own))
+
+        numbers = nl.ndarray((1, 12), nl.int32, buffer=nl.sbuf)
+        nisa.iota(numbers, [[1, 12]])
+        nl.fori_loop(0, trips, trip)
+        nl.fori_loop(0, trips, other)
+        for place, register in enumerate(kept[:2]):
+            tile = nl.ndarray((8, 16), nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=a.select(0, register))
+            nisa.dma_copy(dst=out[9 + place], src=tile)
+
+    before, after = both(kernel_of(loops))
+    assert after.body.items[2] == before.body.items[2]
 
 
 def test_a_register_as_bound_keeps_its_loop() -> None:

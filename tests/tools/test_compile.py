@@ -10,7 +10,7 @@ from nki.ir.read import read
 from nki.ir.text import from_text
 from nki.passes.pipeline import PIPELINE
 from nki.store.artifact import load
-from tests.tools.kernels import GOOD, SEVERAL, SMALL, write
+from tests.tools.kernels import GOOD, SMALL, write
 from tests.tools.running import nki, nki_json
 
 ALL = [item.name for item in PIPELINE]
@@ -76,6 +76,22 @@ def test_a_file_to_run(kernel: str, tmp_path: Path) -> None:
     assert artifact.origin.kernel_hash == traced["kernel_hash"]
 
 
+def test_scheduling_beats_the_order_that_is_written(tmp_path: Path) -> None:
+    """Each tile is loaded, scaled and stored before the next one; only the stores must wait."""
+    body = """
+    for row in range(4):
+        tile = nl.ndarray((128, 8), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=a[row * 128 : row * 128 + 128, :])
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=times)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=times)
+        nisa.dma_copy(dst=out[row * 128 : row * 128 + 128, :], src=tile)
+    return out
+"""
+    head = GOOD[: GOOD.index("    tile =")]
+    told = nki_json("compile", write(tmp_path, head + body), "--arg", "a=512x8:float32")
+    assert 0 < told["makespan_ns"] < told["program_order_ns"]
+
+
 @pytest.mark.parametrize("stage", ["00-trace", "04-unroll", "06-schedule"])
 def test_compiling_goes_on_from_a_dumped_stage(kernel: str, tmp_path: Path, stage: str) -> None:
     whole = nki_json("compile", kernel, *SMALL, "--dump-ir", str(tmp_path), "--emit", "scheduled")
@@ -124,6 +140,8 @@ def test_printing_after_a_pass(kernel: str) -> None:
         (("-o", "x.txt"), "compile.emit"),
         (("--emit", "ir", "--diff"), "compile.emit"),
         (("--emit", "asm", "-o", "no/such/place"), "output.directory"),
+        (("--emit", "asm", "-o", "."), "output.directory"),
+        (("--dump-ir", "/dev/null"), "output.directory"),
         (("--passes", "allocate,magic"), "pass.unknown"),
         (("--print-after", "magic"), "pass.unknown"),
         (("--passes", "allocate", "--print-after", "unroll"), "compile.pass"),
@@ -148,9 +166,16 @@ def test_a_stage_of_another_target_is_refused(kernel: str, tmp_path: Path) -> No
 
 
 def test_a_kernel_that_does_not_fit(tmp_path: Path) -> None:
-    several = write(tmp_path, SEVERAL)
-    told = nki("compile", f"{several}::too_large", *SMALL, code=1)
-    assert "memory.capacity" in told.stderr
-    assert nki_json("compile", f"{several}::wrong_twice", *SMALL, "--arg", "b=1", code=1)["error"]["code"].startswith(
-        "tensor_tensor."
+    """All three tiles are needed by one instruction."""
+    wide = GOOD.replace("tile = nl.ndarray(a.shape", "tile, one, two = (nl.ndarray((128, 24000)").replace(
+        "buffer=nl.sbuf)", "buffer=nl.sbuf) for _ in range(3))"
     )
+    body = "nisa.memset(dst=one, value=1.0)\n    nisa.memset(dst=two, value=1.0)\n    "
+    body += "nisa.tensor_tensor(dst=tile, data1=one, data2=two, op=nl.add)\n    "
+    wide = wide.replace("nisa.dma_copy(dst=tile, src=a)", body).replace("src=tile)", "src=tile[:, 0:8])")
+    assert "memory.capacity" in nki("compile", write(tmp_path, wide), *SMALL, code=1).stderr
+
+
+def test_a_kernel_that_breaks_a_rule(tmp_path: Path) -> None:
+    wrong = write(tmp_path, GOOD.replace("src=tile)", "src=tile[:, 0:3])"))
+    assert nki_json("compile", wrong, *SMALL, code=1)["error"]["code"] == "dma_copy.element-count"

@@ -63,7 +63,27 @@ def test_inputs_by_position_and_results_in_a_file(both: str, tmp_path: Path) -> 
         np.testing.assert_array_equal(results["result[1]"], b)
 
 
-def test_two_cores_and_an_argument_that_is_written(tmp_path: Path) -> None:
+def test_two_cores_each_do_their_half(tmp_path: Path) -> None:
+    split = GOOD.replace(
+        "    tile =", "    half = slice(64 * nl.program_id(0), 64 * nl.program_id(0) + 64)\n    tile ="
+    )
+    split = split.replace("nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)", "nl.ndarray((64, 8), a.dtype, nl.sbuf)")
+    split = split.replace("src=a)", "src=a[half, :])").replace("dst=out,", "dst=out[half, :],")
+    kernel, out = write(tmp_path, split), tmp_path / "k.neff"
+    nki("compile", kernel, *SMALL, "--lnc", "2", "--emit", "neff", "-o", str(out))
+    ran, loaded = nki_json("run", kernel, *SMALL, "--lnc", "2"), nki_json("run", str(out), *SMALL)
+    assert loaded["cores"] == 2
+    assert loaded["results"] == ran["results"]
+
+
+def test_cores_that_race_are_refused(tmp_path: Path) -> None:
+    """Both write all of the result."""
+    out = tmp_path / "k.neff"
+    nki("compile", write(tmp_path, GOOD), *SMALL, "--lnc", "2", "--emit", "neff", "-o", str(out))
+    assert nki_json("run", str(out), *SMALL, code=1)["error"]["code"] == "cores.race"
+
+
+def test_an_argument_that_is_written(tmp_path: Path) -> None:
     several, out = write(tmp_path, SEVERAL), tmp_path / "k.neff"
     nki("compile", f"{several}::in_place", *SMALL, "--emit", "neff", "-o", str(out))
     (changed,) = nki_json("run", str(out), *SMALL)["results"]

@@ -187,9 +187,13 @@ def _builtin(writer: Writer, value: Any, label: str) -> None:
 def named(writer: Writer, value: Any, label: str) -> None:
     """A function or class of a library counts by its name, unless it may answer differently the next time."""
     # A decorator of the library may have given its function the name of the user's.
-    module = value.__globals__["__name__"] if isinstance(value, types.FunctionType) else value.__module__
+    # A ufunc that is not of NumPy itself does not say where it is from; its type does.
+    own = value.__module__ if hasattr(value, "__module__") else type(value).__module__
+    module = value.__globals__["__name__"] if isinstance(value, types.FunctionType) else own
     module, name = str(module or "builtins"), str(value.__name__)
     writer.constant((module, name))
+    if name.endswith("(vectorized)"):
+        writer.refuse(f"{label} is made of a function by numpy.frompyfunc, which does not show it")
     public = module.lstrip("_") if module in ("_random", "_io") else module
     if is_impure(public, name):
         writer.refuse(f"{label} is {public}.{name}, which may answer differently in every call")

@@ -3,7 +3,7 @@
 An allocation for the order in which a kernel was written gives the same bytes to tensors that follow each other, and
 the scheduler cannot bring their instructions together any more. So segments are put into the order that the scheduler
 would like best, and addresses are chosen for that. The further instructions move ahead, the more is live at once;
-orders with a smaller window are tried as well, and what gives the shortest schedule with addresses is taken.
+orders with a smaller window are tried as well, and what takes least time with addresses is chosen.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ from dataclasses import replace
 
 from nki.compiler import AddressRotation
 from nki.core.errors import VerificationError
-from nki.passes import allocate
+from nki.passes import allocate, schedule
 from nki.passes.context import Context, Pass
 from nki.passes.dependences import dependences, segments_of
-from nki.passes.list_schedule import in_order, list_schedule
+from nki.passes.list_schedule import Manner, list_schedule
 from nki.passes.reorder import NewOrder, reordered
-from nki.passes.schedule import hardware, shorter, tasks_of
+from nki.passes.schedule import PATIENT, hardware, tasks_of
 from nki.spec.program import Program
 from nki.target.model import Target
+from nki.timing.timeline import timeline
 
-WINDOWS = (None, 64)
+MANNERS = (Manner(), Manner(window=64), PATIENT, Manner(window=128), Manner(window=32), PATIENT._replace(window=128))
+"""Manners of the list scheduler that are tried, the most promising ones first."""
 MOST_TRIED = 2000
-"""Instructions of programs for which all windows are tried; larger ones take the order in which they were written."""
+"""Instructions of programs for which other orders are tried; larger ones take the order in which they were written."""
+EFFORT = 2000
+"""Instructions of all orders together after which no further one is tried."""
 
 
 def run(program: Program, context: Context) -> Program:
@@ -40,14 +44,18 @@ def run(program: Program, context: Context) -> Program:
         return allocate.run(program, context)
     best, shortest = None, 0.0
     failure: VerificationError | None = None
+    effort = 0
     for candidate in _candidates(program, context.target):
+        if best is not None and effort >= EFFORT:
+            break
         notes = len(context.notes)
         try:
             placed = allocate.run(candidate, context)
         except VerificationError as error:
             failure = failure or error
             continue
-        length = _length(placed, context.target)
+        effort += count
+        length = timeline(schedule.run(placed, context), context.target).makespan
         if best is None or length < shortest:
             best, shortest = placed, length
         else:
@@ -72,10 +80,10 @@ def _candidates(program: Program, target: Target) -> Iterator[Program]:
         for segment in segments_of(bare)
     ]
     seen = set()
-    for window in WINDOWS:
+    for manner in MANNERS:
         orders = {
             (id(segment.block), segment.first): NewOrder(
-                segment.walk, list_schedule(tasks, producers, machine, window).order, None
+                segment.walk, list_schedule(tasks, producers, machine, manner).order, None
             )
             for segment, producers, tasks in segments
         }
@@ -83,17 +91,6 @@ def _candidates(program: Program, target: Target) -> Iterator[Program]:
         if key not in seen:
             seen.add(key)
             yield reordered(bare, orders)
-
-
-def _length(program: Program, target: Target) -> float:
-    """Estimated ns of all segments, each once."""
-    machine = hardware(target)
-    total = 0.0
-    for segment in segments_of(program):
-        producers = dependences(segment.items, program, target, segment.edges, segment.fences)
-        tasks = tasks_of(segment.items, target)
-        total += shorter(list_schedule(tasks, producers, machine), in_order(tasks, producers, machine)).makespan
-    return total
 
 
 PASS = Pass("allocate", allocate.PASS.summary, run)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nki.core.register import VirtualRegister
+from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.accesses import Accesses, Space
 from nki.passes.checks_plane import MAYBE, NOBODY, Plane
@@ -24,21 +25,27 @@ _KEEP_A_PART = frozenset({"local_gather"})
 _ISA = "nki/api/nki/isa"
 
 
-def memory_findings(program: Program, target: Target) -> list[Finding]:
-    """Warnings about one core of a traced program, in the order of the program.
+def memory_findings(programs: Sequence[Program], target: Target) -> list[Finding]:
+    """Warnings about the cores of a traced kernel, each core in the order of its program.
 
     A finding is certain: it is about instructions that run whatever the data is, and about bytes that are known. What
     has a dynamic address, or is in a loop that may have no trip, may have written anything and read anything. Of a
-    loop the first trip counts, and what a later trip reads of the one before.
+    loop the first trip counts, and what a later trip reads of the one before. A line is a dead store if all that it
+    ever writes, on all cores, is not read.
 
     Codes: ``memory.uninitialized``, ``psum.accumulate-unwritten``, ``psum.accumulate-foreign``, ``lint.dead-store``.
     """
-    walk = _Walk(program, target)
-    walk.block(program.body, certain=True, first=True)
-    for view in program.outputs:
-        walk.everything_read(view.buffer)
-    found = [*walk.found, *walk.dead_stores()]
-    return [finding for _, finding in sorted(found, key=lambda pair: pair[0])]
+    walks = [_Walk(program, target) for program in programs]
+    for walk, program in zip(walks, programs, strict=True):
+        walk.block(program.body, certain=True, first=True)
+        for view in program.outputs:
+            walk.everything_read(view.buffer)
+    alive = {location for walk in walks for location in walk.alive()}
+    found: list[Finding] = []
+    for walk in walks:
+        dead = [(at, finding) for at, finding in walk.dead_stores() if finding.location not in alive]
+        found += [finding for _, finding in sorted([*walk.found, *dead], key=lambda pair: pair[0])]
+    return found
 
 
 class _Store(NamedTuple):
@@ -178,6 +185,12 @@ class _Walk:
         plane = self._plane(buffer)
         if plane is not None:
             self._read |= plane.everybody()
+
+    def alive(self) -> Iterator[Location]:
+        """The lines of instructions that are no dead stores."""
+        for number, issued in self._issued.items():
+            if number in self._read or number not in self._stores:
+                yield issued.location
 
     def dead_stores(self) -> Iterator[tuple[int, Finding]]:
         """Stores that nobody has read, once the program is over."""

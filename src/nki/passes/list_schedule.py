@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from nki.passes.transfers import Transfers
 from nki.spec.queue import DMA
+
+_NEAR = 16
+"""Instructions among those to come in which a patient engine looks for one of its group."""
 
 
 class Task(NamedTuple):
@@ -17,12 +21,14 @@ class Task(NamedTuple):
         busy: how long the queue is occupied.
         latency: from then until others see the result.
         group: what the engine has to load before it can run this kind of instruction, or ""; activation tables.
+        interval: of a transfer, for how long it would take all that the DMA queues share: bandwidth, and their trigger.
     """
 
     queue: str
     busy: float
     latency: float
     group: str = ""
+    interval: float = 0.0
 
 
 class Machine(NamedTuple):
@@ -39,6 +45,23 @@ class Machine(NamedTuple):
     signal: float
 
 
+class Manner(NamedTuple):
+    """How the list scheduler decides where no way is the best for all programs.
+
+    Attributes:
+        window: how many positions an instruction may be ahead of the first one that is not scheduled yet; None for any
+            number. A small window keeps values short-lived.
+        patience: ns for which an engine rather waits for an instruction of its group than loads another one.
+    """
+
+    window: int | None = None
+    patience: float = 0.0
+
+
+BUSY = Manner()
+"""As much as possible at once."""
+
+
 class Schedule(NamedTuple):
     """An order and the queue of each instruction, both by original position, and the estimated length in ns."""
 
@@ -48,49 +71,45 @@ class Schedule(NamedTuple):
 
 
 def list_schedule(
-    tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, window: int | None = None
+    tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, manner: Manner = BUSY
 ) -> Schedule:
     """Take, again and again, the instruction that can start first; among those of one queue the most urgent one.
 
     Urgent is what the longest chain of work depends on. An engine that would have to load another group takes that
     into account. Ties are broken by position, so that equal programs have equal schedules.
-
-    Args:
-        window: how many positions an instruction may be ahead of the first one that is not scheduled yet; None for any
-            number. A small window keeps values short-lived.
     """
-    return _Scheduler(tasks, producers, machine, window or len(tasks)).run()
+    return _Scheduler(tasks, producers, machine, manner).run()
 
 
 class _Scheduler:
     """The state of a list schedule: what each queue could take, and when the queues are free."""
 
     def __init__(
-        self, tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, window: int
+        self, tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, manner: Manner
     ) -> None:
         self._tasks = tasks
-        self._window = window
+        self._window = manner.window or len(tasks)
         self._first = 0
         self._done = [False] * len(tasks)
         self._held: list[int] = []
         self._signal = machine.signal
         self._consumers, self._missing = _invert(producers)
         self._urgency = _urgency(tasks, self._consumers, machine.signal)
-        self._lanes = {task.queue: _Lane(machine.switch) for task in tasks}
-        self._servers = [(0.0, name) for name in machine.dma]
+        self._lanes = {task.queue: _Lane(machine.switch, manner.patience) for task in tasks}
+        self._transfers = Transfers(machine.dma)
         self._ready = [0.0] * len(tasks)
         self._queues = [task.queue for task in tasks]
+        self._before: dict[int, str] = {}
 
     def run(self) -> Schedule:
         """Schedule everything."""
-        heapify(self._servers)
         for position, count in enumerate(self._missing):
             if not count:
                 self._release(position)
         order: list[int] = []
         end = 0.0
         while len(order) < len(self._tasks):
-            lane, start = _first(self._lanes, self._servers)
+            lane, start = _first(self._lanes, self._transfers)
             position = lane.take(start)
             visible = self._place(position, lane, start)
             self._complete(position, visible)
@@ -121,8 +140,10 @@ class _Scheduler:
         task = self._tasks[position]
         finish = max(start, self._ready[position]) + lane.switch_to(task.group) + task.busy
         if task.queue == DMA:
-            _, self._queues[position] = heappop(self._servers)
-            heappush(self._servers, (finish, self._queues[position]))
+            begin, ready = finish - task.busy, self._ready[position]
+            self._queues[position] = self._transfers.place(
+                begin, ready, task.busy, task.interval, self._before.get(position)
+            )
         else:
             lane.free = finish
         return finish + task.latency
@@ -131,6 +152,8 @@ class _Scheduler:
         queue = self._tasks[position].queue
         elsewhere = visible + self._signal
         for consumer in self._consumers[position]:
+            if queue == DMA == self._tasks[consumer].queue:
+                self._before[consumer] = self._queues[position]
             seen = visible if self._tasks[consumer].queue == queue != DMA else elsewhere
             self._ready[consumer] = max(self._ready[consumer], seen)
             self._missing[consumer] -= 1
@@ -144,6 +167,7 @@ def in_order(tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine:
     group: dict[str, str] = {}
     servers = [(0.0, name) for name in machine.dma]
     heapify(servers)
+    moved = 0.0
     visible = [0.0] * len(tasks)
     queues = [task.queue for task in tasks]
     for position, task in enumerate(tasks):
@@ -153,7 +177,8 @@ def in_order(tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine:
         )
         if task.queue == DMA:
             begin, queues[position] = heappop(servers)
-            start = max(start, begin)
+            moved += task.interval
+            start = max(start, begin, moved - task.busy)
             heappush(servers, (start + task.busy, queues[position]))
         else:
             start = max(start, free.get(task.queue, 0.0))
@@ -177,11 +202,12 @@ class _Lane:
     Of the former there is a heap for each group.
     """
 
-    __slots__ = ("free", "groups", "loaded", "switch", "waiting")
+    __slots__ = ("free", "groups", "loaded", "patience", "switch", "waiting")
 
-    def __init__(self, switch: float) -> None:
+    def __init__(self, switch: float, patience: float) -> None:
         self.free = 0.0
         self.switch = switch
+        self.patience = patience
         self.loaded = ""
         self.waiting: list[tuple[float, int, float, str]] = []
         self.groups: dict[str, list[tuple[float, int]]] = {}
@@ -191,9 +217,17 @@ class _Lane:
 
     def start(self, free: float) -> float | None:
         """When its next instruction could start; None if it has none."""
-        if self.groups:
-            return free
-        return max(free, self.waiting[0][0]) if self.waiting else None
+        if not self.groups:
+            if not self.waiting:
+                return None
+            free = max(free, self.waiting[0][0])
+        return self._patient(free) if self.patience and self.loaded and self.loaded not in self.groups else free
+
+    def _patient(self, free: float) -> float:
+        """When an instruction of the loaded group can start, if that is soon; the look ahead is short."""
+        near = [ready for ready, _, _, group in self.waiting[:_NEAR] if group == self.loaded]
+        soon = max(free, min(near, default=free))
+        return soon if soon <= free + self.patience else free
 
     def take(self, now: float) -> int:
         """Remove the most urgent of the instructions that can start by then."""
@@ -201,7 +235,10 @@ class _Lane:
         while waiting and waiting[0][0] <= now:
             _, position, urgency, group = heappop(waiting)
             heappush(groups.setdefault(group, []), (-urgency, position))
-        best = min(groups, key=lambda group: (groups[group][0][0] + self._cost(group), groups[group][0][1]))
+        if self.patience and self.loaded in groups:
+            best = self.loaded
+        else:
+            best = min(groups, key=lambda group: (groups[group][0][0] + self._cost(group), groups[group][0][1]))
         heap = groups[best]
         position = heappop(heap)[1]
         if not heap:
@@ -219,11 +256,11 @@ class _Lane:
         return self.switch if group and group != self.loaded else 0.0
 
 
-def _first(lanes: dict[str, _Lane], servers: list[tuple[float, str]]) -> tuple[_Lane, float]:
+def _first(lanes: dict[str, _Lane], transfers: Transfers) -> tuple[_Lane, float]:
     """The lane whose next instruction can start first, and when."""
     found, earliest = None, 0.0
     for name, lane in lanes.items():
-        start = lane.start(servers[0][0] if name == DMA else lane.free)
+        start = lane.start(transfers.free if name == DMA else lane.free)
         if start is not None and (found is None or start < earliest):
             found, earliest = lane, start
     assert found is not None, "dependences point backwards, so that something is always ready"

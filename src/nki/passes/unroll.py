@@ -6,6 +6,7 @@ while this one computes. Trips of a loop that stays one are separated by a barri
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,8 +48,8 @@ def run(program: Program, context: Context) -> Program:
 
     The factor is `Options.prefetch_ring`, the number of buffers that loads go round. A loop of no more trips than that
     disappears; otherwise what is left over follows it. A loop stays as it is if its index is needed as a number (only
-    addresses can take a constant), if a copy would leave its tensor, which is to be seen while running, or if the
-    tensors of all copies together would not fit.
+    addresses can take a constant) or behind the loop, if a copy would leave its tensor, which is to be seen while
+    running, or if the tensors of all copies together would not fit.
     """
     ring = context.options.prefetch_ring
     if not context.config.prefetch_auto or ring < 2 or not any(True for _ in _loops(program.body)):
@@ -64,7 +65,8 @@ class _Unroller:
         self._target = context.target
         self._ring = ring
         self._next_buffer = 1 + max((b.id for b in (*program.inputs, *program.body.all_buffers())), default=0)
-        self._next_register = 1 + max((r.id for i in program.body.walk() for r in _registers(i)), default=0)
+        self._uses = _counted(program.body)
+        self._next_register = 1 + max((*self._uses, *_indices(program.body)), default=0)
         self._origin: list[tuple[int, int]] = []
         self._at = 0
 
@@ -118,6 +120,8 @@ class _Unroller:
     def _factor(self, loop: ForLoop) -> int:
         if isinstance(loop.lower, VirtualRegister) or isinstance(loop.upper, VirtualRegister):
             raise _Unsuitable
+        if _counted(loop.body)[loop.index.id] < self._uses[loop.index.id]:
+            raise _Unsuitable  # its last value is used behind the loop
         trips = len(range(loop.lower, loop.upper, loop.step))
         factor = min(self._ring, trips, MOST_INSTRUCTIONS // max(1, len(loop.body.items)))
         room = self._room(loop.body)
@@ -183,14 +187,12 @@ class _Unroller:
     def _private(self, loop: ForLoop) -> list[int]:
         """Registers that every trip writes before it reads them, and nobody else uses."""
         inside = list(loop.body.walk())
-        members = {id(issued) for issued in inside}
-        outside = {r.id for i in self._program.body.walk() if id(i) not in members for r in _registers(i)}
+        here = _counted(loop.body)
         first: dict[int, bool] = {}
         for issued in inside:
             for register, writes in sorted(_uses(issued), key=lambda use: use[1]):
                 first.setdefault(register.id, writes)
-        used = {r for r, writes in first.items() if writes and r not in outside and r != loop.index.id}
-        return sorted(used - _bounds(self._program.body))
+        return sorted(r for r, writes in first.items() if writes and here[r] == self._uses[r] and r != loop.index.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,15 +268,29 @@ def _registers(issued: Issued) -> Iterator[VirtualRegister]:
     return (register for register, _ in _uses(issued))
 
 
-def _bounds(block: Block) -> set[int]:
-    """Registers that loops read themselves."""
-    found: set[int] = set()
+def _indices(block: Block) -> Iterator[int]:
+    """Registers that count trips, whether anybody asks for them or not."""
     for loop in _loops(block):
-        read: tuple[Any, ...] = (
-            (loop.condition,) if isinstance(loop, WhileLoop) else (loop.lower, loop.upper, loop.index)
-        )
-        found |= {r.id for r in read if isinstance(r, VirtualRegister)} | _bounds(loop.body)
-    return found
+        if isinstance(loop, ForLoop):
+            yield loop.index.id
+        yield from _indices(loop.body)
+
+
+def _counted(block: Block) -> Counter[int]:
+    """How often registers are named in a block, by its instructions and as bounds and conditions of loops in it."""
+    count = Counter(register.id for issued in block.walk() for register in _registers(issued))
+    for loop in _loops(block):
+        count += _bounds(loop)
+    return count
+
+
+def _bounds(loop: ForLoop | WhileLoop) -> Counter[int]:
+    """How often a loop and those in it name registers as bounds and conditions."""
+    read = (loop.condition,) if isinstance(loop, WhileLoop) else (loop.lower, loop.upper)
+    count = Counter(register.id for register in read if isinstance(register, VirtualRegister))
+    for inner in _loops(loop.body):
+        count += _bounds(inner)
+    return count
 
 
 PASS = Pass("unroll", "Unroll device loops, so that their trips overlap, if the kernel's settings ask for it.", run)

@@ -66,6 +66,8 @@ def command(
         _show(request, findings, error, refused)
         if whole is not None:
             click.echo(usage_text(whole), err=not whole.compiled)
+        elif everything:
+            click.echo("not compiled, because a rule is broken", err=True)
     if refused:
         raise click.exceptions.Exit(REFUSED)
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nki.compiler import CompileConfig
 from nki.core.errors import NkiError, UsageError
 from nki.driver import paused_collector
-from nki.ir.build import build
-from nki.ir.verify import verify
+from nki.gate import compile_kernel
 from nki.passes.checks import memory_findings
-from nki.passes.context import Context
-from nki.passes.pipeline import compile_programs
 from nki.passes.races import program_races, refuse_races
 from nki.passes.usage import MemoryUsage, table, usage
 from nki.passes.value_range import value_findings
 from nki.spec.program import Program
 from nki.spec.rule import Finding
-from nki.target.model import Target
 from nki.tools.request import Request
+
+_TWICE = ("cores.race", "schedule.meeting")
+"""What is found before and after compiling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +49,21 @@ def check_whole(request: Request, programs: Sequence[Program]) -> Whole:
     with the schedule that they made (races, deadlocks, cores that do not meet).
     """
     target, options = request.target, request.options
-    context = Context(target, options, request.launch.compile_config or CompileConfig())
-    found = [race.finding("warning") for race in program_races(programs, target)]
-    for check in (memory_findings, value_findings):
-        found += _of_all(check, programs, target)
+    races = program_races(programs, target)
+    found = [race.finding("warning" if race.code == "cores.race" else "error") for race in races]
+    found += memory_findings(programs, target)
+    found += [finding for program in programs for finding in value_findings(program, target)]
     compiled: Sequence[Program] = ()
     try:
         with paused_collector():
-            compiled = verify(build(compile_programs(programs, context)), target, options.disabled_rules)
+            built = compile_kernel(programs, target, options, request.launch.compile_config or CompileConfig())
+        compiled = built.programs
+        found += built.notes
         refuse_races(compiled, target)
     except UsageError:
         raise
     except NkiError as error:
         found += error.found or [_of_error(error)]
-    found += context.notes
     shown = usage((compiled or programs)[0], target)
     return Whole(tuple(_different(found)), shown, bool(compiled))
 
@@ -80,12 +80,6 @@ def usage_text(whole: Whole) -> str:
     return "\n".join(lines)
 
 
-def _of_all(
-    check: Callable[[Program, Target], list[Finding]], programs: Sequence[Program], target: Target
-) -> list[Finding]:
-    return [finding for program in programs for finding in check(program, target)]
-
-
 def _of_error(error: NkiError) -> Finding:
     return Finding(
         error.code, "error", error.message, error.rule, error.source, error.fix, error.location, dict(error.facts)
@@ -97,12 +91,8 @@ def _different(findings: Iterable[Finding]) -> list[Finding]:
     kept: list[Finding] = []
     keys: set[tuple[Any, ...]] = set()
     for finding in findings:
-        key = (finding.code, finding.location) if finding.code == "cores.race" else _key(finding)
+        key = (finding.code, finding.location, "" if finding.code in _TWICE else finding.message)
         if key not in keys:
             keys.add(key)
             kept.append(finding)
     return kept
-
-
-def _key(finding: Finding) -> tuple[Any, ...]:
-    return finding.code, finding.location, finding.message

@@ -111,6 +111,8 @@ def check_directory(output: Path | None) -> None:
     """The directory of a file that is to be written."""
     if output is not None and not output.parent.is_dir():
         raise usage_error("output.directory", f"-o {output}: {output.parent} is no directory", "create it first")
+    if output is not None and output.is_dir():
+        raise usage_error("output.directory", f"-o {output} is a directory", "name a file in it")
 
 
 def _from_kernel(

@@ -52,8 +52,7 @@ class Watch:
         number = len(self.stages)
         self.stages.append(stage)
         if self.dump:
-            directory = Path(self.dump) / self.kernel
-            directory.mkdir(parents=True, exist_ok=True)
+            directory = _directory(Path(self.dump) / self.kernel)
             save(build(stage.programs), directory / f"{number:02}-{stage.name}.mlir")
         if self.after in (stage.name, "all"):
             sys.stderr.write(f"// {self.kernel} after {stage.name}\n{to_text(build(stage.programs))}\n")
@@ -65,6 +64,16 @@ class Watch:
         if len(self.stages) > 1:
             names = (self.stages[-2].name, stage.name)
             self.differences += unified_diff(before, self._text, *names, lineterm="", n=1)
+
+
+def _directory(path: Path) -> Path:
+    """Make a directory for stages. Raises UsageError "output.directory"."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"--dump-ir: {path}: {error.strerror}"
+        raise UsageError("output.directory", message, fix="name another directory", location=UNKNOWN) from None
+    return path
 
 
 def check_pass_name(name: str, stages: Sequence[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 from rich.console import Console
@@ -24,6 +23,8 @@ from nki.timing.cores import timelines
 from nki.tools.output import stdout
 
 _PLAIN_WIDTH = 200
+_REORDER = frozenset({"allocate", "schedule"})
+"""Passes after which a program may be in another order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class Summary:
         waits_after: waits that there are. Both are None for a program that is not scheduled.
         memory: SBUF and PSUM.
         makespan: ns that the slowest core is estimated to take; None for a program that is not scheduled.
-        program_order: the same if every queue kept the order of the kernel; None if that is not known.
+        program_order: the same for the kernel as it is written, with tensors that share no memory; None if what came
+            in had been reordered.
         validated: whether the model of the target was compared with published measurements.
         doubt: why there is no estimate although the program is scheduled.
     """
@@ -104,14 +106,14 @@ class Summary:
 def summarize(stages: Sequence[Stage], target: Target) -> Summary:
     """The figures of the stages, the first of which is what came in."""
     last = stages[-1].programs
-    before = next((a.programs for a, b in pairwise(stages) if b.name == "schedule"), None)
+    written = [program for program in stages[0].programs if not _REORDER & set(program.passed)]
     scheduled = all(_scheduled(program.body) for program in last)
     makespan = ordered = None
     doubt = ""
     if scheduled:
         try:
             makespan = _makespan(last, target)
-            ordered = None if before is None else _makespan([program_order(p, target) for p in before], target)
+            ordered = _makespan([program_order(p, target) for p in written], target) if written else None
         except VerificationError as error:  # the cores do not meet; the kernel cannot end either
             doubt = f"{error.message} [{error.code}]"
     return Summary(
