@@ -3,6 +3,9 @@
 All that a core does to device memory before a rendezvous (`nisa.core_barrier`, `nisa.sendrecv`, ...) happens before
 what the other one does after it; `happens_before` proves that for each core alone. So two accesses of different cores
 can only collide if both cores are on their way from one rendezvous to the same next one.
+
+Accesses at dynamic addresses are left out: cores usually take different parts of a tensor that way, and a false alarm
+would refuse a correct kernel.
 """
 
 from __future__ import annotations
@@ -83,10 +86,11 @@ def _collisions(cores: tuple[_Core, _Core], mine: Iterable[int], others: Iterabl
         doer = Doer(~position if core else position, core, step + 1)
         clock = (step, 0) if core == 0 else (0, step)  # each core in its own order, and no word of the other
         for footprint in reads:
-            if footprint.space in written:
+            if footprint.static and footprint.space in written:
                 memory.read(doer, footprint, clock, found)
         for footprint in writes:
-            memory.write(doer, footprint, clock, found)
+            if footprint.static:
+                memory.write(doer, footprint, clock, found)
     return found
 
 
