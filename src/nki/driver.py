@@ -30,10 +30,10 @@ from nki.options import Options, from_environment
 from nki.report import NkiWarning, Report
 from nki.sim.cores import Cores
 from nki.sim.machine import Machine
-from nki.sim.memory import Memory
+from nki.sim.memory import Memory, placed_memory
 from nki.sim.walk import run_program
 from nki.sim.watch import Watch, WatchedMachine
-from nki.spec.program import Placement
+from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.spec.schedule import add_named_edges
 from nki.target.load import DEFAULT_TARGET, load_target
@@ -73,8 +73,9 @@ def _run_compiled(
 ) -> tuple[Any, Report]:
     check_writable(compiled.programs, arguments.arrays)
     findings = list(compiled.findings)
-    placements = [program.placement for program in compiled.programs]
-    machines, cores = _machines(launch.cores, target, replace(options, precise_fp=True), findings, watch, placements)
+    machines, cores = _machines(
+        launch.cores, target, replace(options, precise_fp=True), findings, watch, compiled.programs
+    )
 
     def run(core: int) -> list[Any]:
         program, machine = compiled.programs[core], machines[core]
@@ -132,7 +133,7 @@ def _machines(
     options: Options,
     findings: list[Finding],
     watch: Watch | None,
-    placements: Sequence[Placement | None] = (None, None),
+    programs: Sequence[Program] = (),
 ) -> tuple[list[Machine], Cores]:
     cores = Cores(count)
     kind: Callable[..., Machine] = Machine if watch is None else partial(WatchedMachine, watch)
@@ -141,7 +142,7 @@ def _machines(
         return kind(
             target,
             options,
-            Memory(target, precise_fp=options.precise_fp, placement=placements[core]),
+            placed_memory(programs[core], target) if programs else Memory(target, precise_fp=options.precise_fp),
             findings.append,
             core,
             (lambda key, values, where: cores.meet(core, key, values, where)) if count > 1 else None,

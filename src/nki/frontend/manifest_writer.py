@@ -15,6 +15,10 @@ ATOMS = frozenset({NoneType, bool, int, float, complex, str, bytes, EllipsisType
 """Types whose values are written where they are met; they cannot change."""
 
 
+MOST_OBJECTS = 10_000
+"""Objects that are compared; with more, tracing anew is cheaper."""
+
+
 class Writer:
     """Writes values into a hash; objects that can be shared or changed are numbered and written later, once.
 
@@ -87,9 +91,14 @@ class Writer:
             self.reasons.append(reason)
 
     def drain(self, write: Callable[[Any, str], None]) -> None:
-        """Write the contents of everything that was numbered, and of what turns up meanwhile."""
-        while self._pending:
+        """Write the contents of everything that was numbered, and of what turns up meanwhile.
+
+        Once something cannot be compared nothing else has to be, and a kernel that reaches too much is not worth it.
+        """
+        while self._pending and not self.reasons:
             number, label = self._pending.popleft()
+            if number >= MOST_OBJECTS:
+                self.refuse(f"{label} is one of more than {MOST_OBJECTS} objects that the kernel may read")
             self.text("content", str(number))
             write(self._met[number], label)
 

@@ -27,6 +27,8 @@ MANNERS = (Manner(), Manner(window=64), PATIENT, Manner(window=128), Manner(wind
 """Manners of the list scheduler that are tried, the most promising ones first."""
 MOST_TRIED = 2000
 """Instructions of programs for which other orders are tried; larger ones take the order in which they were written."""
+SMALL = 16
+"""Instructions of segments in which there is nothing to gain."""
 EFFORT = 2000
 """Instructions of all orders together after which no further one is tried."""
 
@@ -41,6 +43,8 @@ def run(program: Program, context: Context) -> Program:
     """
     count = sum(1 for _ in program.body.walk())
     if context.config.address_rotation is AddressRotation.DISABLE or context.config.spill or count > MOST_TRIED:
+        return allocate.run(program, context)
+    if not _worthwhile(program, context):
         return allocate.run(program, context)
     best, shortest = None, 0.0
     failure: VerificationError | None = None
@@ -66,18 +70,32 @@ def run(program: Program, context: Context) -> Program:
     return best
 
 
+def _worthwhile(program: Program, context: Context) -> bool:
+    """False if addresses for the written order keep nothing apart that could run together without them."""
+    if all(segment.after - segment.first <= SMALL for segment in segments_of(program)):
+        return False
+    notes = len(context.notes)
+    try:
+        placed = allocate.run(program, context)
+    except VerificationError:
+        return True
+    finally:
+        del context.notes[notes:]
+    return _producers(placed, context.target) != _producers(replace(program, placement=None), context.target)
+
+
+def _producers(program: Program, target: Target) -> list[list[tuple[int, ...]]]:
+    return [dependences(s.items, program, target, s.edges, s.fences) for s in segments_of(program)]
+
+
 def _candidates(program: Program, target: Target) -> Iterator[Program]:
     """The program as it was written, then in the orders of the scheduler."""
     yield program
     machine = hardware(target)
     bare = replace(program, placement=None)
     segments = [
-        (
-            segment,
-            dependences(segment.items, bare, target, segment.edges, segment.fences),
-            tasks_of(segment.items, target),
-        )
-        for segment in segments_of(bare)
+        (segment, producers, tasks_of(segment.items, target))
+        for segment, producers in zip(segments_of(bare), _producers(bare, target), strict=True)
     ]
     seen = set()
     for manner in MANNERS:

@@ -20,7 +20,7 @@ from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.options import Options
 from nki.sim.cores import Cores
 from nki.sim.machine import Machine
-from nki.sim.memory import LiveStorage, Memory, strided
+from nki.sim.memory import LiveStorage, placed_memory, strided
 from nki.sim.walk import Claim, check_trips
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.target.model import Target
@@ -85,7 +85,7 @@ def run_adversely(
 
     def run(core: int) -> dict[int, LiveStorage]:
         program = programs[core]
-        memory = Memory(target, placement=program.placement)
+        memory = placed_memory(program, target)
         meet = None if len(programs) == 1 else lambda key, values, where: cores.meet(core, key, values, where)
         machine = Machine(target, options, memory, lambda finding: None, core, meet)
         inputs = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, arrays, strict=True)]

@@ -13,6 +13,7 @@ from nki.core.errors import ExecutionError, TensorError
 from nki.core.numerics import poison_fill, to_f32
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View
 from nki.sim.window import Window, make_window
+from nki.spec.program import Program
 from nki.target.model import Target
 
 _LIMIT_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -105,11 +106,20 @@ class Memory:
     """The memories of one core (SBUF, PSUM) and the HBM buffers that it sees."""
 
     def __init__(
-        self, target: Target, *, precise_fp: bool = True, placement: Mapping[int, tuple[int, int]] | None = None
+        self,
+        target: Target,
+        *,
+        precise_fp: bool = True,
+        placement: Mapping[int, tuple[int, int]] | None = None,
+        reach: Mapping[MemoryRegion, int] | None = None,
     ) -> None:
-        """`placement` says where the compiler put buffers, by id; without one each has bytes of its own."""
+        """`placement` says where the compiler put buffers, by id; without one each has bytes of its own.
+
+        `reach` is how many bytes of each partition are used at all; a small kernel does not have to touch more.
+        """
         self._target = target
         self._placement = placement
+        self._reach = reach or {}
         self._precise_fp = precise_fp
         self._live: weakref.WeakValueDictionary[int, LiveStorage] = weakref.WeakValueDictionary()
         self._arenas: dict[MemoryRegion, tuple[np.ndarray, np.ndarray]] = {}
@@ -153,7 +163,8 @@ class Memory:
 
     def _place(self, buffer: Buffer, address: tuple[int, int]) -> LiveStorage:
         memory = self._target.psum if buffer.region is MemoryRegion.psum else self._target.sbuf
-        pitch = memory.bytes_per_partition + _PADDING
+        used = self._reach.get(buffer.region, memory.bytes_per_partition)
+        pitch = -(-used // _PADDING) * _PADDING + _PADDING
         start = address[0] * pitch + address[1]
         overlaid = self._placement is not None
         if buffer.region not in self._arenas:
@@ -168,6 +179,17 @@ class Memory:
             storage.note_pitch, storage.note_start = buffer.row_bytes, 0
         storage.overlaid = overlaid
         return storage
+
+
+def placed_memory(program: Program, target: Target) -> Memory:
+    """The memories of one core for a compiled program."""
+    placement = program.placement or {}
+    reach: dict[MemoryRegion, int] = {}
+    for buffer in program.body.all_buffers():
+        address = buffer.address or placement.get(buffer.id)
+        if address is not None and buffer.on_chip:
+            reach[buffer.region] = max(reach.get(buffer.region, 0), address[1] + buffer.row_bytes)
+    return Memory(target, placement=program.placement, reach=reach)
 
 
 def _own(buffer: Buffer) -> LiveStorage:

@@ -19,7 +19,7 @@ from nki.passes.races import refuse_races
 from nki.report import Report
 from nki.sim.cores import Cores
 from nki.sim.machine import Machine
-from nki.sim.memory import Memory
+from nki.sim.memory import placed_memory
 from nki.sim.walk import run_program
 from nki.spec.program import Program
 from nki.spec.rule import Finding
@@ -116,7 +116,7 @@ def _execute(
     def run(core: int) -> list[Any]:
         program = programs[core]
         meet = (lambda key, values, where: cores.meet(core, key, values, where)) if len(programs) > 1 else None
-        memory = Memory(target, precise_fp=True, placement=program.placement)
+        memory = placed_memory(program, target)
         machine = Machine(target, options, memory, findings.append, core, meet)
         inputs = [memory.adopt(buffer, host.array) for buffer, host in zip(program.inputs, hosts, strict=True)]
         with np.errstate(all="ignore"):
