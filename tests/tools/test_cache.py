@@ -13,7 +13,7 @@ from nki.tools.cache import command
 
 
 def run(*words: str, **environment: str) -> Result:
-    return CliRunner().invoke(command, list(words), env=environment)
+    return CliRunner().invoke(command, list(words), env={"NKI_CACHE": "1", **environment})
 
 
 def fill(path: Path) -> None:

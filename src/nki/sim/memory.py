@@ -169,7 +169,7 @@ class Memory:
         overlaid = self._placement is not None
         if buffer.region not in self._arenas:
             size = self._target.partitions * pitch
-            base = np.empty(size, np.uint8) if overlaid else np.full(size, 0xFF, np.uint8)
+            base = np.zeros(size, np.uint8) if overlaid else np.full(size, 0xFF, np.uint8)
             self._arenas[buffer.region] = (base, np.zeros(size, bool))
         base, written = self._arenas[buffer.region]
         if buffer.address is not None:
