@@ -37,17 +37,23 @@ class Built(NamedTuple):
 
 def compile_kernel(programs: Sequence[Program], target: Target, options: Options, config: CompileConfig) -> Built:
     """Run the passes over traced programs, build IR, verify it, and read the programs back."""
-    from nki.ir.build import build
-    from nki.ir.text import fingerprint, to_bytecode
-    from nki.ir.verify import verify
     from nki.passes.context import Context
     from nki.passes.pipeline import compile_programs
 
     context = Context(target, options, config)
     compiled = compile_programs(programs, context, after=_stage_writer(options, programs[0].name))
-    module = build(compiled)
-    read = verify(module, target, options.disabled_rules)
-    return Built(tuple(read), fingerprint(module), tuple(context.notes), to_bytecode(module))
+    return through_ir(compiled, target, options.disabled_rules)._replace(notes=tuple(context.notes))
+
+
+def through_ir(programs: Sequence[Program], target: Target, disabled_rules: frozenset[str] = frozenset()) -> Built:
+    """Build IR, verify it, and read the programs back."""
+    from nki.ir.build import build
+    from nki.ir.text import fingerprint, to_bytecode
+    from nki.ir.verify import verify
+
+    module = build(programs)
+    read = verify(module, target, disabled_rules)
+    return Built(tuple(read), fingerprint(module), (), to_bytecode(module))
 
 
 def load_kernel(ir: bytes, target: Target, options: Options) -> tuple[Program, ...]:
@@ -56,18 +62,6 @@ def load_kernel(ir: bytes, target: Target, options: Options) -> tuple[Program, .
     from nki.ir.verify import verify
 
     return tuple(verify(from_bytecode(ir), target, options.disabled_rules))
-
-
-def through_ir(
-    programs: Sequence[Program], target: Target, disabled_rules: frozenset[str] = frozenset()
-) -> tuple[list[Program], str]:
-    """Build IR, verify it, and read the programs back; returns them with a hash of the IR."""
-    from nki.ir.build import build
-    from nki.ir.text import fingerprint
-    from nki.ir.verify import verify
-
-    module = build(programs)
-    return verify(module, target, disabled_rules), fingerprint(module)
 
 
 def _stage_writer(options: Options, kernel: str) -> Callable[[Stage], None] | None:

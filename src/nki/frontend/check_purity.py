@@ -46,7 +46,7 @@ def _state(node: ast.Name, write: Write, is_global: bool) -> Found:
         "purity.global" if is_global else "purity.closure",
         node,
         f"the kernel reads {node.id}, {whose}, which line {line} changes",
-        rule=f"{_RULE}: a call with arguments seen before uses what was compiled then",
+        rule=f"{_RULE}: a change of what it reads compiles it again",
         source=_SOURCE,
         fix=f"pass {node.id} to the kernel as an argument",
     )

@@ -15,7 +15,7 @@ from nki.core.tensor import Buffer
 from nki.frontend.host import HostArray, take
 from nki.frontend.results import check_writable, deliver, write_inputs
 from nki.options import Options, from_environment
-from nki.passes.races import refuse_races
+from nki.passes.races import program_races, refuse_races
 from nki.report import Report
 from nki.sim.cores import Cores
 from nki.sim.machine import Machine
@@ -83,7 +83,7 @@ def run_artifact(loaded: Loaded, arrays: Sequence[np.ndarray]) -> tuple[Any, Rep
     options = replace(from_environment(), target=target.name, precise_fp=True)
     hosts = [take(array, "numpy", buffer.name) for array, buffer in zip(arrays, programs[0].inputs, strict=True)]
     check_writable(programs, hosts)
-    findings: list[Finding] = []
+    findings: list[Finding] = [race.finding("warning") for race in program_races(programs, target)]
     storages = _execute(programs, target, options, hosts, findings)
     write_inputs(programs, hosts)
     outputs = programs[0].outputs
