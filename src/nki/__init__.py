@@ -9,9 +9,10 @@ from nki import language as language
 from nki.core import errors as errors
 from nki.core.removed import NKI, missing_name
 from nki.jit import jit, simulate
+from nki.measure import benchmark, profile
 from nki.version import version
 
-__all__ = ["collectives", "errors", "isa", "jit", "lang", "language", "simulate"]
+__all__ = ["benchmark", "collectives", "errors", "isa", "jit", "lang", "language", "profile", "simulate"]
 
 
 def __getattr__(name: str) -> str:

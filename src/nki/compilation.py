@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nki import gate
 from nki.compiler import CompileConfig
@@ -11,6 +13,7 @@ from nki.core.errors import NkiError
 from nki.core.tensor import Storage
 from nki.frontend.manifest import Manifest, manifest_of
 from nki.frontend.manifest_arguments import Described, describe
+from nki.frontend.results import written_inputs
 from nki.frontend.values import Arguments
 from nki.launch import Launch, paused_collector, trace_body, tracer_of
 from nki.options import Options
@@ -19,8 +22,30 @@ from nki.spec.rule import Finding
 from nki.spec.schedule import add_named_edges
 from nki.store.keys import key_of
 from nki.store.payload import Traced, pack, result_of, unpack
+from nki.store.programs import pack_programs, unpack_programs
 from nki.store.settings import settings
 from nki.target.model import Target
+
+if TYPE_CHECKING:
+    from nki.native.kernel import NativeKernel
+
+
+class Kept:
+    """Native code of a kernel, made when it is first run."""
+
+    __slots__ = ("_lock", "_made", "_native")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made = False
+        self._native: NativeKernel | None = None
+
+    def native(self, make: Callable[[], NativeKernel | None]) -> NativeKernel | None:
+        """The native code, if there is any; `make` is called once."""
+        with self._lock:
+            if not self._made:
+                self._native, self._made = make(), True
+            return self._native
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +53,8 @@ class Compiled:
     """Verified programs, one per core, read back from IR, with the tree of results and what was found.
 
     Attributes:
+        written: positions of the inputs that some core writes to.
+        kept: what its calls have in common.
         origin: "compiled" in this call, from "memory" or from "disk".
         doubt: why the next call must not use it again; empty if it may.
     """
@@ -36,6 +63,8 @@ class Compiled:
     result: Any
     findings: tuple[Finding, ...]
     kernel_hash: str
+    written: frozenset[int]
+    kept: Kept
     origin: str = "compiled"
     doubt: str = ""
 
@@ -49,20 +78,22 @@ def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options
     Remembered by shapes, dtypes and constants, here and on disk, while everything that the kernel can read is the same.
     """
     key = (target.name, launch.lnc, launch.schedule, options, arguments.key())
-    described = describe(arguments.bound)
     kept = cache.get(key)
+    if kept is not None and arguments.plain and kept[0].untouched():
+        return kept[1]
+    described = describe(arguments.bound)
     if kept is not None:
         now = kept[0].renewed(described.references)
         if now.digest == kept[0].digest:
             cache[key] = (now, kept[1])
-            return replace(kept[1], origin="memory")
+            return kept[1]
         del cache[key]
     else:
         now = manifest_of(launch.function, described.references)
     disk = _disk_key(launch, arguments, described, now, target, options)
     compiled = _from_disk(disk, target, options) or _compile(launch, arguments, target, options, now, disk)
     if not compiled.doubt:
-        cache[key] = (now, compiled)
+        cache[key] = (now, replace(compiled, origin="memory"))
     return compiled
 
 
@@ -80,11 +111,14 @@ def _compile(
     findings = (*(finding for tracer in tracers for finding in tracer.findings), *built.notes)
     store = settings().cache()
     if store is not None and disk and not doubt:
-        artifact = key_of("artifact", ir=built.ir)
+        streams = pack_programs(built.programs)
+        artifact = key_of("artifact", streams=streams)
         entry = pack(Traced(artifact, built.kernel_hash, results[0], findings))
-        if entry is not None and store.put(artifact, built.ir):
+        if entry is not None and store.put(artifact, streams):
             store.put(disk, entry)
-    return Compiled(built.programs, results[0], findings, built.kernel_hash, doubt=doubt)
+    return Compiled(
+        built.programs, results[0], findings, built.kernel_hash, written_inputs(built.programs), Kept(), doubt=doubt
+    )
 
 
 def _disk_key(
@@ -113,12 +147,12 @@ def _from_disk(key: str, target: Target, options: Options) -> Compiled | None:
     store = settings().cache()
     entry = store.get(key) if store is not None and key else None
     traced = unpack(entry) if entry is not None else None
-    ir = store.get(traced.artifact) if store is not None and traced is not None else None
-    if traced is None or ir is None:
+    streams = store.get(traced.artifact) if store is not None and traced is not None else None
+    if traced is None or streams is None:
         return None
     try:
-        programs = gate.load_kernel(ir, target, options)
+        programs = unpack_programs(streams, target, options.disabled_rules)
     except NkiError:
         return None
     result = result_of(traced.result, programs[0].outputs)
-    return Compiled(programs, result, traced.findings, traced.kernel_hash, "disk")
+    return Compiled(programs, result, traced.findings, traced.kernel_hash, written_inputs(programs), Kept(), "disk")

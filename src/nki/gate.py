@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nki.compiler import CompileConfig
 from nki.options import Options
+from nki.sim.machine import Machine
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.target.model import Target
 
 if TYPE_CHECKING:
+    from nki.native.kernel import NativeKernel
     from nki.passes.pipeline import Stage
 
 
@@ -26,13 +29,11 @@ class Built(NamedTuple):
         kernel_hash: of the IR; it depends on the instructions and not on where the source file lies, so that equal
             kernels have equal hashes in every process.
         notes: what the passes found.
-        ir: the IR as bytes, with locations, for `load_kernel`.
     """
 
     programs: tuple[Program, ...]
     kernel_hash: str
     notes: tuple[Finding, ...]
-    ir: bytes
 
 
 def compile_kernel(programs: Sequence[Program], target: Target, options: Options, config: CompileConfig) -> Built:
@@ -48,20 +49,12 @@ def compile_kernel(programs: Sequence[Program], target: Target, options: Options
 def through_ir(programs: Sequence[Program], target: Target, disabled_rules: frozenset[str] = frozenset()) -> Built:
     """Build IR, verify it, and read the programs back."""
     from nki.ir.build import build
-    from nki.ir.text import fingerprint, to_bytecode
+    from nki.ir.text import fingerprint
     from nki.ir.verify import verify
 
     module = build(programs)
     read = verify(module, target, disabled_rules)
-    return Built(tuple(read), fingerprint(module), (), to_bytecode(module))
-
-
-def load_kernel(ir: bytes, target: Target, options: Options) -> tuple[Program, ...]:
-    """Verify and read `Built.ir`; raises IRError or VerificationError if it is something else."""
-    from nki.ir.text import from_bytecode
-    from nki.ir.verify import verify
-
-    return tuple(verify(from_bytecode(ir), target, options.disabled_rules))
+    return Built(tuple(read), fingerprint(module), ())
 
 
 def _stage_writer(options: Options, kernel: str) -> Callable[[Stage], None] | None:
@@ -83,3 +76,32 @@ def _stage_writer(options: Options, kernel: str) -> Callable[[Stage], None] | No
             sys.stderr.write(f"// {kernel} after {stage.name}\n{to_text(build(stage.programs))}\n")
 
     return write
+
+
+def native_machine(options: Options) -> Callable[..., Machine] | None:
+    """What makes a machine that executes instructions natively, called as `nki.sim.machine.Machine` is.
+
+    None if NumPy executes everything.
+    """
+    if not _may_be_native(options):
+        return None
+    from nki.native.functions import functions
+    from nki.native.machine import NativeMachine
+
+    found = functions(options)
+    return None if found is None else partial(NativeMachine, found)
+
+
+def native_kernel(programs: Sequence[Program], target: Target, options: Options) -> NativeKernel | None:
+    """A compiled kernel as native code; None if NumPy executes everything."""
+    if not _may_be_native(options):
+        return None
+    from nki.native.functions import functions
+    from nki.native.kernel import NativeKernel
+
+    found = functions(options)
+    return None if found is None else NativeKernel(programs, target, options, found)
+
+
+def _may_be_native(options: Options) -> bool:
+    return options.native != "0" or options.require_native

@@ -6,18 +6,26 @@ import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+from nki import gate
 from nki.compiler import CompileConfig, SpecializationConfig
 from nki.core.errors import LaunchError
 from nki.core.shown import one_line, shown
 from nki.core.source import here
 from nki.driver import Cache, Launch, call
-from nki.options import API_VERSIONS
+from nki.frontend.host import JAX_TRACER
+from nki.options import API_VERSIONS, from_environment
+from nki.profile.lazy import profile_programs
 from nki.report import Report
 from nki.spec.rule import Finding
 from nki.spec.schedule import named_edges
 from nki.spec.sink import Sink, active_sink
+from nki.target.load import load_target
+
+if TYPE_CHECKING:
+    from nki.profile.record import Profile
 
 # Keywords of older decorators, with what became of them; None: it has no effect here.
 _OLD_KEYWORDS: dict[str, str | None] = {
@@ -28,6 +36,8 @@ _OLD_KEYWORDS: dict[str, str | None] = {
     "experimental_flags": None,
     "additional_compile_opt": None,
 }
+
+_JAX = "nki.interop.jax"
 
 
 class Kernel:
@@ -44,6 +54,7 @@ class Kernel:
         functools.update_wrapper(self, launch.function)
         self.func = launch.function
         self.report: Report | None = None
+        self._profiled: tuple[Report, Profile] | None = None
         self._launch = launch
         self._cache: Cache = {} if cache is None else cache
 
@@ -64,8 +75,15 @@ class Kernel:
         sink = active_sink()
         if sink is not None:
             return self._inside(sink, args, kwargs)
-        result, self.report = call(self._launch, args, kwargs, self._cache)
-        return result
+        try:
+            result, self.report = call(self._launch, args, kwargs, self._cache)
+        except LaunchError as error:
+            if error.code != JAX_TRACER:
+                raise
+        else:
+            return result
+        # The package of the frameworks lies above this one, and importing it imports JAX, which somebody else did.
+        return import_module(_JAX).traced_call(self, self._cache, args, kwargs)
 
     def with_schedule(self, edges: list[tuple[str, str | list[str]]]) -> Kernel:
         """The same kernel with dependencies between its instructions, by their names (``name=``).
@@ -82,6 +100,16 @@ class Kernel:
                 (``schedule.order``).
         """
         return Kernel(replace(self._launch, schedule=named_edges(edges)), self._cache)
+
+    @property
+    def profile(self) -> Profile | None:
+        """The last call in time on its target, by the timing model; None before the first call."""
+        report = self.report
+        if report is None:
+            return None
+        if self._profiled is None or self._profiled[0] is not report:
+            self._profiled = report, _profile_of(report, self._launch)
+        return self._profiled[1]
 
     def launch(self) -> Launch:
         """What the driver needs to know."""
@@ -125,6 +153,15 @@ class Kernel:
     def __repr__(self) -> str:
         grid = f"[{self._launch.lnc}]" if self._launch.lnc else ""
         return f"<nki kernel {self.func.__qualname__}{grid}>"
+
+
+def _profile_of(report: Report, launch: Launch) -> Profile:
+    """The profile of a call; what ran eagerly is compiled first."""
+    target, programs = load_target(report.target), report.programs
+    if report.mode == "eager":
+        config = launch.compile_config or CompileConfig()
+        programs = gate.compile_kernel(programs, target, from_environment(), config).programs
+    return profile_programs(programs, target)
 
 
 def jit(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from nki.core.source import of_function
 from nki.core.tensor import Buffer, Storage
 from nki.frontend.host import HostArray
 from nki.frontend.trace import Tracer, attach
-from nki.frontend.values import Arguments, bind
+from nki.frontend.values import Arguments, Parameters, bind
 from nki.options import Options
 from nki.spec.schedule import NamedEdge, add_named_edges
 from nki.target.model import Target
@@ -87,7 +86,7 @@ def bound_arguments(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, 
     """What the kernel was called with, by parameter. Raises what `bind` does, at the kernel's definition."""
     try:
         bound = bind(launch.function, args, kwargs, launch.name)
-        return Arguments(bound, inspect.signature(launch.function).parameters)
+        return Arguments(bound, Parameters(launch.function))
     except NkiError as error:
         attach(error, of_function(launch.function.__code__))
         raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from nki.core.errors import UsageError
 
@@ -17,7 +19,8 @@ class Options:
         target: name from NEURON_PLATFORM_TARGET_OVERRIDE, or "" for the default.
         simulator: NKI_SIMULATOR=1 runs every kernel call eagerly.
         precise_fp: NKI_PRECISE_FP=0 keeps low-precision tensors as float32 (eager only).
-        matmul: NKI_MATMUL, "blas" (fast, within ulps, canonical shape) or "ordered" (f32 FMA in ascending k).
+        matmul: NKI_MATMUL, "ordered" (float32, fused multiply-adds in ascending k, equal bits on every machine), "fast"
+            (bfloat16 dot products where the processor has them, within ulps) or "blas" (NumPy's, within ulps).
         disabled_rules: codes from NKI_DISABLE_RULES, separated by commas.
         api: NKI_API_VERSION, the version whose meaning is used where versions differ.
         stochastic_rounding: NEURON_RT_STOCHASTIC_ROUNDING_EN=1.
@@ -25,12 +28,16 @@ class Options:
         prefetch_ring: NKI_PREFETCH_RING_SIZE, buffers that loads of a device loop go round if its kernel prefetches.
         dump_ir: NKI_DUMP_IR, a directory for the IR after every pass; "" for none.
         print_after: NKI_PRINT_AFTER, a pass after which the IR is printed to stderr, or "all"; "" for none.
+        native: NKI_NATIVE, "auto" compiles instructions where that pays, "always" at their first use, "0" has NumPy
+            execute everything; results are the same.
+        threads: NKI_THREADS, how many threads execute native code; 0 for as many as there are processors.
+        require_native: NKI_REQUIRE_NATIVE=1 makes it an error if native code cannot be made or executed.
     """
 
     target: str = ""
     simulator: bool = False
     precise_fp: bool = True
-    matmul: str = "blas"
+    matmul: str = "ordered"
     disabled_rules: frozenset[str] = frozenset()
     api: str = "0.6"
     stochastic_rounding: bool = False
@@ -38,6 +45,9 @@ class Options:
     prefetch_ring: int = 4
     dump_ir: str = ""
     print_after: str = ""
+    native: str = "auto"
+    require_native: bool = False
+    threads: int = 0
 
 
 # variable, field, meaning; the documentation prints this table
@@ -45,7 +55,7 @@ ENVIRONMENT: tuple[tuple[str, str, str], ...] = (
     ("NEURON_PLATFORM_TARGET_OVERRIDE", "target", "target that kernels are checked and run for"),
     ("NKI_SIMULATOR", "simulator", "1: kernel calls run eagerly, so that a debugger works in them"),
     ("NKI_PRECISE_FP", "precise_fp", "0: low-precision tensors keep float32 values (eager only)"),
-    ("NKI_MATMUL", "matmul", "blas (default) or ordered: how the NumPy machine sums products"),
+    ("NKI_MATMUL", "matmul", "ordered (default: equal bits everywhere), fast or blas: how matrix products are summed"),
     ("NKI_DISABLE_RULES", "disabled_rules", "codes of rules that are not checked, separated by commas"),
     ("NKI_API_VERSION", "api", "NKI version whose meaning counts where versions differ"),
     ("NEURON_RT_STOCHASTIC_ROUNDING_EN", "stochastic_rounding", "1: float downcasts round stochastically"),
@@ -53,19 +63,45 @@ ENVIRONMENT: tuple[tuple[str, str, str], ...] = (
     ("NKI_PREFETCH_RING_SIZE", "prefetch_ring", "trips of a device loop that overlap if its kernel prefetches"),
     ("NKI_DUMP_IR", "dump_ir", "directory for the IR after every pass of the compiler"),
     ("NKI_PRINT_AFTER", "print_after", "pass after which the IR is printed to stderr, or all"),
+    ("NKI_NATIVE", "native", "auto (default), always or 0: which instructions are compiled; NumPy gives the same bits"),
+    ("NKI_THREADS", "threads", "threads that execute native code; 0 (default): one for each processor"),
+    ("NKI_REQUIRE_NATIVE", "require_native", "1: an error where native code cannot be made or executed"),
 )
 
 API_VERSIONS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 
 
+_OS_ENVIRON = os.environ
+_ENCODED: Mapping[Any, Any] | None = vars(os.environ).get("_data")
+"""What `os.environ` decodes; None where it is made differently. A variable that is not set costs it two exceptions, and
+every call of a kernel asks for all variables."""
+
+_NAMES = tuple(name for name, *_ in ENVIRONMENT)
+_KEYS = tuple(os.environ.encodekey(name) for name in _NAMES)
+
+
 def from_environment(environment: Mapping[str, str] | None = None) -> Options:
     """Read the variables of `ENVIRONMENT`; a value that makes no sense is a UsageError."""
+    if environment is None and _ENCODED is not None and os.environ is _OS_ENVIRON:
+        return _decoded(tuple(map(_ENCODED.get, _KEYS)))
     env = os.environ if environment is None else environment
+    return _options(tuple(env.get(name) for name in _NAMES))
+
+
+@lru_cache(maxsize=16)
+def _decoded(values: tuple[Any, ...]) -> Options:
+    return _options(tuple(None if value is None else _OS_ENVIRON.decodevalue(value) for value in values))
+
+
+@lru_cache(maxsize=16)
+def _options(values: tuple[str | None, ...]) -> Options:
+    """The same object for the same values."""
+    env = {name: value for name, value in zip(_NAMES, values, strict=True) if value is not None}
     return Options(
         target=env.get("NEURON_PLATFORM_TARGET_OVERRIDE", ""),
         simulator=_flag(env, "NKI_SIMULATOR", False),
         precise_fp=_flag(env, "NKI_PRECISE_FP", True),
-        matmul=_one_of(env, "NKI_MATMUL", "blas", ("blas", "ordered")),
+        matmul=_one_of(env, "NKI_MATMUL", "ordered", ("ordered", "fast", "blas")),
         disabled_rules=frozenset(code.strip() for code in env.get("NKI_DISABLE_RULES", "").split(",") if code.strip()),
         api=_one_of(env, "NKI_API_VERSION", "0.6", API_VERSIONS),
         stochastic_rounding=_flag(env, "NEURON_RT_STOCHASTIC_ROUNDING_EN", False),
@@ -73,6 +109,9 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Options:
         prefetch_ring=_number(env, "NKI_PREFETCH_RING_SIZE", 4),
         dump_ir=env.get("NKI_DUMP_IR", ""),
         print_after=env.get("NKI_PRINT_AFTER", ""),
+        native=_one_of(env, "NKI_NATIVE", "auto", ("auto", "always", "0")),
+        threads=_number(env, "NKI_THREADS", 0),
+        require_native=_flag(env, "NKI_REQUIRE_NATIVE", False),
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Issued, Program
@@ -19,6 +21,34 @@ class NkiWarning(UserWarning):
         self.finding = finding
 
 
+class Executed(NamedTuple):
+    """Who executed the instructions of a call; both executors give the same bits.
+
+    Attributes:
+        native: how many are compiled functions; instructions in a device loop count once in compiled mode.
+        interpreted: how many NumPy executed, where there was native code at all; None if NumPy executed all of them.
+        reasons: why NumPy executed them, as far as that is known, and how many for each reason.
+    """
+
+    native: int = 0
+    interpreted: int | None = None
+    reasons: Mapping[str, int] = MappingProxyType({})
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types only."""
+        return {"native": self.native, "interpreted": self.interpreted, "reasons": dict(self.reasons)}
+
+    def __str__(self) -> str:
+        if self.interpreted is None or not self.native:
+            return "on the NumPy machine"
+        if not self.interpreted:
+            return "natively"
+        return f"natively, {self.interpreted} of {self.native + self.interpreted} instructions on the NumPy machine"
+
+
+NUMPY = Executed()
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """One call.
@@ -28,7 +58,7 @@ class Report:
         target: what it was verified and run for.
         mode: "eager" or "compiled".
         cores: how many cores ran it.
-        matmul: how products were summed: "blas" (within ulps) or "ordered".
+        matmul: how products were summed: "ordered" (equal bits everywhere), "fast" or "blas" (within ulps).
         precise_fp: False if low-precision tensors kept float32 values.
         kernel_hash: hash of the IR that ran; empty in eager mode.
         findings: warnings of the verifier and of the run.
@@ -36,6 +66,7 @@ class Report:
         compiled: "compiled" in this call, from "memory" or from "disk"; empty in eager mode.
         doubt: why the compiled kernel is not used again in the next call; empty if it is.
         statements: settings of ``nki.jit`` that differ from their defaults, and what they change.
+        executed: who executed the instructions.
     """
 
     kernel: str
@@ -50,6 +81,7 @@ class Report:
     statements: tuple[str, ...] = ()
     compiled: str = ""
     doubt: str = ""
+    executed: Executed = NUMPY
 
     def instructions(self) -> dict[str, int]:
         """Instructions per engine, over all cores; loop bodies count once."""
@@ -62,7 +94,7 @@ class Report:
     def provenance(self) -> str:
         """One line that says where the numbers came from."""
         parts = [
-            f"{self.mode} on the NumPy machine",
+            f"{self.mode} {self.executed}",
             f"target {self.target}",
             f"{self.cores} core(s)",
             f"matmul {self.matmul}",
@@ -82,6 +114,7 @@ class Report:
             "mode": self.mode,
             "cores": self.cores,
             "matmul": self.matmul,
+            "executed": self.executed.to_json(),
             "precise_fp": self.precise_fp,
             "kernel_hash": self.kernel_hash,
             "instructions": self.instructions(),

@@ -79,4 +79,4 @@ class Remembering:
 
 def executed(tracers: Any) -> set[Any]:
     """Code that was on the stack whenever something was issued or allocated."""
-    return {code for tracer in tracers for sites in tracer.locator._cache for code, _ in sites}
+    return {code for tracer in tracers for code in tracer.locator.codes()}

@@ -1,4 +1,4 @@
-"""Runs a random kernel eagerly, compiled, and under hostile orders; all have to give the same bytes."""
+"""Runs a random kernel eagerly and compiled, natively and not, and under hostile orders: always with the same bytes."""
 
 from __future__ import annotations
 
@@ -94,13 +94,19 @@ def _outcome(case: Case, count: int) -> Outcome:
     kernel, faults = _kernel(case), []
     found = Outcome(case.seed, 0, 0, case.lnc or 1, 0, ())
     try:
-        wanted = flat(nki.simulate(kernel)(*copy.deepcopy(case.arguments)))
-        got = flat(kernel(*copy.deepcopy(case.arguments)))
+        with environment(NKI_NATIVE="always"):
+            native = [flat(run(*copy.deepcopy(case.arguments))) for run in (nki.simulate(kernel), kernel)]
+        with environment(NKI_NATIVE="0"):
+            wanted = flat(nki.simulate(kernel)(*copy.deepcopy(case.arguments)))
+            got = flat(kernel(*copy.deepcopy(case.arguments)))
     except (NkiError, AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         return replace(found, faults=(f"crash {type(error).__name__}: {error}",))
     programs = kernel.report.programs
     if got != wanted:
         faults.append(f"difference compiled: {differing(wanted, got)}")
+    for mode, result in zip(("eager", "compiled"), native, strict=True):
+        if result != wanted:
+            faults.append(f"difference native {mode}: {differing(wanted, result)}")
     for race in check(programs, load_target(case.target))[:2]:
         faults.append(f"race {race.kind}: {race.message}")
     policies = some_policies(programs, Random(case.seed), count)

@@ -70,7 +70,7 @@ def executed() -> tuple[Executed, ...]:
             for target in example.targets if isinstance(example, Legal) else ():
                 spy.example, spy.target = example.instruction, target
                 made = nki.simulate(nki.jit(example.kernel))
-                with environment(NEURON_PLATFORM_TARGET_OVERRIDE=target):
+                with environment(NEURON_PLATFORM_TARGET_OVERRIDE=target, NKI_NATIVE="0"):
                     (made if example.lnc is None else made[example.lnc])(*copy.deepcopy(example.arguments()))
     return tuple(found)
 

@@ -49,7 +49,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) ->
 
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
-    kinds = {".py", ".toml", ".typed"}
+    kinds = {".py", ".toml", ".typed", ".html", ".css", ".js", ".svg"}
     written = {path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.rglob("*") if path.suffix in kinds}
     written |= {"nki/py.typed", "nki/VERSION"}
     written |= {f"nki/examples/{path.name}" for path in (REPOSITORY / "examples").glob("*.py")}

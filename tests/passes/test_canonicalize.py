@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.passes import canonicalize
 from tests.passes.kernels import passed, results, shape
+from tests.support import environment
 
 A = np.arange(64, dtype=np.float32).reshape(8, 8)
 
@@ -97,3 +100,29 @@ def test_edges_and_ordered_regions_move_along() -> None:
 def test_the_program_that_came_in_does_not_change() -> None:
     before, after = passed(around(NOTHING["no trip"]), [A], canonicalize.PASS)
     assert len(before.body.items) == 3 and len(after.body.items) == 2
+
+
+def test_tensors_that_nobody_uses_go_and_explicit_addresses_stay() -> None:
+    def change(tile: Any) -> None:
+        nl.ndarray((8, 8), nl.float32, buffer=nl.sbuf, name="spare")
+        nl.ndarray((8, 8), nl.float32, buffer=nl.psum, name="spare_sum")
+
+        def body(i: Any) -> None:
+            nl.ndarray((8, 8), nl.float32, buffer=nl.sbuf, name="inner")
+            increment(tile)
+
+        nl.fori_loop(0, 2, body)
+
+    before, after = passed(around(change), [A], canonicalize.PASS)
+    assert {"spare", "spare_sum", "inner"} <= {buffer.name for buffer in before.body.all_buffers()}
+    assert len(list(after.body.all_buffers())) == 2
+    assert results(before, [A]) == results(after, [A])
+
+
+def test_a_kernel_with_an_unused_tensor_is_kept_on_disk(tmp_path: Path) -> None:
+    def kernel(a: Any) -> Any:
+        nl.ndarray((8, 8), nl.float32, buffer=nl.sbuf)
+        return around(lambda tile: None)(a)
+
+    with environment(NKI_CACHE="1", NKI_CACHE_DIR=str(tmp_path / "cache")):
+        assert nki.jit(kernel)(A).tobytes() == A.tobytes()

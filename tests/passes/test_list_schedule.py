@@ -48,7 +48,13 @@ def simulated(schedule: Schedule, tasks: Sequence[Task], producers: Sequence[Seq
 @pytest.mark.parametrize("seed", range(60))
 def test_schedules_are_legal_and_as_long_as_they_say(seed: int) -> None:
     tasks, producers = random_tasks(Random(seed))
-    for schedule in (list_schedule(tasks, producers, MACHINE), in_order(tasks, producers, MACHINE)):
+    written = Manner(window=8, written=True)
+    for schedule in (
+        list_schedule(tasks, producers, MACHINE),
+        list_schedule(tasks, producers, MACHINE, written),
+        in_order(tasks, producers, MACHINE),
+        in_order(tasks, producers, MACHINE, spread=False),
+    ):
         place = {position: at for at, position in enumerate(schedule.order)}
         assert sorted(place) == list(range(len(tasks)))
         assert all(place[p] < place[c] for c, needed in enumerate(producers) for p in needed)

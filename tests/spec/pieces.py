@@ -64,3 +64,13 @@ def busy(name: str, target: str = "trn2", **given: Any) -> float:
 def alone(name: str, target: str = "trn2", **given: Any) -> float:
     """ns from the start until the result is visible."""
     return elapsed(steps(name, target, **given))
+
+
+def streaming(name: str, target: str = "trn2", **given: Any) -> float:
+    """ns of the last step that its elements take: without what an instruction takes itself, at the full rate."""
+    step, data = steps(name, target, **given)[-1], load_target(target)
+    if step.unit == "tensor":
+        return step.ns * data.timing["tensor_rate"]
+    if step.unit in ("vector", "scalar"):
+        return step.ns - data.timing["issue_cycles"] / data.engines[step.unit].ghz
+    return step.ns - step.skew

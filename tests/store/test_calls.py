@@ -42,6 +42,7 @@ X = np.zeros((10, 4), np.float32)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NKI_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("NKI_CACHE", raising=False)
+    monkeypatch.setenv("NKI_NATIVE", "0")  # objects of native code are kept there as well
     return tmp_path / "cache"
 
 

@@ -11,8 +11,6 @@ import pytest
 from nki.core.errors import NkiError, RemovedError
 
 GONE = [
-    ("nki", "benchmark", "neuron-explorer"),
-    ("nki", "profile", "neuron-explorer"),
     ("nki", "baremetal", "call the kernel"),
     ("nki", "simulate_kernel", "nki.simulate(kernel)"),
     ("nki", "tensor", "nki.typing.tensor"),

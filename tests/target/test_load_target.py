@@ -165,13 +165,52 @@ def test_integers_are_accepted_as_floats_only_where_floats_belong() -> None:
 
 
 def test_reading_is_fast() -> None:
-    texts = [text_of(name) for name in ALL]
+    texts = [(text_of(name), "" if name == "unit" else text_of(f"calibration/{name}")) for name in ALL]
     best = min(_seconds(texts) for _ in range(5))
     assert best / len(texts) < 0.02  # 4 ms where this was written; the bound allows for a busy machine
 
 
-def _seconds(texts: list[str]) -> float:
+def _seconds(texts: list[tuple[str, str]]) -> float:
     start = time.perf_counter()
-    for text in texts:
-        read_target(text, "mine.toml")
+    for text, calibration in texts:
+        read_target(text, "mine.toml", calibration)
     return time.perf_counter() - start
+
+
+# --- calibrations
+
+COEFFICIENT = 'semaphore_ns = { value = 7.0, unit = "ns", meaning = "a signal", fitted = "to two points" }'
+
+
+def test_a_calibration_adds_coefficients() -> None:
+    kept = [line for line in text_of("unit").splitlines() if not line.startswith("semaphore_ns")]
+    target = read_target("\n".join(kept), "mine.toml", COEFFICIENT)
+    assert target.timing["semaphore_ns"] == 7.0
+    assert target.provenance("timing.semaphore_ns").estimate == "fitted to two points"
+    assert target.provenance("timing.semaphore_ns").note == "ns"
+
+
+@pytest.mark.parametrize(
+    ("calibration", "words"),
+    [
+        (COEFFICIENT, "timing states semaphore_ns, which the calibration states too"),
+        ('other_ns = { value = 7.0, unit = "ns", meaning = "", estimate = "e" }', "has unknown other_ns"),
+        ('other_ns = { value = 7.0, estimate = "e" }', "misses meaning, unit"),
+        ("other_ns = 7.0", "must be a table"),
+    ],
+)
+def test_a_wrong_calibration_is_refused(calibration: str, words: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        read_target(text_of("unit"), "mine.toml", calibration)
+    assert caught.value.code == "target.data" and words in caught.value.message
+
+
+def test_calibrated_coefficients_have_their_unit_and_origin() -> None:
+    for name in ("trn1", "trn2", "trn3"):
+        told = tomllib.loads(text_of(f"calibration/{name}"))
+        target = load_target(name)
+        for coefficient, leaf in told.items():
+            assert leaf["unit"] and leaf["meaning"]
+            assert sum(key in leaf for key in ("source", "estimate", "fitted")) == 1
+            assert target.timing[coefficient] == leaf["value"]
+        assert any("fitted" in leaf for leaf in told.values()) is (name != "trn3")

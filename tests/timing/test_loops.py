@@ -97,7 +97,7 @@ def test_what_was_loaded_in_one_trip_is_there_in_the_next() -> None:
         return timeline(program(loop(body, trips)), TRN2).makespan
 
     table = TRN2.timing["activation_table_load_ns"]
-    trip = 600 / TRN2.engines.scalar.ghz + TRN2.timing["scalar_fixed_ns"]
+    trip = (600 + TRN2.timing["scalar_fixed_cycles"]) / TRN2.engines.scalar.ghz
     operators = [nl.exp]
     assert length(7) == pytest.approx(table + 7 * trip + 8 * BARRIER)
     operators = [nl.exp, nl.tanh]

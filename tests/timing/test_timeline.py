@@ -15,6 +15,7 @@ from nki.spec.program import Block, Sync, Wait
 from nki.spec.step import Step
 from nki.target.load import load_target
 from nki.target.model import Target
+from nki.timing.cost import cost_of
 from nki.timing.timeline import timeline
 from tests.timing.support import Sketch, program, tensor, traced, trivially
 
@@ -66,15 +67,14 @@ def test_a_queue_goes_on_before_a_result_is_visible() -> None:
     assert found.makespan == 340
 
 
-def test_a_result_for_the_same_queue_comes_after_the_chained_time() -> None:
-    chained, fixed = TRN2.timing["vector_chained_ns"], TRN2.timing["vector_fixed_ns"]
-    assert 0 < chained < fixed
+@pytest.mark.parametrize(("engine", "signal"), [("vector", SEMAPHORE), ("scalar", SEMAPHORE), ("gpsimd", 0.0)])
+def test_a_result_for_the_same_queue_is_read_when_it_is_in_memory(engine: str, signal: float) -> None:
     shared = tensor(50)
     sketch = Sketch()
-    sketch.add("vector", busy("vector", 100, fixed), dst=shared)
-    sketch.add("vector", busy("vector", 100, fixed), src=shared)
+    sketch.add(engine, busy(engine, 100, 60), dst=shared)
+    sketch.add(engine, busy(engine, 100, 60), src=shared)
     found = timeline(sketch.program(), TRN2)
-    assert list(found.start) == [0, 100 + chained]
+    assert list(found.start) == [0, 100 + 60 + signal]
     assert found.instruction(1).waited_for == "operand"
 
 
@@ -174,33 +174,28 @@ def functions(target: Target, *operators: Any) -> Any:
 
 def test_another_function_loads_its_table() -> None:
     table = TRN2.timing["activation_table_load_ns"]
-    streaming = 600 / TRN2.engines.scalar.ghz
-    fixed = TRN2.timing["scalar_fixed_ns"]
+    occupied = (600 + TRN2.timing["issue_cycles"]) / TRN2.engines.scalar.ghz
+    fixed = (TRN2.timing["scalar_fixed_cycles"] - TRN2.timing["issue_cycles"]) / TRN2.engines.scalar.ghz
 
     def length(*operators: Any) -> float:
         return timeline(functions(TRN2, *operators), TRN2).makespan
 
-    assert length(nl.exp) == pytest.approx(table + streaming + fixed)
-    assert length(nl.exp, nl.exp) == pytest.approx(table + 2 * streaming + fixed)
-    assert length(nl.exp, nl.tanh) == pytest.approx(2 * table + 2 * streaming + fixed)
-    assert length(nl.copy, nl.copy) == pytest.approx(2 * streaming + fixed)
+    assert length(nl.exp) == pytest.approx(table + occupied + fixed)
+    assert length(nl.exp, nl.exp) == pytest.approx(table + 2 * occupied + fixed)
+    assert length(nl.exp, nl.tanh) == pytest.approx(2 * table + 2 * occupied + fixed)
+    assert length(nl.copy, nl.copy) == pytest.approx(2 * occupied + fixed)
 
 
-def test_a_table_loads_while_operands_are_awaited() -> None:
+def test_a_table_loads_when_the_operands_are_there() -> None:
     table = TRN2.timing["activation_table_load_ns"]
     source = functions(TRN2, nl.exp)
     sketch = Sketch()
     slow = sketch.add("vector", busy("vector", table + 500))
     last = sketch.issue("scalar", next(source.body.walk()), after=[slow])
     found = timeline(sketch.program(), TRN2)
-    assert found.start[last] == table + 500 + SEMAPHORE
-    assert found.instruction(last).waited_for == "wait"
-    sketch = Sketch()
-    quick = sketch.add("vector", busy("vector", table / 2))
-    last = sketch.issue("scalar", next(source.body.walk()), after=[quick])
-    found = timeline(sketch.program(), TRN2)
-    assert found.start[last] == table
+    assert found.start[last] == table + 500 + SEMAPHORE + table
     assert found.instruction(last).waited_for == "table"
+    assert found.busy["scalar"] == table + cost_of(next(source.body.walk()), TRN2)[0].ns
 
 
 # --- shared memory ports

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 import nki.isa as nisa
 import nki.language as nl
+from nki.core.nki_tensor import NkiTensor
 from nki.spec.step import Step
 from nki.target.load import load_target
 from nki.timing.bandwidth import NEVER, Transfers
+from nki.timing.cost import cost_of
 from nki.timing.timeline import timeline
 from tests.timing.support import Sketch, tensor, traced, trivially
 
@@ -108,10 +110,85 @@ def test_loads_overlap_computation_and_each_other() -> None:
     source = traced(kernel, np.zeros((4, 4096), nl.bfloat16))[0]
     timing = TRN2.timing
     start, complete = timing["dma_trigger_ns"], timing["dma_completion_ns"]
-    load, store = timing["dma_load_32kib_ns"], timing["dma_store_32kib_ns"]
+    load, store = (32 * 1024 / timing[f"dma_{way}_bytes_per_ns"] for way in ("read", "write"))
     found = timeline(trivially(source, TRN2), TRN2)
     assert found.makespan == pytest.approx(start + load + complete + start + store + complete)
     assert found.nbytes == 2 * 32 * 1024
+
+
+def transfers_of(kernel: object, *arrays: np.ndarray, name: str = "trn2") -> list[tuple[Step, ...]]:
+    """The steps of all transfers of a kernel."""
+    target = load_target(name)
+    items = traced(kernel, *arrays, target=target)[0].body.walk()  # type: ignore[arg-type]
+    return [cost_of(issued, target) for issued in items]
+
+
+def loading(a: object) -> object:
+    """One load of all of a tensor."""
+    x = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)  # type: ignore[attr-defined]
+    nisa.dma_copy(dst=x, src=a)  # type: ignore[arg-type]
+    return nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+
+
+@pytest.mark.parametrize(("rows", "engines"), [(4, 1), (8, 1), (64, 8), (128, 16)])
+def test_a_transfer_takes_the_time_of_its_descriptors(rows: int, engines: int) -> None:
+    """Each engine has 8 rows at most; a row is a descriptor."""
+    ((_, data),) = transfers_of(loading, np.zeros((rows, 512), np.float32))
+    timing = TRN2.timing
+    working = min(rows, 8) * 2048 / timing["dma_read_bytes_per_ns"]
+    skew = timing["dma_skew_ns"] * (engines - 1) / 15
+    assert data.ns == pytest.approx(working + skew) and data.skew == pytest.approx(skew)
+    assert data.occupied * data.ns == pytest.approx(working * engines / 16)
+
+
+def test_short_rows_count_as_the_least_descriptor() -> None:
+    """Below 256 bytes for each row, overhead dominates (nki-dma-bandwidth-guide.rst)."""
+    by_size = [transfers_of(loading, np.zeros((128, n), np.float32))[0][1].ns for n in (1, 64, 128)]
+    assert by_size[0] == by_size[1] < by_size[2]
+
+
+def test_a_transfer_follows_another_one_of_its_queue_without_the_skew() -> None:
+    skewed = Step("Move", "dma", 500, 0, 0, 0, 0.4, 200)
+    sketch = Sketch()
+    for _ in range(3):
+        sketch.add("dma0", trigger(10, 90), skewed)
+    assert list(timeline(sketch.program(), TRN2).end) == pytest.approx([600, 900, 1200])
+
+
+def test_many_small_transfers_are_bound_by_their_triggers() -> None:
+    """Where a block generates descriptors it takes 600 ns for each transfer (nki/deep-dives/nki-dge.rst)."""
+
+    for name, apart in (("trn2", 600.0), ("trn1", load_target("trn1").timing["dma_trigger_instruction_ns"])):
+        target, sketch = load_target(name), Sketch()
+        (load,) = traced(loading, np.zeros((128, 128), np.float32), target=target)[0].body.walk()
+        for number in range(20):
+            sketch.issue(f"dma{number % 16}", load)
+        starts = np.sort(timeline(sketch.program(), target).start)
+        assert list(np.diff(starts)) == pytest.approx([apart] * 19)
+
+
+def test_an_address_that_was_loaded_is_there_before_the_trigger() -> None:
+    """A chain of loads, each of the number that is the address of the next, in one queue."""
+
+    def kernel(a: NkiTensor) -> object:
+        tile = nl.ndarray((1, 1), nl.uint32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=a[0:1, 0:1])
+        for _ in range(6):
+            found = nl.ndarray((1, 1), nl.uint32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=found, src=a.ap([[64, 1], [1, 1]], scalar_offset=tile, indirect_dim=1))
+            tile = found
+        return nl.ndarray((1, 1), nl.float32, buffer=nl.shared_hbm)
+
+    for name in ("trn1", "trn2"):
+        target = load_target(name)
+        timing, sketch = target.timing, Sketch()
+        for issued in traced(kernel, np.zeros((1, 64), np.uint32), target=target)[0].body.walk():
+            sketch.issue("dma0", issued)
+        links = np.diff(timeline(sketch.program(), target).end)[1:]
+        moving = target.dma.overhead_bound_bytes / timing["dma_read_bytes_per_ns"]
+        generated = timing["dma_trigger_gpsimd_ns"] if name == "trn1" else 0.0  # trn2 has a block for it
+        link = timing["dma_completion_ns"] + generated + timing["dma_trigger_ns"] + moving
+        assert list(links) == pytest.approx([link] * 5)
 
 
 @pytest.mark.parametrize("name", ["trn1", "trn2", "trn3"])

@@ -77,13 +77,14 @@ def test_a_file_to_run(kernel: str, tmp_path: Path) -> None:
 
 
 def test_scheduling_beats_the_order_that_is_written(tmp_path: Path) -> None:
-    """Each tile is loaded, scaled and stored before the next one; only the stores must wait."""
+    """Each tile is loaded, scaled many times and stored before the next one; results are awaited unless tiles mix."""
     body = """
     for row in range(4):
         tile = nl.ndarray((128, 8), dtype=a.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=a[row * 128 : row * 128 + 128, :])
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=times)
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=times)
+        for _ in range(8):
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=times)
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=times)
         nisa.dma_copy(dst=out[row * 128 : row * 128 + 128, :], src=tile)
     return out
 """

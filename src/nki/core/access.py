@@ -201,6 +201,9 @@ def squeeze_dim(view: View, dim: int) -> View:
 
 def index(view: View, key: Any, as_view: Callable[[Any], View | None]) -> View:
     """``tensor[key]`` with ints, slices, ``...`` and `DynamicSlice`; `as_view` recognises tensor indices."""
+    found = _plain_index(view, key if type(key) is tuple else (key,))
+    if found is not None:
+        return found
     keys = _expand(view, key if isinstance(key, tuple) else (key,))
     dropped = []
     for dim, item in enumerate(keys):
@@ -222,6 +225,43 @@ def index(view: View, key: Any, as_view: Callable[[Any], View | None]) -> View:
             view = slice_dim(view, dim, at, at + 1)
             dropped.append(dim)
     return _drop_indexed(view, dropped)
+
+
+def _plain_index(view: View, keys: tuple[Any, ...]) -> View | None:
+    """``view[keys]`` in one go, for ints and slices without a step that lie inside; None for everything else."""
+    buffer, dtype, shape, strides, offset, dynamic = view
+    if dynamic is not None or len(keys) > len(shape):
+        return None
+    sizes = list(shape)
+    dropped = []
+    for dim, item in enumerate(keys):
+        size = sizes[dim]
+        if type(item) is slice:
+            start, stop = item.start, item.stop
+            if start is None:
+                start = 0
+            if stop is None:
+                stop = size
+            if type(start) is not int or type(stop) is not int or item.step is not None:
+                return None
+            if start < 0:
+                start += size
+            if stop < 0:
+                stop += size
+            if not 0 <= start < stop <= size:
+                return None
+            sizes[dim] = stop - start
+        elif type(item) is int:
+            start = item + size if item < 0 else item
+            if not 0 <= start < size:
+                return None
+            sizes[dim] = 1
+            dropped.append(dim)
+        else:
+            return None
+        offset += start * strides[dim]
+    found = View(buffer, dtype, tuple(sizes), strides, offset)
+    return _drop_indexed(found, dropped) if dropped else found
 
 
 def is_contiguous(view: View) -> bool:

@@ -22,6 +22,8 @@ from nki.core.register import VirtualRegister
 from nki.core.shown import shown
 from nki.core.tensor import MemoryRegion, NKIObject, Storage, View, contiguous_strides
 
+_new = object.__new__
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -177,7 +179,12 @@ class NkiTensor(NoArithmetic, NKIObject):
     # --- views
 
     def __getitem__(self, key: Any) -> NkiTensor:
-        return self._with(access.index(self._view, key, _tensor_view))
+        tensor: NkiTensor = _new(NkiTensor)
+        tensor._view = access.index(self._view, key, _tensor_view)
+        tensor.storage = self.storage
+        tensor._index_storage = self._index_storage
+        tensor._problem = self._problem
+        return tensor
 
     @_arguments
     def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:

@@ -68,7 +68,7 @@ def round_to(values: npt.ArrayLike, dtype: DType) -> Array:
       conversions that saturate (IEEE 754 leaves it open; Arm, WebAssembly and LLVM's ``fptosi.sat`` give 0).
     * bool is ``value != 0``, hence true for NaN.
     * ``float8_e8m0fnu`` rounds to the nearest power of two (halfway goes up); zero, negative, infinite and NaN become
-      NaN, and positive values below the range 2**-127 (all as with ml_dtypes).
+      NaN, and positive values below the range 2**-127 (as with ml_dtypes, which rounds what is next to 2**-127 up).
 
     Args:
         values: float32 of any shape; anything else is converted to float32 first.
@@ -294,7 +294,11 @@ def _half_values() -> Float32:
 @np.errstate(all="ignore")
 def _encoding(stored: np.dtype[Any]) -> Array:
     halves: Float32 = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16).astype(np.float32)
-    return halves.astype(stored)
+    codes = halves.astype(stored)
+    if stored == dtypes.float8_e8m0fnu.numpy:
+        # ml_dtypes rounds everything between the two smallest powers of two up; the nearest one is meant
+        codes[(halves >= 2.0**-127) & (halves < 1.5 * 2.0**-127)] = 2.0**-127
+    return codes
 
 
 def _look_up(table: Array, index: npt.NDArray[np.integer[Any]]) -> Array:

@@ -26,8 +26,6 @@ _SCALAR_OFFSET = "use nisa.tensor_copy with tensor.ap(..., scalar_offset=index)"
 
 NKI: Mapping[str, Removed] = {
     "baremetal": Removed("0.1", "call the kernel: @nki.jit kernels run on NumPy, torch and JAX arrays"),
-    "benchmark": Removed("0.1", "time a call of the kernel on the device with neuron-explorer"),
-    "profile": Removed("0.1", "capture a profile of a call of the kernel with neuron-explorer"),
     "simulate_kernel": Removed("0.1", "use nki.simulate(kernel)(*arguments)"),
     "tensor": Removed("0.2", "annotate with nki.typing.tensor[shape]"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -101,39 +102,50 @@ def excerpt(frame: Frame) -> str:
 
 
 class Locator:
-    """Turns the running stack into a `Location`; remembers call sites, since a loop visits the same ones again."""
+    """Turns the running stack into a `Location`; remembers call sites, since a loop visits the same ones again.
 
-    __slots__ = ("_boundary", "_cache", "_internal")
+    Code objects are looked up by identity, because their hash goes through all of their constants and names.
+    """
+
+    __slots__ = ("_boundary", "_cache", "_internal", "_kept")
 
     def __init__(self, boundary: CodeType | None = None) -> None:
         self._boundary = boundary
-        self._cache: dict[tuple[tuple[CodeType, int], ...], Location] = {}
-        self._internal: dict[CodeType, bool] = {}
+        self._cache: dict[tuple[int, ...], Location] = {}
+        self._internal: dict[int, bool] = {}
+        self._kept: list[CodeType] = []
 
     def codes(self) -> set[CodeType]:
         """The user's code that was on the stack whenever a location was captured."""
-        return {code for sites in self._cache for code, _ in sites}
+        return {code for code in self._kept if not self._internal[id(code)]}
 
     def capture(self) -> Location:
         """Location of the user's call site that led here; stops at the boundary function, if one was given."""
         frame: FrameType | None = sys._getframe(1)
         boundary, internal = self._boundary, self._internal
-        sites = []
+        sites: list[int] = []
         while frame is not None:
             code = frame.f_code
             if code is boundary:
                 break
-            own = internal.get(code)
+            number = id(code)
+            own = internal.get(number)
             if own is None:
-                own = internal[code] = is_internal(code)
+                own = internal[number] = is_internal(code)
+                self._kept.append(code)  # so that no other code gets this identity
             if not own:
-                sites.append((code, frame.f_lasti))
+                sites += (number, frame.f_lasti)
             frame = frame.f_back
         key = tuple(sites)
         location = self._cache.get(key)
         if location is None:
-            location = self._cache[key] = Location(tuple(_resolve(code, lasti) for code, lasti in key))
+            location = self._cache[key] = Location(tuple(self._frames(key)))
         return location
+
+    def _frames(self, key: tuple[int, ...]) -> Iterator[Frame]:
+        codes = {id(code): code for code in self._kept}
+        for number, lasti in zip(key[::2], key[1::2], strict=True):
+            yield _frame(codes[number], lasti)
 
 
 def here() -> Location:
@@ -167,6 +179,20 @@ def of_function(code: CodeType) -> Location:
     text = lines[below].rstrip() if lines else ""
     column = len(text) - len(text.lstrip())
     return Location((Frame(code.co_filename, code.co_qualname, line, column, line if text else 0, len(text)),))
+
+
+_FRAMES: dict[tuple[int, int], tuple[CodeType, Frame]] = {}
+_MOST_FRAMES = 1 << 14
+
+
+def _frame(code: CodeType, lasti: int) -> Frame:
+    """The frame of a position in a code object, which is kept, so that its identity stays its own."""
+    found = _FRAMES.get((id(code), lasti))
+    if found is None:
+        if len(_FRAMES) >= _MOST_FRAMES:
+            _FRAMES.clear()
+        found = _FRAMES[id(code), lasti] = (code, _resolve(code, lasti))
+    return found[1]
 
 
 def _resolve(code: CodeType, lasti: int) -> Frame:

@@ -28,21 +28,18 @@ class MemoryRegion(Enum):
     @property
     def is_hbm(self) -> bool:
         """True for both kinds of device memory."""
-        return self in _HBM
+        return self is MemoryRegion.private_hbm or self is MemoryRegion.shared_hbm
 
     @property
     def on_chip(self) -> bool:
         """True for SBUF and PSUM, whose first dimension is the partition."""
-        return self not in _HBM
+        return not self.is_hbm
 
     def __str__(self) -> str:
         return self.value
 
     def __repr__(self) -> str:
         return f"nl.{self.value}"
-
-
-_HBM = frozenset({MemoryRegion.private_hbm, MemoryRegion.shared_hbm})
 
 
 class _FieldsByKeyword(type):

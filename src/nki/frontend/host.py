@@ -43,7 +43,7 @@ def kind_of(value: Any) -> Kind | None:
     module = type(value).__module__.partition(".")[0]
     if module == "torch" and hasattr(value, "data_ptr"):
         return "torch"
-    if module in ("jax", "jaxlib") and hasattr(value, "sharding"):
+    if module in ("jax", "jaxlib") and (hasattr(value, "sharding") or _is_traced(value)):
         return "jax"
     return None
 
@@ -103,12 +103,20 @@ def _numpy(value: np.ndarray, name: str) -> np.ndarray:
     return value
 
 
+JAX_TRACER = "argument.jax-tracer"
+"""Code of the error that says that an array of JAX has no value yet. Calls of kernels handle it, see `nki.jit`."""
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, sys.modules["jax"].core.Tracer)
+
+
 def _jax(value: Any, name: str) -> np.ndarray:
-    if isinstance(value, sys.modules["jax"].core.Tracer):
+    if _is_traced(value):
         raise LaunchError(
             "argument.jax-tracer",
-            f"argument {name} is a JAX tracer: the kernel is called under jax.jit",
-            fix="call the kernel outside jax.jit, on concrete arrays",
+            f"argument {name} is a JAX tracer: it has no value before the program of jax.jit runs",
+            fix="call the kernel itself, which becomes part of the program, or pass concrete arrays",
         )
     array = np.asarray(value)
     as_dtype_or_raise(array.dtype, name)

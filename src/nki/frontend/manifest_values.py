@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from nki.core.dtypes import DType
 from nki.frontend.check_names import is_kernel
 from nki.frontend.manifest_code import encoded
 from nki.frontend.manifest_outside import is_impure, module_of, origin_of_module
@@ -263,6 +264,7 @@ CONTENTS: dict[type, Content] = {
     re.Pattern: _attributes("pattern", "flags"),
     pathlib.PurePath: _path,
     logging.Logger: _logger,
+    DType: _constant(str),
     type(dataclasses.MISSING): _nothing,
     dataclasses.Field: _attributes("name", "default", "default_factory", "init", "kw_only", "compare", "metadata"),
 }

@@ -43,12 +43,8 @@ class Pass:
             raise _varies(item, known)
         return known
 
-    def buffer(self, make: Callable[[], Buffer], wanted: tuple[Any, ...], where: Location) -> Buffer:
-        """A new buffer, or the one of the first pass; `wanted` is its shape, dtype, region, address and location."""
-        if self.recording:
-            made = make()
-            self.block.buffers.append(made)
-            return made
+    def buffer(self, wanted: tuple[Any, ...], where: Location) -> Buffer:
+        """The buffer of the first pass; `wanted` is its shape, dtype, region, address and location."""
         known = _at(self.block.buffers, self._buffer)
         self._buffer += 1
         if known is None or (known.shape, known.dtype, known.region, known.address, known.location) != wanted:
@@ -92,6 +88,10 @@ class Regions:
     def machine(self) -> Machine | None:
         """What executes, if anything does now."""
         return None if self.silent else self._machine
+
+    def stop(self) -> None:
+        """Nothing executes from now on."""
+        self._machine = None
 
     @property
     def innermost(self) -> Region | None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nki.core.errors import LaunchError
 from nki.core.numerics import round_to
-from nki.core.tensor import View
+from nki.core.tensor import View, contiguous_strides
 from nki.frontend.host import HostArray, Kind, give, write_back
 from nki.sim.memory import LiveStorage, shadow_of, strided
 from nki.spec.program import Program
 
 
-def written_inputs(programs: Sequence[Program]) -> set[int]:
-    """Positions of the inputs that some core writes to."""
+def written_inputs(programs: Sequence[Program]) -> frozenset[int]:
+    """Positions of the inputs that some core writes to: one pass over all instructions."""
     written = set()
     for program in programs:
         position = {buffer.id: i for i, buffer in enumerate(program.inputs)}
@@ -24,13 +24,23 @@ def written_inputs(programs: Sequence[Program]) -> set[int]:
             for name, view in issued.views():
                 if issued.instruction.operands[name].writes and view.buffer.id in position:
                     written.add(position[view.buffer.id])
-    return written
+    return frozenset(written)
 
 
-def check_writable(programs: Sequence[Program], arrays: Sequence[HostArray]) -> None:
-    """An input that the kernel writes must be able to change, or be returned."""
+def check_writable(
+    programs: Sequence[Program], arrays: Sequence[HostArray], written: Collection[int] | None = None
+) -> None:
+    """An input that the kernel writes must be able to change, or be returned.
+
+    Args:
+        written: what `written_inputs` says of the programs, where that is known.
+    """
+    if written is None:
+        written = written_inputs(programs)
+    if not written:
+        return
     returned = {view.buffer.id for view in programs[0].outputs}
-    for position in written_inputs(programs):
+    for position in written:
         host, buffer = arrays[position], programs[0].inputs[position]
         if host.kind == "jax" and buffer.id not in returned:
             raise LaunchError(
@@ -47,10 +57,18 @@ def check_writable(programs: Sequence[Program], arrays: Sequence[HostArray]) -> 
 
 
 def write_inputs(
-    programs: Sequence[Program], arrays: Sequence[HostArray], planes: Mapping[int, Any] | None = None
+    programs: Sequence[Program],
+    arrays: Sequence[HostArray],
+    planes: Mapping[int, Any] | None = None,
+    written: Collection[int] | None = None,
 ) -> None:
-    """Carry the kernel's writes into the caller's arrays where the memory is not the same."""
-    for position in written_inputs(programs):
+    """Carry the kernel's writes into the caller's arrays where the memory is not the same.
+
+    Args:
+        planes: float32 values in place of low-precision bytes, by the identity of the host array.
+        written: what `written_inputs` says of the programs, where that is known.
+    """
+    for position in written_inputs(programs) if written is None else written:
         host = arrays[position]
         plane = (planes or {}).get(id(host))
         if plane is not None:
@@ -60,28 +78,50 @@ def write_inputs(
 
 
 def deliver(tree: Any, program: Program, storages: Sequence[LiveStorage], arrays: Sequence[HostArray]) -> Any:
-    """The kernel's result with an array of the caller's kind in place of every view."""
-    by_id = {storage.buffer.id: storage for storage in storages}
+    """The kernel's result with an array of the caller's kind in place of every view.
+
+    Each array has memory of its own. Memory that only the run knew, and that one view shows as a whole, is handed over
+    instead of copied.
+    """
     kind: Kind = next((host.kind for host in arrays if host.kind != "numpy"), "numpy")
     like = next((host.original for host in arrays if host.kind == kind), None)
-    return _fill(tree, by_id, kind, like)
+    return _fill(tree, _Stock(program, storages), kind, like)
 
 
-def _fill(tree: Any, storages: Mapping[int, LiveStorage], kind: Kind, like: Any) -> Any:
+class _Stock:
+    """The memory of results, by view."""
+
+    def __init__(self, program: Program, storages: Sequence[LiveStorage]) -> None:
+        self._storages = {storage.buffer.id: storage for storage in storages}
+        # A buffer that is handed over must not be an input, which is the caller's, nor be in two results.
+        self._taken = {buffer.id for buffer in program.inputs}
+
+    def array(self, view: View) -> np.ndarray:
+        """The elements of a view."""
+        storage = self._storages[view.buffer.id]
+        shadow = shadow_of(storage, view)
+        if shadow is not None:
+            return round_to(np.ascontiguousarray(shadow), view.dtype)
+        if view.buffer.id in self._taken or not _is_all(view, storage):
+            return np.array(strided(storage, view), order="C")
+        self._taken.add(view.buffer.id)
+        storage.settle()
+        return storage.base.view(view.dtype.numpy).reshape(view.shape)
+
+
+def _is_all(view: View, storage: LiveStorage) -> bool:
+    """Whether a view shows all bytes of a storage's memory in their order."""
+    return view.nbytes == storage.base.nbytes and view.strides == contiguous_strides(view.shape) and not view.on_chip
+
+
+def _fill(tree: Any, stock: _Stock, kind: Kind, like: Any) -> Any:
     if isinstance(tree, View):
-        return give(_array(tree, storages[tree.buffer.id]), tree.dtype, kind, like)
+        return give(stock.array(tree), tree.dtype, kind, like)
     match tree:
         case tuple() if hasattr(tree, "_fields"):
-            return type(tree)(*(_fill(item, storages, kind, like) for item in tree))
+            return type(tree)(*(_fill(item, stock, kind, like) for item in tree))
         case tuple() | list():
-            return type(tree)(_fill(item, storages, kind, like) for item in tree)
+            return type(tree)(_fill(item, stock, kind, like) for item in tree)
         case dict():
-            return {key: _fill(item, storages, kind, like) for key, item in tree.items()}
+            return {key: _fill(item, stock, kind, like) for key, item in tree.items()}
     return tree
-
-
-def _array(view: View, storage: LiveStorage) -> np.ndarray:
-    shadow = shadow_of(storage, view)
-    if shadow is not None:
-        return round_to(np.ascontiguousarray(shadow), view.dtype)
-    return np.array(strided(storage, view), order="C")

@@ -23,6 +23,7 @@ from nki.sim.memory import LiveStorage
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 from nki.spec.rule import Finding
 from nki.spec.schedule import Edge, check_complete, dependencies, fences, positions
+from nki.spec.signature import Signature
 from nki.spec.sink import with_sink
 from nki.target.model import Target
 
@@ -67,7 +68,7 @@ class Tracer:
         self._regions = Regions(self.program.body, machine)
         self._conditions = Conditions(self._regions, self.while_region, self.locator.capture)
         self._ids = itertools.count()
-        self._numbers = {region: itertools.count() for region in MemoryRegion}
+        self._numbers = {region.name: itertools.count() for region in MemoryRegion}
         self._register_ids = itertools.count()
         self._constants: dict[Hashable, Storage] = {}
         self._order: Hashable = None
@@ -80,13 +81,17 @@ class Tracer:
 
     # --- what instructions and the language call
 
-    def issue(self, issued: Issued) -> None:
+    def issue(self, issued: Issued, signature: Signature | None = None) -> None:
         self._regions.issue(issued)
         if self.no_reorder_depth:
             self.ordered[-1].append(issued)
         machine = self._regions.machine
-        if machine is not None:
+        if machine is None:
+            return
+        if signature is None:
             machine.run(issued)
+        else:
+            machine.run_known(issued, signature)
 
     def report(self, finding: Finding) -> None:
         if finding.severity == "error" and not self._collect:
@@ -106,11 +111,12 @@ class Tracer:
         self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str, address: tuple[int, int] | None
     ) -> Storage:
         where = self.locator.capture()
-        buffer = self._regions.current.buffer(
-            lambda: self._buffer(shape, dtype, region, name, "temporary", address, where),
-            (shape, dtype, region, address, where),
-            where,
-        )
+        current = self._regions.current
+        if current.recording:
+            buffer = self._buffer(shape, dtype, region, name, "temporary", address, where)
+            current.block.buffers.append(buffer)
+        else:
+            buffer = current.buffer((shape, dtype, region, address, where), where)
         if self._machine is None:
             return Storage(buffer)
         if region is MemoryRegion.shared_hbm and self._claim is not None and not self._regions.silent:
@@ -191,12 +197,19 @@ class Tracer:
         return with_sink(self, lambda: run_body(function, args, kwargs))
 
     def finish(self, result: Any) -> Any:
-        """Check what the kernel returns and note its views as outputs; returns the same tree with views."""
+        """Check what the kernel returns and note its views as outputs; returns the same tree with views.
+
+        Nothing is executed afterwards. Memory is let go of here, because registers know their trace and it knows them:
+        it would stay until the garbage collector comes, and the next call would take other memory.
+        """
         self._regions.check_closed()
         check_complete(self.prepared)
         self.program.edges = positions(self.program, self._edges)
         self.program.fences = fences(self.program, self.ordered)
-        return _outputs(result, self)
+        outputs = _outputs(result, self)
+        self._machine = self._claim = None
+        self._regions.stop()
+        return outputs
 
     def check_scope(self, view: View) -> None:
         """Raise if a returned view belongs to a loop that has ended."""
@@ -219,10 +232,10 @@ class Tracer:
         location: Location | None = None,
         data: bytes | None = None,
     ) -> Buffer:
-        number = next(self._ids)
+        kind = region._name_  # what `name` looks up; the same text as `value`
         return Buffer(
-            number,
-            name or f"{region.value}{next(self._numbers[region])}",
+            next(self._ids),
+            name or f"{kind}{next(self._numbers[kind])}",
             region,
             shape,
             dtype,

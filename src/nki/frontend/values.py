@@ -5,24 +5,35 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
+import functools
 import inspect
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from types import FunctionType, NoneType
 from typing import Any
 
 import numpy as np
 
 from nki.core.calls import misfit, spelled
-from nki.core.dtypes import DType
+from nki.core.dtypes import DType, find
 from nki.core.errors import ArgumentError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import NKIObject
-from nki.frontend.host import HostArray, kind_of, take
+from nki.frontend.host import HostArray, Kind, kind_of, take
 
 MakeTensor = Callable[[HostArray, str], NkiTensor]
+SeeArray = Callable[[Any, Kind, str], HostArray]
+
+CONSTANTS = frozenset({NoneType, bool, int, float, str, DType})
+"""Types whose values are what they are: neither arrays nor trees, and nothing behind them."""
+
+_COLLECTS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 def bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Arguments by parameter name, defaults included; a call that does not fit is an ArgumentError."""
+    plain = _bound_at_once(function, args, kwargs)
+    if plain is not None:
+        return plain
     signature = inspect.signature(function)
     found = misfit(signature, args, kwargs)
     if found is not None:
@@ -36,13 +47,73 @@ def bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[st
     return dict(bound.arguments)
 
 
-class Arguments:
-    """The arguments of one call: host arrays in order, and a way to build the kernel's own copies."""
+def _bound_at_once(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """What `bind` returns, from the function itself; None for whatever is not plain, and for every misfit.
 
-    def __init__(self, bound: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter]) -> None:
+    `inspect` takes longer than a small kernel runs. Nothing is remembered, so that changed defaults are seen.
+    """
+    if type(function) is not FunctionType or function.__dict__:
+        return None  # a wrapper may show the signature of another function
+    code = function.__code__
+    count = code.co_argcount
+    if code.co_flags & _COLLECTS or code.co_posonlyargcount or len(args) > count:
+        return None
+    names = code.co_varnames[: count + code.co_kwonlyargcount]
+    bound = dict(zip(names, args, strict=False))
+    defaults, keywords = function.__defaults__ or (), function.__kwdefaults__ or {}
+    taken, first = 0, count - len(defaults)
+    for position in range(len(args), len(names)):
+        name = names[position]
+        if name in kwargs:
+            bound[name] = kwargs[name]
+            taken += 1
+        elif first <= position < count:
+            bound[name] = defaults[position - first]
+        elif position >= count and name in keywords:
+            bound[name] = keywords[name]
+        else:
+            return None
+    return bound if taken == len(kwargs) else None
+
+
+class Parameters(Mapping[str, inspect.Parameter]):
+    """The parameters of a function by name, found when the first one is asked for."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @functools.cached_property
+    def _found(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self._function).parameters
+
+    def __getitem__(self, name: str) -> inspect.Parameter:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+class Arguments:
+    """The arguments of one call: host arrays in order, and a way to build the kernel's own copies.
+
+    Attributes:
+        plain: whether every argument is an array or one of `CONSTANTS`.
+    """
+
+    def __init__(
+        self, bound: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter], see: SeeArray = take
+    ) -> None:
+        """`see` makes a host array of a framework's one."""
         self.bound = bound
+        self._see = see
         self.arrays: list[HostArray] = []
         self.names: list[str] = []
+        self.plain = True
         self._seen: dict[int, int] = {}
         self._open: list[int] = []
         self._parameters = parameters
@@ -68,13 +139,16 @@ class Arguments:
 
     def key(self) -> Hashable:
         """Shapes, dtypes and constants: equal keys may share a compiled kernel."""
-        shapes = tuple((a.array.shape, str(a.dtype)) for a in self.arrays)
-        return shapes, tuple((name, _key(tree)) for name, tree in self._tree.items())
+        shapes = tuple([(a.array.shape, a.dtype) for a in self.arrays])
+        return shapes, tuple([(name, _key(tree)) for name, tree in self._tree.items()])
 
     def _strip(self, value: Any, name: str, top: bool = False) -> Any:
+        if type(value) in CONSTANTS:
+            return value
         kind = kind_of(value)
         if kind is not None:
             return self._leaf(value, kind, name)
+        self.plain = False
         if isinstance(value, NkiTensor):
             raise ArgumentError(
                 "argument.tensor",
@@ -126,9 +200,30 @@ class Arguments:
     def _leaf(self, value: Any, kind: Any, name: str) -> _Leaf:
         if id(value) not in self._seen:
             self._seen[id(value)] = len(self.arrays)
-            self.arrays.append(take(value, kind, name))
-            self.names.append(name.replace("[", "_").replace("]", "").replace(".", "_").replace("'", ""))
+            self.arrays.append(_as_it_is(value) or self._see(value, kind, name))
+            self.names.append(name if name.isidentifier() else _identifier(name))
         return _Leaf(self._seen[id(value)])
+
+
+def _identifier(path: str) -> str:
+    return path.replace("[", "_").replace("]", "").replace(".", "_").replace("'", "")
+
+
+def _as_it_is(value: Any) -> HostArray | None:
+    """What `take` makes of a NumPy array whose memory a kernel can use; None for everything else."""
+    if type(value) is not np.ndarray or value.ndim == 0 or value.size == 0:
+        return None
+    flags, dtype = value.flags, value.dtype
+    if not flags.c_contiguous or not flags.writeable or not dtype.isbuiltin:
+        return None
+    found = _device_dtype(dtype)
+    return None if found is None else HostArray("numpy", value, value, found, True)
+
+
+@functools.lru_cache(maxsize=64)
+def _device_dtype(dtype: np.dtype[Any]) -> DType | None:
+    found = find(dtype)
+    return found if found is not None and found.device else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -192,9 +287,12 @@ def _fill(tree: Any, tensors: list[NkiTensor]) -> Any:
 
 
 def _key(tree: Any) -> Hashable:
+    kind = type(tree)
+    if kind is _Leaf:
+        return "", tree.index  # no type has an empty name
+    if kind in (int, str, bool, NoneType, DType):
+        return kind.__name__, tree
     match tree:
-        case _Leaf():
-            return tree
         case _Record(original, fields):
             return (type(original), tuple((k, _key(v)) for k, v in fields.items()))
         case list() | tuple():

@@ -11,6 +11,7 @@ for _dialect in ("nki", "nisa"):
     sys.modules.setdefault(f"torch_mlir.dialects.{_dialect}", ModuleType(_dialect))
 
 from torch_mlir.dialects.irdl import load_dialects  # noqa: E402
+from torch_mlir.execution_engine import ExecutionEngine  # noqa: E402
 from torch_mlir.ir import (  # noqa: E402
     ArrayAttr,
     Attribute,
@@ -53,6 +54,7 @@ __all__ = [
     "DenseI32ArrayAttr",
     "DenseI64ArrayAttr",
     "DynamicType",
+    "ExecutionEngine",
     "FileLineColLoc",
     "FloatAttr",
     "InsertionPoint",

@@ -2,11 +2,10 @@
 
 Source: nki/api/nki.api.shared.rst, "Supported Activation Functions for NKI ISA". Hardware approximates them by
 piecewise polynomials whose error the documents do not state. Here they are float32 formulas without cancellation,
-within ten ulps of the exact value, with three exceptions: next to a zero of a derivative the error is a few ulps of the
-summands; the approximations of gelu multiply the rounding error of their inner argument by its size; and where silu,
-mish, the approximations of gelu and the derivatives are below 2**-126, what a subnormal exponential has lost is
-multiplied by their argument, an error of about 7e-44. Nothing overflows on the way: what has a finite limit at infinity
-has it here. NaN stays NaN.
+within seven ulps of the exact value (docs/accuracy.md has the figures), with two exceptions: next to a zero of a
+derivative the error is a few ulps of the summands, and the approximations of gelu multiply the rounding error of their
+inner argument by its size. Nothing overflows on the way, and nothing is lost in subnormal factors: what has a finite
+limit at infinity has it here. NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -15,7 +14,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from nki.core.erf_coefficients import TAIL
+from nki.elementary import (
+    DROP,
+    arctan,
+    decay,
+    erf,
+    exp,
+    lifted_decay,
+    lifted_gaussian,
+    log,
+    log1p_unit,
+    scaled_tail,
+    sin,
+    tanh,
+)
 from nki.isa import alu
 from nki.spec.arrays import Arrays
 from nki.spec.operator import Operator
@@ -44,7 +56,6 @@ PRELU = Operator("prelu", activation=True)
 
 _PI_HIGH = 3.140625  # exact with few bits, so that x - _PI_HIGH is exact near pi
 _PI_LOW = math.pi - _PI_HIGH
-_SPLIT = 4097.0  # 2**12 + 1: halves the bits of a float32
 _ENOUGH = 128.0  # beyond it exp(-t) is 0, and so is the normal tail
 _SIGMOID_FACTOR = 1.702
 _TANH_FACTOR = 2 * math.sqrt(2 / math.pi)
@@ -55,10 +66,12 @@ _RELATIVE_SLACK = 2.0**-16
 
 def apply(x: Arrays, operator: Operator, a: Any, slope: Any) -> Any:
     """The function of float32 values; `slope` is that of nl.prelu for negative values."""
+    if operator.name == COPY.name:
+        return a
     if operator.name == PRELU.name:
-        return x.where(x.compare("greater", a, x.constant(0.0)), a, x.multiply(a, slope))
+        return x.select("greater", a, x.constant(0.0), a, x.multiply(a, slope))
     function = _MEANING.get(operator.name)
-    return alu.apply(x, operator, a, None) if function is None else function(x, a)
+    return alu.apply(x, operator, a, None) if function is None else x.elementwise(function, a)
 
 
 def check_domain(x: Arrays, operator: Operator, a: Any) -> None:
@@ -83,49 +96,35 @@ def check_domain(x: Arrays, operator: Operator, a: Any) -> None:
 
 def normal_tail(x: Arrays, t: Any) -> Any:
     """``Phi(-t)``, the probability that a normal variable lies beyond t >= 0, within 7 ulps."""
-    return x.multiply(_minus_square_exp(x, t, 0.5), _scaled_tail(x, t))
+    return _dropped(x, x.multiply(lifted_gaussian(x, t, 0.5), scaled_tail(x, t)))
 
 
-def _scaled_tail(x: Arrays, t: Any) -> Any:
-    """``exp(t * t / 2) * Phi(-t)``: the polynomial of scripts/fit_erf.py, by Horner's rule."""
-    t = x.minimum(t, x.constant(_ENOUGH))
-    q = x.divide(x.subtract(t, x.constant(4.0)), x.add(t, x.constant(4.0)))
-    result = x.add(x.multiply(q, x.constant(TAIL[-1])), x.constant(TAIL[-2]))
-    for coefficient in reversed(TAIL[:-2]):
-        result = x.add(x.multiply(result, q), x.constant(coefficient))
-    return x.divide(result, x.add(t, x.constant(1.0)))
+def _dropped(x: Arrays, a: Any) -> Any:
+    return x.multiply(a, x.constant(DROP))
 
 
-def _minus_square_exp(x: Arrays, t: Any, factor: float) -> Any:
-    """``exp(-factor * t * t)`` for t >= 0 and a factor that is a power of 2.
-
-    t splits into a head whose square is exact and a rest, because the error of a rounded square would be multiplied by
-    the square itself.
-    """
-    t = x.minimum(t, x.constant(_ENOUGH))
-    wide = x.multiply(t, x.constant(_SPLIT))
-    head = x.subtract(wide, x.subtract(wide, t))
-    rest = x.multiply(x.subtract(t, head), x.add(t, head))
-    scale = x.constant(-factor)
-    return x.multiply(x.exp(x.multiply(x.multiply(head, head), scale)), x.exp(x.multiply(rest, scale)))
+def _distance(x: Arrays, a: Any) -> Any:
+    """``|a|``, but NaN with its sign: where it meets a again, there must be no choice between two of them."""
+    return x.select("less", a, x.constant(0.0), x.negative(a), a)
 
 
-def _sigmoids(x: Arrays, a: Any) -> tuple[Any, Any]:
-    """``1 / (1 + exp(-a))`` and ``1 / (1 + exp(a))``, both to full relative precision."""
-    e = x.exp(x.negative(x.absolute(a)))
-    total = x.add(e, x.constant(1.0))
-    large, small = x.divide(x.constant(1.0), total), x.divide(e, total)
-    positive = x.compare("greater_equal", a, x.constant(0.0))
-    return x.where(positive, large, small), x.where(positive, small, large)
+def _sigmoid(x: Arrays, a: Any) -> Any:
+    """``1 / (1 + exp(-a))`` to full relative precision: for negative a, ``exp(a) / (1 + exp(a))``."""
+    e = decay(x, x.absolute(a))
+    one = x.constant(1.0)
+    return x.divide(x.select("less", a, x.constant(0.0), e, one), x.add(e, one))
 
 
-def _gated(x: Arrays, a: Any, gate: Any) -> Any:
-    """``a * gate`` where the gate is 0 for large negative values, down to -inf."""
-    return x.multiply(x.maximum(a, x.constant(-_ENOUGH)), gate)
+def _gated(x: Arrays, a: Any, z: Any) -> Any:
+    """``a * sigmoid(z)`` for an a with the sign of z."""
+    lifted = lifted_decay(x, _distance(x, z))
+    small = _dropped(x, x.multiply(x.at_least(a, -_ENOUGH), lifted))
+    top = x.select("less", a, x.constant(0.0), small, a)
+    return x.divide(top, x.add(_dropped(x, lifted), x.constant(1.0)))
 
 
 def _bounded(x: Arrays, a: Any) -> Any:
-    return x.minimum(x.maximum(a, x.constant(-_ENOUGH)), x.constant(_ENOUGH))
+    return x.at_most(x.at_least(a, -_ENOUGH), _ENOUGH)
 
 
 def _sin(x: Arrays, a: Any) -> Any:
@@ -138,82 +137,93 @@ def _sin(x: Arrays, a: Any) -> Any:
     beyond = x.subtract(x.subtract(magnitude, x.constant(_PI_HIGH)), x.constant(_PI_LOW))
     sixth = x.multiply(x.multiply(beyond, beyond), x.constant(1 / 6))
     cubic = x.multiply(beyond, x.subtract(sixth, x.constant(1.0)))
-    cubic = x.where(x.compare("less", a, x.constant(0.0)), x.negative(cubic), cubic)
-    return x.where(x.compare("greater", beyond, x.constant(0.0)), cubic, x.sin(a))
+    zero = x.constant(0.0)
+    cubic = x.select("less", a, zero, x.negative(cubic), cubic)
+    return x.select("greater", beyond, zero, cubic, sin(x, a))
 
 
-def _cumulative(x: Arrays, a: Any) -> Any:
-    """``Phi(a)``, the normal distribution."""
-    tail = normal_tail(x, x.absolute(a))
-    return x.where(x.compare("less", a, x.constant(0.0)), tail, x.subtract(x.constant(1.0), tail))
+def _gelu(x: Arrays, a: Any) -> Any:
+    """``a * Phi(a)``; for positive a, ``a - a * Phi(-a)``."""
+    t = _distance(x, a)
+    lifted = x.multiply(lifted_gaussian(x, t, 0.5), scaled_tail(x, t))
+    product = _dropped(x, x.multiply(lifted, _bounded(x, a)))
+    return x.select("greater", a, x.constant(0.0), x.subtract(a, product), product)
 
 
 def _gelu_dx(x: Arrays, a: Any) -> Any:
-    """``Phi(a) + a * phi(a)``."""
-    density = x.multiply(_minus_square_exp(x, x.absolute(a), 0.5), x.constant(1 / math.sqrt(2 * math.pi)))
-    return x.add(_cumulative(x, a), x.multiply(_bounded(x, a), density))
+    """``Phi(a) + a * phi(a)``; for positive a, ``1 - Phi(-a) + a * phi(a)``."""
+    t, zero, one = _distance(x, a), x.constant(0.0), x.constant(1.0)
+    tail = scaled_tail(x, t)
+    tail = x.select("less", a, zero, tail, x.subtract(zero, tail))
+    factor = x.add(x.multiply(_bounded(x, a), x.constant(1 / math.sqrt(2 * math.pi))), tail)
+    part = _dropped(x, x.multiply(lifted_gaussian(x, t, 0.5), factor))
+    return x.add(part, x.select("less", a, zero, zero, one))
 
 
 def _gelu_apprx_tanh(x: Arrays, a: Any) -> Any:
     """``a / 2 * (1 + tanh(w / 2))``, which is ``a * sigmoid(w)``, with ``w = sqrt(8 / pi) * (a + 0.044715 * a**3)``."""
     inner = x.add(x.multiply(x.multiply(a, a), x.constant(_TANH_FACTOR * _TANH_CUBIC)), x.constant(_TANH_FACTOR))
-    return _gated(x, a, _sigmoids(x, x.multiply(a, inner))[0])
+    return _gated(x, a, x.multiply(a, inner))
 
 
 def _gelu_apprx_sigmoid(x: Arrays, a: Any) -> Any:
     """``a * sigmoid(1.702 * a)``."""
-    return _gated(x, a, _sigmoids(x, x.multiply(a, x.constant(_SIGMOID_FACTOR)))[0])
+    return _gated(x, a, x.multiply(a, x.constant(_SIGMOID_FACTOR)))
 
 
 def _gated_dx(x: Arrays, z: Any) -> Any:
     """Derivative of ``a * sigmoid(c * a)`` with ``z = c * a``: ``s * (1 + z * (1 - s))``."""
-    chosen, other = _sigmoids(x, z)
-    return x.multiply(chosen, x.add(x.multiply(_bounded(x, z), other), x.constant(1.0)))
+    lifted, zero, one = lifted_decay(x, _distance(x, z)), x.constant(0.0), x.constant(1.0)
+    large = x.divide(one, x.add(_dropped(x, lifted), one))
+    lifted = x.multiply(lifted, large)
+    other = x.select("less", z, zero, large, _dropped(x, lifted))
+    factor = x.add(x.multiply(_bounded(x, z), other), one)
+    return x.select("less", z, zero, _dropped(x, x.multiply(lifted, factor)), x.multiply(large, factor))
 
 
 def _softplus(x: Arrays, a: Any) -> Any:
     """``log(1 + exp(a))``, as ``max(a, 0) + log(1 + exp(-|a|))``."""
-    rest = x.log1p(x.exp(x.negative(x.absolute(a))))
-    return x.add(x.maximum(a, x.constant(0.0)), rest)
+    rest = log1p_unit(x, decay(x, x.absolute(a)))
+    zero = x.constant(0.0)
+    return x.add(x.select("greater", a, zero, a, zero), rest)
 
 
 def _mish(x: Arrays, a: Any) -> Any:
     """``a * tanh(softplus(a))``, the hyperbolic tangent as a quotient of polynomials in ``e = exp(-|a|)``."""
-    e = x.exp(x.negative(x.absolute(a)))
-    one, two = x.constant(1.0), x.constant(2.0)
-    positive = x.compare("greater_equal", a, x.constant(0.0))
-    twice = x.multiply(e, two)
-    square = x.multiply(e, e)
-    above = x.where(positive, x.add(one, twice), x.add(square, twice))
-    below = x.where(positive, x.add(above, x.multiply(square, two)), x.add(above, two))
-    return _gated(x, a, x.divide(above, below))
+    lifted, zero, one = lifted_decay(x, _distance(x, a)), x.constant(0.0), x.constant(1.0)
+    e = _dropped(x, lifted)
+    square, twice, two = x.multiply(e, e), x.add(e, e), x.constant(2.0)
+    small = x.multiply(x.multiply(x.at_least(a, -_ENOUGH), lifted), x.add(e, two))
+    above = x.add(twice, one)
+    top = x.select("less", a, zero, _dropped(x, small), x.multiply(a, above))
+    below = x.select("less", a, zero, x.add(x.add(square, twice), two), x.add(x.add(square, square), above))
+    return x.divide(top, below)
 
 
 def _erf_dx(x: Arrays, a: Any) -> Any:
     """``2 / sqrt(pi) * exp(-a * a)``."""
-    return x.multiply(_minus_square_exp(x, x.absolute(a), 1.0), x.constant(2 / math.sqrt(math.pi)))
+    return _dropped(x, x.multiply(lifted_gaussian(x, x.absolute(a), 1.0), x.constant(2 / math.sqrt(math.pi))))
 
 
 # By name, which is quicker to look up than the operator.
 _MEANING: dict[str, Callable[[Arrays, Any], Any]] = {
-    COPY.name: lambda x, a: a,
-    EXP.name: lambda x, a: x.exp(a),
-    LOG.name: lambda x, a: x.log(a),
+    EXP.name: exp,
+    LOG.name: log,
     SIN.name: _sin,
-    ARCTAN.name: lambda x, a: x.arctan(a),
+    ARCTAN.name: arctan,
     SQRT.name: lambda x, a: x.sqrt(a),
-    TANH.name: lambda x, a: x.tanh(a),
-    SIGMOID.name: lambda x, a: _sigmoids(x, a)[0],
-    GELU.name: lambda x, a: _gated(x, a, _cumulative(x, a)),
+    TANH.name: tanh,
+    SIGMOID.name: _sigmoid,
+    GELU.name: _gelu,
     GELU_DX.name: _gelu_dx,
     GELU_APPRX_TANH.name: _gelu_apprx_tanh,
     GELU_APPRX_SIGMOID.name: _gelu_apprx_sigmoid,
     GELU_APPRX_SIGMOID_DX.name: lambda x, a: _gated_dx(x, x.multiply(a, x.constant(_SIGMOID_FACTOR))),
-    SILU.name: lambda x, a: _gated(x, a, _sigmoids(x, a)[0]),
+    SILU.name: lambda x, a: _gated(x, a, a),
     SILU_DX.name: _gated_dx,
     SOFTPLUS.name: _softplus,
     MISH.name: _mish,
-    ERF.name: lambda x, a: x.erf(a),
+    ERF.name: erf,
     ERF_DX.name: _erf_dx,
     SIGN.name: lambda x, a: x.sign(a),
 }

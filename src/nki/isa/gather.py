@@ -12,7 +12,7 @@ from nki.spec.arrays import Arrays
 from nki.spec.cost_vector import LOCAL_GATHER, N_GATHER
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
-from nki.spec.operand import SBUF, Int, Name, Operand, SbufDst, SbufSrc, source
+from nki.spec.operand import SBUF, Int, Name, Operand, SbufSrc, out, source
 from nki.spec.rule import Rule
 from nki.target.model import Target
 
@@ -112,7 +112,7 @@ def _same_dtype(first: str, second: str, document: str) -> Rule:
     steps=LOCAL_GATHER,
 )
 def local_gather(
-    dst: SbufDst,
+    dst: Annotated[NkiTensor, out(SBUF, partial=True)],
     src_buffer: SbufSrc,
     index: Annotated[NkiTensor, source(SBUF, (uint16,))],
     num_elem_per_idx: Int = 1,
@@ -187,7 +187,10 @@ def _inside(x: Arrays, instruction: str, offsets: np.ndarray, width: int) -> np.
     steps=N_GATHER,
 )
 def nc_n_gather(
-    dst: SbufDst, data: SbufSrc, indices: Annotated[NkiTensor, source(SBUF, (uint32,))], name: Name = None
+    dst: Annotated[NkiTensor, out(SBUF, partial=True)],
+    data: SbufSrc,
+    indices: Annotated[NkiTensor, source(SBUF, (uint32,))],
+    name: Name = None,
 ) -> None:
     """``dst[p, i] = data[p, indices[p, i]]``, with the free dimensions of every operand flattened.
 

@@ -47,7 +47,7 @@ def allocate(program: Program, context: Context, *, spilling: bool = False) -> P
     check_registers(program, live, context.target)
     needs, found = demands(program, live, context.target)
     rotation = context.config.address_rotation
-    packings = [pack(each, live.positions, rotation) for each in needs]
+    packings = [_packed(each, live.positions, rotation) for each in needs]
     wrong = _overflowing(needs, packings)
     if wrong is not None:
         if not spilling:
@@ -55,6 +55,12 @@ def allocate(program: Program, context: Context, *, spilling: bool = False) -> P
         return _spilled(program, context, overflow(program, needs[wrong], live.positions, packings[wrong]))
     _note(context, found)
     return replace(program, placement=_placement(needs, packings))
+
+
+def _packed(needs: Demand, positions: int, rotation: AddressRotation) -> Packing:
+    """As `pack`; what cannot fit, because too much is live at once, is not packed."""
+    needed = int(load(needs.items, needs.fixed, positions).max()) if needs.items else 0
+    return Packing((), needed) if needed > needs.memory.limit else pack(needs, positions, rotation)
 
 
 def pack(needs: Demand, positions: int, rotation: AddressRotation = AddressRotation.AUTO) -> Packing:

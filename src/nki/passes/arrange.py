@@ -3,7 +3,8 @@
 An allocation for the order in which a kernel was written gives the same bytes to tensors that follow each other, and
 the scheduler cannot bring their instructions together any more. So segments are put into the order that the scheduler
 would like best, and addresses are chosen for that. The further instructions move ahead, the more is live at once;
-orders with a smaller window are tried as well, and what takes least time with addresses is chosen.
+orders with a smaller window are tried as well, and what takes least time with addresses is chosen. Its schedule is kept
+for the pass that follows.
 """
 
 from __future__ import annotations
@@ -13,24 +14,45 @@ from dataclasses import replace
 
 from nki.compiler import AddressRotation
 from nki.core.errors import VerificationError
-from nki.passes import allocate, schedule
+from nki.passes import allocate
 from nki.passes.context import Context, Pass
 from nki.passes.dependences import dependences, segments_of
+from nki.passes.enough import about_least
 from nki.passes.list_schedule import Manner, list_schedule
 from nki.passes.reorder import NewOrder, reordered
-from nki.passes.schedule import PATIENT, hardware, tasks_of
+from nki.passes.schedule import PATIENT, Foreseen, Tasks, foresee, hardware
 from nki.spec.program import Program
 from nki.target.model import Target
-from nki.timing.timeline import timeline
 
-MANNERS = (Manner(), Manner(window=64), PATIENT, Manner(window=128), Manner(window=32), PATIENT._replace(window=128))
+MANNERS = (
+    Manner(window=64),
+    Manner(window=112, written=True),
+    Manner(),
+    PATIENT,
+    PATIENT._replace(window=16),
+    Manner(window=128, written=True),
+    Manner(window=128),
+    Manner(window=24),
+    Manner(window=48),
+    Manner(written=True),
+    Manner(window=16),
+    Manner(window=32),
+    PATIENT._replace(window=128),
+    PATIENT._replace(window=24),
+    PATIENT._replace(window=32),
+    Manner(window=64, written=True),
+    Manner(window=24, written=True),
+    Manner(window=32, written=True),
+)
 """Manners of the list scheduler that are tried, the most promising ones first."""
 MOST_TRIED = 2000
 """Instructions of programs for which other orders are tried; larger ones take the order in which they were written."""
 SMALL = 16
 """Instructions of segments in which there is nothing to gain."""
-EFFORT = 2000
+EFFORT = 1900
 """Instructions of all orders together after which no further one is tried."""
+ENOUGH = 1.002
+"""Makespan over about the least one with which no further order is tried."""
 
 
 def run(program: Program, context: Context) -> Program:
@@ -44,14 +66,15 @@ def run(program: Program, context: Context) -> Program:
     count = sum(1 for _ in program.body.walk())
     if context.config.address_rotation is AddressRotation.DISABLE or context.config.spill or count > MOST_TRIED:
         return allocate.run(program, context)
-    if not _worthwhile(program, context):
+    if all(segment.after - segment.first <= SMALL for segment in segments_of(program)):
         return allocate.run(program, context)
-    best, shortest = None, 0.0
+    tasks = Tasks(context.target)
+    orders = _Orders(program, context.target, tasks)
+    best: tuple[Program, Foreseen] | None = None
     failure: VerificationError | None = None
     effort = 0
-    for candidate in _candidates(program, context.target):
-        if best is not None and effort >= EFFORT:
-            break
+    least_effort = max(EFFORT, count + 1)  # one order at least beside the written one
+    for candidate in orders.candidates():
         notes = len(context.notes)
         try:
             placed = allocate.run(candidate, context)
@@ -59,56 +82,62 @@ def run(program: Program, context: Context) -> Program:
             failure = failure or error
             continue
         effort += count
-        length = timeline(schedule.run(placed, context), context.target).makespan
-        if best is None or length < shortest:
-            best, shortest = placed, length
+        found = foresee(placed, context.target, tasks)
+        if best is None or found.makespan < best[1].makespan:
+            best = placed, found
         else:
             del context.notes[notes:]
+        if effort >= least_effort or best[1].makespan <= ENOUGH * orders.least:
+            break
     if best is None:
         assert failure is not None, "nothing was placed"
         raise failure
-    return best
+    context.foreseen.append((best[0], best[1].program))
+    return best[0]
 
 
-def _worthwhile(program: Program, context: Context) -> bool:
-    """False if addresses for the written order keep nothing apart that could run together without them."""
-    if all(segment.after - segment.first <= SMALL for segment in segments_of(program)):
-        return False
-    notes = len(context.notes)
-    try:
-        placed = allocate.run(program, context)
-    except VerificationError:
-        return True
-    finally:
-        del context.notes[notes:]
-    return _producers(placed, context.target) != _producers(replace(program, placement=None), context.target)
+class _Orders:
+    """Orders for a program, chosen without regard to addresses.
 
+    Attributes:
+        least: ns that it takes about at least; 0 if it has loops.
+    """
 
-def _producers(program: Program, target: Target) -> list[list[tuple[int, ...]]]:
-    return [dependences(s.items, program, target, s.edges, s.fences) for s in segments_of(program)]
-
-
-def _candidates(program: Program, target: Target) -> Iterator[Program]:
-    """The program as it was written, then in the orders of the scheduler."""
-    yield program
-    machine = hardware(target)
-    bare = replace(program, placement=None)
-    segments = [
-        (segment, producers, tasks_of(segment.items, target))
-        for segment, producers in zip(segments_of(bare), _producers(bare, target), strict=True)
-    ]
-    seen = set()
-    for manner in MANNERS:
-        orders = {
-            (id(segment.block), segment.first): NewOrder(
-                segment.walk, list_schedule(tasks, producers, machine, manner).order, None
+    def __init__(self, program: Program, target: Target, tasks: Tasks) -> None:
+        self._program = program
+        self._bare = replace(program, placement=None)
+        self._machine = hardware(target)
+        self._segments = [
+            (
+                segment,
+                dependences(segment.items, self._bare, target, segment.edges, segment.fences),
+                tasks.of(segment.items),
             )
-            for segment, producers, tasks in segments
-        }
-        key = tuple(tuple(new.order) for new in orders.values())
-        if key not in seen:
-            seen.add(key)
-            yield reordered(bare, orders)
+            for segment in segments_of(self._bare)
+        ]
+        self.least = 0.0
+        if len(self._segments) == 1 and len(self._segments[0][0].items) == len(program.body.items) <= EFFORT // 2:
+            _, producers, seen = self._segments[0]
+            self.least = about_least(seen, producers, self._machine.signal)
+
+    def candidates(self) -> Iterator[Program]:
+        """The program as it was written, then in the orders of the scheduler."""
+        yield self._program
+        grouped = any(len({task.group for task in seen} - {""}) > 1 for _, _, seen in self._segments)
+        known = set()
+        for manner in MANNERS:
+            if manner.patience and not grouped:
+                continue
+            orders = {
+                (id(segment.block), segment.first): NewOrder(
+                    segment.walk, list_schedule(seen, producers, self._machine, manner).order, None
+                )
+                for segment, producers, seen in self._segments
+            }
+            key = tuple(tuple(new.order) for new in orders.values())
+            if key not in known:
+                known.add(key)
+                yield reordered(self._bare, orders)
 
 
 PASS = Pass("allocate", allocate.PASS.summary, run)

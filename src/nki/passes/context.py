@@ -21,12 +21,15 @@ class Context:
         options: of the environment.
         config: settings of the kernel.
         notes: findings that passes add, warnings only; errors are raised.
+        foreseen: programs whose schedule was made to choose their addresses, each with the scheduled one, so that it is
+            not made again. Nothing depends on it but time.
     """
 
     target: Target
     options: Options = field(default_factory=Options)
     config: CompileConfig = field(default_factory=CompileConfig)
     notes: list[Finding] = field(default_factory=list)
+    foreseen: list[tuple[Program, Program]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

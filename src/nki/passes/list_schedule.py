@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import NamedTuple
 
-from nki.passes.transfers import Transfers
+from nki.passes.lane import NEVER, Lane
+from nki.passes.transfers import Spread, Streams, Transfers
 from nki.spec.queue import DMA
-
-_NEAR = 16
-"""Instructions among those to come in which a patient engine looks for one of its group."""
 
 
 class Task(NamedTuple):
@@ -22,6 +20,7 @@ class Task(NamedTuple):
         latency: from then until others see the result.
         group: what the engine has to load before it can run this kind of instruction, or ""; activation tables.
         interval: of a transfer, for how long it would take all that the DMA queues share: bandwidth, and their trigger.
+        moves: of a transfer, for how long it would take the bandwidth alone.
     """
 
     queue: str
@@ -29,6 +28,7 @@ class Task(NamedTuple):
     latency: float
     group: str = ""
     interval: float = 0.0
+    moves: float = 0.0
 
 
 class Machine(NamedTuple):
@@ -52,10 +52,13 @@ class Manner(NamedTuple):
         window: how many positions an instruction may be ahead of the first one that is not scheduled yet; None for any
             number. A small window keeps values short-lived.
         patience: ns for which an engine rather waits for an instruction of its group than loads another one.
+        written: among instructions that could start, take the one that the kernel has first, and not the most urgent
+            one. What is begun is finished before something else is begun, so that results leave early.
     """
 
     window: int | None = None
     patience: float = 0.0
+    written: bool = False
 
 
 BUSY = Manner()
@@ -94,8 +97,10 @@ class _Scheduler:
         self._held: list[int] = []
         self._signal = machine.signal
         self._consumers, self._missing = _invert(producers)
-        self._urgency = _urgency(tasks, self._consumers, machine.signal)
-        self._lanes = {task.queue: _Lane(machine.switch, manner.patience) for task in tasks}
+        written = manner.written
+        self._urgency = [0.0] * len(tasks) if written else _urgency(tasks, self._consumers, machine.signal)
+        self._lanes = {task.queue: Lane(machine.switch, manner.patience) for task in tasks}
+        self._dma = self._lanes.get(DMA)
         self._transfers = Transfers(machine.dma)
         self._ready = [0.0] * len(tasks)
         self._queues = [task.queue for task in tasks]
@@ -108,14 +113,21 @@ class _Scheduler:
                 self._release(position)
         order: list[int] = []
         end = 0.0
-        while len(order) < len(self._tasks):
-            lane, start = _first(self._lanes, self._transfers)
+        lanes = list(self._lanes.values())
+        for _ in self._tasks:
+            lane = lanes[0]
+            for other in lanes:
+                if other.next < lane.next:
+                    lane = other
+            start = lane.next
+            assert start < NEVER, "dependences point backwards, so that something is always ready"
             position = lane.take(start)
             visible = self._place(position, lane, start)
             self._complete(position, visible)
             end = max(end, visible)
             order.append(position)
             self._advance(position)
+            lane.look(self._transfers.free if lane is self._dma else lane.free)
         return Schedule(order, self._queues, end)
 
     def _advance(self, position: int) -> None:
@@ -133,9 +145,11 @@ class _Scheduler:
             heappush(self._held, position)
             return
         task = self._tasks[position]
-        self._lanes[task.queue].add(position, self._ready[position], self._urgency[position], task.group)
+        lane = self._lanes[task.queue]
+        lane.add(position, self._ready[position], self._urgency[position], task.group)
+        lane.look(self._transfers.free if lane is self._dma else lane.free)
 
-    def _place(self, position: int, lane: _Lane, start: float) -> float:
+    def _place(self, position: int, lane: Lane, start: float) -> float:
         """Occupy a queue; returns when the result is visible."""
         task = self._tasks[position]
         finish = max(start, self._ready[position]) + lane.switch_to(task.group) + task.busy
@@ -161,25 +175,29 @@ class _Scheduler:
                 self._release(consumer)
 
 
-def in_order(tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine) -> Schedule:
-    """The same estimate for the order in which the kernel issued the instructions."""
+def in_order(
+    tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, *, spread: bool = True
+) -> Schedule:
+    """A schedule that keeps the order, with the same estimate as `list_schedule`.
+
+    Args:
+        spread: every transfer goes to the queue that is free first, so that many are in flight at once; otherwise those
+            that wait for nothing but bandwidth follow each other, so that what comes first is there first.
+    """
     free: dict[str, float] = {}
     group: dict[str, str] = {}
-    servers = [(0.0, name) for name in machine.dma]
-    heapify(servers)
-    moved = 0.0
-    visible = [0.0] * len(tasks)
     queues = [task.queue for task in tasks]
+    transfers = (Spread if spread else Streams)(machine.dma)
+    visible = [0.0] * len(tasks)
     for position, task in enumerate(tasks):
+        needs = producers[position]
         start = max(
-            (visible[p] + (0.0 if queues[p] == task.queue else machine.signal) for p in producers[position]),
+            (visible[p] + (0.0 if queues[p] == task.queue else machine.signal) for p in needs),
             default=0.0,
         )
         if task.queue == DMA:
-            begin, queues[position] = heappop(servers)
-            moved += task.interval
-            start = max(start, begin, moved - task.busy)
-            heappush(servers, (start + task.busy, queues[position]))
+            before = [queues[p] for p in needs if tasks[p].queue == DMA]
+            start, queues[position] = transfers.place(start, task.busy, task.interval, before[-1] if before else None)
         else:
             start = max(start, free.get(task.queue, 0.0))
             if task.group and group.get(task.queue) != task.group:
@@ -194,77 +212,6 @@ def critical_path(tasks: Sequence[Task], producers: Sequence[Sequence[int]], sig
     """ns of the longest chain of dependences."""
     consumers, _ = _invert(producers)
     return max(_urgency(tasks, consumers, signal), default=0.0)
-
-
-class _Lane:
-    """Instructions of one queue whose producers are scheduled: those that could start now, and those that could later.
-
-    Of the former there is a heap for each group.
-    """
-
-    __slots__ = ("free", "groups", "loaded", "patience", "switch", "waiting")
-
-    def __init__(self, switch: float, patience: float) -> None:
-        self.free = 0.0
-        self.switch = switch
-        self.patience = patience
-        self.loaded = ""
-        self.waiting: list[tuple[float, int, float, str]] = []
-        self.groups: dict[str, list[tuple[float, int]]] = {}
-
-    def add(self, position: int, ready: float, urgency: float, group: str) -> None:
-        heappush(self.waiting, (ready, position, urgency, group))
-
-    def start(self, free: float) -> float | None:
-        """When its next instruction could start; None if it has none."""
-        if not self.groups:
-            if not self.waiting:
-                return None
-            free = max(free, self.waiting[0][0])
-        return self._patient(free) if self.patience and self.loaded and self.loaded not in self.groups else free
-
-    def _patient(self, free: float) -> float:
-        """When an instruction of the loaded group can start, if that is soon; the look ahead is short."""
-        near = [ready for ready, _, _, group in self.waiting[:_NEAR] if group == self.loaded]
-        soon = max(free, min(near, default=free))
-        return soon if soon <= free + self.patience else free
-
-    def take(self, now: float) -> int:
-        """Remove the most urgent of the instructions that can start by then."""
-        waiting, groups = self.waiting, self.groups
-        while waiting and waiting[0][0] <= now:
-            _, position, urgency, group = heappop(waiting)
-            heappush(groups.setdefault(group, []), (-urgency, position))
-        if self.patience and self.loaded in groups:
-            best = self.loaded
-        else:
-            best = min(groups, key=lambda group: (groups[group][0][0] + self._cost(group), groups[group][0][1]))
-        heap = groups[best]
-        position = heappop(heap)[1]
-        if not heap:
-            del groups[best]
-        return position
-
-    def switch_to(self, group: str) -> float:
-        """ns to load a group."""
-        cost = self._cost(group)
-        if group:
-            self.loaded = group
-        return cost
-
-    def _cost(self, group: str) -> float:
-        return self.switch if group and group != self.loaded else 0.0
-
-
-def _first(lanes: dict[str, _Lane], transfers: Transfers) -> tuple[_Lane, float]:
-    """The lane whose next instruction can start first, and when."""
-    found, earliest = None, 0.0
-    for name, lane in lanes.items():
-        start = lane.start(transfers.free if name == DMA else lane.free)
-        if start is not None and (found is None or start < earliest):
-            found, earliest = lane, start
-    assert found is not None, "dependences point backwards, so that something is always ready"
-    return found, earliest
 
 
 def _invert(producers: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[int]]:

@@ -68,6 +68,8 @@ def boxes(footprint: Footprint, pitch: int) -> tuple[Box, ...]:
 
 
 def _cut(first: int, after: int, low: int, dims: Dims, run: int) -> tuple[Box, ...]:
+    if not dims:
+        return (Box(first, after, low, low + run, True),)
     if run_count(dims) > _MOST_BOXES:
         high = low + sum(stride * (count - 1) for stride, count in dims) + run
         return (Box(first, after, low, high, False),)
@@ -92,13 +94,19 @@ def _folded_run(row: int, column: int, run: int, pitch: int) -> tuple[Box, ...]:
 _Entry = tuple[int, Footprint, int, int, int, int, bool]
 """Position of an instruction, what it accesses, and one box of that: first, after, low, high, dense."""
 
+_Group = tuple[list[int], Footprint, int, int, int, int, bool]
+"""The same of several instructions: what thousands of them read is looked at once."""
+
 
 class _Cell:
-    """The accesses to a range of places that later ones may have to follow; split in two when there are too many."""
+    """The accesses to a range of places that later ones may have to follow; split in two when there are too many.
+
+    Readers are grouped by the identity of the box that they read.
+    """
 
     __slots__ = ("limit", "readers", "writers")
 
-    def __init__(self, readers: list[_Entry], writers: list[_Entry], limit: int = _CROWD) -> None:
+    def __init__(self, readers: dict[int, _Group], writers: list[_Entry], limit: int = _CROWD) -> None:
         self.readers = readers
         self.writers = writers
         self.limit = limit
@@ -116,45 +124,53 @@ class Plane:
     def __init__(self, layout: Layout) -> None:
         self._pitch, self._by_rows = layout
         self._starts = [0]
-        self._cells = [_Cell([], [])]
+        self._cells = [_Cell({}, [])]
         self._boxes: dict[Footprint, tuple[Box, ...]] = {}
         self._apart: dict[tuple[Footprint, Footprint], bool] = {}
 
     def read(self, position: int, footprint: Footprint, found: set[int]) -> None:
         """A read follows the writes of the same bytes."""
         for box in self._boxes.get(footprint) or self._fold(footprint):
-            entry = (position, footprint, *box)
+            entry, key = (position, footprint, *box), id(box)
             first, after = self._reach(box)
+            crowded = False
             for at in range(first, after):
                 cell = self._cells[at]
                 if cell.writers:
                     self._follow(cell.writers, entry, found)
-                cell.readers.append(entry)
-            self._relieve(first, after)
+                group = cell.readers.get(key)
+                if group is None:
+                    cell.readers[key] = ([position], *entry[1:])
+                    crowded |= len(cell.readers) + len(cell.writers) > cell.limit
+                else:
+                    group[0].append(position)
+            if crowded:
+                self._relieve(first, after)
 
     def write(self, position: int, footprint: Footprint, found: set[int]) -> None:
         """A write follows the reads and writes of the same bytes."""
         for box in self._boxes.get(footprint) or self._fold(footprint):
             entry = (position, footprint, *box)
             first, after = self._reach(box)
-            clean = []
+            clean, crowded = [], False
             for at in range(first, after):
                 cell = self._cells[at]
                 if not box.dense and len(cell.readers) + len(cell.writers) > _MOST_RAGGED:
                     # Follow all of them and count as a write of everything, so that nobody looks at them again.
-                    found.update([other[0] for other in cell.readers + cell.writers])
-                    cell.readers, cell.writers = [], [(position, _EVERYTHING, 0, _END, 0, _END, True)]
+                    found.update([other[0] for other in cell.writers], *(group[0] for group in cell.readers.values()))
+                    cell.readers, cell.writers = {}, [(position, _EVERYTHING, 0, _END, 0, _END, True)]
                     continue
                 within = self._within(at, box)
                 if cell.readers:
-                    cell.readers = self._replace(cell.readers, entry, within, found)
+                    self._after_readers(cell.readers, entry, within, found)
                 cell.writers = self._replace(cell.writers, entry, within, found)
                 cell.writers.append(entry)
+                crowded |= len(cell.readers) + len(cell.writers) > cell.limit
                 if within and not cell.readers and len(cell.writers) == 1:
                     clean.append(at)
             if len(clean) > 1:
                 self._join(clean)
-            else:
+            elif crowded:
                 self._relieve(first, after)
 
     def _follow(self, entries: list[_Entry], entry: _Entry, found: set[int]) -> None:
@@ -169,6 +185,21 @@ class Plane:
                 and ((full and dense) or not self._disjoint(other, footprint))
             ):
                 found.add(position)
+
+    def _after_readers(self, groups: dict[int, _Group], entry: _Entry, within: bool, found: set[int]) -> None:
+        """Follow the conflicting ones of some reads, and forget those that a write covers."""
+        _, footprint, first, after, low, high, dense = entry
+        covered = []
+        for key, (positions, shape, top, end, start, right, full) in groups.items():
+            if top < after and first < end and start < high and low < right:
+                if (full and dense) or not self._disjoint(shape, footprint):
+                    found.update(positions)
+                if shape is footprint or (
+                    dense and first <= top and end <= after and (within or (low <= start and right <= high))
+                ):
+                    covered.append(key)
+        for key in covered:
+            del groups[key]
 
     def _replace(self, entries: list[_Entry], entry: _Entry, within: bool, found: set[int]) -> list[_Entry]:
         """Follow the conflicting ones of some accesses; returns those that a write does not cover."""
@@ -202,6 +233,8 @@ class Plane:
 
     def _reach(self, box: Box) -> tuple[int, int]:
         """The range of cells that a box touches."""
+        if len(self._starts) == 1:
+            return 0, 1
         low, high = (box.first, box.after) if self._by_rows else (box.low, box.high)
         first = bisect_right(self._starts, low) - 1
         return first, bisect_left(self._starts, high, first + 1)
@@ -227,7 +260,7 @@ class Plane:
     def _split(self, at: int) -> None:
         """Cut a crowded cell where half of its accesses have begun."""
         cell, start = self._cells[at], self._starts[at]
-        entries = cell.readers + cell.writers
+        entries: list[_Group | _Entry] = [*cell.readers.values(), *cell.writers]
         cell.limit = 2 * len(entries)
         begins = sorted([low for low, _ in map(self._extent, entries) if low > start])
         if not begins:
@@ -243,14 +276,15 @@ class Plane:
         self._starts.insert(at + 1, middle)
         self._cells[at : at + 1] = [left, right]
 
-    def _part(self, cell: _Cell, low: int, high: int) -> tuple[list[_Entry], list[_Entry]]:
+    def _part(self, cell: _Cell, low: int, high: int) -> tuple[dict[int, _Group], list[_Entry]]:
         """The readers and writers of a cell that reach into a range of places."""
 
-        def reaching(entries: list[_Entry]) -> list[_Entry]:
-            extents = map(self._extent, entries)
-            return [e for e, (begin, end) in zip(entries, extents, strict=True) if begin < high and end > low]
+        def reaches(entry: _Group | _Entry) -> bool:
+            begin, end = self._extent(entry)
+            return begin < high and end > low
 
-        return reaching(cell.readers), reaching(cell.writers)
+        readers = {key: ([*group[0]], *group[1:]) for key, group in cell.readers.items() if reaches(group)}
+        return readers, [entry for entry in cell.writers if reaches(entry)]
 
-    def _extent(self, entry: _Entry) -> tuple[int, int]:
+    def _extent(self, entry: _Group | _Entry) -> tuple[int, int]:
         return (entry[2], entry[3]) if self._by_rows else (entry[4], entry[5])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import NamedTuple
 
 from nki.passes.context import Context, Pass
 from nki.passes.dependences import Segment, dependences, segments_of
@@ -20,10 +21,14 @@ from nki.spec.program import Block, Issued, Program
 from nki.spec.queue import DMA, dma_queues, queue_class
 from nki.target.model import Target
 from nki.timing.cost import cost_of, duration
-from nki.timing.timeline import timeline
+from nki.timing.loops import Clockwork
+from nki.timing.plan import Planner
+from nki.timing.state import State
 
 MOST_TIMED = 2000
 """Instructions of segments whose orders are timed on the timeline; the scheduler's estimate does for larger ones."""
+MOST_WAYS = 900
+"""Instructions of segments for which all ways of scheduling compete."""
 
 PATIENT = Manner(patience=3000.0)
 """For segments with several groups: two loads of a table, and what they put off."""
@@ -31,19 +36,37 @@ PATIENT = Manner(patience=3000.0)
 
 def tasks_of(items: Sequence[Issued], target: Target) -> list[Task]:
     """What the list scheduler sees of instructions."""
-    return [
-        Task(DMA, *duration(i, target), "", _interval(i, target))
-        if queue_class(i) == DMA
-        else Task(queue_class(i), *duration(i, target), activation_table(i.arguments) or "")
-        for i in items
-    ]
+    return Tasks(target).of(items)
 
 
-def _interval(issued: Issued, target: Target) -> float:
-    """ns after which the next transfer finds bandwidth and the one who starts transfers free."""
-    steps = cost_of(issued, target)
-    moved = max(steps[-1].nbytes, steps[-1].descriptors * target.dma.overhead_bound_bytes)
-    return max(moved / target.dma.aggregate_gbps, *(step.ns for step in steps[:-1]), 0.0)
+class Tasks:
+    """What the list scheduler sees of the instructions of a program, remembered for programs in another order."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._known: dict[int, tuple[Issued, Task]] = {}
+
+    def of(self, items: Sequence[Issued]) -> list[Task]:
+        """One for each instruction."""
+        known = self._known
+        for issued in items:
+            if id(issued) not in known:
+                known[id(issued)] = issued, self._task(issued)
+        return [known[id(issued)][1] for issued in items]
+
+    def _task(self, issued: Issued) -> Task:
+        queue, target = queue_class(issued), self._target
+        if queue == DMA:
+            return Task(DMA, *duration(issued, target), "", *_sharing(issued, target))
+        return Task(queue, *duration(issued, target), activation_table(issued.arguments) or "")
+
+
+def _sharing(issued: Issued, target: Target) -> tuple[float, float]:
+    """ns after which the next transfer finds bandwidth and the one who starts transfers free, and bandwidth alone."""
+    *before, last = cost_of(issued, target)
+    share = max(last.occupied * last.ns, last.nbytes / target.dma.aggregate_gbps)
+    moves = min(share, last.ns - last.skew)
+    return max(moves, *(step.ns for step in before), 0.0), moves
 
 
 def hardware(target: Target) -> Machine:
@@ -54,12 +77,41 @@ def hardware(target: Target) -> Machine:
 
 def run(program: Program, context: Context) -> Program:
     """Reorder and synchronise every segment."""
-    return _scheduled(program, context, _candidates)
+    for number, (known, scheduled) in enumerate(context.foreseen):
+        if known.body is program.body and known.placement is program.placement:
+            del context.foreseen[number]
+            return replace(scheduled, passed=program.passed)
+    return foresee(program, context.target, Tasks(context.target)).program
 
 
 def as_written(program: Program, context: Context) -> Program:
     """Synchronise every segment in the order that it has: what `run` is measured against."""
-    return _scheduled(program, context, lambda *circumstances: [in_order(*circumstances)])
+    maker = _Maker(program, context.target, Tasks(context.target))
+    return maker.scheduled(lambda *circumstances: [in_order(*circumstances)])
+
+
+class Foreseen(NamedTuple):
+    """A scheduled program and its ns on the timeline."""
+
+    program: Program
+    makespan: float
+
+
+def foresee(program: Program, target: Target, tasks: Tasks) -> Foreseen:
+    """What `run` makes of a program, and how long that takes."""
+    maker = _Maker(program, target, tasks)
+    scheduled = maker.scheduled(_candidates)
+    (length,) = maker.lengths if len(maker.lengths) == 1 else (None,)
+    if length is None or len(scheduled.body.items) != maker.instructions:  # loops have barriers and trips
+        length = makespan(scheduled, target)
+    return Foreseen(scheduled, length)
+
+
+def makespan(program: Program, target: Target) -> float:
+    """That of `nki.timing.timeline.timeline`, without the times of the instructions."""
+    plan = Planner(program, target, None)
+    spent, _ = Clockwork(plan, target).block(plan.body, State(), None)
+    return spent.ns
 
 
 Candidates = Callable[[Sequence[Task], Sequence[Sequence[int]], Machine], Sequence[Schedule]]
@@ -68,30 +120,54 @@ Candidates = Callable[[Sequence[Task], Sequence[Sequence[int]], Machine], Sequen
 
 def _candidates(tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine) -> list[Schedule]:
     """What the kernel's author wrote comes first: it stays unless another one is shorter."""
+    found = [in_order(tasks, producers, machine)]
     manners = [Manner()]
+    if len(tasks) <= MOST_WAYS:
+        found.append(in_order(tasks, producers, machine, spread=False))
+        manners.append(Manner(written=True))
     if len(tasks) <= MOST_TIMED and len({task.group for task in tasks} - {""}) > 1:
         manners.append(PATIENT)
-    return [in_order(tasks, producers, machine), *(list_schedule(tasks, producers, machine, m) for m in manners)]
+    for manner in manners:
+        made = list_schedule(tasks, producers, machine, manner)
+        if all(made[:2] != other[:2] for other in found):
+            found.append(made)
+    return found
 
 
-def _scheduled(program: Program, context: Context, candidates: Candidates) -> Program:
-    machine = hardware(context.target)
-    orders = {
-        (id(segment.block), segment.first): _ordered(segment, program, context.target, machine, candidates)
-        for segment in segments_of(program)
-    }
-    return reordered(program, orders)
+class _Maker:
+    """Schedules the segments of a program.
 
+    Attributes:
+        instructions: of all segments.
+        lengths: ns of each segment by itself, or None if it was not timed.
+    """
 
-def _ordered(segment: Segment, program: Program, target: Target, machine: Machine, candidates: Candidates) -> NewOrder:
-    producers = dependences(segment.items, program, target, segment.edges, segment.fences)
-    found = candidates(tasks_of(segment.items, target), producers, machine)
-    if len(segment.items) > MOST_TIMED:
-        found = [reduce(lambda best, other: shorter(other, best), found)]
-    orders = [_synchronized(segment, producers, schedule) for schedule in found]
-    if len(orders) == 1:
-        return orders[0]
-    return min(orders, key=lambda order: _length(order, segment, program, target))
+    def __init__(self, program: Program, target: Target, tasks: Tasks) -> None:
+        self._program, self._target, self._tasks = program, target, tasks
+        self._machine = hardware(target)
+        self.instructions = 0
+        self.lengths: list[float | None] = []
+
+    def scheduled(self, candidates: Candidates) -> Program:
+        orders = {}
+        for segment in segments_of(self._program):
+            self.instructions += len(segment.items)
+            orders[id(segment.block), segment.first] = self._ordered(segment, candidates)
+        return reordered(self._program, orders)
+
+    def _ordered(self, segment: Segment, candidates: Candidates) -> NewOrder:
+        producers = dependences(segment.items, self._program, self._target, segment.edges, segment.fences)
+        found = candidates(self._tasks.of(segment.items), producers, self._machine)
+        if len(segment.items) > MOST_TIMED:
+            found = [reduce(lambda best, other: shorter(other, best), found)]
+        orders = [_synchronized(segment, producers, schedule) for schedule in found]
+        if len(orders) == 1:
+            self.lengths.append(None)
+            return orders[0]
+        timed = [(_length(order, segment, self._program, self._target), number) for number, order in enumerate(orders)]
+        length, number = min(timed)
+        self.lengths.append(length)
+        return orders[number]
 
 
 def shorter(scheduled: Schedule, written: Schedule) -> Schedule:
@@ -111,7 +187,7 @@ def _synchronized(segment: Segment, producers: Sequence[Sequence[int]], schedule
 def _length(order: NewOrder, segment: Segment, program: Program, target: Target) -> float:
     """ns of a segment by itself in an order."""
     block = Block([], [segment.items[position] for position in order.order], list(order.syncs or ()))
-    return timeline(replace(program, body=block), target).makespan
+    return makespan(replace(program, body=block), target)
 
 
 PASS = Pass("schedule", "Order the instructions of each queue, and make queues wait for each other.", run)

@@ -37,14 +37,20 @@ def synchronize(queues: Sequence[str], producers: Sequence[Sequence[int]]) -> Sy
     lanes = [number[name] for name in queues]
     place, length = _places(lanes, len(names))
     known = [[0] * len(names) for _ in names]
-    after: list[list[int]] = []
+    after: list[list[int]] = []  # empty for those that no other queue asks about
     awaited: list[list[int]] = []
+    watched = [False] * len(lanes)
+    for lane, before in zip(lanes, producers, strict=True):
+        for producer in before:
+            if lanes[producer] != lane:
+                watched[producer] = True
     signals = [False] * len(lanes)
     crossing = 0
     for position, lane in enumerate(lanes):
         mine = known[lane]
         asked = []
-        for producer in sorted(producers[position], reverse=True):
+        before = producers[position]
+        for producer in sorted(before, reverse=True) if len(before) > 1 else before:
             other = lanes[producer]
             if other == lane:
                 continue
@@ -55,7 +61,7 @@ def synchronize(queues: Sequence[str], producers: Sequence[Sequence[int]]) -> Sy
                 mine[:] = map(max, mine, after[producer])
         awaited.append(asked)
         mine[lane] = place[position]
-        after.append(mine.copy())
+        after.append(mine.copy() if watched[position] else [])
     assert sum(length) == len(lanes), "every instruction has one place in one queue"
     counts = _counts(lanes, signals, len(names))
     syncs = [

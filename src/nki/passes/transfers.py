@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
 
 
 class Transfers:
@@ -33,6 +34,20 @@ class Transfers:
             interval: ns for which it would take all that the queues share.
             before: queue of a transfer that it waits for: in the same queue it follows without a signal.
         """
+        best = self._take(start, ready, busy, before)
+        self.free = max(start + interval, min(self._ends)) if interval else min(self._ends)
+        return self._names[best]
+
+    def follow(self, start: float, ready: float, busy: float, before: str | None) -> tuple[float, str]:
+        """As `place`, for transfers that do not come in the order of their starts; returns start and queue.
+
+        Its start is later if no queue is free by then.
+        """
+        start = max(start, min(self._ends))
+        return start, self._names[self._take(start, ready, busy, before)]
+
+    def _take(self, start: float, ready: float, busy: float, before: str | None) -> int:
+        """The number of the queue that takes a transfer."""
         ends, streams = self._ends, self._streams
         waits = 0.0 < start <= ready
         numbers = [number for number, end in enumerate(ends) if end <= start]
@@ -44,5 +59,35 @@ class Transfers:
         else:
             best = max(numbers, key=lambda number: (streams[number], not ends[number], ends[number], -number))
         ends[best], streams[best] = start + busy, not waits
-        self.free = max(start + interval, min(ends)) if interval else min(ends)
-        return self._names[best]
+        return best
+
+
+class Spread:
+    """Transfers in the order of the kernel, each in the queue that is free first: many are in flight at once."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._servers = [(0.0, name) for name in names]
+        heapify(self._servers)
+        self._moved = 0.0
+
+    def place(self, ready: float, busy: float, interval: float, before: str | None) -> tuple[float, str]:
+        """Start and queue of a transfer; `before`, where what it waits for is, makes no difference."""
+        begin, queue = heappop(self._servers)
+        self._moved += interval
+        start = max(ready, begin, self._moved - busy)
+        heappush(self._servers, (start + busy, queue))
+        return start, queue
+
+
+class Streams:
+    """Transfers in the order of the kernel: those that wait only for bandwidth follow each other in few queues."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._transfers = Transfers(names)
+        self._moved = 0.0
+
+    def place(self, ready: float, busy: float, interval: float, before: str | None) -> tuple[float, str]:
+        """Start and queue of a transfer; see `Transfers.place`."""
+        start = max(ready, self._moved)
+        self._moved += interval
+        return self._transfers.follow(start, ready, busy, before)

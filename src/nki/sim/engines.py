@@ -45,6 +45,26 @@ class Engines(Notes):
     def accumulator_defined(self, partitions: int) -> np.ndarray:
         return self._accumulated[self.engine][:partitions].copy()
 
+    def register_address(self, path: str, engine: Engine) -> int:
+        """Where the accumulator registers of an engine are ("accumulator"), or the notes on them ("defined").
+
+        Both are float32, one for each partition.
+        """
+        kept = self._accumulators if path == "accumulator" else self._accumulated
+        address: int = kept[engine].__array_interface__["data"][0]
+        return address
+
+    def restart(self, report: Report) -> None:
+        """Forget everything, as a new machine has."""
+        self._report = report
+        self._warned.clear()
+        self._registers.clear()
+        self._generators.clear()
+        for values in self._accumulators.values():
+            values[...] = np.nan
+        for notes in self._accumulated.values():
+            notes[...] = 0
+
     def read_register(self, register: VirtualRegister | int) -> int:
         if isinstance(register, int):
             return register

@@ -17,6 +17,7 @@ from nki.sim.memory import Memory
 from nki.sim.notes import Report
 from nki.sim.parcel import Parcel, check_contents, check_route
 from nki.spec.program import Issued
+from nki.spec.signature import Signature
 from nki.target.model import Target
 
 Meet = Callable[[Any, Any, Location], Any]
@@ -29,8 +30,13 @@ class Machine(Accumulation):
         self, target: Target, options: Options, memory: Memory, report: Report, core: int = 0, meet: Meet | None = None
     ) -> None:
         super().__init__(target, options, memory, report, core)
+        self.matmul_mode = options.matmul
         self.ordered_matmul = options.matmul == "ordered"
         self._meet = meet
+
+    def run_known(self, issued: Issued, signature: Signature) -> None:
+        """The same as `run`, for who can make use of the signature."""
+        self.run(issued)
 
     def run(self, issued: Issued) -> None:
         """Execute one verified instruction; an error gets its location."""
@@ -43,6 +49,10 @@ class Machine(Accumulation):
             if not error.placed:
                 error.location = location
             raise
+
+    def executed(self) -> tuple[int, int] | None:
+        """How many instructions ran as compiled functions, and how many in NumPy; None for a machine without any."""
+        return None
 
     def tap(self, name: str, view: View, location: Location) -> None:
         """A named intermediate value: nothing to do unless somebody watches."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from nki.core.dtypes import DType
 from nki.core.errors import ExecutionError, TensorError
 from nki.core.numerics import poison_fill, to_f32
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View
+from nki.sim.pieces import Pieces
 from nki.sim.window import Window, make_window
 from nki.spec.program import Program
 from nki.target.model import Target
@@ -26,6 +27,7 @@ class LiveStorage(Storage):
     """Bytes of one buffer.
 
     Attributes:
+        address: of the first byte of `base`.
         base: contiguous uint8 memory that holds them, possibly shared with other buffers.
         pitch, start: byte ``p * pitch + start + b`` of `base` is byte b of partition p.
         written: bool per byte, or None once everything was written. Nothing becomes unwritten.
@@ -34,21 +36,26 @@ class LiveStorage(Storage):
         overlaid: other buffers may have left their bytes here, so that there is no poison to read; see `as_seen`.
         fresh: nothing was written or read yet; poison and `written` are made when they can first be seen (`settle`).
         unmarked: bytes that must at least be written before all can be; counts down to a look at `written`.
+        pieces: as long as it is fresh, what was written all the same, if that is a few boxes.
         psum_state: uint8 per byte of a PSUM buffer: 0 never written, 1 by a matmul, 2 by another engine; None in other
             memories, and as long as `psum_whole` says it all.
         psum_whole: ``(state, size)`` if every size-th byte has this state and the others 0, else None.
+        psum_pieces: the boxes of which `psum_whole` is true, if there are any; the other bytes have state 0.
         stated: the windows whose `state` is known.
         shadow: float32 values ``(partitions, elements)`` in place of the rounded ones, or None.
         windows: by view, what was worked out before.
     """
 
     __slots__ = (
+        "address",
         "base",
         "fresh",
         "note_pitch",
         "note_start",
         "overlaid",
+        "pieces",
         "pitch",
+        "psum_pieces",
         "psum_state",
         "psum_whole",
         "shadow",
@@ -64,6 +71,7 @@ class LiveStorage(Storage):
     ) -> None:
         super().__init__(buffer, base)
         self.base = base
+        self.address: int = base.__array_interface__["data"][0]
         self.pitch = pitch
         self.start = start
         self.written = written
@@ -72,6 +80,8 @@ class LiveStorage(Storage):
         self.overlaid = False
         self.fresh = fresh
         self.unmarked = buffer.nbytes
+        self.pieces: Pieces | None = None
+        self.psum_pieces: Pieces | None = None
         self.psum_state: np.ndarray | None = None
         self.psum_whole: tuple[int, int] | None = (0, 1) if buffer.region is MemoryRegion.psum else None
         self.stated: list[Window] = []
@@ -91,9 +101,21 @@ class LiveStorage(Storage):
         """Make what was never written visible: the poison, and the note of which bytes are written."""
         if self.fresh:
             self.fresh = False
+            pieces = self.pieces
             if not self.overlaid:
+                kept = [] if pieces is None else [piece.copy() for piece in self._written_bytes(pieces)]
                 poison_fill(self.base, self.buffer.dtype)
+                for piece, bits in zip([] if pieces is None else self._written_bytes(pieces), kept, strict=True):
+                    piece[...] = bits
             self.written = np.zeros(self.buffer.nbytes, bool)
+            if pieces is not None:
+                self.pieces = None
+                self.unmarked -= pieces.size()
+                for noted in pieces.bytes_in(self.written, self.note_start, pieces.pitch or self.note_pitch):
+                    noted[...] = True
+
+    def _written_bytes(self, pieces: Pieces) -> Iterator[np.ndarray]:
+        return pieces.bytes_in(self.base, self.start, pieces.pitch or self.pitch)
 
     def values(self, view: View) -> np.ndarray | None:
         if view.dynamic is not None:
@@ -150,6 +172,11 @@ class Memory:
         """Make a buffer of another core visible here."""
         self._live[storage.buffer.id] = storage
 
+    def forget(self) -> None:
+        """Nothing is written any more in the bytes that tensors with an explicit address share."""
+        for _, written in self._arenas.values():
+            written[...] = False
+
     def storage(self, view: View) -> LiveStorage:
         """The live storage behind a view."""
         found = self._live.get(view.buffer.id)
@@ -183,13 +210,18 @@ class Memory:
 
 def placed_memory(program: Program, target: Target) -> Memory:
     """The memories of one core for a compiled program."""
+    return Memory(target, placement=program.placement, reach=reach_of(program))
+
+
+def reach_of(program: Program) -> dict[MemoryRegion, int]:
+    """How many bytes of each partition a compiled program uses."""
     placement = program.placement or {}
     reach: dict[MemoryRegion, int] = {}
     for buffer in program.body.all_buffers():
         address = buffer.address or placement.get(buffer.id)
         if address is not None and buffer.on_chip:
             reach[buffer.region] = max(reach.get(buffer.region, 0), address[1] + buffer.row_bytes)
-    return Memory(target, placement=program.placement, reach=reach)
+    return reach
 
 
 def _own(buffer: Buffer) -> LiveStorage:
@@ -199,6 +231,7 @@ def _own(buffer: Buffer) -> LiveStorage:
             f"{buffer.name or 'the tensor'} has {buffer.nbytes} bytes, and twice that is needed",
             rule=f"this machine has {_LIMIT_BYTES} bytes of memory",
             fix="use a smaller shape",
+            location=buffer.location,
         )
     if buffer.data is not None:
         return LiveStorage(buffer, np.frombuffer(buffer.data, np.uint8).copy(), buffer.row_bytes, 0, None)

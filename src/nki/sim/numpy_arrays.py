@@ -9,21 +9,12 @@ import numpy as np
 
 from nki.core.dtypes import DType, pack_x4, unpack_x4
 from nki.core.numerics import round_to, to_f32
-from nki.core.special import erf
+from nki.sim.numpy_primitives import COMPARE, NumpyPrimitives
 from nki.sim.products import matmul_blas, matmul_ordered
 from nki.spec.arrays import LANES
 from nki.spec.operator import Operator
 
 F32 = np.float32
-
-_COMPARE: dict[str, Callable[..., Any]] = {
-    "equal": np.equal,
-    "not_equal": np.not_equal,
-    "greater": np.greater,
-    "greater_equal": np.greater_equal,
-    "less": np.less,
-    "less_equal": np.less_equal,
-}
 
 _BITWISE: dict[str, Callable[..., Any]] = {
     "bitwise_and": np.bitwise_and,
@@ -43,7 +34,7 @@ _REDUCE: dict[str, Any] = {
 }
 
 
-class NumpyArrays:
+class NumpyArrays(NumpyPrimitives):
     """Arithmetic of `nki.spec.arrays.Arrays` on float32 arrays; memory is added by the machine."""
 
     ordered_matmul: bool = False
@@ -69,9 +60,6 @@ class NumpyArrays:
     def minimum(self, a: Any, b: Any) -> Any:
         return np.minimum(a, b, dtype=F32)
 
-    def power(self, a: Any, b: Any) -> Any:
-        return np.power(a, b, dtype=F32)
-
     def absolute(self, a: Any) -> Any:
         return np.abs(a)
 
@@ -84,42 +72,14 @@ class NumpyArrays:
     def sqrt(self, a: Any) -> Any:
         return np.sqrt(a, dtype=F32)
 
-    def exp(self, a: Any) -> Any:
-        return np.exp(a, dtype=F32)
-
-    def log(self, a: Any) -> Any:
-        return np.log(a, dtype=F32)
-
-    def log1p(self, a: Any) -> Any:
-        return np.log1p(a, dtype=F32)
-
-    def sin(self, a: Any) -> Any:
-        return np.sin(a, dtype=F32)
-
-    def tanh(self, a: Any) -> Any:
-        return np.tanh(a, dtype=F32)
-
-    def arctan(self, a: Any) -> Any:
-        return np.arctan(a, dtype=F32)
-
-    def erf(self, a: Any) -> Any:
-        return erf(a)
-
     def floor(self, a: Any) -> Any:
         return np.floor(a)
-
-    def exponent(self, a: Any) -> Any:
-        field = np.right_shift(np.ascontiguousarray(a, F32).view(np.uint32), np.uint32(23)) & np.uint32(0xFF)
-        return field.astype(F32) - F32(127)
-
-    def ldexp(self, a: Any, n: Any) -> Any:
-        return np.ldexp(np.asarray(a, F32), np.asarray(n).astype(np.int32))
 
     def round(self, a: Any, dtype: DType) -> Any:
         return to_f32(round_to(a, dtype), dtype)
 
     def compare(self, name: str, a: Any, b: Any) -> Any:
-        return _COMPARE[name](a, b).astype(F32)
+        return COMPARE[name](a, b).astype(F32)
 
     def truth(self, a: Any) -> Any:
         return np.not_equal(a, 0).astype(F32)
@@ -136,8 +96,8 @@ class NumpyArrays:
 
     def integer(self, name: str, a: Any, b: Any, dtype: DType) -> Any:
         a, b = np.asarray(a).astype(np.int64), np.asarray(b).astype(np.int64)
-        if name in _COMPARE:
-            return _COMPARE[name](a, b).astype(dtype.numpy)
+        if name in COMPARE:
+            return COMPARE[name](a, b).astype(dtype.numpy)
         wide = {
             "add": np.add,
             "subtract": np.subtract,

@@ -65,7 +65,7 @@ def _run_item(machine: Machine, item: Issued | ForLoop | WhileLoop, claim: Claim
         case Issued():
             machine.run(item)
         case ForLoop():
-            lower, upper = _bounds(machine, item)
+            lower, upper = bounds(machine, item)
             for value in range(lower, upper, item.step):
                 machine.write_register(item.index, value)
                 _run_block(machine, item.body, claim, set())
@@ -77,7 +77,8 @@ def _run_item(machine: Machine, item: Issued | ForLoop | WhileLoop, claim: Claim
                 check_trips(trips, item.location)
 
 
-def _bounds(machine: Machine, loop: ForLoop) -> tuple[int, int]:
+def bounds(machine: Machine, loop: ForLoop) -> tuple[int, int]:
+    """First and last value of a loop's index, half open."""
     try:
         return machine.read_register(loop.lower), machine.read_register(loop.upper)
     except NkiError as error:

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from nki.core.tensor import View
+from nki.sim.pieces import Box
 
 UNKNOWN_STATE = -1
-
-Box = tuple[int, int, int, int]
 
 
 class Window:
@@ -24,11 +23,14 @@ class Window:
         written: all bytes are known to be written, which never ends.
         state: who wrote all elements of a PSUM view last, as in ``LiveStorage.psum_state``; -1 if unknown or mixed.
         box: partitions and bytes in a partition that an on-chip view may touch, half open.
+        solid: the view is exactly this box, of rows with this distance in HBM; None if it is no box.
     """
 
-    __slots__ = ("bits", "box", "covers", "readable", "rows", "state", "written")
+    __slots__ = ("bits", "box", "covers", "readable", "rows", "solid", "state", "written")
 
-    def __init__(self, bits: np.ndarray, rows: np.ndarray | None, covers: bool, box: Box) -> None:
+    def __init__(
+        self, bits: np.ndarray, rows: np.ndarray | None, covers: bool, box: Box, solid: tuple[Box, int] | None
+    ) -> None:
         self.bits = bits
         self.rows = rows
         self.covers = covers
@@ -36,6 +38,7 @@ class Window:
         self.written = False
         self.state = UNKNOWN_STATE
         self.box = box
+        self.solid = solid
 
     def flat(self) -> np.ndarray:
         """The elements as ``(first dimension, rest)``, copied where that is necessary."""
@@ -55,7 +58,8 @@ def make_window(view: View, base: np.ndarray, start: int, pitch: int) -> Window:
     bits: np.ndarray = np.ndarray(view.shape, view.dtype.numpy, base, begin, strides)
     rows = bits if bits.ndim == 2 else _rows(bits, view.dtype.numpy, base, begin)
     covers = buffer.address is None and view.size * size == buffer.nbytes and 0 not in view.strides
-    return Window(bits, rows, covers, _box(view, size))
+    box = _box(view, size)
+    return Window(bits, rows, covers, box, None if covers else _solid(view, size, box))
 
 
 def placement(view: View, start: int, pitch: int) -> tuple[int, tuple[int, ...]]:
@@ -105,3 +109,22 @@ def _box(view: View, size: int) -> Box:
     if low < 0 or high >= view.row:  # leaves its partition: take all of them
         return 0, view.buffer.partitions, 0, view.buffer.row_bytes
     return partition, partition + view.shape[0], low * size, (high + 1) * size
+
+
+def _solid(view: View, size: int, box: Box) -> tuple[Box, int] | None:
+    """The box that a view fills, and the distance of its rows: 0 on chip, where the storage has it."""
+    expected = 1
+    for count, stride in zip(view.shape[:0:-1], view.strides[:0:-1], strict=True):
+        if count != 1 and stride != expected:
+            return None
+        expected *= count
+    if view.buffer.on_chip:
+        first, last, low, high = box
+        return (box, 0) if high - low == expected * size and last - first == view.shape[0] else None
+    pitch = view.strides[0] if view.strides else 0
+    if pitch < expected:
+        return None
+    row, column = divmod(view.offset, pitch)
+    if column + expected > pitch:
+        return None
+    return (row, row + view.shape[0], column * size, (column + expected) * size), pitch * size

@@ -6,12 +6,16 @@ import numpy as np
 
 from nki.core.tensor import MemoryRegion, View
 from nki.sim.memory import LiveStorage
+from nki.sim.pieces import Box, Pieces
 from nki.sim.window import Window, byte_window, placement
 
 
 def is_written(storage: LiveStorage, view: View, window: Window) -> bool:
     """Whether the first byte of every element of a static view was written."""
     if window.readable:
+        return True
+    if window.solid is not None and box_written(storage, *window.solid):
+        window.readable = True
         return True
     storage.settle()
     if storage.written is None:
@@ -34,6 +38,8 @@ def mark_written(storage: LiveStorage, view: View, window: Window, where: np.nda
         if window.covers:
             _all_written(storage)
             return
+        if storage.fresh and window.solid is not None and mark_box(storage, *window.solid):
+            return
     storage.settle()
     if storage.written is None:
         return
@@ -47,11 +53,38 @@ def mark_written(storage: LiveStorage, view: View, window: Window, where: np.nda
         np.copyto(mask, True, where=where[..., None])
 
 
+def box_written(storage: LiveStorage, box: Box, pitch: int) -> bool:
+    """Whether a box, as in `Window.solid`, is known to be written, without a look at its bytes."""
+    pieces = storage.pieces
+    return storage.fresh and pieces is not None and pieces.pitch == pitch and pieces.holds(box)
+
+
+def mark_box(storage: LiveStorage, box: Box, pitch: int) -> bool:
+    """Note a write to a box of a fresh buffer without notes on every byte; False if that is not possible.
+
+    A buffer that is written piece by piece needs no others.
+    """
+    if storage.buffer.address is not None:
+        return False
+    if storage.pieces is None:
+        storage.pieces = Pieces(pitch)
+    if storage.pieces.pitch != pitch:
+        return False
+    if storage.pieces.holds(box):
+        return True
+    if not storage.pieces.add(box):
+        return False
+    if len(storage.pieces.boxes) == 1 and storage.pieces.size() == storage.buffer.nbytes:
+        _all_written(storage)
+    return True
+
+
 def _all_written(storage: LiveStorage) -> None:
     if storage.written is not None and storage.buffer.region is MemoryRegion.shared_hbm:
         storage.written[...] = True  # the other core looks at the same mask
     storage.fresh = False
     storage.written = None
+    storage.pieces = None
 
 
 def _count_down(storage: LiveStorage, count: int) -> None:

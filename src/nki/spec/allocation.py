@@ -17,6 +17,9 @@ from nki.target.model import Target
 
 def checked_shape(shape: Any, region: MemoryRegion) -> tuple[int, ...]:
     """Positive ints, at least two on chip."""
+    least = 2 if region.on_chip else 1
+    if type(shape) is tuple and len(shape) >= least and all([type(size) is int and size > 0 for size in shape]):
+        return shape
     sizes = (shape,) if isinstance(shape, int | np.integer) else shape
     if not isinstance(sizes, Sequence) or isinstance(sizes, str):
         raise ArgumentError(
@@ -40,7 +43,7 @@ def checked_shape(shape: Any, region: MemoryRegion) -> tuple[int, ...]:
             fix="use sizes of at least 1",
             rule="all sizes are positive",
         )
-    if len(result) < (2 if region.on_chip else 1):
+    if len(result) < least:
         raise TensorError(
             "tensor.rank",
             f"shape {tuple(result)} has {len(result)} dimension{'' if len(result) == 1 else 's'} in {region}",

@@ -118,6 +118,12 @@ class Arrays(Protocol):
 
     # --- arithmetic on float32
 
+    def elementwise(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """``function(self, *arguments)``: float32 of which each element depends on the same element of the arguments.
+
+        The executor may evaluate it piece by piece.
+        """
+
     def constant(self, value: float) -> Any:
         """float32 scalar."""
 
@@ -131,25 +137,21 @@ class Arrays(Protocol):
     def minimum(self, a: Any, b: Any) -> Any:
         """NaN if either is NaN."""
 
-    def power(self, a: Any, b: Any) -> Any: ...
-    def absolute(self, a: Any) -> Any: ...
-    def negative(self, a: Any) -> Any: ...
+    def at_most(self, a: Any, bound: float) -> Any:
+        """`bound`, which is not 0, where a is greater, else a, also if that is NaN."""
+
+    def at_least(self, a: Any, bound: float) -> Any:
+        """`bound`, which is not 0, where a is less, else a, also if that is NaN."""
+
+    def absolute(self, a: Any) -> Any:
+        """The bits with the sign cleared."""
+
+    def negative(self, a: Any) -> Any:
+        """The bits with the sign flipped."""
+
     def sign(self, a: Any) -> Any: ...
     def sqrt(self, a: Any) -> Any: ...
-    def exp(self, a: Any) -> Any: ...
-    def log(self, a: Any) -> Any: ...
-    def log1p(self, a: Any) -> Any: ...
-    def sin(self, a: Any) -> Any: ...
-    def tanh(self, a: Any) -> Any: ...
-    def arctan(self, a: Any) -> Any: ...
-    def erf(self, a: Any) -> Any: ...
     def floor(self, a: Any) -> Any: ...
-    def exponent(self, a: Any) -> Any:
-        """Unbiased exponent field as float32: floor(log2|a|), but -127 below 2**-126 and 128 for infinity and NaN."""
-
-    def ldexp(self, a: Any, n: Any) -> Any:
-        """``a * 2**n`` with one rounding; `n` holds whole numbers."""
-
     def round(self, a: Any, dtype: DType) -> Any:
         """The values that `dtype` would hold, as float32 again."""
 
@@ -161,6 +163,66 @@ class Arrays(Protocol):
 
     def where(self, condition: Any, a: Any, b: Any) -> Any:
         """`a` where the condition is not zero."""
+
+    def select(self, name: str, a: Any, b: Any, p: Any, q: Any) -> Any:
+        """`p` where the comparison of that name holds between a and b, else `q`; both are float32."""
+
+    # --- what is not an operation of IEEE 754: `nki.elementary.Functions` gives these to every executor
+
+    def exp(self, a: Any) -> Any: ...
+    def log(self, a: Any) -> Any: ...
+    def log1p(self, a: Any) -> Any: ...
+    def sin(self, a: Any) -> Any: ...
+    def tanh(self, a: Any) -> Any: ...
+    def arctan(self, a: Any) -> Any: ...
+    def erf(self, a: Any) -> Any: ...
+    def power(self, a: Any, b: Any) -> Any: ...
+    def exponent(self, a: Any) -> Any:
+        """Unbiased exponent field as float32: floor(log2|a|), but -127 below 2**-126 and 128 for infinity and NaN."""
+
+    def ldexp(self, a: Any, n: Any) -> Any:
+        """``a * 2**n`` with one rounding; `n` holds whole numbers."""
+
+    # --- int32 that wraps, and the bits of float32
+
+    def float_bits(self, a: Any) -> Any:
+        """The bits of float32 as int32."""
+
+    def bits_float(self, i: Any) -> Any:
+        """The float32 with these bits."""
+
+    def int_constant(self, value: int) -> Any:
+        """int32 scalar."""
+
+    def int_add(self, i: Any, j: Any) -> Any: ...
+    def int_subtract(self, i: Any, j: Any) -> Any: ...
+    def int_and(self, i: Any, j: Any) -> Any: ...
+    def int_or(self, i: Any, j: Any) -> Any: ...
+    def int_xor(self, i: Any, j: Any) -> Any: ...
+    def shift_left(self, i: Any, count: int) -> Any:
+        """By 0 to 31 bits."""
+
+    def shift_right(self, i: Any, count: int) -> Any:
+        """By 0 to 31 bits, with copies of the sign bit."""
+
+    def int_to_float(self, i: Any) -> Any:
+        """float32 of int32, rounded to nearest even."""
+
+    # --- float64, where float32 would need tricks
+
+    def wide(self, a: Any) -> Any:
+        """float64 of float32, exactly."""
+
+    def narrow(self, w: Any) -> Any:
+        """float32 of float64, rounded to nearest even, with subnormals and infinities."""
+
+    def wide_constant(self, value: float) -> Any:
+        """float64 scalar."""
+
+    def wide_add(self, v: Any, w: Any) -> Any: ...
+    def wide_subtract(self, v: Any, w: Any) -> Any: ...
+    def wide_multiply(self, v: Any, w: Any) -> Any: ...
+    def wide_divide(self, v: Any, w: Any) -> Any: ...
 
     # --- integers
 

@@ -1,9 +1,10 @@
 """What instructions cost on the engines that stream elements through their lanes: Vector, Scalar and GpSimd.
 
-A lane takes one element per cycle, so that an instruction occupies its engine for ``max(MIN_II, N)`` cycles, where N is
-the number of elements per partition. What comes beyond that (operand access, pipeline, write back) is `Step.latency`:
-the next independent instruction starts without waiting for it. Shapes of formulas stand here, every coefficient stands
-in the data of the target.
+A lane takes one element per cycle, so that an instruction streams for ``max(MIN_II, N)`` cycles, where N is the number
+of elements per partition. Its engine is occupied a little longer (``timing.issue_cycles``: decode and the filling of
+the pipeline, which do not overlap the instruction before). What comes beyond that, up to the
+published duration of an instruction, is `Step.latency`: the next independent instruction starts without waiting for it.
+Shapes of formulas stand here, every coefficient stands in the data of the target.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _PSUM = MemoryRegion.psum
 GUIDE = "nki/guides/architecture/trainium_inferentia2_arch.rst, Cost Model"
 READOUT = "nki/guides/architecture/trainium_inferentia2_arch.rst, Scalar Engine: ActReadAccumulator"
 MODES = "nki/guides/architecture/trainium2_arch.rst, Vector Engine Performance Mode"
-LATENCY = "the latency is read from profile figures (timing.vector_fixed_ns and its like)"
+LATENCY = "the latency is fitted to published profiles (timing.vector_fixed_cycles and its like)"
 OLDER = "formula of an older public revision of the instruction reference, the current one prints none; " + LATENCY
 UNPUBLISHED = "no document gives a cost; one element per cycle as most instructions of the engine; " + LATENCY
 
@@ -80,15 +81,22 @@ def paced(cycles: float, target: Target, *values: Any) -> float:
 
 
 def _on_vector(name: str, cycles: float, target: Target) -> Step:
-    least = target.issue.min_ii_cycles
-    ns = (cycles if cycles > least else least) / target.engines.vector.ghz
-    return Step(name, "vector", ns, target.timing["vector_fixed_ns"])
+    timing, ghz = target.timing, target.engines.vector.ghz
+    issue = timing["issue_cycles"]
+    latency = max(0.0, timing["vector_fixed_cycles"] - issue)
+    return Step(name, "vector", (_streaming(cycles, target) + issue) / ghz, latency / ghz)
 
 
 def _on_scalar(name: str, cycles: float, target: Target) -> Step:
+    timing, ghz = target.timing, target.engines.scalar.ghz
+    issue = timing["issue_cycles"]
+    latency = max(0.0, timing["scalar_fixed_cycles"] - issue)
+    return Step(name, "scalar", (_streaming(cycles, target) + issue) / ghz, latency / ghz)
+
+
+def _streaming(cycles: float, target: Target) -> float:
     least = target.issue.min_ii_cycles
-    ns = (cycles if cycles > least else least) / target.engines.scalar.ghz
-    return Step(name, "scalar", ns, target.timing["scalar_fixed_ns"])
+    return cycles if cycles > least else least
 
 
 def _on_gpsimd(name: str, cycles: float, target: Target) -> Step:

@@ -1,8 +1,13 @@
 """What DMA costs: a trigger, and the time of the payload on the DMA engines that carry it.
 
-The elements of a transfer split into descriptors, runs that are contiguous on both sides; a short one takes as long as
-one of ``dma.overhead_bound_bytes``. A transfer takes at least ``timing.dma_floor_ns``, which is what the throughput
-curve of nki-dma-overview.rst shows, and uses one engine for every ``dma.partitions_per_engine`` partitions.
+The elements of a transfer split into descriptors, runs that are contiguous on both sides. Each takes its engine the
+time of its bytes; a short one counts as ``dma.overhead_bound_bytes``, below which the bandwidth guide lets overhead
+dominate. A transfer uses one engine for every ``dma.partitions_per_engine`` partitions, and its engines begin one after
+the other, the last one ``timing.dma_skew_ns`` after the first. Other transfers can use the engines meanwhile, and the
+next transfer of a queue follows on each engine as soon as that is done.
+
+Starting a transfer is a different matter: a block that generates descriptors takes ``dma.hwdge_instruction_ns`` for
+each transfer, whatever its size, so that many small ones are bound by their triggers.
 """
 
 from __future__ import annotations
@@ -20,12 +25,9 @@ _OVERVIEW = "nki/get-started/about/nki-dma-overview.rst"
 _BANDWIDTH = "nki/deep-dives/nki-dma-bandwidth-guide.rst"
 _TRANSPOSE = "nki/guides/architecture/trainium2_arch.rst, DMA Transpose"
 _RATES = (
-    "rates and latencies of one transfer are read from text and figures of the DMA overview; that a short descriptor "
-    "costs as much as one of 256 bytes, where the bandwidth guide lets overhead dominate, is an assumption"
+    "rates and latencies are those of target/calibration, fitted to published transfers; that a short descriptor costs "
+    "as much as one of 256 bytes is an assumption"
 )
-
-MEASURED_BYTES = 32 * 1024
-"""Payload of the published transfers that ``timing.dma_load_32kib_ns`` and ``dma_store_32kib_ns`` time."""
 
 
 def run_length(view: View) -> int:
@@ -63,33 +65,50 @@ def engines_used(dst: View, src: View, target: Target) -> int:
 def engine_rate(dst: View, src: View, target: Target) -> float:
     """Bytes per ns of one engine in this direction."""
     if dst.buffer.on_chip is not src.buffer.on_chip:
-        timing = target.timing
-        return MEASURED_BYTES / timing["dma_load_32kib_ns" if dst.buffer.on_chip else "dma_store_32kib_ns"]
+        return target.timing["dma_read_bytes_per_ns" if dst.buffer.on_chip else "dma_write_bytes_per_ns"]
     return target.dma.engine_bytes_per_ns
 
 
 def transfer(name: str, dst: View, src: View, target: Target, share: float = 1.0, passes: float = 1.0) -> Step:
     """The data on its way, at a `share` of the copy rate; `passes` is how often the payload goes over the engines."""
-    dma, timing = target.dma, target.timing
     count = prod(src.shape)
     nbytes = count * max(dst.dtype.itemsize, src.dtype.itemsize)
     pieces = _pieces(count, run_length(dst), run_length(src))
-    least = pieces * dma.overhead_bound_bytes
-    rate = engines_used(dst, src, target) * engine_rate(dst, src, target)
-    if rate > dma.aggregate_gbps:
-        rate = dma.aggregate_gbps
-    ns = max((nbytes if nbytes > least else least) * passes / (rate * share), timing["dma_floor_ns"])
-    return Step(name, "dma", ns, timing["dma_completion_ns"], nbytes, pieces)
+    engines = engines_used(dst, src, target)
+    least = pieces * target.dma.overhead_bound_bytes
+    moved = (nbytes if nbytes > least else least) * passes
+    working = moved / (engines * engine_rate(dst, src, target) * share)
+    return _moves(name, working, engines, nbytes, pieces, target)
+
+
+def _moves(name: str, working: float, engines: int, nbytes: int, pieces: int, target: Target) -> Step:
+    """A transfer for which some engines work so many ns each."""
+    dma, timing = target.dma, target.timing
+    skew = timing["dma_skew_ns"] * (engines - 1) / (dma.engines - 1)
+    ns = working + skew
+    occupied = working * engines / dma.engines / ns if ns > 0.0 else 0.0
+    return Step(name, "dma", ns, timing["dma_completion_ns"], nbytes, pieces, occupied, skew)
 
 
 def trigger(mode: dge_mode, engine: Engine, dst: View, src: View, target: Target) -> Step:
-    """Who starts a transfer: Sync a static one, else the block or the processors that write its descriptors."""
+    """Who starts a transfer: Sync a static one, else the block or the processors that write its descriptors.
+
+    If the kernel leaves it open, descriptors are generated where a block for it exists: the published matmul of small
+    tiles (kernel-optimization.rst) issues a transfer every 604 ns, which is the time of that block, and no other part
+    of the machine explains it.
+    """
     timing = target.timing
-    if mode is dge_mode.unknown and not (dst.dynamic is None and src.dynamic is None):
+    if mode is dge_mode.unknown:
+        moving = not (dst.dynamic is None and src.dynamic is None)
         rows = type(dst.dynamic) is VectorOffset or type(src.dynamic) is VectorOffset
-        mode = dge_mode.swdge if rows or not target.dma.hwdge or dst.dtype != src.dtype else dge_mode.hwdge
+        if rows or (moving and (not target.dma.hwdge or dst.dtype != src.dtype)):
+            mode = dge_mode.swdge
+        elif target.dma.hwdge and dst.dtype == src.dtype:
+            mode = dge_mode.hwdge
     if mode is dge_mode.swdge:
-        return Step("DmaTrigger", "gpsimd", timing["dma_trigger_gpsimd_ns"])
+        # without a block that generates them, descriptors are written to memory, and started as static ones are
+        start = 0.0 if target.dma.hwdge else timing["dma_trigger_ns"]
+        return Step("DmaTrigger", "gpsimd", timing["dma_trigger_gpsimd_ns"], start)
     first_byte, instruction = timing["dma_trigger_ns"], timing["dma_trigger_instruction_ns"]
     if engine is Engine.scalar:  # its sequencer goes on while the block works
         return Step("DmaTrigger", "scalar", instruction, first_byte - instruction)
@@ -103,12 +122,12 @@ def _copy(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
 
 def _transposed(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
     """All engines cooperate, and what they write is contiguous again."""
-    dma, timing = target.dma, target.timing
+    dma = target.dma
     share = dma.transpose_rate_sbuf if a.src.buffer.on_chip else dma.transpose_rate_hbm
     nbytes = a.src.nbytes
-    ns = max(nbytes / (dma.aggregate_gbps * share), timing["dma_floor_ns"])
     pieces = prod(a.src.shape) // run_length(a.src)
-    step = Step("DmaTranspose", "dma", ns, timing["dma_completion_ns"], nbytes, pieces)
+    working = nbytes / (dma.aggregate_gbps * share)
+    step = _moves("DmaTranspose", working, dma.engines, nbytes, pieces, target)
     return trigger(a.dge_mode, engine, a.dst, a.src, target), step
 
 

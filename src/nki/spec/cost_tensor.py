@@ -16,22 +16,22 @@ _GUIDE = "nki/guides/architecture/trainium_inferentia2_arch.rst, Tensor Engine: 
 _EXACT = "nki/guides/architecture/trainium2_arch.rst, Built-in Transpose Support"
 _MX = "nki/guides/architecture/trainium3_arch.rst, Quad-MXFP8/MXFP4 Matmul Performance"
 _ESTIMATE = (
-    "loading is up to 4x faster and onezero operands up to 2x, taken as reached; tiles of parts of the array count as "
-    f"if they ran one after the other; {LATENCY}"
+    "loading is up to 4x faster, of which timing.load_factor is what profiles show; onezero operands up to 2x, taken "
+    f"as reached; tiles of parts of the array count as if they ran one after the other; {LATENCY}"
 )
 
 
 def _load(columns: float, factor: float, stationary: View, target: Target) -> Step:
-    """LoadStationary; its latency is what the duration of a full float32 tile has beyond the cycles."""
-    issue, ghz = target.issue, target.engines.tensor.ghz
-    full = target.pe.max_stationary_free * issue.fp32_matmul_factor / issue.fast_load_factor / ghz
-    ns = paced(columns * factor / issue.fast_load_factor, target, stationary) / ghz
-    return Step("LoadStationary", "tensor.load", ns, max(0.0, target.timing["load_stationary_ns"] - full))
+    """LoadStationary: its columns stream ``timing.load_factor`` times as fast as those of a multiplication."""
+    timing, ghz = target.timing, target.engines.tensor.ghz
+    ns = paced(columns * factor / timing["load_factor"], target, stationary) / ghz
+    return Step("LoadStationary", "tensor.load", ns, timing["load_fixed_cycles"] / ghz)
 
 
 def _multiply(name: str, columns: float, factor: float, moving: View | None, target: Target) -> Step:
     cycles = max(paced(columns, target, moving), target.issue.matmul_min_ii_cycles)
-    return Step(name, "tensor", cycles * factor / target.engines.tensor.ghz, target.timing["tensor_fixed_ns"])
+    timing, ghz = target.timing, target.engines.tensor.ghz
+    return Step(name, "tensor", cycles * factor / (ghz * timing["tensor_rate"]), timing["tensor_fixed_cycles"] / ghz)
 
 
 def _matmul(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:

@@ -17,13 +17,14 @@ from nki.core.errors import ArgumentError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import one_line, shown
 from nki.core.source import GENERATED
-from nki.core.tensor import NKIObject
+from nki.core.tensor import NKIObject, View
 from nki.spec.arrays import Arrays
 from nki.spec.convert import CONVERTERS
 from nki.spec.engine import engine as Engine
 from nki.spec.operand import Operand
 from nki.spec.program import Issued
 from nki.spec.rule import Rule
+from nki.spec.signature import Key, Seen, Signature, add, add_view, known, remember
 from nki.spec.sink import Sink, current_sink
 from nki.spec.step import Cost
 from nki.spec.verify import verify
@@ -63,6 +64,13 @@ class NkiInstruction(NKIObject):
 
     def __init__(self, handle: Issued) -> None:
         self.issued = handle
+
+    @classmethod
+    def of(cls, issued: Issued) -> NkiInstruction:
+        """The handle of an issued instruction."""
+        handle = object.__new__(cls)
+        handle.issued = issued
+        return handle
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
         """This instruction runs after every producer has completed; returns itself, so that calls can be chained.
@@ -154,7 +162,15 @@ class Instruction(Generic[P]):
         parameters = self.__signature__.parameters
         self.nullable = frozenset(n for n in self.operands if _takes_none(hints[n], parameters[n].default))
         self._converters = tuple(
-            (CONVERTERS[operand.kind], name, operand, parameters[name].default, name in self.nullable)
+            (
+                CONVERTERS[operand.kind],
+                name,
+                operand,
+                parameters[name].default,
+                name in self.nullable,
+                operand.kind in _AS_DECLARED,
+                name != "name",
+            )
             for name, operand in self.operands.items()
         )
         self.execute: Body = _no_body(self.name)
@@ -170,19 +186,46 @@ class Instruction(Generic[P]):
             values = self._bind(*args, **kwargs)
         except TypeError:
             values = self._bind_old(args, kwargs)
-        arguments = self.arguments._make(
-            [
-                value
-                if (value is None and optional) or (value is default and operand.kind in _AS_DECLARED)
-                else convert(value, name, operand, sink)
-                for value, (convert, name, operand, default, optional) in zip(values, self._converters, strict=True)
-            ]
-        )
-        issued = Issued(self, arguments, sink.locator.capture(), self.engine_for(arguments, sink.target))
-        for finding in verify(issued, sink.target, sink.options.disabled_rules):
+        arguments, key = self._converted(values, sink)
+        signature = None if key is None else known(key)
+        if signature is None:
+            issued, signature = self._verified(arguments, key, sink)
+        else:
+            issued = Issued(self, arguments, sink.locator.capture(), signature.engine)
+        sink.issue(issued, signature)
+        return NkiInstruction.of(issued)
+
+    def _converted(self, values: Sequence[Any], sink: Sink) -> tuple[Any, Key | None]:
+        """The arguments as the record has them, and what the signature depends on, a `signature.Key`."""
+        key: list[Any] = [self, id(sink.target)]
+        seen: Seen = {}
+        static = True
+        arguments = []
+        for value, (convert, name, operand, default, optional, as_declared, ruled) in zip(
+            values, self._converters, strict=True
+        ):
+            if (value is None and optional) or (value is default and as_declared):
+                arguments.append(value)
+                key.append(id(value))
+                continue
+            converted = convert(value, name, operand, sink)
+            arguments.append(converted)
+            if type(converted) is View:
+                static = add_view(key, converted, seen) and static
+            elif ruled:
+                static = add(key, converted, seen) and static
+        return self.arguments._make(arguments), tuple(key) if static else None
+
+    def _verified(self, arguments: Any, key: Key | None, sink: Sink) -> tuple[Issued, Signature | None]:
+        """The record, after all rules were checked; its signature if none was broken."""
+        target, disabled = sink.target, sink.options.disabled_rules
+        issued = Issued(self, arguments, sink.locator.capture(), self.engine_for(arguments, target))
+        findings = verify(issued, target, disabled)
+        for finding in findings:
             sink.report(finding)
-        sink.issue(issued)
-        return NkiInstruction(issued)
+        if key is None or findings or disabled:
+            return issued, None
+        return issued, remember(key, target, arguments, issued.engine)
 
     def effects(self, arguments: Any) -> tuple[str, ...]:
         """Names of `EFFECTS` that an instruction with these arguments has."""

@@ -54,6 +54,7 @@ class Operand:
         dtypes: allowed dtypes of a tensor; None allows all.
         choices: the enumeration for kind "enum".
         example: an operator that fits, for messages.
+        partial: some elements may stay as they were though the whole tensor is the destination.
         engine_access: False for operands that are reached by DMA, which obeys none of the engines' partition rules.
     """
 
@@ -64,6 +65,7 @@ class Operand:
     dtypes: tuple[DType, ...] | None = None
     choices: type[Enum] | None = None
     example: str = "nl.add"
+    partial: bool = False
     engine_access: bool = True
 
     @property
@@ -78,10 +80,17 @@ def out(
     *,
     dma: bool = False,
     also_read: bool = False,
+    partial: bool = False,
 ) -> Operand:
     """A tensor that is written."""
     return Operand(
-        "tensor", reads=also_read, writes=True, regions=tuple(regions), dtypes=_tuple(dtypes), engine_access=not dma
+        "tensor",
+        reads=also_read,
+        writes=True,
+        regions=tuple(regions),
+        dtypes=_tuple(dtypes),
+        engine_access=not dma,
+        partial=partial,
     )
 
 

@@ -16,6 +16,7 @@ from nki.core.tensor import Buffer, MemoryRegion, Storage, View
 from nki.options import Options
 from nki.spec.program import Issued
 from nki.spec.rule import Finding
+from nki.spec.signature import Signature
 from nki.target.model import Target
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ class Sink(Protocol):
     config: CompileConfig
     config_override: bool
 
-    def issue(self, issued: Issued) -> None:
-        """Take the next verified instruction."""
+    def issue(self, issued: Issued, signature: Signature | None = None) -> None:
+        """Take the next verified instruction; `signature` says which it equals for rules and executors, if known."""
 
     def report(self, finding: Finding) -> None:
         """Take a broken rule: raise if it is an error, keep it if it is a warning."""

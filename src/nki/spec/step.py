@@ -23,6 +23,9 @@ class Step(NamedTuple):
         latency: ns from then until the result is visible to another engine.
         nbytes: payload of a DMA transfer, or 0.
         descriptors: elements that the DMA moves one by one, each contiguous on both sides, or 0.
+        occupied: part of the time of a DMA transfer for which all DMA engines of the core would have to work for it;
+            0 if only its bytes count.
+        skew: ns of a DMA transfer that it does not take right after another one of its queue, whose engines go on each.
     """
 
     name: str
@@ -31,6 +34,8 @@ class Step(NamedTuple):
     latency: float = 0.0
     nbytes: int = 0
     descriptors: int = 0
+    occupied: float = 0.0
+    skew: float = 0.0
 
 
 Formula = Callable[[Any, Target, Engine], tuple[Step, ...]]

@@ -45,20 +45,45 @@ def target_names(*, toys: bool = False) -> tuple[str, ...]:
     return tuple(stem for stem in _files() if toys or not _load(stem).toy)
 
 
-def read_target(text: str, origin: str) -> Target:
+def read_target(text: str, origin: str, calibration: str = "") -> Target:
     """A target from TOML text; ``origin`` names the file in errors.
+
+    ``calibration`` is TOML text with leaves that belong to the table ``timing``: what was fitted to measurements.
 
     Raises:
         TargetError: invalid TOML (``target.toml``), a missing, unknown or mistyped key (``target.data``), a leaf
             without exactly one of source and estimate (``target.source``).
     """
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise TargetError("target.toml", f"{origin} is not TOML: {error}", fix="correct the file") from error
+    data = _toml(text, origin)
+    if calibration:
+        _calibrate(data, _toml(calibration, f"the calibration of {origin}"), origin)
     target = _read(data, origin)
     _check_consistent(target, origin)
     return target
+
+
+def _toml(text: str, origin: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TargetError("target.toml", f"{origin} is not TOML: {error}", fix="correct the file") from error
+
+
+def _calibrate(data: dict[str, Any], coefficients: Mapping[str, Any], origin: str) -> None:
+    """Add the coefficients of a calibration to the table of times, which must not state them too."""
+    _require(isinstance(data.get("timing"), dict), origin, "timing", "must be a table")
+    timing: dict[str, Any] = data["timing"]
+    twice = sorted(timing.keys() & coefficients.keys())
+    _require(not twice, origin, "timing", f"states {', '.join(twice)}, which the calibration states too")
+    for name, leaf in coefficients.items():
+        path = f"timing.{name}"
+        _require(isinstance(leaf, dict), origin, path, "must be a table")
+        missing = sorted({"value", "unit", "meaning"} - leaf.keys())
+        _require(not missing, origin, path, f"misses {', '.join(missing)}")
+        told = {key: value for key, value in leaf.items() if key in ("value", "source", "estimate")}
+        if "fitted" in leaf:
+            told["estimate"] = f"fitted {leaf['fitted']}"
+        timing[name] = {**told, "note": leaf["unit"]}
 
 
 @cache
@@ -69,7 +94,9 @@ def _files() -> Mapping[str, Path]:
 @cache
 def _load(stem: str) -> Target:
     path = _files()[stem]
-    target = read_target(path.read_text(encoding="utf-8"), path.name)
+    fitted = _FOLDER / "calibration" / path.name
+    calibration = fitted.read_text(encoding="utf-8") if fitted.exists() else ""
+    target = read_target(path.read_text(encoding="utf-8"), path.name, calibration)
     _require(target.name == stem, path.name, "name", f"is {target.name!r} in a file called {path.name}")
     return target
 

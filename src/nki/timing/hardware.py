@@ -6,8 +6,9 @@
 * Vector and GpSimd take turns on SBUF, Vector and Scalar on PSUM, unless the target has the features for parallel
   access (trainium_inferentia2_arch.rst, Data Movement; trainium2_arch.rst). With the feature, Vector and Scalar still
   take turns on a PSUM bank that both use.
-* An instruction that reads what the one before it in the same queue wrote follows it by ``vector_chained_ns`` or
-  ``scalar_chained_ns``, which are less than the latency that other queues see.
+* An instruction of Vector or Scalar that reads what the one before it in the same queue wrote waits for a signal like
+  an instruction of another queue, because its read starts when the result is in memory (nki_perf_guide.rst: 189 ns
+  between starts of dependent activations that last 159 ns). Other engines see their own results when they complete.
 * A barrier of all queues, as around the trips of a device loop, is a signal to one sequencer, a branch there, and a
   signal back: an estimate, no document times it.
 """
@@ -37,10 +38,9 @@ class Hardware(NamedTuple):
         semaphore: from a visible result to the start of an instruction that waits for it.
         barrier: for all queues to meet.
         table_load: for another activation table.
-        chained: for each unit, from the end of an instruction to the start of one that reads its result.
+        chained: for each unit, from a visible result to the start of the next instruction of its queue that reads it.
         background_load: whether the next weights load while the engine multiplies.
         aggregate: bytes per ns that the DMA engines of the core move together.
-        least_bytes: what a short descriptor counts for.
         sbuf_shared: whether Vector and GpSimd take turns on SBUF.
         psum_shared: whether Vector and Scalar take turns on all of PSUM.
         banks: number of PSUM banks.
@@ -54,7 +54,6 @@ class Hardware(NamedTuple):
     chained: tuple[float, ...]
     background_load: bool
     aggregate: float
-    least_bytes: int
     sbuf_shared: bool
     psum_shared: bool
     banks: int
@@ -64,11 +63,8 @@ class Hardware(NamedTuple):
 def hardware_of(target: Target) -> Hardware:
     """The numbers of a target that the timeline needs."""
     timing, access = target.timing, target.access
-    chained = [float("inf")] * len(UNITS)
-    chained[VECTOR] = timing["vector_chained_ns"]
-    # measured from start to start with one element, which takes the least interval
-    least = target.issue.min_ii_cycles / target.engines.scalar.ghz
-    chained[SCALAR] = max(0.0, timing["scalar_chained_ns"] - least)
+    chained = [0.0] * len(UNITS)
+    chained[VECTOR] = chained[SCALAR] = timing["semaphore_ns"]
     return Hardware(
         queues=(*SEQUENCERS, *dma_queues(target)),
         semaphore=timing["semaphore_ns"],
@@ -77,7 +73,6 @@ def hardware_of(target: Target) -> Hardware:
         chained=tuple(chained),
         background_load=target.has("background_load"),
         aggregate=target.dma.aggregate_gbps,
-        least_bytes=target.dma.overhead_bound_bytes,
         sbuf_shared=not access.parallel_sbuf_vector_gpsimd,
         psum_shared=not access.parallel_psum_vector_scalar,
         banks=target.psum.banks,

@@ -30,6 +30,7 @@ class Recipe:
         chain: ``(unit, ns, latency)`` of the steps; without that of the transfer.
         unit, ns, latency: the same of the last step.
         demand: part of the aggregate DMA rate that the transfer uses.
+        skew: ns that a transfer does not take right after another one of its queue.
         nbytes: payload of transfers.
         alone: ns on an idle core until the result is visible.
         signal: ns from then until an instruction of another queue can start.
@@ -63,6 +64,7 @@ class Recipe:
         "plain",
         "ports",
         "signal",
+        "skew",
         "table",
         "touches",
         "unit",
@@ -79,10 +81,11 @@ class Recipe:
             self.ns = sum(ns for _, ns, _ in chain)
             self.chain = ((self.unit, self.ns, self.latency),)
         self.demand = _demand(last, hardware) if self.kind == TRANSFER else 0.0
+        self.skew = last.skew
         self.nbytes = sum(step.nbytes for step in steps)
         self.alone = alone(steps)
         self.signal = 0.0 if self.kind == TRANSFER else hardware.semaphore
-        self.chained = 0.0 if self.kind == MATMUL else min(self.latency, hardware.chained[self.unit])
+        self.chained = 0.0 if self.kind == MATMUL else self.latency + hardware.chained[self.unit]
         self.busy = tuple((unit, ns) for unit, ns, _ in self.chain)
         self.table = activation_table(issued.arguments) if self.unit == SCALAR else None
         self.ports, self.banked = _ports(issued, self.unit, hardware)
@@ -124,8 +127,7 @@ def _kind(chain: Sequence[tuple[int, float, float]]) -> int:
 
 
 def _demand(step: Step, hardware: Hardware) -> float:
-    moved = max(step.nbytes, step.descriptors * hardware.least_bytes)
-    return min(1.0, moved / (step.ns * hardware.aggregate)) if step.ns > 0.0 else 0.0
+    return min(1.0, max(step.occupied, step.nbytes / (step.ns * hardware.aggregate))) if step.ns > 0.0 else 0.0
 
 
 def _ports(issued: Issued, unit: int, hardware: Hardware) -> tuple[tuple[int, ...], bool]:

@@ -7,7 +7,8 @@ Whoever is ready first gets a unit or a port first, and holds it to its end; tie
   (trainium_inferentia2_arch.rst, Background LoadStationary), or ended without that feature;
 * the trigger of a transfer is over. The transfers of a queue move one after another.
 
-The table of an activation is loaded as soon as its engine is free, also while the operands are awaited.
+The table of an activation is loaded when the activation could start: the load is an instruction right before it that
+waits for the same operands (nki/img/overviews/nki-dma-intro-3.png).
 As every system that shares units first come, first served, this one can get faster if something is delayed.
 """
 
@@ -22,7 +23,7 @@ from nki.timing.bandwidth import NEVER, Transfers
 from nki.timing.clock import Clock
 from nki.timing.hardware import DMA, FIRST_BANK, SCALAR, TENSOR, Hardware
 from nki.timing.plan import SegmentPlan
-from nki.timing.recipe import Recipe
+from nki.timing.recipe import Recipe, indices
 from nki.timing.state import CORE, NONE, OPERAND, PORT, TABLE, UNIT, WAIT, State
 
 READY, ARRIVED, MET, CLEAR = range(4)
@@ -192,19 +193,25 @@ class SegmentRun:
 
     # --- transfers
 
-    def _begin(self, now: float, position: int) -> None:
-        """The transfer's turn in its queue has come."""
+    def _begin(self, now: float, position: int, follows: bool = False) -> None:
+        """The transfer's turn in its queue has come; it may follow another one at once."""
         queue = self.plan.queue[position]
         self._moving[queue] = True
-        ready = self._operands(now, position, started=True) if self._fresh[queue] else now
+        ready = now
+        if self._fresh[queue]:
+            recipe = self.plan.recipes[position]
+            if recipe.dynamic:
+                ready = self._addressed(now, position, recipe)
+            ready = self._operands(ready, position, started=True)
         if ready > now:
             heappush(self._events, (ready, CLEAR, position))
         else:
-            self._move(now, position)
+            self._move(now, position, follows)
 
-    def _move(self, now: float, position: int) -> None:
+    def _move(self, now: float, position: int, follows: bool = False) -> None:
         recipe = self.plan.recipes[position]
-        self._transfers.begin(now, position, recipe.ns, recipe.demand)
+        ns = recipe.ns - recipe.skew if follows else recipe.ns
+        self._transfers.begin(now, position, ns, min(1.0, recipe.demand * recipe.ns / ns) if ns > 0.0 else 0.0)
 
     def _moved(self, now: float, position: int) -> None:
         queue = self.plan.queue[position]
@@ -213,7 +220,7 @@ class SegmentRun:
             self._release(position, now)
         self._complete(position, now)
         if self._backlog[queue]:
-            self._begin(now, self._backlog[queue].popleft())
+            self._begin(now, self._backlog[queue].popleft(), follows=True)
 
     # --- what holds an instruction up
 
@@ -240,14 +247,19 @@ class SegmentRun:
                         self._blame(position, OPERAND, producer)
         return start
 
+    def _addressed(self, now: float, position: int, recipe: Recipe) -> float:
+        """When a transfer whose address is a result of its own queue can move: it is triggered after that result."""
+        plan, queue = self.plan, self.plan.queue[position]
+        index = indices(plan.items[position].arguments, recipe.touches)
+        found = [until for until, producer in self._fresh[queue] if plan.boxes.meet(plan.makes(producer), index)]
+        starting = sum(ns for _, ns, _ in recipe.chain) + (recipe.chain[-1][2] if recipe.chain else 0.0)
+        return max(found, default=now) + starting if found else now
+
     def _load_table(self, start: float, position: int, table: str) -> float:
         self._table = table
         self.busy[SCALAR] += self._hardware.table_load
-        loaded = max(self.turn[position], self._free[SCALAR]) + self._hardware.table_load
-        if loaded > start:
-            self._blame(position, TABLE, -1)
-            return loaded
-        return start
+        self._blame(position, TABLE, -1)
+        return start + self._hardware.table_load
 
     # --- what an instruction lets go on
 

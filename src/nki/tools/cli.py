@@ -16,6 +16,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "demo": ("nki.tools.demo", "Check, compile and run flash attention, and compare it with a reference."),
         "run": ("nki.tools.run", "Run a kernel on arrays."),
         "check": ("nki.tools.check", "Trace a kernel and check it for a target; all findings at once."),
+        "profile": ("nki.tools.profile", "Show what runs when on the target, what waits for what, and advice."),
+        "explorer": ("nki.tools.explorer", "Show a profile in the browser, or write it as one HTML file."),
         "ir": ("nki.tools.ir", "Show the IR of a kernel."),
         "compile": ("nki.tools.compile", "Compile a kernel to any stage, or to a file."),
         "opt": ("nki.tools.opt", "Run passes of the compiler on a file of IR."),

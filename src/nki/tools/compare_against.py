@@ -13,7 +13,7 @@ from nki.target.load import load_target
 from nki.target.model import Target
 
 MODES = ("eager", "compiled")
-FORMS = "eager, compiled, a target, or VARIABLE=VALUE for a switch of the environment, for example NKI_MATMUL=ordered"
+FORMS = "eager, compiled, a target, or VARIABLE=VALUE for a switch of the environment, for example NKI_MATMUL=blas"
 
 _INSTEAD = {
     "NKI_SIMULATOR": "write eager or compiled",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 from rich.table import Table
 
+from nki.target.accuracy import Accuracy, mean, recorded
 from nki.target.load import DEFAULT_TARGET, load_target, target_names
 from nki.target.model import Provenance, Target
 from nki.tools.output import Command, stdout, write_json
@@ -15,9 +17,16 @@ from nki.tools.request import JSON
 
 @click.command("targets", cls=Command, short_help="Show hardware data.")
 @click.argument("name", required=False)
+@click.option("--accuracy", is_flag=True, help="Compare the timing model with published measurements.")
 @JSON
-def command(name: str | None, as_json: bool) -> None:
-    """List the targets, or show every number of one with its source document; estimates are marked."""
+def command(name: str | None, accuracy: bool, as_json: bool) -> None:
+    """List the targets, or show every number of one with its source document; estimates are marked.
+
+    With --accuracy: every published time beside that of the timing model, as it was recorded for this version.
+    """
+    if accuracy:
+        _accuracy(None if name is None else load_target(name), as_json)
+        return
     if name is not None:
         _one(load_target(name), as_json)
         return
@@ -73,6 +82,62 @@ def _one(target: Target, as_json: bool) -> None:
     for path, leaf in target.leaves():
         table.add_row(path, _value(leaf.value), leaf.source or f"estimate: {leaf.estimate}", leaf.note)
     stdout().print(table)
+
+
+def _accuracy(only: Target | None, as_json: bool) -> None:
+    found = recorded()
+    marks = {name: _mark(load_target(name), found) for name in target_names() if only is None or name == only.name}
+    if as_json:
+        points = [asdict(point) for point in found.points if point.target in marks]
+        shares = [asdict(share) for share in found.shares if share.target in marks]
+        unfitted = [asdict(item) for item in found.unfitted if item.target in marks]
+        rankings = [{"steps": steps, "right": right} for steps, right in found.rankings]
+        excluded = [{"id": name, "reason": reason} for name, reason in found.excluded]
+        more = {"utilisations": shares, "unfitted": unfitted, "rankings": rankings, "excluded": excluded}
+        write_json({"targets": marks, "summary": found.summary, "points": points, **more})
+        return
+    for table in _accuracy_tables(found, marks):
+        stdout().print(table)
+    for name, mark in marks.items():
+        stdout().print(f"{name}: {mark}", highlight=False)
+
+
+def _mark(target: Target, found: Accuracy) -> str:
+    """How far the timing of a generation has been compared."""
+    points = [point for point in found.points if point.target == target.name]
+    if not points:
+        return "estimated: nothing is published for it, and no accuracy is claimed"
+    kernels = sum(point.kind == "kernel" for point in points)
+    error = mean(point.error for point in points)
+    left_out = mean(point.left_out for point in points)
+    return (
+        f"{'validated' if target.validated else 'not validated'}: mean error {error:.1f} % of {len(points)} points, "
+        f"{kernels} of them kernels; {left_out:.1f} % with the kernel left out of the fit"
+    )
+
+
+def _accuracy_tables(found: Accuracy, marks: dict[str, str]) -> list[Table]:
+    points = Table(title="published times and the timing model", title_justify="left")
+    for heading in ("point", "target", "class", "bound by"):
+        points.add_column(heading)
+    for heading in ("predicted", "measured", "", "error", "left out"):
+        points.add_column(heading, justify="right" if heading else "left")
+    for p in found.points:
+        if p.target in marks:
+            numbers = f"{p.predicted:,.1f}", f"{p.measured:,.1f}", p.unit, f"{p.error:+.1f} %", f"{p.left_out:+.1f} %"
+            points.add_row(p.id, p.target, p.kind, p.bound, *numbers)
+    for u in found.unfitted:
+        if u.target in marks:
+            numbers = f"{u.predicted:,.1f}", f"{u.measured:,.1f}", u.unit, f"{u.error:+.1f} %", ""
+            points.add_row(u.id, u.target, "never fitted", "", *numbers)
+    means = Table(title="mean errors", title_justify="left")
+    for heading in ("class", "points", "mean", "left out", "worst"):
+        means.add_column(heading)
+    summary = found.summary
+    for name, row in {**summary["classes"], "all": {**summary, "worst": summary["worst"]["error"]}}.items():
+        told = f"{row['mape']:.1f} %", f"{row['mape_left_out']:.1f} %", f"{row['worst']:+.1f} %"
+        means.add_row(name, str(row["points"]), *told)
+    return [points, means]
 
 
 def _leaf(leaf: Provenance) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Kernels whose times are published, written anew from their descriptions."""

@@ -1,0 +1,23 @@
+"""Polynomials by Horner's rule, with a rounding after every multiplication and every addition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nki.spec.arrays import Arrays
+
+
+def polynomial(x: Arrays, coefficients: tuple[float, ...], a: Any) -> Any:
+    """float32; the constant term comes first, and there are two coefficients at least."""
+    result = x.add(x.multiply(a, x.constant(coefficients[-1])), x.constant(coefficients[-2]))
+    for coefficient in reversed(coefficients[:-2]):
+        result = x.add(x.multiply(result, a), x.constant(coefficient))
+    return result
+
+
+def wide_polynomial(x: Arrays, coefficients: tuple[float, ...], a: Any) -> Any:
+    """The same in float64."""
+    result = x.wide_add(x.wide_multiply(a, x.wide_constant(coefficients[-1])), x.wide_constant(coefficients[-2]))
+    for coefficient in reversed(coefficients[:-2]):
+        result = x.wide_add(x.wide_multiply(result, a), x.wide_constant(coefficient))
+    return result

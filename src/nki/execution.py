@@ -1,0 +1,122 @@
+"""Who executes a kernel: compiled functions where there are any, else the NumPy machine; on as many cores as it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nki import gate
+from nki.compilation import Compiled
+from nki.core.tensor import Buffer
+from nki.options import Options
+from nki.report import Executed
+from nki.sim.cores import Cores
+from nki.sim.machine import Machine, Meet
+from nki.sim.memory import LiveStorage, Memory, placed_memory
+from nki.sim.notes import Report
+from nki.sim.walk import run_program
+from nki.sim.watch import Watch, WatchedMachine
+from nki.target.model import Target
+
+if TYPE_CHECKING:
+    from nki.native.core import Core
+
+Outcome = tuple[list[LiveStorage], Executed]
+"""The storages of what the first core returns, and who executed what."""
+
+
+def on_cores(cores: Cores, run: Callable[[int], Any]) -> list[Any]:
+    """A single core runs in the caller's thread, so that a debugger needs nothing special."""
+    if cores.count == 1:
+        return [run(0)]
+    return cores.run([lambda core=core: run(core) for core in range(cores.count)])  # type: ignore[misc]
+
+
+def eager_machines(
+    cores: Cores, target: Target, options: Options, report: Report, watch: Watch | None
+) -> list[Machine]:
+    """A machine for each core that executes what it is given; somebody who watches sees the NumPy machine work."""
+    native = None if watch is not None else gate.native_machine(options)
+
+    def machine(core: int) -> Machine:
+        memory = Memory(target, precise_fp=options.precise_fp)
+        arguments = (target, options, memory, report, core, _meeting(cores, core))
+        if watch is not None:
+            return WatchedMachine(watch, *arguments)
+        return Machine(*arguments) if native is None else native(*arguments)
+
+    return [machine(core) for core in range(cores.count)]
+
+
+def executed_by(machines: Sequence[Machine]) -> Executed:
+    """Who executed the instructions that these machines were given."""
+    counts = [machine.executed() for machine in machines]
+    known = [count for count in counts if count is not None]
+    return Executed(sum(native for native, _ in known), sum(other for _, other in known)) if known else Executed()
+
+
+def run_compiled(
+    compiled: Compiled,
+    inputs: Sequence[np.ndarray],
+    target: Target,
+    options: Options,
+    report: Report,
+    watch: Watch | None,
+) -> Outcome:
+    """Execute a compiled kernel on the arrays of its arguments."""
+    kernel = None
+    if watch is None:
+        kernel = compiled.kept.native(lambda: gate.native_kernel(compiled.programs, target, options))
+    natives = None if kernel is None else kernel.cores()
+    if kernel is not None and natives is not None:
+        storages = _run_natively(natives, inputs, report)
+        executed = Executed(*kernel.executed(natives))
+        kernel.release(natives)
+        return storages, executed
+    return _interpret(compiled, inputs, target, options, report, watch), Executed()
+
+
+def _run_natively(natives: Sequence[Core], inputs: Sequence[np.ndarray], report: Report) -> list[LiveStorage]:
+    cores = Cores(len(natives))
+
+    def run(number: int) -> list[LiveStorage]:
+        core = natives[number]
+        core.begin(inputs, report, _meeting(cores, number), partial(cores.claim, number, core.memory))
+        with np.errstate(all="ignore"):
+            return core.run()
+
+    first: list[LiveStorage] = on_cores(cores, run)[0]
+    return first
+
+
+def _interpret(
+    compiled: Compiled,
+    inputs: Sequence[np.ndarray],
+    target: Target,
+    options: Options,
+    report: Report,
+    watch: Watch | None,
+) -> list[LiveStorage]:
+    cores = Cores(len(compiled.programs))
+
+    def run(number: int) -> list[LiveStorage]:
+        program = compiled.programs[number]
+        memory = placed_memory(program, target)
+        kind: Callable[..., Machine] = Machine if watch is None else partial(WatchedMachine, watch)
+        machine = kind(target, options, memory, report, number, _meeting(cores, number))
+        adopted = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, inputs, strict=True)]
+        claim: Callable[[Buffer], LiveStorage] = partial(cores.claim, number, memory)
+        with np.errstate(all="ignore"):
+            return run_program(machine, program, adopted, claim)
+
+    first: list[LiveStorage] = on_cores(cores, run)[0]
+    return first
+
+
+def _meeting(cores: Cores, number: int) -> Meet | None:
+    if cores.count == 1:
+        return None
+    return lambda key, values, where: cores.meet(number, key, values, where)

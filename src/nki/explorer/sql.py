@@ -1,0 +1,139 @@
+"""SQL over the tables of a profile: SQLite in memory, reading only, with limits on time, rows, sizes and memory."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nki.profile.schema import TABLES
+from nki.profile.table import Table
+
+SECONDS = 5.0
+ROWS = 5000
+CHARACTERS = 4_000_000
+"""Of all values of an answer."""
+_CELL = 200_000  # bytes of one value
+_STATEMENT = 20_000  # characters of a query
+_HEAP = 2**30
+_TYPES = {"int": "INTEGER", "float": "REAL", "text": "TEXT", "bool": "INTEGER"}
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
+
+
+class QueryError(Exception):
+    """What is wrong with a query, for whoever wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows of a query.
+
+    Attributes:
+        columns: their names.
+        rows: values: int, float, str or None.
+        truncated: whether there were more rows than the limit.
+        seconds: that it took.
+    """
+
+    columns: list[str]
+    rows: list[list[Any]]
+    truncated: bool
+    seconds: float
+
+
+class Database:
+    """The tables of one profile; it is filled by the first query, and answers one query at a time."""
+
+    def __init__(self, tables: Mapping[str, Table], seconds: float = SECONDS) -> None:
+        self._tables = tables
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._until = 0.0
+
+    def query(self, statement: str) -> Answer:
+        """The rows of one statement.
+
+        Raises:
+            QueryError: it is no valid query, does more than reading, or goes beyond a limit.
+        """
+        if len(statement) > _STATEMENT:
+            raise QueryError(f"the query has {len(statement):,} characters; the limit is {_STATEMENT:,}")
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._filled()
+            begin = time.monotonic()
+            self._until = begin + self._seconds
+            try:
+                cursor = self._connection.execute(statement)
+                try:
+                    columns = [entry[0] for entry in cursor.description or ()]
+                    rows, truncated = _rows(cursor)
+                finally:
+                    cursor.close()
+            except (sqlite3.Error, sqlite3.Warning, UnicodeEncodeError, MemoryError) as problem:
+                raise QueryError(self._reason(problem)) from None
+        if not columns:
+            raise QueryError("not authorized: only SELECT is possible")
+        return Answer(columns, rows, truncated, time.monotonic() - begin)
+
+    def _reason(self, problem: BaseException) -> str:
+        if time.monotonic() > self._until:
+            return f"the query took longer than {self._seconds:g} s and was stopped"
+        if isinstance(problem, MemoryError):
+            return f"the query needs more than {_HEAP // 2**20} MiB of memory"
+        return f"SQL: {problem}"
+
+    def _filled(self) -> sqlite3.Connection:
+        made = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        made.execute("PRAGMA temp_store=MEMORY")
+        made.execute(f"PRAGMA hard_heap_limit={_HEAP}")
+        made.execute("BEGIN")
+        for name, columns in TABLES.items():
+            table = self._tables[name]
+            declared = ", ".join(f'"{column.name}" {_TYPES[column.kind]}' for column in columns)
+            made.execute(f'CREATE TABLE "{name}" ({declared})')
+            values = [v if isinstance(v, list) else v.tolist() for v in (table[c.name] for c in columns)]
+            marks = ", ".join("?" * len(columns))
+            made.executemany(f'INSERT INTO "{name}" VALUES ({marks})', zip(*values, strict=True))
+        made.execute("CREATE INDEX by_id ON instructions (id)")
+        made.execute("CREATE INDEX by_producer ON edges (producer)")
+        made.execute("CREATE INDEX by_consumer ON edges (consumer)")
+        made.execute("COMMIT")
+        made.execute("PRAGMA query_only=ON")
+        made.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
+        made.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        made.set_authorizer(_authorize)
+        made.set_progress_handler(lambda: int(time.monotonic() > self._until), 10_000)
+        return made
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    if action == sqlite3.SQLITE_FUNCTION and second in _REFUSED_FUNCTIONS:
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+
+def _rows(cursor: sqlite3.Cursor) -> tuple[list[list[Any]], bool]:
+    rows: list[list[Any]] = []
+    size = 0
+    for row in cursor:
+        if len(rows) == ROWS or size > CHARACTERS:
+            return rows, True
+        shown = [_plain(value) for value in row]
+        size += sum(len(value) if isinstance(value, str) else 8 for value in shown)
+        rows.append(shown)
+    return rows, False
+
+
+def _plain(value: Any) -> Any:
+    """JSON has neither bytes nor infinities."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value

@@ -1,0 +1,46 @@
+"use strict";
+// Loads the profiles, from the page itself or from the server, and shows them.
+
+async function load(number, app) {
+  if (!app) return inflate(fromBase64(document.getElementById("profile-" + number).textContent));
+  const answer = await fetch("api/profile/" + number);
+  if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+  return inflate(new Uint8Array(await answer.arrayBuffer()));
+}
+
+async function start() {
+  const root = document.getElementById("app"),
+    app = root.dataset.mode === "app",
+    began = performance.now();
+  try {
+    const models = [],
+      total = Number(root.dataset.count);
+    for (let number = 0; number < total; number++) {
+      const found = decode(await load(number, app));
+      models.push(new Model(found, total > 1 ? `${"AB"[number]} ${found.label}` : found.label));
+    }
+    const page = new Page(models, app);
+    root.replaceChildren(page.node);
+    page.restore();
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.shared.emit("theme"));
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) {
+        event.preventDefault();
+        page.searchInput.focus();
+      }
+    });
+    requestAnimationFrame(() =>
+      requestAnimationFrame(() => {
+        page.loadTime = performance.now() - began;
+        root.dataset.ready = "true";
+      }),
+    );
+    window.explorer = page;
+  } catch (problem) {
+    root.replaceChildren(el("p", { class: "error", role: "alert" }, "The profile cannot be shown: " + problem.message));
+    root.dataset.ready = "failed";
+    throw problem;
+  }
+}
+
+start();

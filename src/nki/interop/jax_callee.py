@@ -1,0 +1,108 @@
+"""A kernel that was compiled for one call in a JAX program: what its executables run, as long as they live."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nki.interop.jax_config import BackendConfig
+from nki.jit import Kernel
+from nki.report import Executed, Report
+from nki.spec.rule import Finding
+
+Arrays = Sequence[np.ndarray]
+Run = Callable[[Arrays], tuple[Arrays, Executed, Sequence[Finding]]]
+"""Run a kernel on arrays that it may read but not keep nor change: results, who executed it, and what was noticed (and
+warned of) in this run."""
+
+
+class NotRun(Executed):
+    """The kernel was compiled; the program that calls it has not run yet."""
+
+    def __str__(self) -> str:
+        return "but not run yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """Shape, dtype, its number in XLA, and size in bytes of an operand or result."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    number: int
+    nbytes: int
+
+
+class Callee:
+    """A compiled kernel as a function of flat arrays.
+
+    Attributes:
+        key: says what it computes, where its source is and for which target; equal in every process.
+        config: what the custom call says about it.
+        inputs, outputs: operands and results.
+        report: of its calls; what is only known after one is filled in then.
+    """
+
+    def __init__(
+        self, config: BackendConfig, inputs: Sequence[Shaped], outputs: Sequence[Shaped], run: Run, report: Report
+    ) -> None:
+        self.key = config.binary
+        self.config = config
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.report = report
+        self._run = run
+        self._kernel: weakref.ref[Kernel] | None = None
+
+    def tell(self, kernel: Kernel) -> None:
+        """Leave the reports of calls at this kernel, which lives as long as its owner wants."""
+        self._kernel = weakref.ref(kernel)
+        kernel.report = replace(self.report, executed=NotRun())
+
+    def run(self, arrays: Arrays, way: str) -> Arrays:
+        """The results, in memory of their own.
+
+        Args:
+            way: how JAX called, for the report.
+        """
+        results, executed, findings = self._run(arrays)
+        kernel = self._kernel() if self._kernel is not None else None
+        if kernel is not None:
+            kernel.report = replace(
+                self.report,
+                mode=f"{self.report.mode} ({way})",
+                executed=executed,
+                findings=(*self.report.findings, *findings),
+            )
+        return results
+
+    def __repr__(self) -> str:
+        return self.config.func_name
+
+
+class Callees:
+    """Callees by key; each lives as long as a traced or compiled JAX program refers to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: weakref.WeakValueDictionary[str, Callee] = weakref.WeakValueDictionary()
+
+    def one(self, callee: Callee) -> Callee:
+        """The callee that already has this key, else this one: equal calls shall be equal in JAX's caches."""
+        with self._lock:
+            return self._found.setdefault(callee.key, callee)
+
+    def find(self, key: str) -> Callee | None:
+        """What a custom call refers to; None if nothing in this process was compiled under that key."""
+        return self._found.get(key)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+CALLEES = Callees()

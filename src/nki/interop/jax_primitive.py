@@ -1,0 +1,151 @@
+"""The JAX primitive ``nki_call``: one call of a compiled kernel under `jit`, `vmap`, `scan` and `shard_map`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from nki.core.errors import LaunchError
+from nki.core.source import Location
+from nki.interop.jax_callee import Callee
+from nki.interop.jax_config import TARGET
+from nki.interop.jax_failures import FAILURES
+from nki.interop.jax_handler import HANDSHAKE
+from nki.report import NkiWarning
+from nki.spec.rule import Finding
+
+nki_call = Primitive("nki_call")
+nki_call.multiple_results = True
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the user's code calls the kernel. All are equal: calls that only differ in it share JAX's caches."""
+
+    location: Location = field(compare=False)
+
+    def __repr__(self) -> str:
+        return str(self.location)
+
+
+@contextmanager
+def without_ffi(reason: str) -> Iterator[None]:
+    """Programs that are lowered meanwhile call kernels by ``pure_callback``, as where XLA's FFI cannot be used."""
+    before, HANDSHAKE.forced = HANDSHAKE.forced, reason
+    try:
+        yield
+    finally:
+        HANDSHAKE.forced = before
+
+
+def _evaluate(*arrays: Any, callee: Callee, site: Site) -> list[Any]:
+    """Outside any transformation."""
+    return [jax.numpy.asarray(result) for result in callee.run([np.array(array) for array in arrays], "jax")]
+
+
+def _abstract(*avals: Any, callee: Callee, site: Site) -> list[Any]:
+    """Shapes and dtypes. Within a `shard_map` a result varies along every mesh axis that some operand varies along."""
+    meshes = [aval.sharding.mesh for aval in avals if not aval.sharding.mesh.empty]
+    if not meshes:
+        return [jax.core.ShapedArray(out.shape, out.dtype) for out in callee.outputs]
+    varying = frozenset[str]().union(*(aval.manual_axis_type.varying for aval in avals))
+    return [
+        jax.core.ShapedArray(
+            out.shape,
+            out.dtype,
+            sharding=jax.sharding.NamedSharding(meshes[0], jax.sharding.PartitionSpec(*[None] * len(out.shape))),
+            manual_axis_type=jax.sharding.ManualAxisType(varying=varying),
+        )
+        for out in callee.outputs
+    ]
+
+
+def _batch(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> tuple[Sequence[Any], Sequence[int]]:
+    """`vmap`: the kernel is called for one element of the batch after the other.
+
+    Nothing is known of a kernel that would allow one call for all of them.
+    """
+    batched = [i for i, dim in enumerate(dims) if dim is not None]
+    moved = [jax.numpy.moveaxis(args[i], dims[i], 0) for i in batched]
+
+    def one(elements: Sequence[Any]) -> Sequence[Any]:
+        operands = list(args)
+        for i, element in zip(batched, elements, strict=True):
+            operands[i] = element
+        bound: Sequence[Any] = nki_call.bind(*operands, **params)
+        return bound
+
+    results = jax.lax.map(one, moved)
+    return results, [0] * len(results)
+
+
+def _refuse_gradient(*_: Any, callee: Callee, site: Site, **__: Any) -> Any:
+    name = callee.config.func_name
+    raise LaunchError(
+        "jax.no-gradient",
+        f"{name} is differentiated, and nobody said what its derivative is",
+        rule="the derivative of a kernel is another function, which its author gives",
+        source="nki/guides/framework_custom_op.rst, Using NKI in training graphs",
+        fix=f"call nki.interop.jax.with_vjp({name}, forward, backward), or wrap it in jax.custom_vjp",
+        location=site.location,
+    )
+
+
+def _lower_official(ctx: Any, *operands: Any, callee: Callee, site: Site) -> Any:
+    """For devices: the custom call as the official toolchain writes it."""
+    rule = jax.ffi.ffi_lowering(TARGET, api_version=2, backend_config=callee.config.encoded())
+    return rule(ctx, *operands)
+
+
+def _lower_for_cpu(ctx: Any, *operands: Any, callee: Callee, site: Site) -> Any:
+    """For the host: the same call with typed attributes, which our handler serves."""
+    ctx.module_context.add_keepalive(callee)
+    if HANDSHAKE.reason:
+        warnings.warn(NkiWarning(_fallback(HANDSHAKE.reason, callee, site)))
+        return mlir.lower_fun(partial(_by_callback, callee=callee), multiple_results=True)(ctx, *operands)
+    rule = jax.ffi.ffi_lowering(TARGET, backend_config=callee.config.attributes(mlir.ir))
+    return rule(ctx, *operands)
+
+
+def _by_callback(*operands: Any, callee: Callee) -> Any:
+    shapes = [jax.ShapeDtypeStruct(out.shape, out.dtype) for out in callee.outputs]
+
+    def run(*arrays: Any) -> list[np.ndarray]:
+        try:
+            return list(callee.run([np.asarray(array) for array in arrays], "jax.pure_callback"))
+        except Exception as error:
+            # XLA carries on the text of the error, which has to lead back to it.
+            raise RuntimeError(FAILURES.text(error)) from error
+
+    return jax.pure_callback(run, shapes, *operands, vmap_method="sequential")
+
+
+def _fallback(problem: str, callee: Callee, site: Site) -> Finding:
+    return Finding(
+        "jax.fallback",
+        "warning",
+        f"{callee.config.func_name} is called by jax.pure_callback: {problem}",
+        "kernels are called through XLA's foreign function interface where its version is known",
+        "docs/jax.md",
+        "install a version of jax that nki[jax] allows",
+        site.location,
+        {},
+    )
+
+
+nki_call.def_impl(_evaluate)
+nki_call.def_abstract_eval(_abstract)
+batching.primitive_batchers[nki_call] = _batch
+ad.primitive_jvps[nki_call] = _refuse_gradient
+ad.primitive_transposes[nki_call] = _refuse_gradient
+mlir.register_lowering(nki_call, _lower_official)
+mlir.register_lowering(nki_call, _lower_for_cpu, platform="cpu")

@@ -1,0 +1,17 @@
+"""Which line of the user's code led here, when PyTorch's own frames lie in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from nki.core.source import Location, Locator
+
+_TORCH = str(Path(torch.__file__).parent) + "/"
+
+
+def user_line() -> Location:
+    """The innermost call site that belongs neither to this package nor to PyTorch."""
+    frames = Locator().capture().frames
+    return Location(tuple(frame for frame in frames if not frame.file.startswith(_TORCH))[:1])

@@ -1,0 +1,183 @@
+"""``nki.profile`` and ``nki.benchmark``: a kernel in time on a target, by the timing model and without a device."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nki.core.errors import LaunchError
+from nki.driver import Cache, Compiled, compile_kernel
+from nki.frontend.check import check_function, raise_errors
+from nki.jit import Kernel
+from nki.launch import Launch, bound_arguments, check_lnc, launch_options
+from nki.options import from_environment
+from nki.profile.lazy import profile_programs
+from nki.target.load import DEFAULT_TARGET, load_target
+from nki.target.model import Target
+
+if TYPE_CHECKING:
+    from nki.profile.record import Profile
+
+_MODES = ("device", "host")
+
+
+def profile(kernel: Any) -> Profiler:
+    """What a call of the kernel takes on the target, and why: ``nki.profile(kernel)(a, b).summary()``.
+
+    The kernel is checked and compiled; it does not run, so that only shapes and dtypes of the arrays count. Loops whose
+    trips depend on data count as one trip, and the profile says so.
+
+    Args:
+        kernel: a kernel, ``kernel[lnc]``, or a plain function. The result can be subscripted as well.
+    """
+    return Profiler(kernel if isinstance(kernel, Kernel) else Kernel(kernel))
+
+
+def benchmark(kernel: Any, *, warmup_iter: int = 5, benchmark_iter: int = 5, mode: str = "device") -> Benchmark:
+    """How long a call of the kernel takes: ``nki.benchmark(kernel)(a, b).mean_ms``.
+
+    Args:
+        kernel: a kernel, ``kernel[lnc]``, or a plain function. The result can be subscripted as well.
+        warmup_iter: calls before the first that counts.
+        benchmark_iter: calls that count, at least 1.
+        mode: "device" for the time on the target by the timing model, the same in every iteration and without running
+            anything; "host" for the wall time of running the kernel on this machine, which tells nothing of a device.
+
+    Raises:
+        LaunchError: numbers of iterations or a mode that cannot be (``benchmark.argument``).
+    """
+    if mode not in _MODES or benchmark_iter < 1 or warmup_iter < 0:
+        raise LaunchError(
+            "benchmark.argument",
+            f"nki.benchmark(warmup_iter={warmup_iter!r}, benchmark_iter={benchmark_iter!r}, mode={mode!r})"[:200],
+            rule='mode is "device" or "host", benchmark_iter is at least 1, warmup_iter at least 0',
+            fix="leave them out for the defaults",
+        )
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    return Benchmark(made, warmup_iter, benchmark_iter, mode)
+
+
+class Profiler:
+    """What `profile` returns: call it as the kernel."""
+
+    def __init__(self, kernel: Kernel, cache: Cache | None = None) -> None:
+        self._kernel = kernel
+        self._cache: Cache = {} if cache is None else cache
+
+    def __getitem__(self, lnc: Any) -> Profiler:
+        """The same on `lnc` cores."""
+        return Profiler(self._kernel[lnc], self._cache)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Profile:
+        compiled, target = _compiled(self._kernel.launch(), args, kwargs, self._cache)
+        return profile_programs(compiled.programs, target)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkResult:
+    """Times in ms; the first seven have the names and meaning of ``nrtpy.BenchmarkResult``.
+
+    Attributes:
+        mean_ms, min_ms, max_ms, std_dev_ms: over the iterations.
+        iterations, warmup_iterations: numbers of calls.
+        durations_ms: of each iteration.
+        mode: "device" or "host".
+        is_simulation: always True: no device was used.
+        validated: whether the timing model of the target was compared with published measurements.
+        target: name of the target.
+        kernel_ms: on the device, without what a launch adds.
+        launch_ms: what a launch adds.
+        bound_by: the unit that works longest.
+        lower_bound_ms: no schedule of these instructions is faster.
+        roofline_ms: no kernel is faster that moves every input and result once and does the same matmuls.
+        profile: where the time goes.
+    """
+
+    mean_ms: float
+    min_ms: float
+    max_ms: float
+    std_dev_ms: float
+    iterations: int
+    warmup_iterations: int
+    durations_ms: list[float]
+    mode: str
+    is_simulation: bool
+    validated: bool
+    target: str
+    kernel_ms: float
+    launch_ms: float
+    bound_by: str
+    lower_bound_ms: float
+    roofline_ms: float
+    profile: Profile
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mode}: mean {self.mean_ms:.4f} ms (min {self.min_ms:.4f}, max {self.max_ms:.4f}, "
+            f"{self.iterations} iterations); {self.target}: kernel {self.kernel_ms:.4f} ms + launch "
+            f"{self.launch_ms:.4f} ms, bound by {self.bound_by}, lower bound {self.lower_bound_ms:.4f} ms, roofline "
+            f"{self.roofline_ms:.4f} ms (simulated)"
+        )
+
+
+class Benchmark:
+    """What `benchmark` returns: call it as the kernel."""
+
+    def __init__(self, kernel: Kernel, warmup_iter: int, benchmark_iter: int, mode: str) -> None:
+        self._kernel, self._mode = kernel, mode
+        self._warmup, self._count = warmup_iter, benchmark_iter
+
+    def __getitem__(self, lnc: Any) -> Benchmark:
+        """The same on `lnc` cores."""
+        return Benchmark(self._kernel[lnc], self._warmup, self._count, self._mode)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> BenchmarkResult:
+        found = Profiler(self._kernel)(*args, **kwargs)
+        about = found.about
+        if self._mode == "device":
+            durations = [(about.makespan_ns + about.launch_ns) / 1e6] * self._count
+        else:
+            durations = self._wall(lambda: self._kernel(*args, **kwargs))
+        slowest = max(about.totals, key=lambda totals: totals["makespan_ns"])
+        bounds = slowest["bounds"]
+        return BenchmarkResult(
+            mean_ms=statistics.fmean(durations),
+            min_ms=min(durations),
+            max_ms=max(durations),
+            std_dev_ms=statistics.pstdev(durations),
+            iterations=self._count,
+            warmup_iterations=self._warmup,
+            durations_ms=durations,
+            mode=self._mode,
+            is_simulation=True,
+            validated=about.validated,
+            target=about.target,
+            kernel_ms=about.makespan_ns / 1e6,
+            launch_ms=about.launch_ns / 1e6,
+            bound_by=slowest["bound_by"],
+            lower_bound_ms=bounds["dependences"] / 1e6,
+            roofline_ms=bounds["roofline"] / 1e6,
+            profile=found,
+        )
+
+    def _wall(self, run: Callable[[], object]) -> list[float]:
+        for _ in range(self._warmup):
+            run()
+        durations = []
+        for _ in range(self._count):
+            start = time.perf_counter()
+            run()
+            durations.append((time.perf_counter() - start) * 1e3)
+        return durations
+
+
+def _compiled(launch: Launch, args: tuple[Any, ...], kwargs: dict[str, Any], cache: Cache) -> tuple[Compiled, Target]:
+    """As a call compiles it, whether or not that would run eagerly."""
+    options = launch_options(launch, from_environment())
+    target = load_target(options.target or launch.target or DEFAULT_TARGET)
+    check_lnc(launch, target)
+    raise_errors(check_function(launch.function), options.disabled_rules)
+    return compile_kernel(launch, bound_arguments(launch, args, kwargs), target, options, cache), target

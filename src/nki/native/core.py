@@ -1,0 +1,203 @@
+"""One core of a native call: its memory, which the next call uses again, and the execution of its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from nki.core.tensor import Buffer, MemoryRegion, View
+from nki.native.context import address_of
+from nki.native.functions import Functions
+from nki.native.layout import FIRST_BUFFER, ON_CHIP, POOL, REGISTERS, Layout
+from nki.native.machine import NativeMachine
+from nki.native.plan import Plan, Repeat, Step, Steps, Stretch
+from nki.native.team import Team, threads_of
+from nki.options import Options
+from nki.sim.machine import Machine, Meet
+from nki.sim.memory import LiveStorage, Memory, reach_of
+from nki.sim.notes import Report
+from nki.sim.walk import bounds, check_trips
+from nki.spec.program import ForLoop, Issued
+from nki.spec.rule import Finding
+from nki.target.model import Target
+
+Claim = Callable[[Buffer], LiveStorage]
+_LENGTH = (1 << 32) - 1
+_WORTH_THREADS = 3e-3
+"""Seconds that NumPy would take, from which it is worth waking other threads."""
+
+
+class Core:
+    """Memory and machine of one core, for one call at a time.
+
+    Attributes:
+        plan: what the next call executes.
+        memory: where its tensors are.
+        machine: executes what has no record.
+    """
+
+    def __init__(
+        self, number: int, layout: Layout, plan: Plan, target: Target, options: Options, functions: Functions
+    ) -> None:
+        threads = threads_of(options.threads)
+        self.plan = plan
+        self.memory = _Memory(layout, target)
+        self.machine = NativeMachine(functions, target, options, self.memory, _unheard, number)
+        self._layout = layout
+        self._functions = functions
+        self._contexts = [functions.context(layout.bases) for _ in range(1 + (threads if threads > 1 else 0))]
+        self._team = Team(self._contexts[1:]) if threads > 1 else None
+        self._kept: dict[int, LiveStorage] = {}
+        self._claim: Claim = self.memory.allocate
+        program = layout.program
+        self._returned = {view.buffer.id for view in program.outputs}
+        self._explicit = [b for b in layout.buffers if layout.place(b).base in ON_CHIP.values()]
+        self._device = [b for b in layout.buffers if not b.on_chip]
+        self._outermost = {buffer.id for buffer in program.body.buffers}
+        for (engine, path), base in REGISTERS.items():
+            self._base(base, self.machine.register_address(path, engine))
+        self._base(POOL, address_of(self.memory.pool))
+
+    def begin(self, inputs: Sequence[np.ndarray], report: Report, meet: Meet | None, claim: Claim) -> None:
+        """Give every buffer its memory; `inputs` are the arrays of the arguments.
+
+        `claim` gives storage for shared_hbm buffers, which the cores of a launch have in common.
+        """
+        self._claim = claim
+        self.machine.begin(report, meet)
+        self.memory.begin()
+        for buffer, array in zip(self._layout.program.inputs, inputs, strict=True):
+            self._put(self.memory.adopt(buffer, array))
+        doubtful = self._layout.proven.doubtful
+        for buffer in self._explicit:
+            if buffer.id not in self._kept or buffer.id in doubtful:
+                self._put(self._known(self.memory.allocate(buffer)))
+        for buffer in self._device:
+            if buffer.region is MemoryRegion.shared_hbm:
+                if buffer.id in self._outermost or buffer.id not in doubtful:
+                    self._put(self._known(claim(buffer)))
+            elif buffer.id in self._returned or buffer.id in doubtful or buffer.id not in self._kept:
+                self._put(self._known(self.memory.allocate(buffer)))
+
+    def run(self) -> list[LiveStorage]:
+        """Execute the plan; returns the storages of the outputs."""
+        self._steps(self.plan.steps)
+        return [self._kept[view.buffer.id] for view in self._layout.program.outputs]
+
+    def end(self) -> None:
+        """Let go of the caller's memory."""
+        for buffer in self._layout.program.inputs:
+            del self._kept[buffer.id]
+        for key in self._returned:
+            self._kept.pop(key, None)
+        self._claim = self.memory.allocate
+        self.memory.begin()
+
+    def _known(self, storage: LiveStorage) -> LiveStorage:
+        """A storage whose reads are proven needs no notes; what is never written is poison all the same."""
+        key, proven = storage.buffer.id, self._layout.proven
+        if key in proven.doubtful:
+            return storage
+        if storage.fresh and not storage.buffer.on_chip and key not in proven.complete:
+            storage.settle()
+        storage.fresh = False
+        storage.written = None
+        return storage
+
+    def _put(self, storage: LiveStorage) -> None:
+        base = self._layout.place(storage.buffer).base
+        self._kept[storage.buffer.id] = storage
+        self._base(base, storage.address + (storage.start if base >= FIRST_BUFFER else 0))
+
+    def _base(self, number: int, address: int) -> None:
+        for context in self._contexts:
+            context.base(number, address)
+
+    def _steps(self, steps: Steps) -> None:
+        for buffer in steps.renewed:
+            if buffer.region is not MemoryRegion.shared_hbm and buffer.id not in self._returned:
+                self._put(self.memory.allocate(buffer))
+            elif buffer.region is MemoryRegion.shared_hbm and buffer.id not in self._outermost:
+                self._put(self._claim(buffer))
+        for item in steps.items:
+            self._step(item)
+
+    def _step(self, item: Step) -> None:
+        if isinstance(item, Stretch):
+            self._stretch(item)
+        elif isinstance(item, Issued):
+            self.machine.run(item)
+        elif isinstance(item, Repeat):
+            self._repeat(item)
+
+    def _stretch(self, stretch: Stretch) -> None:
+        """Execute records; where a function leaves one to NumPy, NumPy executes it, and the rest goes on."""
+        at = stretch.start
+        while (at := self._executed(stretch, at)) != stretch.end:
+            Machine.run(self.machine, stretch.issued[at])
+            at += self.plan.words[at + 1] & _LENGTH
+            if at == stretch.end:
+                break
+
+    def _executed(self, stretch: Stretch, start: int) -> int:
+        """Execute records from a word on; returns where that ended."""
+        words, end = self.plan.words.buffer_info()[0], stretch.end
+        if self._team is not None and (stretch.work > _WORTH_THREADS or self._functions.always):
+            stopped = self._team.run(self._functions.run, words, start, end)
+            if stopped is not None:
+                return stopped
+        return self._functions.run(words, start, end, self._contexts[0].address)
+
+    def _repeat(self, repeat: Repeat) -> None:
+        loop = repeat.loop
+        if isinstance(loop, ForLoop):
+            lower, upper = bounds(self.machine, loop)
+            for value in range(lower, upper, loop.step):
+                self.machine.write_register(loop.index, value)
+                self._steps(repeat.body)
+            return
+        trips = 0
+        while self.machine.read_register(loop.condition) != 0:
+            self._steps(repeat.body)
+            trips += 1
+            check_trips(trips, loop.location)
+
+
+class _Memory(Memory):
+    """The memories of one core; tensors of the pool get a storage when the NumPy machine asks for it.
+
+    Attributes:
+        pool: the bytes that on-chip tensors share.
+    """
+
+    def __init__(self, layout: Layout, target: Target) -> None:
+        super().__init__(target, placement=layout.program.placement or {}, reach=reach_of(layout.program))
+        self._layout = layout
+        self.pool = np.empty(layout.pool_bytes, np.uint8)
+        self._strong: dict[int, LiveStorage] = {}
+
+    def begin(self) -> None:
+        """The next call has other arrays."""
+        self.forget()
+        self._strong.clear()
+
+    def storage(self, view: View) -> LiveStorage:
+        found = self._live.get(view.buffer.id)
+        return self._placed(view.buffer) if found is None else found
+
+    def _placed(self, buffer: Buffer) -> LiveStorage:
+        """The storage of a tensor in the pool, or of one that is part of device memory."""
+        chunk, elsewhere = self._layout.chunk(buffer), self._layout.elsewhere(buffer)
+        if elsewhere is not None:
+            device = self._live[elsewhere.buffer]
+            storage = LiveStorage(buffer, device.base, elsewhere.pitch, device.start + elsewhere.start, None)
+        else:
+            assert chunk is not None, "every other tensor got its storage when the call began"
+            storage = LiveStorage(buffer, self.pool, chunk.pitch, chunk.start, None)
+        self._strong[buffer.id] = self._live[buffer.id] = storage
+        return storage
+
+
+def _unheard(finding: Finding) -> None:
+    raise AssertionError("the machine was restarted before it ran")

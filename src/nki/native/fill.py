@@ -1,0 +1,46 @@
+"""The record of one instruction: its form's words with the addresses filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nki.core.tensor import View
+from nki.native.extents import Overlap, overlap
+from nki.native.forms import Native
+from nki.native.move_records import with_mode
+from nki.native.moves import Product
+from nki.native.words import Place
+
+_UNIT = 3
+"""Word of a slot that says whether the elements of a partition are contiguous; 0 has them copied first."""
+
+
+def record(
+    native: Native, function: int, views: Sequence[View | None], places: Sequence[Place], adds: bool
+) -> list[int] | None:
+    """The words for operands at these places; a view is None for registers.
+
+    `adds` says whether a matmul adds to what is there. None if the operands share bytes in a way that the function does
+    not allow.
+    """
+    words = native.template.filled(function, views, places)
+    for at, source in enumerate(native.sources):
+        if source.writes and views[at] is not None and not _apart(native, words, views, places, at):
+            return None
+    return with_mode(words, adds) if isinstance(native.move, Product) else words
+
+
+def _apart(native: Native, words: list[int], views: Sequence[View | None], places: Sequence[Place], at: int) -> bool:
+    """Make the record right where operands are read in the bytes that this one writes; False if it cannot be."""
+    written = views[at]
+    assert written is not None, "asked by the caller"
+    for i, (source, view) in enumerate(zip(native.sources, views, strict=True)):
+        if view is None or i == at or places[i].memory != places[at].memory or places[i].base != places[at].base:
+            continue
+        how = overlap(view, places[i], written, places[at])
+        if how is Overlap.none or (how is Overlap.same and (native.streaming or source.writes)):
+            continue
+        if how is Overlap.across or native.move is not None or source.writes:
+            return False
+        words[native.template.patches[i].at + _UNIT] = 0
+    return True

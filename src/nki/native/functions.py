@@ -1,0 +1,97 @@
+"""Compiled functions: which exist, and when compiling one pays.
+
+Compiling takes as long as NumPy takes for some hundred instructions, and both give the same bits. So an instruction is
+executed by NumPy until that took as long for its form as compiling takes, unless the function is on disk already.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache, cached_property
+
+from nki.native.context import Context
+from nki.native.forms import Form
+from nki.native.library import Library, library
+from nki.native.primitives.module import BARRIER, HELPERS, MODULE, NAMES, RUN, module_text
+from nki.options import Options
+
+_COMPILE_SECONDS = 0.03
+"""What compiling one function takes, as measured by benchmarks/native_primitives.py."""
+_BASE_SECONDS = 0.3
+"""The same for the functions that every record needs."""
+
+
+class Functions:
+    """The functions of a process.
+
+    Attributes:
+        always: compile at the first use, whether it pays or not.
+    """
+
+    def __init__(self, library: Library, always: bool = False) -> None:
+        self._library = library
+        self.always = always
+        self._spent = 0.0
+        self._loaded = False
+
+    def ready(self, form: Form, cost: float | None = None, now: bool = False, look: bool = True) -> bool:
+        """Whether the function of a form is there; compiles it where that pays, or where `now` asks for it.
+
+        If it is not there, NumPy is going to spend `cost` seconds on the form: by default those of one instruction.
+        With `look`, what is on disk is loaded.
+        """
+        if form.function:
+            return True
+        native = form.native
+        if native is None:
+            return False
+        cost = form.cost if cost is None else cost
+        if not self.base_ready(cost, now):
+            return False
+        template = native.template
+        if not (now or self.always or (look and self._library.has(template.name))):
+            form.spent += cost
+            if form.spent < _COMPILE_SECONDS:
+                return False
+        form.function = self._library.address(template.name, template.text)
+        return True
+
+    def base_ready(self, cost: float, now: bool = False) -> bool:
+        """Whether the module that every record needs is there; `cost` seconds are spent in NumPy if not."""
+        if not self._loaded:
+            self._spent += cost
+            self._loaded = now or self.always or self._spent >= _BASE_SECONDS or self._library.has(MODULE)
+        return self._loaded
+
+    def context(self, bases: int = 1) -> Context:
+        """A context with the helpers of the base module."""
+        return Context({word: self._base[name] for word, name in HELPERS.items()}, bases)
+
+    @cached_property
+    def run(self) -> Callable[[int, int, int, int], int]:
+        """``run(words, start, end, context)``: execute records; returns where it stopped."""
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+        return kind(self._base[RUN])
+
+    @property
+    def barrier(self) -> int:
+        """The address of the function that waits for the other threads."""
+        return self._base[BARRIER]
+
+    @cached_property
+    def _base(self) -> dict[str, int]:
+        return self._library.addresses(MODULE, NAMES, module_text)
+
+
+@cache
+def _functions(library: Library, always: bool) -> Functions:
+    return Functions(library, always)
+
+
+def functions(options: Options) -> Functions | None:
+    """The functions that a call with these options may use; None if everything is NumPy's."""
+    if not options.precise_fp or options.stochastic_rounding:
+        return None
+    found = library(options)
+    return None if found is None else _functions(found, options.native == "always")

@@ -1,0 +1,196 @@
+"""Running compiled kernels natively: when that pays, and the plans of their cores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from nki.core.tensor import MemoryRegion
+from nki.native.core import Core
+from nki.native.forms import Form, form_of
+from nki.native.forward import forwarded
+from nki.native.functions import Functions
+from nki.native.layout import Layout
+from nki.native.moves import Product
+from nki.native.plan import Plan, Planner
+from nki.native.proof import Proven, prove
+from nki.native.team import threads_of
+from nki.options import Options
+from nki.spec.program import Issued, Program
+from nki.target.model import Target
+
+_WORTH = 5e-4
+"""Seconds that NumPy takes for one form in one call, from which a kernel that is called again compiles it."""
+_LARGE = 2e-3
+"""Seconds that NumPy takes for all forms in one call, from which a kernel that is called again compiles all of them: an
+instruction that NumPy executes interrupts the others."""
+_MOST_IDLE = 2
+
+
+class NativeKernel:
+    """What the calls of a compiled kernel have in common; they may come from several threads at once."""
+
+    def __init__(self, programs: Sequence[Program], target: Target, options: Options, functions: Functions) -> None:
+        self.functions = functions
+        self._target = target
+        self._options = options
+        self._programs = programs
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._forms = [_forms(program, target, options.matmul) for program in programs]
+        self._weights = _weights(self._forms)
+        self._proven: list[Proven] = []
+        self._waiting: frozenset[int] = frozenset()
+        self._layouts: list[Layout] = []
+        self._plans: list[Plan] = []
+        self._idle: list[list[Core]] = []
+
+    def cores(self) -> list[Core] | None:
+        """A core for each program, with its plan; None if NumPy is to execute this call.
+
+        They are given back with `release` when the call is over.
+        """
+        with self._lock:
+            self._calls += 1
+            if not self._compiled():
+                return None
+            if not self._plans:
+                self._make_plans()
+            if self._idle:
+                return self._idle.pop()
+            return [
+                Core(number, layout, plan, self._target, self._options, self.functions)
+                for number, (layout, plan) in enumerate(zip(self._layouts, self._plans, strict=True))
+            ]
+
+    def release(self, cores: list[Core]) -> None:
+        """The memory of a call may be used by the next one."""
+        for core in cores:
+            core.end()
+        with self._lock:
+            if len(self._idle) < _MOST_IDLE and all(c.plan is p for c, p in zip(cores, self._plans, strict=True)):
+                self._idle.append(cores)
+
+    @staticmethod
+    def executed(cores: Sequence[Core]) -> tuple[int, int, dict[str, int]]:
+        """How many instructions these cores run natively, how many NumPy executes, and why; those of a loop count once.
+
+        Other calls may have made other plans meanwhile.
+        """
+        reasons: dict[str, int] = {}
+        for core in cores:
+            for reason, count in core.plan.reasons.items():
+                reasons[reason] = reasons.get(reason, 0) + count
+        return sum(core.plan.native for core in cores), sum(reasons.values()), reasons
+
+    def _compiled(self) -> bool:
+        """Compile what pays; False if there is nothing that runs natively yet."""
+        functions = self.functions
+        again = self._calls > 1
+        total = sum(weight for _, weight in self._weights)
+        if not functions.base_ready(total, now=again and total >= _WORTH):
+            return False
+        for form, weight in self._weights:
+            if form.function:
+                continue
+            now = again and (weight >= _WORTH or total >= _LARGE)
+            if functions.ready(form, weight, now, look=self._calls == 1):
+                self._plans = []
+        return any(form.function for form, _ in self._weights)
+
+    def _make_plans(self) -> None:
+        """Plans with the functions that are compiled now; calls that run meanwhile keep theirs."""
+        looked = [_looked_up(forms) for forms in self._forms]
+        waiting = frozenset(id(form) for form, _ in self._weights if _is_product(form) and not form.function)
+        if not self._proven or waiting != self._waiting:
+            found = zip(self._programs, [_looked_up(forms, waiting) for forms in self._forms], strict=True)
+            self._proven = _shared([prove(p, self._target, forms) for p, forms in found], self._programs)
+            self._waiting = waiting
+        constant, unread = _untouched(self._programs)
+        self._plans, self._layouts, self._idle = [], [], []
+        for number, (program, proven, forms) in enumerate(zip(self._programs, self._proven, looked, strict=True)):
+            moved = forwarded(program, proven, forms, constant[number], unread[number])
+            layout = Layout(program, proven, moved, self._target)
+            self._layouts.append(layout)
+            barrier = self.functions.barrier if threads_of(self._options.threads) > 1 else 0
+            planner = Planner(program, proven, forms, moved.skipped, layout.place, layout.register, barrier)
+            self._plans.append(planner.plan())
+
+
+def _untouched(programs: Sequence[Program]) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
+    """For each program the inputs that nobody writes, and the device buffers that nobody reads.
+
+    Arguments may be the same array, so that one that is written leaves none unwritten; and what one core reads of the
+    shared memory, the other may have written.
+    """
+    reads, writes = [_touched(p, reads=True) for p in programs], [_touched(p, reads=False) for p in programs]
+    inputs = [frozenset(buffer.id for buffer in program.inputs) for program in programs]
+    written = any(own & found for own, found in zip(inputs, writes, strict=True))
+    shared = [
+        frozenset(b.id for b in program.body.all_buffers() if b.region is MemoryRegion.shared_hbm)
+        for program in programs
+    ]
+    looked_at = len(programs) > 1 and any(own & found for own, found in zip(shared, reads, strict=True))
+    unread = []
+    for program, found, own in zip(programs, reads, shared, strict=True):
+        device = frozenset(b.id for b in program.body.all_buffers() if not b.on_chip)
+        unread.append(device - found - (own if looked_at else frozenset()))
+    return [frozenset() if written else own for own in inputs], unread
+
+
+def _touched(program: Program, reads: bool) -> frozenset[int]:
+    found = set()
+    for issued in program.body.walk():
+        for name, view in issued.views():
+            operand = issued.instruction.operands[name]
+            if operand.reads if reads else operand.writes:
+                found.add(view.buffer.id)
+    return frozenset(found)
+
+
+def _forms(program: Program, target: Target, matmul: str) -> dict[int, Form]:
+    """The forms of the instructions with static addresses, by the identity of the instruction."""
+    return {
+        id(issued): form_of(issued, target, matmul)
+        for issued in program.body.walk()
+        if all(view.dynamic is None for _, view in issued.views())
+    }
+
+
+def _looked_up(forms: Mapping[int, Form], waiting: frozenset[int] = frozenset()) -> Callable[[Issued], Form | None]:
+    """The form of an instruction, None for those that are `waiting` to be compiled.
+
+    A product that NumPy executes asks who wrote PSUM before, which only the notes of a tensor in doubt can tell it.
+    """
+
+    def look(issued: Issued) -> Form | None:
+        form = forms.get(id(issued))
+        return None if id(form) in waiting else form
+
+    return look
+
+
+def _is_product(form: Form) -> bool:
+    return form.native is not None and isinstance(form.native.move, Product)
+
+
+def _weights(programs: Sequence[Mapping[int, Form]]) -> list[tuple[Form, float]]:
+    """Every form that has a record, and the seconds that NumPy takes for it in one call."""
+    found: dict[int, tuple[Form, float]] = {}
+    for forms in programs:
+        for form in forms.values():
+            if form.native is not None:
+                found[id(form)] = (form, found.get(id(form), (form, 0.0))[1] + form.cost)
+    return list(found.values())
+
+
+def _shared(proven: list[Proven], programs: Sequence[Program]) -> list[Proven]:
+    """The same knowledge for the cores: the n-th shared_hbm buffer of each is the same memory."""
+    pairs = list(
+        zip(
+            *[[b.id for b in p.body.all_buffers() if b.region is MemoryRegion.shared_hbm] for p in programs],
+            strict=False,
+        )
+    )
+    doubtful = [pair for pair in pairs if any(key in p.doubtful for key, p in zip(pair, proven, strict=True))]
+    return [one._replace(doubtful=one.doubtful | {pair[core] for pair in doubtful}) for core, one in enumerate(proven)]

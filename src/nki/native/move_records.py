@@ -1,0 +1,71 @@
+"""Records of copies, transposes and products, executed by the functions of `nki.native.primitives`."""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence
+from functools import partial
+from typing import TypeVar
+
+from nki.core.tensor import View
+from nki.native.features import has
+from nki.native.moves import Copy, Move, Product, Transposed
+from nki.native.primitives.copy import copy_text
+from nki.native.primitives.matmul import DOT, ORDERED, matmul_text
+from nki.native.primitives.transpose import transpose_text
+from nki.native.records import Patch, Template, copy_words, finished, header, row_slot
+
+Words = TypeVar("Words", bound=MutableSequence[int])
+
+_ADDS = 1
+_LINK_WORDS = 2
+"""The immediates of a product with one link: flags, and K."""
+
+
+def move_template(move: Move, fast: bool) -> Template:
+    """The record of a move; with `fast`, products of bfloat16 are dot products where the processor has them."""
+    match move:
+        case Copy():
+            return _copy(move)
+        case Transposed():
+            return _transposed(move)
+        case Product():
+            return _product(move, fast)
+
+
+def with_mode(words: Words, adds: bool) -> Words:
+    """The record of a product that adds to its destination, or overwrites it."""
+    words[-_LINK_WORDS] = _ADDS if adds else 0
+    return words
+
+
+def _copy(move: Copy) -> Template:
+    words, patches = copy_words(move.dst, move.src, move.axes)
+    size = move.dst.dtype.itemsize
+    name = f"copy{size}"
+    return Template(name, partial(copy_text, name, size), finished(words), patches)
+
+
+def _transposed(move: Transposed) -> Template:
+    size = move.dst.dtype.itemsize
+    name = f"transpose{size}"
+    words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), move.dst, move.src)
+    return Template(name, partial(transpose_text, name, size), finished(words), patches)
+
+
+def _product(move: Product, fast: bool) -> Template:
+    stationary, moving = move.stationary.dtype.name, move.moving.dtype.name
+    dot = fast and stationary == moving == "bfloat16" and has("avx512_bf16")
+    name = f"matmul_{stationary}_{moving}{'_dot' if dot else ''}"
+    words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), move.dst, move.stationary, move.moving)
+    words += [0, move.stationary.shape[0]]
+    text = partial(matmul_text, name, stationary, moving, DOT if dot else ORDERED)
+    return Template(name, text, finished(words), patches)
+
+
+def _slots(words: list[int], *views: View) -> tuple[list[int], tuple[Patch, ...]]:
+    patches = []
+    for view in views:
+        slot, patch = row_slot(view, len(words))
+        words += slot
+        patches.append(patch)
+    return words, tuple(patches)

@@ -1,0 +1,131 @@
+"""Copies, transposes and matrix products, recognised from the bodies of instructions.
+
+A body runs with symbols in place of values. One that does nothing but move bits, or multiply two operands into PSUM,
+leaves a `Move` for each thing that it does; at everything else the attempt ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from nki.core import dtypes
+from nki.core.tensor import View
+from nki.native.primitives.widen import STORED
+from nki.native.trace import NotTraceable
+from nki.spec.engine import engine as Engine
+from nki.spec.program import Issued
+from nki.target.model import Target
+
+
+class Copy(NamedTuple):
+    """The bits of `src` in element order; dimension i of `dst` is dimension ``axes[i]`` of `src`."""
+
+    dst: View
+    src: View
+    axes: tuple[int, ...] | None = None
+
+
+class Transposed(NamedTuple):
+    """The bits of `src`, partitions and elements swapped."""
+
+    dst: View
+    src: View
+
+
+class Product(NamedTuple):
+    """``stationary.T @ moving`` to PSUM; mode as in `nki.spec.arrays.Arrays.accumulate`."""
+
+    dst: View
+    stationary: View
+    moving: View
+    mode: bool | None
+
+
+Move = Copy | Transposed | Product
+
+
+class _Loaded(NamedTuple):
+    view: View
+    raw: bool
+
+
+class _Swapped(NamedTuple):
+    loaded: _Loaded
+
+
+class _Multiplied(NamedTuple):
+    stationary: View
+    moving: View
+
+
+def moves(issued: Issued, target: Target) -> list[Move]:
+    """What the instruction does, in order.
+
+    Raises:
+        NotTraceable: it does more than moving bits and multiplying.
+    """
+    body = _Body(issued.engine, target)
+    issued.instruction.execute(issued.arguments, body)
+    return body.moves
+
+
+class _Body:
+    """The part of `nki.spec.arrays.Arrays` that moves need."""
+
+    core = 0
+
+    def __init__(self, engine: Engine, target: Target) -> None:
+        self.engine = engine
+        self.target = target
+        self.moves: list[Move] = []
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotTraceable(name)
+
+    def load(self, view: View) -> _Loaded:
+        return _Loaded(view, False)
+
+    def load_raw(self, view: View) -> _Loaded:
+        return _Loaded(view, True)
+
+    def reshape(self, values: Any, shape: Sequence[int]) -> Any:
+        if not isinstance(values, _Loaded) or tuple(shape) != (values.view.shape[0], values.view.free_size):
+            raise NotTraceable("reshape")
+        return values
+
+    def transpose(self, values: Any) -> _Swapped:
+        if not isinstance(values, _Loaded) or not values.raw:
+            raise NotTraceable("transpose")
+        return _Swapped(values)
+
+    def store_raw(self, view: View, values: Any) -> None:
+        loaded = values.loaded if isinstance(values, _Swapped) else values
+        if not isinstance(loaded, _Loaded) or not loaded.raw or loaded.view.dtype.itemsize != view.dtype.itemsize:
+            raise NotTraceable("store_raw")
+        if isinstance(values, _Swapped):
+            self.moves.append(Transposed(view, loaded.view))
+        else:
+            self.copy(view, loaded.view)
+
+    def copy(self, dst: View, src: View) -> None:
+        if dst.dtype != src.dtype:
+            raise NotTraceable("copy")
+        self.moves.append(Copy(dst, src))
+
+    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: bool = False) -> None:
+        if add or dst.dtype != src.dtype:
+            raise NotTraceable("dma")
+        order = None if axes is None or tuple(axes) == tuple(range(src.ndim)) else tuple(axes)
+        self.moves.append(Copy(dst, src, order))
+
+    def matmul(self, stationary: Any, moving: Any) -> _Multiplied:
+        for factor in (stationary, moving):
+            if not isinstance(factor, _Loaded) or factor.raw or factor.view.dtype.name not in STORED:
+                raise NotTraceable("matmul")
+        return _Multiplied(stationary.view, moving.view)
+
+    def accumulate(self, dst: View, product: Any, mode: bool | None) -> None:
+        if not isinstance(product, _Multiplied) or dst.dtype is not dtypes.float32:
+            raise NotTraceable("accumulate")
+        self.moves.append(Product(dst, product.stationary, product.moving, mode))

@@ -1,0 +1,1 @@
+"""Functions that every kernel needs, as MLIR text: the dispatch loop, copies, transposes and matrix products."""

@@ -1,0 +1,235 @@
+"""The matrix product of the Tensor engine: in the defined order, or by bfloat16 dot products."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nki.native.primitives.abi import (
+    GATHER,
+    LENGTH_BITS,
+    RECORD_ARGUMENTS,
+    SCATTER,
+    SCRATCH,
+    Slot,
+    dims_of,
+    row_helper,
+    slot,
+)
+from nki.native.primitives.tile import LANES, PACK_KINDS, TILE_KINDS, Shape, pack_function, pair_function, tile_function
+from nki.native.primitives.widen import STORED
+from nki.native.primitives.writer import POINTER, Writer
+from nki.native.words import DIMENSIONS, HEADER, SLOT
+
+ORDERED = Shape(rows=8, vectors=2, dot=False)
+DOT = Shape(rows=8, vectors=2, dot=True)
+
+ADD = 1
+ROWS_SHIFT = 8
+"""Flags: the first link adds onto the destination; from this bit on, the rows in a partition."""
+
+_PACK = ("pack_stationary", "pack_moving")
+_FEW_ROWS = 2
+
+_KIB = 1 << 10
+_LEFT, _LEFT_ROOM = 0, 512 * _KIB
+_RIGHT, _RIGHT_ROOM = 512 * _KIB, 256 * _KIB
+_RESULT, _RESULT_ROOM = 768 * _KIB, 256 * _KIB
+_ROWS, _ROWS_ROOM = 1024 * _KIB, 1024 * _KIB
+"""Offset and size in the scratch memory: the packed stationary operand, one packed panel of the moving one, results
+for a destination that is not contiguous, and rows of operands that are not."""
+
+_FIXED = HEADER + SLOT + 1
+_LINK = 2 * SLOT + 1
+
+
+class _Job(NamedTuple):
+    """What all links share.
+
+    Attributes:
+        shape: of the tile.
+        counts: M and N.
+        immediates: pointer to the flags.
+        flags: their value.
+        sizes: bytes of an item of the stationary and of the moving operand.
+        scratch: pointer.
+    """
+
+    shape: Shape
+    counts: tuple[str, str]
+    immediates: str
+    flags: str
+    sizes: tuple[int, int]
+    scratch: str
+
+
+class _Operand(NamedTuple):
+    """An operand whose columns are contiguous: row k is row ``k % rows`` of partition ``k // rows``."""
+
+    pointer: str
+    partitions: str
+    stride: str
+    rows: str
+    row_stride: str
+
+
+def matmul_text(name: str, stationary: str, moving: str, shape: Shape) -> str:
+    """A record function: slot 0 (M, N) becomes the sum of products, or is added to.
+
+    Words: P = M, F = N; slot 0 is float32. Then for each link of a chain the slots of stationary (K, M) and of moving
+    (K, N). Then the immediates: flags, and K of each link. Flags: bit 0 adds the first link onto slot 0 (later links
+    always add); bits 8 to 15, if more than 1, are rows in a partition: dimension 0 of both operands' slots counts
+    them, and K is partitions times rows. Partitions [first, last) are rows of the result.
+
+    Each link sums from 0 in ascending k and is then added, as one instruction would. Returns 1 if the scratch memory is
+    too small for the operands, and for dot products of several rows in a partition.
+
+    Args:
+        name: of the function.
+        stationary, moving: names of dtypes in `STORED`; bfloat16 both for dot products.
+        shape: `ORDERED` or `DOT`.
+    """
+    w = Writer()
+    dst = slot(w, 0)
+    length = w.op("andi", w.word("%words", 1), w.constant((1 << LENGTH_BITS) - 1))
+    links = w.op("divsi", w.sub(length, _FIXED), w.constant(_LINK))
+    immediates = w.at("%words", w.add(w.mul(links, 2 * SLOT * 8), 8 * (HEADER + SLOT)))
+    counts = w.word("%words", 2), w.word("%words", 3)
+    sizes = STORED[stationary].size, STORED[moving].size
+    scratch = w.word("%ctx", SCRATCH, POINTER)
+    job = _Job(shape, counts, immediates, w.word(immediates, 0), sizes, scratch)
+    fits = _fits(w, job, dst, links)
+    with w.when(w.both(fits, w.is_("slt", "%first", "%last"))):
+        _product(w, job, dst, links)
+    w.done(w.select(fits, w.constant(0, "i32"), w.constant(1, "i32"), "i32"), "i32")
+    packers = [
+        pair_function(packer, columns) if shape.dot else pack_function(packer, dtype, columns)
+        for packer, dtype, columns in zip(_PACK, (stationary, moving), (shape.rows, shape.columns), strict=True)
+    ]
+    tiles = [tile_function(tile, shape, rows, vectors) for tile, rows, vectors in _tiles(shape)]
+    return "".join([*packers, *tiles, w.function(name, RECORD_ARGUMENTS, "i32")])
+
+
+def _rows(w: Writer, job: _Job) -> str:
+    """Rows in a partition."""
+    given = w.op("andi", w.op("shrui", job.flags, w.constant(ROWS_SHIFT)), w.constant(255))
+    return w.op("maxsi", given, w.constant(1))
+
+
+def _fits(w: Writer, job: _Job, dst: Slot, links: str) -> str:
+    """i1: whether all links find room."""
+    result_bytes = w.mul(w.mul(*job.counts), 4)
+    kept = w.either(dst.unit, w.is_("sle", result_bytes, _RESULT_ROOM))
+    if job.shape.dot:
+        kept = w.both(kept, w.is_("eq", _rows(w, job), 1))
+    initial = [w.value(f"arith.extui {kept} : i1 to i64")]
+    return w.is_("ne", w.carry(links, initial, "i64", lambda link, so_far: [_room(w, job, link, so_far[0])])[0], 0)
+
+
+def _room(w: Writer, job: _Job, link: str, so_far: str) -> str:
+    """`so_far` if the link finds room, else 0."""
+    count, columns = job.counts
+    depth = w.add(w.word(job.immediates, w.add(link, 1)), 1)  # a dot product's last pair may be half empty
+    padded = w.add(count, job.shape.rows)
+    left = w.is_("sle", w.mul(w.mul(depth, padded), 4), _LEFT_ROOM)
+    fits = w.both(left, w.is_("sle", w.mul(depth, 4 * job.shape.columns), _RIGHT_ROOM))
+    for number, extent, size in ((1, count, job.sizes[0]), (2, columns, job.sizes[1])):
+        unit = slot(w, w.add(w.mul(link, 2), number)).unit
+        gathered = w.is_("sle", w.mul(w.mul(depth, extent), size), _ROWS_ROOM)
+        fits = w.both(fits, w.either(unit, gathered))
+    return w.select(fits, so_far, 0)
+
+
+def _product(w: Writer, job: _Job, dst: Slot, links: str) -> None:
+    adds = w.op("andi", job.flags, w.constant(ADD))
+    width = w.mul(job.counts[1], 4)
+    result = w.at(job.scratch, _RESULT)
+    target = w.select(dst.unit, dst.pointer, result, POINTER), w.select(dst.unit, dst.stride, width)
+    strided = w.select(dst.unit, "%last", "%first")
+    with w.loop(w.select(w.is_("ne", adds, 0), strided, "%last"), "%last") as row:
+        places = (w.at(result, w.mul(row, width)), w.at(dst.pointer, w.mul(row, dst.stride)))
+        row_helper(w, GATHER[4], (*places, dst.dims))
+    copied = w.value(f"llvm.alloca {w.constant(2 * DIMENSIONS)} x i64 : (i64) -> !llvm.ptr")
+    with w.loop(0, links) as link:
+        add = w.is_("ne", w.op("ori", adds, link), 0)
+        _link(w, job, link, add, target, copied)
+    with w.loop(strided, "%last") as row:
+        places = (w.at(dst.pointer, w.mul(row, dst.stride)), w.at(result, w.mul(row, width)))
+        row_helper(w, SCATTER[4], (*places, dst.dims))
+
+
+def _link(w: Writer, job: _Job, link: str, add: str, target: tuple[str, str], copied: str) -> None:
+    """Pack the stationary operand, then panel by panel the moving one, and multiply."""
+    left, right = w.at(job.scratch, _LEFT), w.at(job.scratch, _RIGHT)
+    depth = w.word(job.immediates, w.add(link, 1))
+    steps = w.op("divsi", w.add(depth, 1), w.constant(2)) if job.shape.dot else depth
+    panel = w.mul(steps, 4)
+
+    def packed(row: str) -> str:
+        return w.at(left, w.mul(w.sub(row, "%first"), panel))
+
+    stationary = _contiguous(w, job, link, 0, depth, copied)
+    with w.loop("%first", "%last", job.shape.rows) as row:
+        _pack(w, job, 0, packed(row), stationary, row, "%last")
+    moving = _contiguous(w, job, link, 1, depth, copied)
+    columns = job.counts[1]
+    with w.loop(0, columns, job.shape.columns) as column:
+        _pack(w, job, 1, right, moving, column, columns)
+        with w.loop("%first", "%last", job.shape.rows) as row:
+            dst = w.at(w.at(target[0], w.mul(row, target[1])), w.mul(column, 4))
+            extents = [steps, w.sub("%last", row), w.sub(columns, column)]
+            _tile(w, job, [dst, packed(row), right, *extents, target[1], add])
+
+
+def _tiles(shape: Shape) -> list[tuple[str, int, int]]:
+    """Functions for a whole tile, for few rows, and for columns that fit one vector: names, rows, vectors."""
+    return [
+        ("tile", shape.rows, shape.vectors),
+        ("tile_of_few_rows", _FEW_ROWS, shape.vectors),
+        ("tile_of_few_columns", shape.rows, 1),
+    ]
+
+
+def _tile(w: Writer, job: _Job, arguments: list[str]) -> None:
+    (whole, *_), (few_rows, *_), (few_columns, *_) = _tiles(job.shape)
+    rows, columns = arguments[4:6]
+
+    def narrower() -> None:
+        w.branch(
+            w.is_("sle", columns, LANES),
+            lambda: w.call(few_columns, arguments, TILE_KINDS),
+            lambda: w.call(whole, arguments, TILE_KINDS),
+        )
+
+    w.branch(w.is_("sle", rows, _FEW_ROWS), lambda: w.call(few_rows, arguments, TILE_KINDS), narrower)
+
+
+def _pack(w: Writer, job: _Job, side: int, dst: str, operand: _Operand, start: str, end: str) -> None:
+    """The panel of columns from `start` on."""
+    src = w.at(operand.pointer, w.mul(start, job.sizes[side]))
+    extents = [operand.partitions, operand.stride, operand.rows, operand.row_stride, w.sub(end, start)]
+    w.call(_PACK[side], [dst, src, *extents], PACK_KINDS)
+
+
+def _contiguous(w: Writer, job: _Job, link: str, side: int, depth: str, copied: str) -> _Operand:
+    """An operand of a link; its rows are gathered first if they are not contiguous."""
+    operand = slot(w, w.add(w.mul(link, 2), side + 1))
+    size, columns = job.sizes[side], job.counts[side]
+    rows = _rows(w, job)
+    row_stride = w.word(operand.dims, 1)
+    several = w.is_("sgt", rows, 1)
+    for index, word in enumerate([each for pair in dims_of(w, operand.dims) for each in pair]):
+        w.store(w.select(several, 1, word) if index == 0 else word, "i64", w.at(copied, 8 * index), 8)
+    gathered = w.at(job.scratch, _ROWS)
+    dense = w.mul(columns, size)
+    partitions = w.op("divsi", depth, rows)
+    with w.loop(0, w.select(operand.unit, 0, partitions)) as partition, w.loop(0, rows) as row:
+        src = w.at(w.at(operand.pointer, w.mul(partition, operand.stride)), w.mul(row, row_stride))
+        k = w.add(w.mul(partition, rows), row)
+        row_helper(w, GATHER[size], (w.at(gathered, w.mul(k, dense)), src, copied))
+    return _Operand(
+        w.select(operand.unit, operand.pointer, gathered, POINTER),
+        w.select(operand.unit, partitions, depth),
+        w.select(operand.unit, operand.stride, dense),
+        w.select(operand.unit, rows, 1),
+        w.select(operand.unit, row_stride, 0),
+    )

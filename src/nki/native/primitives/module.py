@@ -1,0 +1,49 @@
+"""The module that every record needs: the dispatch loop, the helpers of rows, and the barrier between threads."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from nki.native import words
+from nki.native.primitives.abi import GATHER, SCATTER
+from nki.native.primitives.base import barrier_text, gather_text, run_text, scatter_text
+from nki.native.primitives.rows import SIZES, row_functions
+
+RUN = "run"
+BARRIER = "barrier"
+
+HELPERS = {
+    **{word: f"gather_{size}" for size, word in GATHER.items()},
+    **{word: f"scatter_{size}" for size, word in SCATTER.items()},
+}
+"""Functions whose addresses stand in words of the context."""
+
+NAMES = (RUN, BARRIER, *HELPERS.values())
+"""Functions that others use."""
+
+
+def module_text() -> str:
+    """MLIR of all functions."""
+    parts = [run_text(RUN), barrier_text(BARRIER), row_functions(*SIZES)]
+    for size in SIZES:
+        parts += [gather_text(f"gather_{size}", size), scatter_text(f"scatter_{size}", size)]
+    return "".join(parts)
+
+
+@cache
+def digest() -> str:
+    """Of what determines the texts of this folder: its source, and that of the words of a record."""
+    files = [*sorted(Path(__file__).parent.glob("*.py")), Path(words.__file__)]
+    content = b"".join(path.read_bytes() for path in files)
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def named(stem: str) -> str:
+    """The name of a function whose text comes from this folder, with a digest of everything that determines it."""
+    return f"{stem}_{digest()}"
+
+
+MODULE = named("primitives")
+"""Name of the module, with a digest of everything that determines its text."""

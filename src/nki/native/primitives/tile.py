@@ -1,0 +1,207 @@
+"""The innermost part of a matrix product: a tile of the result in registers, from packed panels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nki.native.primitives.widen import STORED, Stored, first_lanes, load_wide, masked_load
+from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
+
+LANES = 16
+_FLOATS = f"vector<{LANES}xf32>"
+PACK_KINDS = (POINTER, POINTER, "i64", "i64", "i64", "i64", "i64")
+TILE_KINDS = (POINTER, POINTER, POINTER, "i64", "i64", "i64", "i64", "i1")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Tile of `rows` x (16 `vectors`) results; a panel is as many columns of an operand, one step of k after another.
+
+    Attributes:
+        dot: a step is a pair of rows k, multiplied by bfloat16 dot products; else one row in float32.
+    """
+
+    rows: int
+    vectors: int
+    dot: bool
+
+    @property
+    def columns(self) -> int:
+        """Columns of the result."""
+        return self.vectors * LANES
+
+
+def pack_function(name: str, dtype: str, columns: int) -> str:
+    """``@name(dst, src, partitions, stride, rows, row stride, available)``: a panel of float32.
+
+    Row k of the operand is row ``k % rows`` of partition ``k // rows``. The panel is filled with zeros where fewer than
+    `columns` are available.
+    """
+    stored = STORED[dtype]
+    w = Writer()
+    width = min(columns, LANES)
+    whole = w.is_("sge", "%available", columns)
+
+    def rows(masks: list[str]) -> None:
+        with w.loop(0, "%partitions") as partition, w.loop(0, "%rows") as row:
+            k = w.add(w.mul(partition, "%rows"), row)
+            src = w.at(w.at("%src", w.mul(partition, "%stride")), w.mul(row, "%row_stride"))
+            dst = w.at("%dst", w.mul(k, 4 * columns))
+            for number, mask in enumerate(masks):
+                wide = load_wide(w, stored, w.at(src, number * width * stored.size), width, mask)
+                w.store(wide, f"vector<{width}xf32>", w.at(dst, number * width * 4), 4)
+
+    parts = columns // width
+    w.branch(
+        whole,
+        lambda: rows([""] * parts),
+        lambda: rows([first_lanes(w, w.sub("%available", i * width), width) for i in range(parts)]),
+    )
+    w.done()
+    return w.function(name, _PACK_ARGUMENTS, "", SHARED_CODE)
+
+
+_PACK_ARGUMENTS = [
+    *("%dst: !llvm.ptr", "%src: !llvm.ptr", "%partitions: i64", "%stride: i64"),
+    *("%rows: i64", "%row_stride: i64", "%available: i64"),
+]
+
+
+def pair_function(name: str, columns: int) -> str:
+    """As `pack_function` for bfloat16 and one row per partition: rows 2k and 2k + 1 in the halves of 32-bit words.
+
+    The last pair of an odd number is filled with zeros.
+    """
+    stored: Stored = STORED["bfloat16"]
+    w = Writer()
+    width = min(columns, 2 * LANES)
+    kind = f"vector<{width}xi16>"
+    pairs = w.op("divsi", w.add("%partitions", 1), w.constant(2))
+    whole = w.op("divsi", "%partitions", w.constant(2))
+    parts = columns // width
+
+    def step(k: str, masks: list[str], second: bool) -> None:
+        src = w.at("%src", w.mul(w.mul(k, 2), "%stride"))
+        dst = w.at("%dst", w.mul(k, 4 * columns))
+        for number, mask in enumerate(masks):
+            start = w.at(src, number * width * stored.size)
+            one = _items(w, kind, start, mask, width)
+            two = _items(w, kind, w.at(start, "%stride"), mask, width) if second else w.constant(0, kind)
+            order = [lane // 2 + (lane % 2) * width for lane in range(2 * width)]
+            half = width  # each half of the interleaved items is stored on its own
+            for part in (0, 1):
+                lanes = order[part * half : (part + 1) * half]
+                mixed = w.value(f"vector.shuffle {one}, {two} {lanes} : {kind}, {kind}")
+                w.store(mixed, kind, w.at(dst, (number * 2 + part) * half * 2), 4)
+
+    def steps(masks: list[str]) -> None:
+        with w.loop(0, whole) as k:
+            step(k, masks, True)
+        with w.loop(whole, pairs) as k:
+            step(k, masks, False)
+
+    w.branch(
+        w.is_("sge", "%available", columns),
+        lambda: steps([""] * parts),
+        lambda: steps([first_lanes(w, w.sub("%available", i * width), width) for i in range(parts)]),
+    )
+    w.done()
+    return w.function(name, _PACK_ARGUMENTS, "", SHARED_CODE)
+
+
+def _items(w: Writer, kind: str, pointer: str, mask: str, lanes: int) -> str:
+    return masked_load(w, kind, pointer, 2, mask, lanes) if mask else w.load(kind, pointer, 2)
+
+
+def tile_function(name: str, shape: Shape, rows: int, vectors: int) -> str:
+    """``@name(dst, left, right, steps, rows, columns, dst stride, add)``: a tile; so many rows and columns of it exist.
+
+    Sums start from 0 and ascend in k; with `add`, they are then added onto dst.
+
+    Args:
+        name: of the function.
+        shape: of the panels.
+        rows, vectors: how many of the shape's are computed.
+    """
+    w = Writer()
+    places = [w.at("%dst", w.mul("%ds", r)) for r in range(rows)]
+    if rows == shape.rows:
+        for place in places:
+            for v in range(vectors):
+                w.line(f'"llvm.intr.prefetch"({w.at(place, 64 * v)}) {_PREFETCH} : (!llvm.ptr) -> ()')
+
+    def body(k: str, sums: Sequence[str]) -> list[str]:
+        right = w.at("%right", w.mul(k, 4 * shape.columns))
+        left = w.at("%left", w.mul(k, 4 * shape.rows))
+        factors = [_right(w, shape, w.at(right, 64 * v)) for v in range(vectors)]
+        result = []
+        for r in range(rows):
+            spread = _left(w, shape, w.at(left, 4 * r))
+            for v, factor in enumerate(factors):
+                result.append(_multiply_add(w, shape, spread, factor, sums[r * vectors + v]))
+        return result
+
+    sums = w.carry("%steps", [w.constant("0.0", _FLOATS)] * (rows * vectors), _FLOATS, body)
+    whole = w.both(w.is_("sge", "%rows", rows), w.is_("sge", "%columns", LANES * vectors))
+    w.branch(whole, lambda: _store_whole(w, places, sums), lambda: _store_edge(w, places, sums))
+    w.done()
+    pointers = ["%dst: !llvm.ptr", "%left: !llvm.ptr", "%right: !llvm.ptr"]
+    extents = ["%steps: i64", "%rows: i64", "%columns: i64", "%ds: i64", "%add: i1"]
+    return w.function(name, [*pointers, *extents], "", SHARED_CODE)
+
+
+_PREFETCH = "<{cache = 1 : i32, hint = 3 : i32, rw = 1 : i32}>"
+
+
+def _store_whole(w: Writer, places: Sequence[str], sums: Sequence[str]) -> None:
+    vectors = len(sums) // len(places)
+    cells = [(w.at(place, 64 * v), sums[r * vectors + v]) for r, place in enumerate(places) for v in range(vectors)]
+
+    def added() -> None:
+        for cell, product in cells:
+            w.store(w.op("addf", w.load(_FLOATS, cell, 4), product, _FLOATS), _FLOATS, cell, 4)
+
+    def overwritten() -> None:
+        for cell, product in cells:
+            w.store(product, _FLOATS, cell, 4)
+
+    w.branch("%add", added, overwritten)
+
+
+def _store_edge(w: Writer, places: Sequence[str], sums: Sequence[str]) -> None:
+    """Only what exists is read and written; nothing is read if nothing is added."""
+    vectors = len(sums) // len(places)
+    mask_kind = f"vector<{LANES}xi1>"
+    exist = [first_lanes(w, w.sub("%columns", LANES * v), LANES) for v in range(vectors)]
+    adding = w.value(f"vector.broadcast %add : i1 to {mask_kind}")
+    old_lanes = [w.op("andi", mask, adding, mask_kind) for mask in exist]
+    for r, place in enumerate(places):
+        with w.when(w.is_("sgt", "%rows", r)):
+            for v, mask in enumerate(exist):
+                cell = w.at(place, 64 * v)
+                product = sums[r * vectors + v]
+                total = w.op("addf", masked_load(w, _FLOATS, cell, 4, old_lanes[v], LANES), product, _FLOATS)
+                value = w.select("%add", total, product, _FLOATS)
+                kinds = f"{_FLOATS}, {mask_kind} into !llvm.ptr"
+                w.line(f"llvm.intr.masked.store {value}, {cell}, {mask} {{alignment = 4 : i32}} : {kinds}")
+
+
+def _right(w: Writer, shape: Shape, place: str) -> str:
+    return w.load("vector<32xbf16>", place, 4) if shape.dot else w.load(_FLOATS, place, 4)
+
+
+def _left(w: Writer, shape: Shape, place: str) -> str:
+    """One word in all lanes."""
+    if not shape.dot:
+        return w.value(f"vector.broadcast {w.load('f32', place, 4)} : f32 to {_FLOATS}")
+    words = f"vector<{LANES}xi32>"
+    spread = w.value(f"vector.broadcast {w.load('i32', place, 4)} : i32 to {words}")
+    return w.value(f"vector.bitcast {spread} : {words} to vector<32xbf16>")
+
+
+def _multiply_add(w: Writer, shape: Shape, left: str, right: str, total: str) -> str:
+    if not shape.dot:
+        return w.value(f"math.fma {left}, {right}, {total} : {_FLOATS}")
+    call = f'llvm.call_intrinsic "llvm.x86.avx512bf16.dpbf16ps.512"({total}, {left}, {right})'
+    return w.value(f"{call} : ({_FLOATS}, vector<32xbf16>, vector<32xbf16>) -> {_FLOATS}")

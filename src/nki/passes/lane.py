@@ -1,0 +1,76 @@
+"""A queue for the list scheduler: which of its instructions comes next, and when it could start."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+NEVER = float("inf")
+_NEAR = 16
+"""Instructions among those to come in which a patient engine looks for one of its group."""
+
+
+class Lane:
+    """Instructions of one queue whose producers are scheduled: those that could start now, and those that could later.
+
+    Of the former there is a heap for each group.
+
+    Attributes:
+        free: ns, when the queue is.
+        next: when its next instruction could start, as of the last `look`.
+    """
+
+    __slots__ = ("free", "groups", "loaded", "next", "patience", "switch", "waiting")
+
+    def __init__(self, switch: float, patience: float) -> None:
+        self.free = 0.0
+        self.next = NEVER
+        self.switch = switch
+        self.patience = patience
+        self.loaded = ""
+        self.waiting: list[tuple[float, int, float, str]] = []
+        self.groups: dict[str, list[tuple[float, int]]] = {}
+
+    def add(self, position: int, ready: float, urgency: float, group: str) -> None:
+        """An instruction that can start at `ready`, as far as others are concerned."""
+        heappush(self.waiting, (ready, position, urgency, group))
+
+    def look(self, free: float) -> None:
+        """Find out when its next instruction could start, if the queue is free from then on."""
+        if not self.groups:
+            if not self.waiting:
+                self.next = NEVER
+                return
+            free = max(free, self.waiting[0][0])
+        self.next = self._patient(free) if self.patience and self.loaded and self.loaded not in self.groups else free
+
+    def _patient(self, free: float) -> float:
+        """When an instruction of the loaded group can start, if that is soon; the look ahead is short."""
+        near = [ready for ready, _, _, group in self.waiting[:_NEAR] if group == self.loaded]
+        soon = max(free, min(near, default=free))
+        return soon if soon <= free + self.patience else free
+
+    def take(self, now: float) -> int:
+        """Remove the most urgent of the instructions that can start by then."""
+        waiting, groups = self.waiting, self.groups
+        while waiting and waiting[0][0] <= now:
+            _, position, urgency, group = heappop(waiting)
+            heappush(groups.setdefault(group, []), (-urgency, position))
+        if self.patience and self.loaded in groups:
+            best = self.loaded
+        else:
+            best = min(groups, key=lambda group: (groups[group][0][0] + self._cost(group), groups[group][0][1]))
+        heap = groups[best]
+        position = heappop(heap)[1]
+        if not heap:
+            del groups[best]
+        return position
+
+    def switch_to(self, group: str) -> float:
+        """ns to load a group."""
+        cost = self._cost(group)
+        if group:
+            self.loaded = group
+        return cost
+
+    def _cost(self, group: str) -> float:
+        return self.switch if group and group != self.loaded else 0.0

@@ -1,0 +1,132 @@
+"""Advice: what costs most, in numbers, and what to change; rules look at one core and are ranked by what they save."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nki.profile.core import Core
+from nki.profile.edges import Edges, Waited
+from nki.profile.facts import Facts
+from nki.profile.path import Piece
+from nki.profile.spent import Spent
+from nki.spec.program import Issued
+from nki.spec.step import UNITS
+from nki.timing.cost import cost_of
+
+LEAST = 0.03
+"""Part of the makespan that a change has to save to be mentioned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One bottleneck.
+
+    Attributes:
+        rule: stable name.
+        engine: that it is about.
+        message: what is slow, with numbers.
+        fix: what to change.
+        saving_ns: how much shorter the program gets at most if this is all that changes.
+        positions: the instructions, those that cost most first.
+    """
+
+    rule: str
+    engine: str
+    message: str
+    fix: str
+    saving_ns: float
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What rules look at: one core in time, by position in the walk over its program."""
+
+    core: Core
+    facts: Sequence[Facts]
+    spent: Spent
+    path: Sequence[Piece]
+    waited: Sequence[Waited]
+    bounds: Mapping[str, float]
+    edges: Edges
+    trips: Mapping[int, float] | None
+
+    @property
+    def makespan(self) -> float:
+        """ns of the program."""
+        return self.core.line.makespan
+
+    def busy(self, unit: str) -> float:
+        """ns that a unit works in all; of DMA the part of its engines that transfers use."""
+        return self.bounds[f"unit {unit}"]
+
+    def runs(self, position: int) -> float:
+        """How often an instruction runs."""
+        return self.core.runs[position]
+
+    def on(self, *units: str) -> list[int]:
+        """Positions of the instructions whose work is done by these units."""
+        return [at for at in range(len(self.core.items)) if self.core.ran[at] and self.core.unit(at) in units]
+
+    def ns(self, position: int) -> float:
+        """Work on its own unit, all runs."""
+        return self.core.recipes[position].ns * self.runs(position)
+
+    def possible(self, unit: str, saved: float) -> float:
+        """How much shorter the program can get if a unit works that much less: others keep working."""
+        others = max(self.busy(name) for name in UNITS if name != unit)
+        return max(0.0, min(saved, self.makespan - others))
+
+    def busiest(self) -> str:
+        """The unit that works longest."""
+        return max(UNITS, key=self.busy)
+
+
+Rule = Callable[[Evidence], Advice | None]
+
+
+def work(issued: Issued, evidence: Evidence) -> float:
+    """ns that an instruction occupies its last unit, by the formulas of its declaration."""
+    steps = cost_of(issued, evidence.core.target)
+    return sum(step.ns for step in steps if step.unit == steps[-1].unit)
+
+
+def advise(evidence: Evidence, rules: Iterable[Rule]) -> list[Advice]:
+    """What rules find worth mentioning, the largest saving first."""
+    found = [advice for rule in rules if (advice := rule(evidence)) is not None]
+    worth = [advice for advice in found if advice.saving_ns >= LEAST * evidence.makespan]
+    return sorted(worth, key=lambda advice: (-advice.saving_ns, advice.rule))
+
+
+# --- words
+
+
+def percent(part: float, whole: float) -> str:
+    """``62 %``."""
+    return f"{100.0 * part / whole:.0f} %" if whole else "0 %"
+
+
+def micro(ns: float) -> str:
+    """``1.25 µs``."""
+    return f"{ns / 1000.0:.4g} µs"
+
+
+def where(evidence: Evidence, costs: dict[int, float]) -> str:
+    """The line that costs most: ``62 % of it in line 41 (kernels.py)``; empty if no line is known."""
+    lines: dict[Any, float] = defaultdict(float)
+    for position, ns in costs.items():
+        frame = evidence.core.items[position].location.frame
+        if frame is not None:
+            lines[frame.file, frame.line] += ns
+    if not lines:
+        return ""
+    (file, line), most = max(lines.items(), key=lambda item: item[1])
+    return f"{percent(most, sum(costs.values()))} of it in line {line} of {file.rpartition('/')[2]}"
+
+
+def ranked(costs: dict[int, float]) -> tuple[int, ...]:
+    """Positions, the most expensive first."""
+    return tuple(sorted(costs, key=lambda position: (-costs[position], position)))

@@ -1,0 +1,155 @@
+"""A profile as a folder of JSON and Parquet: written at once, read with distrust.
+
+The reader opens regular files of known names in the folder, follows no link, checks sizes before it allocates, and
+executes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nki.core.errors import ArtifactError
+from nki.core.source import UNKNOWN
+from nki.profile.check import about_of, check_tables, refused
+from nki.profile.extras import unwritable
+from nki.profile.record import Profile
+from nki.profile.schema import TABLES
+from nki.profile.table import DTYPES, Table, Values
+
+ABOUT = "profile.json"
+MOST_ABOUT = 16 << 20
+MOST_FILE = 1 << 30
+MOST_BYTES = 4 << 30
+MOST_ROWS = 20_000_000
+"""Limits of the reader: bytes of ``profile.json``, of a file, decompressed bytes and rows of a table."""
+
+_TYPES = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_()}
+
+
+def save(profile: Profile, folder: Path) -> None:
+    """Write a folder; ``profile.json`` comes last, so that an interrupted write leaves no profile."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ABOUT).unlink(missing_ok=True)
+        for name, table in profile.tables.items():
+            write_parquet(arrow(table), folder / f"{name}.parquet")
+        text = json.dumps(profile.about.to_json(), indent=2, allow_nan=False)
+        (folder / ABOUT).write_text(text + "\n", encoding="utf-8")
+    except OSError as problem:
+        raise unwritable(folder, problem) from problem
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Replace a file; a link of that name is removed and not followed."""
+    path.unlink(missing_ok=True)
+    pq.write_table(table, path, compression="zstd")
+
+
+def arrow(table: Table) -> pa.Table:
+    """A table with the types of the schema."""
+    fields = [pa.field(column.name, _TYPES[column.kind], nullable=False) for column in TABLES[table.name]]
+    return pa.table([pa.array(table[f.name], f.type) for f in fields], schema=pa.schema(fields))
+
+
+def load(folder: Path) -> Profile:
+    """Read a folder; see `nki.profile.record.Profile.load`."""
+    with _opened(folder, ABOUT, MOST_ABOUT) as file:
+        about = about_of(_json(file.read(MOST_ABOUT + 1)))
+    tables = {name: _table(folder, name) for name in TABLES}
+    check_tables(about, tables)
+    return Profile(about, tables)
+
+
+def _opened(folder: Path, name: str, most: int) -> BinaryIO:
+    """A regular file of the folder, not larger than it may be."""
+    try:
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as problem:
+        raise _not_there(folder, name, problem.strerror or str(problem)) from problem
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise _not_there(folder, name, "it is no regular file")
+    if found.st_size > most:
+        os.close(descriptor)
+        raise refused("profile.size", f"{name} has {found.st_size} bytes, at most {most} are read")
+    return os.fdopen(descriptor, "rb")
+
+
+def _not_there(folder: Path, name: str, why: str) -> ArtifactError:
+    return ArtifactError(
+        "profile.folder",
+        f"{folder / name} cannot be read: {why}",
+        rule="a profile is a folder with profile.json and its tables, as docs/profile.md lists them",
+        fix="write it with nki profile ... --out DIR",
+        location=UNKNOWN,
+    )
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as problem:
+        raise refused("profile.folder", f"{ABOUT} is no JSON: {type(problem).__name__}") from problem
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _table(folder: Path, name: str) -> Table:
+    with _opened(folder, f"{name}.parquet", MOST_FILE) as file:
+        try:
+            source = pq.ParquetFile(file, memory_map=False, pre_buffer=False)
+            _check_sizes(name, source.metadata)
+            _check_schema(name, source.schema_arrow)
+            read = source.read(use_threads=False)
+        except ArtifactError:
+            raise
+        except (pa.ArrowException, OSError, MemoryError, ValueError, LookupError, OverflowError) as problem:
+            raise refused("profile.folder", f"{name}.parquet is damaged: {str(problem)[:200]}") from problem
+    columns = {column.name: _column(name, column.name, column.kind, read) for column in TABLES[name]}
+    return Table(name, columns)
+
+
+def _check_sizes(name: str, metadata: Any) -> None:
+    if metadata.num_rows > MOST_ROWS:
+        raise refused("profile.size", f"{name}.parquet has {metadata.num_rows} rows, at most {MOST_ROWS} are read")
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    total = sum(group.total_byte_size for group in groups)
+    if total > MOST_BYTES or any(group.total_byte_size < 0 for group in groups):
+        raise refused("profile.size", f"{name}.parquet unpacks to {total} bytes, at most {MOST_BYTES} are read")
+    if sum(group.num_rows for group in groups) != metadata.num_rows:
+        raise refused("profile.folder", f"{name}.parquet is damaged: its groups have other rows than it says")
+
+
+def _check_schema(name: str, schema: pa.Schema) -> None:
+    wanted = [(column.name, str(_TYPES[column.kind])) for column in TABLES[name]]
+    found = [(field.name, str(field.type)) for field in schema]
+    if found != wanted:
+        wrong = next((f"{b} where {a} belongs" for a, b in zip(wanted, found, strict=False) if a != b), "")
+        raise refused(
+            "profile.table",
+            f"{name}.parquet has {len(found)} columns of {len(wanted)}; {wrong or 'some are missing'}"[:300],
+        )
+
+
+def _column(table: str, name: str, kind: str, read: pa.Table) -> Values:
+    column = read.column(name)
+    if column.null_count:
+        raise refused("profile.values", f"{table}.parquet: {column.null_count} values of {name} are missing")
+    if kind == "text":
+        try:
+            texts: list[str] = column.to_pylist()
+        except (UnicodeDecodeError, pa.ArrowException) as problem:
+            raise refused("profile.values", f"{table}.parquet: {name} is no UTF-8") from problem
+        return texts
+    return np.asarray(column.to_numpy(), DTYPES[kind])

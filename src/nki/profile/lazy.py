@@ -1,0 +1,26 @@
+"""The gate to profiles: passes and the timing model are loaded when the first profile is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nki.spec.program import Program
+from nki.target.model import Target
+
+if TYPE_CHECKING:
+    from nki.profile.record import Profile
+
+
+def profile_programs(programs: Sequence[Program], target: Target) -> Profile:
+    """See `nki.profile.build.profile_programs`."""
+    made: Profile = importlib.import_module("nki.profile.build").profile_programs(programs, target)
+    return made
+
+
+def load_profile(folder: Path) -> Profile:
+    """See `nki.profile.record.Profile.load`."""
+    loaded: Profile = importlib.import_module("nki.profile.record").Profile.load(folder)
+    return loaded

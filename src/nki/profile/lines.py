@@ -1,0 +1,38 @@
+"""Source lines as chains of calls: each line knows the call that led to it."""
+
+from __future__ import annotations
+
+import linecache
+
+from nki.core.source import Frame, Location
+from nki.profile.table import Table, from_rows
+
+_MOST = 400  # characters of a line that are kept
+
+
+class Lines:
+    """Numbers for locations; equal chains have equal numbers, a caller a smaller one than who it calls."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Frame, int], int] = {}
+        self._of: dict[int, int] = {}
+        self._kept: list[Location] = []
+
+    def of(self, location: Location) -> int:
+        """The id of the innermost line of a location, or -1."""
+        found = self._of.get(id(location))
+        if found is None:
+            found = -1
+            for frame in reversed(location.frames):
+                found = self._known.setdefault((frame, found), len(self._known))
+            self._of[id(location)] = found
+            self._kept.append(location)  # so that no other location gets the same id
+        return found
+
+    def table(self) -> Table:
+        """The table ``sources``."""
+        rows = []
+        for number, (frame, parent) in enumerate(self._known):
+            text = linecache.getline(frame.file, frame.line).strip()[:_MOST]
+            rows.append((number, frame.file, frame.function, frame.line, frame.column, frame.end_column, parent, text))
+        return from_rows("sources", rows)

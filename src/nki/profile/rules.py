@@ -1,0 +1,245 @@
+"""The rules of the advice: what engines do that the same work could do in less time.
+
+A rule that speaks of another form of an instruction asks the formula of its declaration what that form would cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from nki.core.dtypes import bfloat16
+from nki.core.tensor import MemoryRegion, View, contiguous_strides
+from nki.profile.advice import Advice, Evidence, micro, percent, ranked, where, work
+from nki.profile.facts import on_chip
+from nki.spec.program import Issued
+from nki.timing.recipe import MATMUL
+
+_ENGINES = {"tensor": "TensorE", "vector": "VectorE", "scalar": "ScalarE", "gpsimd": "GpSimdE", "sync": "SyncE"}
+
+
+def _with(issued: Issued, change: Callable[[str, View], View]) -> Issued:
+    """The instruction with other views."""
+    made = {}
+    for name, value in zip(issued.instruction.operands, issued.arguments, strict=True):
+        if type(value) is View:
+            made[name] = change(name, value)
+    return issued._replace(arguments=issued.arguments._replace(**made))
+
+
+def _narrow(name: str, view: View) -> View:
+    return view._replace(dtype=bfloat16) if view.dtype.kind == "float" and view.dtype.itemsize > 2 else view
+
+
+def _saved(evidence: Evidence, positions: list[int], change: Callable[[Issued], Issued]) -> dict[int, float]:
+    """ns that each instruction would take less, where that is anything; the same for all of one shape."""
+    found: dict[int, float] = {}
+    known: dict[int, float] = {}
+    for position in positions:
+        recipe = evidence.core.recipes[position]
+        less = known.get(id(recipe))
+        if less is None:
+            issued = evidence.core.items[position]
+            less = known[id(recipe)] = work(issued, evidence) - work(change(issued), evidence)
+        if less > 0.0:
+            found[position] = less * evidence.runs(position)
+    return found
+
+
+def _busy(evidence: Evidence, unit: str) -> str:
+    return f"{_ENGINES[unit]} {percent(evidence.busy(unit), evidence.makespan)} busy"
+
+
+def _inputs(issued: Issued) -> list[tuple[str, View]]:
+    operands = issued.instruction.operands
+    return [(name, view) for name, view in issued.views() if operands[name].reads and not operands[name].writes]
+
+
+def two_inputs(evidence: Evidence) -> Advice | None:
+    """Vector reads two tiles from SBUF, one element in two cycles."""
+    positions = []
+    for position in evidence.on("vector"):
+        issued = evidence.core.items[position]
+        tiles = [view for _, view in _inputs(issued) if view.buffer.region is MemoryRegion.sbuf and view.shape[-1] > 1]
+        if len(tiles) >= 2:
+            positions.append(position)
+    psum = _saved(evidence, positions, lambda issued: _with(issued, _first_in_psum(issued)))
+    narrow = _saved(evidence, positions, lambda issued: _with(issued, _narrow))
+    best = max((psum, narrow), key=lambda saved: sum(saved.values()))
+    if not best:
+        return None
+    costs = {position: evidence.ns(position) for position in {*psum, *narrow}}
+    options = [
+        f"{what} would save {micro(sum(saved.values()))}"
+        for what, saved in (("one operand in PSUM", psum), ("bfloat16 throughout", narrow))
+        if saved
+    ]
+    return Advice(
+        "two-inputs",
+        "vector",
+        f"{_busy(evidence, 'vector')}; {percent(sum(costs.values()), evidence.busy('vector'))} of that are operations "
+        f"on two tiles of SBUF, two cycles for an element; {where(evidence, costs)}",
+        "; ".join(options),
+        evidence.possible("vector", sum(best.values())),
+        ranked(costs),
+    )
+
+
+def _first_in_psum(issued: Issued) -> Callable[[str, View], View]:
+    first = next(name for name, view in _inputs(issued) if view.buffer.region is MemoryRegion.sbuf)
+
+    def change(name: str, view: View) -> View:
+        if name != first:
+            return view
+        return view._replace(buffer=replace(view.buffer, region=MemoryRegion.psum))
+
+    return change
+
+
+def float32_matmul(evidence: Evidence) -> Advice | None:
+    """Matmuls of 4-byte operands take several passes."""
+    found = {at: evidence.ns(at) for at in evidence.on("tensor") if evidence.core.recipes[at].kind == MATMUL}
+    saved = _saved(evidence, list(found), lambda issued: _with(issued, _narrow_operands))
+    if not saved:
+        return None
+    costs = {position: found[position] for position in saved}
+    times = sum(costs.values()) / (sum(costs.values()) - sum(saved.values()))
+    return Advice(
+        "float32-matmul",
+        "tensor",
+        f"{_busy(evidence, 'tensor')}; {percent(sum(costs.values()), evidence.busy('tensor'))} of that are matmuls of "
+        f"float32, {times:.3g} times the work of bfloat16; {where(evidence, costs)}",
+        f"bfloat16 operands save {micro(sum(saved.values()))}; products still add up in float32",
+        evidence.possible("tensor", sum(saved.values())),
+        ranked(costs),
+    )
+
+
+def _narrow_operands(name: str, view: View) -> View:
+    return _narrow(name, view) if name in ("stationary", "moving") else view
+
+
+def far_strides(evidence: Evidence) -> Advice | None:
+    """Innermost steps that are far apart slow every engine down."""
+    positions = evidence.on("vector", "scalar", "tensor")
+    saved = _saved(evidence, positions, lambda issued: _with(issued, _dense))
+    saved = {
+        at: ns for at, ns in saved.items() if any(_far(view, evidence) for _, view in evidence.core.items[at].views())
+    }
+    if not saved:
+        return None
+    unit = _most(evidence, saved)
+    far = evidence.core.target.access.stride_penalty_bytes
+    return Advice(
+        "far-strides",
+        unit,
+        f"{_busy(evidence, unit)}; {micro(sum(saved.values()))} of that because innermost elements lie more than {far} "
+        f"bytes apart; {where(evidence, saved)}",
+        "lay the tile out so that the innermost dimension is contiguous, or transpose while it is loaded",
+        evidence.possible(unit, sum(saved.values())),
+        ranked(saved),
+    )
+
+
+def _dense(name: str, view: View) -> View:
+    if not on_chip(view):
+        return view
+    return view._replace(strides=(view.strides[0], *contiguous_strides(view.shape[1:])))
+
+
+def _far(view: View, evidence: Evidence) -> bool:
+    steps = [s for n, s in zip(view.shape[1:], view.strides[1:], strict=True) if n > 1]
+    return bool(steps) and abs(steps[-1]) * view.dtype.itemsize > evidence.core.target.access.stride_penalty_bytes
+
+
+def _most(evidence: Evidence, costs: dict[int, float]) -> str:
+    """The unit that most of the time belongs to."""
+    by_unit: dict[str, float] = {}
+    for position, ns in costs.items():
+        unit = evidence.core.unit(position)
+        by_unit[unit] = by_unit.get(unit, 0.0) + ns
+    return max(by_unit, key=lambda unit: by_unit[unit])
+
+
+def few_partitions(evidence: Evidence) -> Advice | None:
+    """Lanes of partitions that an instruction does not use stand still."""
+    lanes = evidence.core.target.partitions
+    found: dict[int, float] = {}
+    for position in evidence.on("vector", "scalar"):
+        used = evidence.facts[position].partitions
+        if used <= lanes // 2:
+            found[position] = evidence.ns(position) * (1.0 - used / lanes)
+    if not found:
+        return None
+    unit = _most(evidence, found)
+    here = {at: ns for at, ns in found.items() if evidence.core.unit(at) == unit}
+    costs = {at: evidence.ns(at) for at in here}
+    mean = lanes * (1.0 - sum(here.values()) / sum(costs.values()))
+    return Advice(
+        "few-partitions",
+        unit,
+        f"{_busy(evidence, unit)}; {percent(sum(costs.values()), evidence.busy(unit))} of that with {mean:.0f} of "
+        f"{lanes} partitions; {where(evidence, costs)}",
+        f"put more of the work into the partition dimension: an instruction takes as long for {lanes} partitions as "
+        "for one; rows are spread by a matmul with ones, or by the transfer that loads them",
+        evidence.possible(unit, sum(here.values())),
+        ranked(costs),
+    )
+
+
+def short_instructions(evidence: Evidence) -> Advice | None:
+    """An instruction of few elements takes as long as one of the least interval."""
+    least = evidence.core.target.issue.min_ii_cycles
+    found: dict[int, float] = {}
+    for position in evidence.on("vector", "scalar"):
+        elements = evidence.facts[position].elements
+        if elements < least:
+            ghz = evidence.core.target.engines[evidence.core.unit(position)].ghz
+            streaming = elements / ghz * evidence.runs(position)
+            found[position] = max(0.0, evidence.ns(position) - streaming)
+    if not found:
+        return None
+    unit = _most(evidence, found)
+    here = {at: ns for at, ns in found.items() if evidence.core.unit(at) == unit}
+    times = sum(evidence.runs(at) for at in here)
+    mean = sum(evidence.facts[at].elements * evidence.runs(at) for at in here) / times
+    return Advice(
+        "short-instructions",
+        unit,
+        f"{_busy(evidence, unit)}; {times:.0f} instructions have {mean:.0f} elements per partition on average, and "
+        f"take as long as {least} and the start: {micro(sum(here.values()))} without work; {where(evidence, here)}",
+        "work on several tiles with one instruction: more elements per partition",
+        evidence.possible(unit, sum(here.values())),
+        ranked(here),
+    )
+
+
+def slow_engine(evidence: Evidence) -> Advice | None:
+    """GpSimd does what Vector could do faster."""
+    positions = [at for at in evidence.on("gpsimd") if _vector_too(evidence.core.items[at])]
+    saved = _saved(evidence, positions, lambda issued: issued._replace(engine=_vector(issued)))
+    if not saved:
+        return None
+    costs = {at: evidence.ns(at) for at in saved}
+    spare = evidence.makespan - evidence.busy("vector")
+    return Advice(
+        "slow-engine",
+        "gpsimd",
+        f"{_busy(evidence, 'gpsimd')}; {percent(sum(costs.values()), evidence.busy('gpsimd'))} of that could run on "
+        f"VectorE in {micro(sum(costs.values()) - sum(saved.values()))}, which is idle for {micro(spare)}; "
+        f"{where(evidence, costs)}",
+        "give these instructions engine=nisa.engine.vector, as many as VectorE has time for",
+        evidence.possible("gpsimd", min(sum(saved.values()), spare)),
+        ranked(costs),
+    )
+
+
+def _vector_too(issued: Issued) -> bool:
+    return any(each.name == "vector" for each in issued.instruction.engines) and not any(
+        view.dtype.kind in ("int", "uint") and view.dtype.itemsize == 4 for _, view in issued.views()
+    )
+
+
+def _vector(issued: Issued) -> Any:
+    return next(each for each in issued.instruction.engines if each.name == "vector")

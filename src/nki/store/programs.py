@@ -1,0 +1,62 @@
+"""Compiled programs as the disk keeps them: their instruction streams, so that reading them back needs no MLIR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nki.asm.decode import decode
+from nki.asm.encode import encode
+from nki.asm.lower import lower
+from nki.asm.raising import raise_
+from nki.core.errors import ArtifactError
+from nki.core.source import UNKNOWN
+from nki.spec.program import Program
+from nki.spec.verify import verify
+from nki.store.artifact_tar import read_tar, write_tar
+from nki.target.model import Target
+
+_PART = re.compile(r"core(0|[1-9][0-9]{0,2})/([a-z0-9]+)\.bin")
+
+
+def pack_programs(programs: Sequence[Program]) -> bytes:
+    """The streams of compiled programs, one for each core."""
+    return write_tar(
+        {f"core{core}/{name}.bin": part for core, p in enumerate(programs) for name, part in encode(lower(p)).items()}
+    )
+
+
+def unpack_programs(data: bytes, target: Target, disabled_rules: frozenset[str]) -> tuple[Program, ...]:
+    """What `pack_programs` wrote, decoded and verified anew.
+
+    Raises:
+        ArtifactError: "artifact.*" or "asm.*" for anything else, and "artifact.program" for an instruction that breaks
+            a rule or programs of another target.
+    """
+    cores: dict[int, dict[str, bytes]] = {}
+    for name, part in read_tar(data).items():
+        match = _PART.fullmatch(name)
+        if match is None:
+            raise _refused(f"a member is called {name}")
+        cores.setdefault(int(match[1]), {})[match[2]] = part
+    if not cores or sorted(cores) != list(range(len(cores))):
+        raise _refused(f"cores {sorted(cores)}")
+    programs = tuple([raise_(decode(cores[core])) for core in range(len(cores))])
+    for core, program in enumerate(programs):
+        if (program.target, program.core, program.cores) != (target.name, core, len(programs)):
+            raise _refused(f"core {program.core} of {program.cores} for {program.target}, as number {core}")
+        for issued in program.body.walk():
+            broken = [f for f in verify(issued, target, disabled_rules) if f.severity == "error"]
+            if broken:
+                raise _refused(broken[0].message)
+    return programs
+
+
+def _refused(what: str) -> ArtifactError:
+    return ArtifactError(
+        "artifact.program",
+        what[:300],
+        rule="the cache holds programs that were verified, one for each core of a launch",
+        fix="remove the file; the kernel is compiled anew",
+        location=UNKNOWN,
+    )

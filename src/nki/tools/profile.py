@@ -1,0 +1,81 @@
+"""``nki profile``: a kernel in time on a target: where the time goes, what waits for what, and what to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nki.profile.lazy import load_profile, profile_programs
+from nki.profile.summary import show_summary
+from nki.tools.output import stdout, working, write_json
+from nki.tools.request import compile_request, kernel_command, read_request, usage_error
+
+if TYPE_CHECKING:
+    from nki.profile.record import Profile
+
+FORMATS = ("summary", "summary-json", "perfetto", "parquet", "csv")
+TRACE, EXPLORER, CSV = "trace.pftrace", "explorer", "csv"
+"""Where the formats go in the folder."""
+
+
+@kernel_command("profile", short_help="Where the time of a kernel goes on the target.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write the profile to a folder.")
+@click.option(
+    "--format",
+    "formats",
+    type=click.Choice(FORMATS),
+    multiple=True,
+    help="summary (default) or summary-json on stdout; perfetto, parquet (tables of Neuron Explorer) or csv in DIR.",
+)
+def command(
+    kernel: str,
+    args: tuple[str, ...],
+    target: str | None,
+    lnc: int | None,
+    seed: int,
+    as_json: bool,
+    out: Path | None,
+    formats: tuple[str, ...],
+) -> None:
+    """Compile a kernel and time it; nothing runs, so only shapes and dtypes of arrays count.
+
+    FILE may also be a folder that --out wrote before.
+    """
+    wanted = {*formats, "summary-json"} if as_json else set(formats) or {"summary"}
+    files = wanted & {"perfetto", "parquet", "csv"}
+    if files and out is None:
+        raise usage_error("profile.out", f"--format {min(files)} without a folder", "add --out DIR")
+    if Path(kernel).is_dir():
+        if args or target is not None or lnc is not None:
+            raise usage_error("profile.stored", f"{kernel} is a profile", "leave --arg, --target and --lnc out")
+        profile = load_profile(Path(kernel))
+    else:
+        profile = _profiled(kernel, args, target, lnc, seed, as_json)
+    if out is not None:
+        _write(profile, out, files)
+    if "summary-json" in wanted:
+        write_json(profile.to_json())
+    elif "summary" in wanted or out is None:
+        show_summary(stdout(), profile.about, profile.tables)
+    else:
+        click.echo(f"{profile.about.kernel} on {profile.about.target}: {profile.makespan_ns / 1000:.2f} µs, in {out}")
+
+
+def _profiled(
+    kernel: str, args: tuple[str, ...], target: str | None, lnc: int | None, seed: int, as_json: bool
+) -> Profile:
+    request = read_request(kernel, args, target, lnc, seed, as_json)
+    with working(f"profiling {request.launch.name}"):
+        return profile_programs(compile_request(request, {}).programs, request.target)
+
+
+def _write(profile: Profile, out: Path, files: set[str]) -> None:
+    profile.save(out)
+    if "perfetto" in files:
+        profile.perfetto(out / TRACE)
+    if "parquet" in files:
+        profile.explorer(out / EXPLORER)
+    if "csv" in files:
+        profile.csv(out / CSV)

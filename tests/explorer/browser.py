@@ -1,0 +1,168 @@
+"""Drives a headless Chromium through its debugging pipe; nothing is needed but the browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+)
+
+
+def find() -> str | None:
+    """The browser of this machine."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Browser:
+    """One page in a new browser; `with` ends it."""
+
+    def __init__(self, width: int = 1280, height: int = 800, *, dark: bool = False, mobile: bool = False) -> None:
+        self._size = (width, height, mobile)
+        self._dark = dark
+        self.messages: list[str] = []
+        """Errors and warnings of the page."""
+        self.requests: list[str] = []
+        """Addresses that the page asked for."""
+        self._next = 0
+        self._buffer = b""
+
+    def __enter__(self) -> Browser:
+        program = find()
+        assert program is not None
+        self._folder = tempfile.mkdtemp(prefix="explorer-browser-")
+        to_read, self._write = os.pipe()
+        self._read, to_write = os.pipe()
+        moved = [os.dup(to_read), os.dup(to_write)]  # high numbers, out of the way of 3 and 4
+        # the browser reads commands from descriptor 3 and answers on 4
+        command = 'exec 3<&"$1" 4>&"$2"; shift 2; exec "$@"'
+        self._process = subprocess.Popen(
+            ["bash", "-c", command, "bash", *map(str, moved), program, *FLAGS, f"--user-data-dir={self._folder}"],
+            pass_fds=moved, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        for number in (to_read, to_write, *moved):
+            os.close(number)
+        self._session = ""
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+        width, height, mobile = self._size
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if self._dark else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait(10)
+        os.close(self._write)
+        os.close(self._read)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def send(self, method: str, **values: Any) -> dict[str, Any]:
+        """A command of the protocol, and its result."""
+        self._next += 1
+        number = self._next
+        message: dict[str, Any] = {"id": number, "method": method, "params": values}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            answer = self._receive(until - time.monotonic())
+            if answer is not None and answer.get("id") == number:
+                assert "error" not in answer, answer["error"]
+                result: dict[str, Any] = answer["result"]
+                return result
+        raise TimeoutError(method)
+
+    def _receive(self, seconds: float) -> dict[str, Any] | None:
+        while b"\0" not in self._buffer:
+            if not select.select([self._read], [], [], max(0.0, seconds))[0]:
+                return None
+            data = os.read(self._read, 1 << 20)
+            if not data:
+                raise EOFError("the browser ended")
+            self._buffer += data
+        text, _, self._buffer = self._buffer.partition(b"\0")
+        message: dict[str, Any] = json.loads(text)
+        self._note(message)
+        return message
+
+    def _note(self, message: dict[str, Any]) -> None:
+        method, values = message.get("method"), message.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            details = values["exceptionDetails"]
+            self.messages.append(details.get("exception", {}).get("description") or details["text"])
+        elif method == "Runtime.consoleAPICalled" and values["type"] in ("error", "warning", "assert"):
+            self.messages.append(" ".join(str(arg.get("value", "")) for arg in values["args"]))
+        elif method == "Log.entryAdded" and values["entry"]["level"] in ("error", "warning"):
+            self.messages.append(values["entry"]["text"])
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(values["request"]["url"])
+
+    def open(self, url: str) -> float:
+        """Go to an address and wait until the profile is shown; seconds that took."""
+        began = time.monotonic()
+        self.send("Page.navigate", url=url)
+        self.wait("document.querySelector('#app') && document.querySelector('#app').dataset.ready", 60)
+        return time.monotonic() - began
+
+    def open_file(self, path: Path) -> float:
+        """The same for a file."""
+        return self.open(path.as_uri())
+
+    def run(self, script: str) -> Any:
+        """The value of an expression, awaited if it is a promise."""
+        result = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in result, result["exceptionDetails"]
+        return result["result"].get("value")
+
+    def wait(self, script: str, seconds: float = 10) -> Any:
+        """Until an expression is true."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            value = self.run(script)
+            if value:
+                return value
+            time.sleep(0.03)
+        raise TimeoutError(f"{script}\n{self.messages}")
+
+    def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
+        """mousePressed, mouseReleased, mouseMoved or mouseWheel."""
+        self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
+
+    def click(self, x: float, y: float) -> None:
+        """With the left button."""
+        for kind in ("mousePressed", "mouseReleased"):
+            self.mouse(kind, x, y, button="left", clickCount=1)
+
+    def key(self, key: str) -> None:
+        """Press and release one key."""
+        text = {"text": key} if len(key) == 1 else {}
+        self.send("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
+        self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+    def screenshot(self, path: Path) -> None:
+        """A PNG of what is visible."""
+        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))

@@ -1,0 +1,88 @@
+"""Profiles that the tests of the explorer share, and a server that runs in this process."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from nki.explorer.shown import Shown, from_folders
+from tests.explorer.browser import find
+from tests.explorer.folders import make
+
+needs_browser = pytest.mark.skipif(find() is None, reason="no Chromium here")
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Running:
+    """A server that answers, and the raw requests to it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}/"
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
+        """The path goes out as it is written here."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.putrequest(method, path, skip_host=True)
+        named = {"Host": f"127.0.0.1:{self.port}"} | {name.replace("_", "-"): text for name, text in headers.items()}
+        if body is not None:
+            named["Content-Length"] = str(len(body))
+        for name, text in named.items():
+            connection.putheader(name, text)
+        connection.endheaders(body)
+        answer = connection.getresponse()
+        reply = Reply(answer.status, {name.lower(): text for name, text in answer.getheaders()}, answer.read())
+        connection.close()
+        return reply
+
+    def sql(self, statement: str, profile: int = 0) -> Any:
+        body = json.dumps({"profile": profile, "sql": statement}).encode()
+        return self.ask("POST", "/api/sql", body, Content_Type="application/json").json()
+
+
+def serving(shown: list[Shown], host: str = "127.0.0.1") -> Iterator[Running]:
+    """Until the caller is done."""
+    server = pytest.importorskip("nki.explorer.server", exc_type=ImportError).server(shown, host, 0)
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    yield Running(listening.getsockname()[1])
+    server.should_exit = True
+    thread.join(10)
+    listening.close()
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A profile of 400 instructions on two cores."""
+    return make(tmp_path_factory.mktemp("profiles") / "before", 200, cores=2)
+
+
+@pytest.fixture(scope="session")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same kernel with a slower vector engine."""
+    return make(tmp_path_factory.mktemp("profiles") / "after", 200, cores=2, slower=2.0)
+
+
+@pytest.fixture(scope="session")
+def running(folder: Path, other: Path) -> Iterator[Running]:
+    yield from serving(from_folders([folder, other]))

@@ -1,0 +1,98 @@
+"""Queries read the tables, and nothing else; they end."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from nki.explorer import sql
+from nki.explorer.shown import from_folders
+from nki.explorer.sql import Database, QueryError
+
+
+@pytest.fixture(scope="module")
+def database(folder: Path) -> Database:
+    (shown,) = from_folders([folder])
+    return Database(shown.profile.tables, seconds=1.0)
+
+
+def test_sums_are_those_of_the_table(database: Database, folder: Path) -> None:
+    (shown,) = from_folders([folder])
+    table = shown.profile["instructions"]
+    answer = database.query("SELECT opcode, COUNT(*), SUM(wait_ns) FROM instructions GROUP BY opcode ORDER BY opcode")
+    wanted = []
+    for opcode in sorted(set(table["opcode"])):
+        rows = [row for row in table.rows() if row["opcode"] == opcode]
+        wanted.append([opcode, len(rows), pytest.approx(sum(row["wait_ns"] for row in rows))])
+    assert answer.rows == wanted
+    assert answer.columns[0] == "opcode"
+
+
+def test_joins(database: Database) -> None:
+    answer = database.query(
+        "SELECT s.line, SUM(i.flops) FROM instructions i JOIN sources s ON s.id = i.source GROUP BY 1"
+    )
+    assert max(answer.rows, key=lambda row: row[1])[0] == 24
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM instructions",
+        "UPDATE instructions SET id = 0",
+        "DROP TABLE edges",
+        "CREATE TABLE x (a)",
+        "CREATE TEMP TABLE x (a)",
+        "ATTACH '/etc/passwd' AS other",
+        "ATTACH ':memory:' AS other",
+        "VACUUM INTO '/tmp/explorer-vacuum.db'",
+        "PRAGMA query_only=OFF",
+        "PRAGMA table_info(instructions)",
+        "SELECT load_extension('x')",
+        "BEGIN",
+        "",
+        "-- nothing",
+        "SELECT 1; SELECT 2",
+        "SELECT",
+        "SELECT * FROM nothing",
+        "SELECT '\x00",
+    ],
+)
+def test_everything_but_reading_is_refused(database: Database, statement: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        database.query(statement)
+    assert str(caught.value)
+    assert database.query("SELECT COUNT(*) FROM instructions").rows == [[400]]
+    assert not os.path.exists("/tmp/explorer-vacuum.db")
+
+
+def test_long_queries_are_stopped(database: Database) -> None:
+    began = time.monotonic()
+    with pytest.raises(QueryError, match="longer than 1 s"):
+        database.query("WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT COUNT(*) FROM t")
+    assert time.monotonic() - began < 5
+    with pytest.raises(QueryError, match="longer than 1 s"):
+        database.query("SELECT COUNT(*) FROM edges a, edges b, edges c, edges d")
+    assert database.query("SELECT 1").rows == [[1]]
+
+
+def test_large_answers_are_cut(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = database.query("SELECT a.id FROM instructions a, instructions b")
+    assert len(answer.rows) == sql.ROWS
+    assert answer.truncated
+    monkeypatch.setattr(sql, "CHARACTERS", 100)
+    assert len(database.query("SELECT opcode FROM instructions").rows) < 20
+
+
+def test_large_values_are_refused(database: Database) -> None:
+    with pytest.raises(QueryError, match="too big"):
+        database.query("SELECT hex(zeroblob(100000000))")
+    with pytest.raises(QueryError, match="characters"):
+        database.query("SELECT " + "1," * 20_000 + "1")
+
+
+def test_values_that_json_has_not(database: Database) -> None:
+    assert database.query("SELECT 1e999, x'00ff', NULL").rows == [["inf", "00ff", None]]

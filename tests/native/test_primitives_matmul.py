@@ -1,0 +1,267 @@
+"""Products in the defined order have the bits of exact fused multiply-adds; dot products stay within their bound."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nki.core import dtypes
+from nki.core.numerics import to_f32
+from nki.native import features
+from nki.native.primitives.matmul import DOT, ORDERED, matmul_text
+from nki.native.primitives.widen import STORED
+from nki.sim.products import matmul_ordered
+from tests.native.primitives_support import Memory, compiled, execute, layouts, place, ranges, record, slot_words
+
+F32 = np.float32
+STORAGE = {
+    "float32": np.float32,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float16": np.float16,
+    "float8_e4m3": ml_dtypes.float8_e4m3,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+}
+PAIRS = [
+    ("float32", "float32"),
+    ("bfloat16", "bfloat16"),
+    ("float16", "bfloat16"),
+    ("float8_e4m3", "float8_e5m2"),
+    ("float8_e5m2", "float8_e4m3"),
+    ("float8_e4m3fn", "float16"),
+]
+"""Every dtype on both sides, but for float8_e4m3fn as moving operand, which has a test of its own below."""
+
+needs_dot = pytest.mark.skipif(not features.has("avx512_bf16"), reason="no bfloat16 dot products here")
+
+
+def fused(total: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """total + left * right rounded once: the sum in float64 is rounded to odd, and then to float32."""
+    product = left.astype(np.float64) * right.astype(np.float64)
+    old = total.astype(np.float64)
+    rounded = old + product
+    back = rounded - old
+    error = (old - (rounded - back)) + (product - back)
+    bits = rounded.view(np.int64)
+    inexact = np.isfinite(rounded) & (error != 0) & (bits & 1 == 0)
+    away = np.where((error > 0) == (rounded > 0), 1, -1)
+    return np.where(inexact, bits + away, bits).view(np.float64).astype(F32)
+
+
+@np.errstate(all="ignore")
+def product_of(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """left.T @ right, ascending k."""
+    total = np.zeros((left.shape[1], right.shape[1]), F32)
+    for a, b in zip(left, right, strict=True):
+        total = fused(total, np.broadcast_to(a[:, None], total.shape), np.broadcast_to(b[None, :], total.shape))
+    return total
+
+
+def same(found: np.ndarray, expected: np.ndarray) -> None:
+    """Equal bits; all NaN are equal."""
+    nan = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(found), nan)
+    found, expected = np.ascontiguousarray(found), np.ascontiguousarray(expected)
+    np.testing.assert_array_equal(np.where(nan, 0, found.view(np.uint32)), np.where(nan, 0, expected.view(np.uint32)))
+
+
+def wide(memory: Memory, name: str) -> np.ndarray:
+    """The operand's values."""
+    return np.asarray(to_f32(np.ascontiguousarray(memory.view), getattr(dtypes, name)), F32)
+
+
+def job(dst: Memory, pairs: list[tuple[Memory, Memory]], function: int, add: bool, rows: int = 0) -> list[int]:
+    """The record of a chain."""
+    depths = [left.view.shape[0] * max(rows, 1) for left, _ in pairs]
+    memories = [memory for pair in pairs for memory in pair]
+    return record(function, [dst, *memories], [int(add) | rows << 8, *depths])
+
+
+def usual(memory: Memory, seed: int) -> Memory:
+    """Moderate random values in place of random bits."""
+    values = np.random.default_rng(seed).standard_normal(memory.view.shape)
+    memory.view[...] = values.astype(memory.view.dtype)
+    return memory
+
+
+def test_the_reference_rounds_once() -> None:
+    rng = np.random.default_rng(5)
+    total, left, right = (
+        rng.standard_normal(300).astype(F32) * F32(2.0) ** rng.integers(-30, 30, 300) for _ in range(3)
+    )
+    tie = F32(1 + 2.0**-23), F32(2.0**-24 * (1 + 2.0**-20)), F32(1 - 2.0**-20)
+    total, left, right = (np.append(each, F32(last)) for each, last in zip((total, left, right), tie, strict=True))
+    for t, a, b, found in zip(total, left, right, fused(total, left, right), strict=True):
+        exact = Fraction(float(t)) + Fraction(float(a)) * Fraction(float(b))
+        near = F32(float(exact))
+        candidates = [np.nextafter(near, F32(-np.inf)), near, np.nextafter(near, F32(np.inf))]
+        best = min(candidates, key=lambda c: (abs(Fraction(float(c)) - exact), int(c.view(np.uint32)) & 1))
+        assert found == best
+
+
+@given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 70), st.booleans(), st.integers(0, 999))
+def test_ordered_in_any_layout(data: st.DataObject, m: int, k: int, n: int, add: bool, seed: int) -> None:
+    """Random bits: NaN, infinities and subnormals are among them."""
+    names = data.draw(st.sampled_from(PAIRS))
+    dst = place((m, n), data.draw(layouts((m, n), 4, False)), F32, seed)
+    operands = []
+    for shape, name in (((k, m), names[0]), ((k, n), names[1])):
+        size = STORED[name].size
+        dense = data.draw(st.booleans())
+        strides = (shape[1] * size, size) if dense else data.draw(layouts(shape, size, True))
+        operands.append(place(shape, strides, STORAGE[name], seed + len(operands)))
+        if data.draw(st.booleans()) and not (0 in strides or len(set(map(abs, strides))) < 2):
+            usual(operands[-1], seed)
+    left, right = operands
+    first, last = data.draw(ranges(m))
+    before = dst.bytes.copy()
+    old = dst.view.copy()
+    with np.errstate(all="ignore"):
+        expected = product_of(wide(left, names[0]), wide(right, names[1]))
+        expected = old + expected if add else expected
+    words = job(dst, [(left, right)], compiled(matmul_text, *names, ORDERED), add)
+    assert execute(words, first, last) == 0
+    same(dst.view[first:last], expected[first:last])
+    dst.view[first:last] = old[first:last]
+    np.testing.assert_array_equal(dst.bytes, before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_edge(dtype: str) -> None:
+    """All remainders of rows and of columns, and large sizes."""
+    size = STORED[dtype].size
+    edges = [(m, 3, n) for m in range(1, 18) for n in (1, 15, 16, 17, 31, 32, 33, 47, 64)]
+    for m, k, n in [*edges, (128, 128, 512), (128, 1, 512), (1, 128, 512), (128, 128, 1), (5, 512, 7), (128, 100, 300)]:
+        left = usual(place((k, m), (m * size, size), STORAGE[dtype], m), m)
+        right = usual(place((k, n), (n * size + 64, size), STORAGE[dtype], n), n)
+        dst = usual(place((m, n), (n * 4 + 4, 4), F32, k), k)
+        before, old = dst.bytes.copy(), dst.view.copy()
+        assert execute(job(dst, [(left, right)], compiled(matmul_text, dtype, dtype, ORDERED), True), 0, m) == 0
+        same(dst.view, old + matmul_ordered(wide(left, dtype), wide(right, dtype)))
+        dst.view[...] = old
+        np.testing.assert_array_equal(dst.bytes, before)
+
+
+def test_steps_round_once() -> None:
+    """A sum that float64 would round to the middle between two float32 values, and one among subnormals."""
+    left = place((2, 2), (8, 4), F32, 1)
+    right = place((2, 1), (4, 4), F32, 2)
+    dst = place((2, 1), (4, 4), F32, 3)
+    left.view[...] = [[1 + 2.0**-23, 3 * 2.0**-149], [2.0**-24 * (1 + 2.0**-20), 2.0**-130 * (1 + 2.0**-20)]]
+    right.view[...] = [[1], [1 - 2.0**-20]]
+    assert execute(job(dst, [(left, right)], compiled(matmul_text, "float32", "float32", ORDERED), False), 0, 2) == 0
+    assert dst.view[0, 0] == F32(1 + 2.0**-23)
+    same(dst.view, product_of(left.view, right.view))
+
+
+@pytest.mark.parametrize("name", list(STORED))
+@np.errstate(invalid="ignore")
+def test_every_8_and_16_bit_value_is_widened_exactly(name: str) -> None:
+    count = 2 ** (8 * min(STORED[name].size, 2))
+    values = np.arange(count, dtype=np.uint32).astype({1: np.uint8, 2: np.uint16, 4: np.uint32}[STORED[name].size])
+    if name == "float32":
+        values = values << 16
+    one = place((1, 1), (4, 4), F32, 1)
+    one.view[...] = 1
+    function = compiled(matmul_text, "float32", name, ORDERED)
+    for start in range(0, count, 512):
+        right = place((1, min(512, count)), (512 * STORED[name].size, STORED[name].size), STORAGE[name], 2)
+        right.view.view(values.dtype)[...] = values[start : start + 512]
+        dst = place((1, right.view.shape[1]), (2048, 4), F32, 3)
+        assert execute(job(dst, [(one, right)], function, False), 0, 1) == 0
+        same(dst.view, wide(right, name) + F32(0))
+
+
+@given(st.integers(1, 4), st.booleans(), st.integers(1, 20), st.integers(1, 50), st.booleans(), st.integers(0, 99))
+def test_a_chain_is_its_instructions(links: int, add: bool, m: int, n: int, strided: bool, seed: int) -> None:
+    step = 8 if strided else 4
+    dst = usual(place((m, n), (n * step, step), F32, seed), seed)
+    pairs = []
+    for i in range(links):
+        k = 1 + (seed * 7 + i * 5) % 30
+        pairs.append(tuple(usual(place((k, c), (c * step, step), F32, seed + i), seed + i) for c in (m, n)))
+    expected = dst.view.copy()
+    for i, (left, right) in enumerate(pairs):
+        product = matmul_ordered(left.view, right.view)
+        expected = expected + product if add or i else product
+    assert execute(job(dst, pairs, compiled(matmul_text, "float32", "float32", ORDERED), add), 0, m) == 0
+    same(dst.view, expected)
+
+
+@pytest.mark.parametrize("strided", [False, True])
+def test_several_rows_in_a_partition(strided: bool) -> None:
+    """Row k is row ``k % 2`` of partition ``k // 2``."""
+    step = 2 if strided else 1
+    left = place((9, 2, 10), (64, 25, step), STORAGE["float8_e5m2"], 1)
+    right = place((9, 2, 40), (200, 90, step), STORAGE["float8_e5m2"], 2)
+    for memory in (left, right):
+        usual(memory, 3)
+    dst = place((10, 40), (160, 4), F32, 3)
+    function = compiled(matmul_text, "float8_e5m2", "float8_e5m2", ORDERED)
+    words = record(function, [dst], [])
+    for memory in (left, right):
+        slot = slot_words(memory, 0)
+        (pair, row), column = (2, memory.view.strides[1]), (memory.view.shape[2], step)
+        words += [*slot[:3], int(not strided), pair, row, 1, 0, 1, 0, 1, 0, *column]
+    words += [2 << 8, 18]
+    words[1] = len(words)
+    assert execute(words, 0, 10) == 0
+    lefts, rights = (wide(memory, "float8_e5m2").reshape(18, -1) for memory in (left, right))
+    same(dst.view, matmul_ordered(lefts, rights))
+
+
+def test_what_exceeds_the_scratch_memory_is_refused() -> None:
+    left, right = place((2000, 128), (512, 4), F32, 1), place((2000, 4), (16, 4), F32, 2)
+    dst = place((128, 4), (16, 4), F32, 3)
+    before = dst.bytes.copy()
+    assert execute(job(dst, [(left, right)], compiled(matmul_text, "float32", "float32", ORDERED), False), 0, 128) == 1
+    np.testing.assert_array_equal(dst.bytes, before)
+
+
+@needs_dot
+@given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 70), st.booleans(), st.integers(0, 999))
+def test_dot_products(data: st.DataObject, m: int, k: int, n: int, add: bool, seed: int) -> None:
+    """Each of k steps rounds a sum of at most the sum of magnitudes; products below the normal range may be lost."""
+    bf16 = STORAGE["bfloat16"]
+    dst = usual(place((m, n), data.draw(layouts((m, n), 4, False)), F32, seed), seed)
+    operands = []
+    for shape in ((k, m), (k, n)):
+        strides = (shape[1] * 2, 2) if data.draw(st.booleans()) else data.draw(layouts(shape, 2, False))
+        operands.append(usual(place(shape, strides, bf16, seed + len(operands)), seed + len(operands)))
+    left, right = operands
+    first, last = data.draw(ranges(m))
+    before, old = dst.bytes.copy(), dst.view.copy()
+    words = job(dst, [(left, right)], compiled(matmul_text, "bfloat16", "bfloat16", DOT), add)
+    assert execute(words, first, last) == 0
+    a, b = left.view.astype(np.float64), right.view.astype(np.float64)
+    start = old.astype(np.float64) if add else np.zeros((m, n))
+    error = np.abs(dst.view - (start + a.T @ b))[first:last]
+    bound = (k + 2) * 2.0**-23 * (np.abs(start) + np.abs(a).T @ np.abs(b)) + 2.0**-120
+    assert (error <= bound[first:last]).all()
+    dst.view[first:last] = old[first:last]
+    np.testing.assert_array_equal(dst.bytes, before)
+
+
+@needs_dot
+def test_dot_products_keep_what_is_not_finite() -> None:
+    """NaN and infinity stay in their rows and columns; a missing last row of an odd K counts as zeros."""
+    left, right = (usual(place((3, 20), (40, 2), STORAGE["bfloat16"], i), i) for i in (1, 2))
+    left.view[2, 3], right.view[2, 7], right.view[0, 9] = np.inf, np.nan, -np.inf
+    dst = place((20, 20), (80, 4), F32, 3)
+    assert execute(job(dst, [(left, right)], compiled(matmul_text, "bfloat16", "bfloat16", DOT), False), 0, 20) == 0
+    expected = product_of(wide(left, "bfloat16"), wide(right, "bfloat16"))
+    np.testing.assert_array_equal(np.isnan(dst.view), np.isnan(expected))
+    np.testing.assert_array_equal(np.isinf(dst.view), np.isinf(expected))
+
+
+@needs_dot
+def test_dot_products_of_several_rows_are_refused() -> None:
+    left, right = (place((4, 6), (12, 2), STORAGE["bfloat16"], i) for i in (1, 2))
+    dst = place((6, 6), (24, 4), F32, 3)
+    function = compiled(matmul_text, "bfloat16", "bfloat16", DOT)
+    assert execute(job(dst, [(left, right)], function, False, rows=2), 0, 6) == 1

@@ -1,0 +1,85 @@
+"""Addresses are chosen with a schedule, which is kept for the pass that follows and is what that would make itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nki.isa as nisa
+import nki.language as nl
+from nki.ir.same import differences
+from nki.passes import allocate, arrange, schedule
+from nki.passes.context import Context
+from nki.spec.program import Program
+from nki.timing.timeline import timeline
+from tests.ir.kernels import traced
+from tests.passes.kernels import TRN2, results
+
+
+def scaled(a: Any, tiles: int) -> Any:
+    """Tiles that are loaded, squared, scaled and stored, all in the same way."""
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    for tile in range(tiles):
+        rows = slice(tile * 128, (tile + 1) * 128)
+        x, y = (nl.ndarray((128, a.shape[1]), a.dtype, buffer=nl.sbuf) for _ in range(2))
+        nisa.dma_copy(dst=x, src=a[rows])
+        nisa.activation(dst=y, op=nl.square, data=x)
+        nisa.tensor_scalar(dst=x, data=y, op0=nl.multiply, operand0=2.0)
+        nisa.dma_copy(dst=out[rows], src=x)
+    return out
+
+
+def summed(a: Any, tiles: int) -> Any:
+    """As `scaled`, with a loop on the device before it."""
+    total = nl.ndarray((128, 64), nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=total, value=0.0)
+    for _ in nl.dynamic_range(3):
+        nisa.tensor_scalar(dst=total, data=total, op0=nl.add, operand0=1.0)
+    return scaled(a, tiles)
+
+
+def program(kernel: Any, tiles: int) -> Program:
+    return traced(kernel, np.ones((tiles * 128, 64), np.float32), tiles)[0]
+
+
+@pytest.mark.parametrize(("kernel", "tiles"), [(scaled, 1), (scaled, 12), (summed, 12)])
+def test_the_kept_schedule_is_the_one_that_the_next_pass_makes(kernel: Any, tiles: int) -> None:
+    context = Context(TRN2)
+    placed = arrange.run(program(kernel, tiles), context)
+    kept = schedule.run(placed, context)
+    anew = schedule.run(placed, Context(TRN2))
+    assert not context.foreseen
+    assert kept.body.sync is not None
+    assert not differences(kept, anew)
+
+
+def test_a_kept_schedule_is_for_its_program_only() -> None:
+    context = Context(TRN2)
+    arrange.run(program(scaled, 12), context)
+    (kept,) = context.foreseen
+    other = arrange.run(program(scaled, 8), Context(TRN2))
+    scheduled = schedule.run(other, context)
+    assert context.foreseen == [kept]
+    assert len(scheduled.body.items) == len(other.body.items)
+
+
+def test_it_takes_no_longer_than_the_written_order() -> None:
+    for tiles in (1, 5, 12):
+        source = program(scaled, tiles)
+        context = Context(TRN2)
+        best = timeline(schedule.run(arrange.run(source, context), context), TRN2).makespan
+        placed = allocate.run(source, Context(TRN2))
+        assert best <= timeline(schedule.run(placed, Context(TRN2)), TRN2).makespan
+        assert best <= timeline(schedule.as_written(placed, Context(TRN2)), TRN2).makespan
+
+
+def test_the_same_every_time_and_the_same_results() -> None:
+    source = program(scaled, 12)
+    first, second = (arrange.run(source, Context(TRN2)) for _ in range(2))
+    assert first.placement == second.placement
+    assert not differences(first, second)
+    data = np.arange(12 * 128 * 64, dtype=np.float32).reshape(12 * 128, 64) % 7
+    done = schedule.run(first, Context(TRN2))
+    assert results(done, [data]) == [(data * data * 2).tobytes()]

@@ -1,0 +1,72 @@
+"""`nki profile` on kernels and on folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tools.kernels import GOOD, SMALL
+from tests.tools.running import nki, nki_json
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> str:
+    path = tmp_path / "kernels.py"
+    path.write_text(GOOD)
+    return f"{path}::double"
+
+
+def test_the_summary(kernel: str) -> None:
+    shown = nki("profile", kernel, *SMALL, "--target", "trn2").stdout
+    assert shown.startswith("double on trn2: ")
+    assert "kernels.py:12 nisa.tensor_scalar" in shown
+    assert "signal: nisa.dma_copy (dma" in shown
+
+
+def test_the_summary_as_json(kernel: str) -> None:
+    told = nki_json("profile", kernel, *SMALL, "--target", "trn2")
+    assert told == nki_json("profile", kernel, *SMALL, "--target", "trn2")
+    assert (told["format"], told["is_simulation"], told["kernel"]) == ("nki-profile", True, "double")
+    (time,) = told["time"]
+    for categories in time.values():
+        assert sum(categories.values()) == pytest.approx(told["makespan_ns"])
+    assert sum(told["critical_path"][0].values()) == pytest.approx(told["makespan_ns"])
+
+
+def test_a_folder_with_all_formats_and_back(kernel: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    every = [word for name in ("perfetto", "parquet", "csv") for word in ("--format", name)]
+    shown = nki("profile", kernel, *SMALL, "--target", "trn2", "--out", str(out), *every).stdout
+    assert shown.startswith("double on trn2: ")
+    assert len(shown.splitlines()) == 1
+    assert (out / "trace.pftrace").stat().st_size > 0
+    assert (out / "explorer" / "Instruction.parquet").is_file()
+    assert (out / "csv" / "instructions.csv").is_file()
+    again = nki_json("profile", str(out))
+    assert again == nki_json("profile", kernel, *SMALL, "--target", "trn2")
+    assert nki("profile", str(out), "--format", "summary").stdout.startswith("double on trn2: ")
+
+
+def test_a_format_for_files_needs_a_folder(kernel: str) -> None:
+    error = nki_json("profile", kernel, *SMALL, "--format", "csv", code=2)["error"]
+    assert error["code"] == "profile.out"
+
+
+def test_a_stored_profile_takes_no_settings(kernel: str, tmp_path: Path) -> None:
+    nki("profile", kernel, *SMALL, "--out", str(tmp_path / "out"))
+    error = nki_json("profile", str(tmp_path / "out"), "--target", "trn2", code=2)["error"]
+    assert error["code"] == "profile.stored"
+
+
+def test_a_folder_that_is_no_profile(tmp_path: Path) -> None:
+    error = nki_json("profile", str(tmp_path), code=1)["error"]
+    assert error["code"] == "profile.folder"
+    assert error["location"] == []
+
+
+def test_a_kernel_that_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kernels.py"
+    path.write_text(GOOD.replace("operand0=times", "operand0=times, engine=nisa.engine.gpsimd"))
+    error = nki_json("profile", f"{path}::double", *SMALL, "--target", "trn2", code=1)["error"]
+    assert error["code"] == "tensor_scalar.gpsimd-engine"
