@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-pytest.importorskip("pyarrow")
-
 from nki.explorer.shown import Shown, from_folders
 from tests.explorer.browser import find
 from tests.explorer.folders import make

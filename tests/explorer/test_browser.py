@@ -444,3 +444,33 @@ def test_addresses_can_be_zoomed(page: Browser) -> None:
 def pixels_of(page: Browser, selector: str) -> str:
     picture: str = page.run(f"document.querySelector('{selector}').toDataURL()")
     return picture
+
+
+def test_the_tables_are_those_of_the_profile_that_was_chosen(both: Path) -> None:
+    with Browser() as page:
+        page.open_file(both)
+        page.run("explorer.tabs.open('operators')")
+        choose = (
+            "(() => {{ const s = document.querySelector('[aria-label=\"Profile of the tables\"]');"
+            " s.value = '{}'; s.dispatchEvent(new Event('change')); }})()"
+        )
+        vector = (
+            "[...document.querySelectorAll('.panel tbody tr')].find((r) => r.textContent.includes('tensor_tensor'))"
+            ".cells[3].textContent"
+        )
+        first = page.run(vector)
+        page.run(choose.format(1))
+        second = page.run(vector)
+        page.run(choose.format(0))
+        assert page.run(vector) == first != second
+        assert page.messages == []
+
+
+def test_a_selection_scrolls_the_panel_and_not_the_page(file: Path) -> None:
+    with Browser(390, 844, mobile=True) as page:
+        page.open_file(file)
+        page.run("explorer.tabs.open('source')")
+        page.run("explorer.shared.select(explorer.models[0], 7)")
+        settle(page)
+        assert page.run("window.scrollY") == 0
+        assert page.run("document.querySelectorAll('tr.here').length") == 1

@@ -16,8 +16,8 @@ def run(program: Program, context: Context) -> Program:
     """Write ``accumulate`` where it can be known from the program alone.
 
     ``accumulate=None`` overwrites a location that was not written since the allocation and adds to it otherwise
-    (nki/api/nki/isa nc_matmul). It becomes False for a tensor that nobody wrote before, and True for a view that a
-    matmul wrote before. What depends on a loop's trip, or covers a tensor in other pieces than before, stays open.
+    (nki/api/nki/isa nc_matmul). It becomes False for bytes that nobody wrote before, and True for a view that a matmul
+    wrote before. What depends on a loop's trip, or covers a part of what was written before, stays open.
     """
     return replace(program, body=_block(program.body))
 
@@ -46,9 +46,25 @@ def _decided(issued: Issued, history: History) -> Issued:
     known = history.get(view.buffer.id)
     if known is None or view.dynamic is not None:
         return issued
-    if not known:
+    if view in known:
+        return issued._replace(arguments=arguments._replace(accumulate=True))
+    own = _extent(view)
+    if all(_apart(own, _extent(other)) for other in known):
         return issued._replace(arguments=arguments._replace(accumulate=False))
-    return issued._replace(arguments=arguments._replace(accumulate=True)) if view in known else issued
+    return issued
+
+
+def _extent(view: View) -> tuple[int, int, int, int]:
+    """First and last partition and byte of a static view, half open."""
+    size = view.dtype.itemsize
+    partition, free = divmod(view.offset, view.row)
+    spans = [(n - 1) * s for n, s in zip(view.shape[1:], view.strides[1:], strict=True)]
+    low, high = free + sum(s for s in spans if s < 0), free + sum(s for s in spans if s > 0)
+    return partition, partition + view.shape[0], low * size, (high + 1) * size
+
+
+def _apart(a: tuple[int, int, int, int], b: tuple[int, int, int, int]) -> bool:
+    return a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2]
 
 
 def _transposes(issued: Issued) -> bool:

@@ -213,7 +213,8 @@ class Page {
 
   show(model) {
     this.current = model;
-    this.tabs.forget();
+    this.tabs.scope = this.models.indexOf(model);
+    this.drawLegend();
     this.tabs.open(this.tabs.current);
   }
 
@@ -251,7 +252,7 @@ class Page {
     );
   }
 
-  /** The tables show the profile of the selected event. */
+  /** On narrow screens the details are there only if there is something to show. */
   follow() {
     document.body.classList.toggle("selected", Boolean(this.shared.selected));
   }

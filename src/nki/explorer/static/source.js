@@ -234,7 +234,16 @@ class SourceView {
       row.classList.toggle("caller", chain.indexOf(one) > 0);
       row.setAttribute("aria-selected", String(this.chosen.has(one)));
     }
-    if (chain.length && this.node.isConnected) this.rowsOf.get(chain[0]).scrollIntoView({ block: "nearest" });
+    if (chain.length && this.node.isConnected) this.bring(this.rowsOf.get(chain[0]));
+  }
+
+  /** Scroll the panel, and nothing but the panel, to a line. */
+  bring(row) {
+    const panel = this.node.parentElement,
+      frame = panel.getBoundingClientRect(),
+      box = row.getBoundingClientRect();
+    if (box.top < frame.top) panel.scrollTop -= frame.top - box.top + 40;
+    else if (box.bottom > frame.bottom) panel.scrollTop += box.bottom - frame.bottom + 40;
   }
 
   /** Come to a line from elsewhere. */

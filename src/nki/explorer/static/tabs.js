@@ -26,6 +26,7 @@ class Tabs {
   constructor(views, change) {
     this.views = views; // [[key, title, make]]
     this.made = new Map();
+    this.scope = 0; // number of the profile
     this.change = change;
     this.bar = el(
       "div",
@@ -64,15 +65,11 @@ class Tabs {
     this.change(this.current);
   }
 
-  /** The node of a view, made when it is first needed. */
+  /** The node of a view, made when it is first needed; each profile has its own. */
   get(key) {
-    if (!this.made.has(key)) this.made.set(key, this.views.find(([name]) => name === key)[2]());
-    return this.made.get(key);
-  }
-
-  /** Views are made anew, for another profile. */
-  forget() {
-    this.made.clear();
+    const name = this.scope + "/" + key;
+    if (!this.made.has(name)) this.made.set(name, this.views.find(([view]) => view === key)[2]());
+    return this.made.get(name);
   }
 
   key(event) {
