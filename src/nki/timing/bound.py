@@ -66,7 +66,7 @@ def _busiest(recipes: Sequence[Recipe]) -> float:
         for unit, ns in recipe.busy:
             busy[unit] += ns
         if recipe.kind == TRANSFER:
-            busy[DMA] += recipe.ns * recipe.demand
+            busy[DMA] += (recipe.ns - recipe.skew) * recipe.demand
     return max(busy)
 
 
@@ -74,7 +74,8 @@ def _longest(items: Sequence[Issued], recipes: Sequence[Recipe], needs: Dependen
     """ns of the longest chain of dependences.
 
     An instruction of another queue follows when a result is visible. One of the same queue may follow as soon as the
-    queue goes on, and transfers, which may be in the same queue, follow each other's data.
+    queue goes on, and transfers, which may be in the same queue, follow each other's data without the time in which their
+    engines begin one after the other.
     """
     start, visible = [0.0] * len(items), [0.0] * len(items)
     for position, (issued, recipe) in enumerate(zip(items, recipes, strict=True)):
@@ -87,7 +88,8 @@ def _longest(items: Sequence[Issued], recipes: Sequence[Recipe], needs: Dependen
                 start[position] = max(start[position], start[producer] + _hold(other))
             else:
                 start[position] = max(start[position], visible[producer] + other.signal)
-        visible[position] = max(start[position] + recipe.alone, moved + recipe.ns + recipe.latency)
+        least = recipe.ns - recipe.skew
+        visible[position] = max(start[position] + recipe.alone - recipe.skew, moved + least + recipe.latency)
     return max(visible, default=0.0)
 
 
