@@ -162,3 +162,23 @@ def test_memory_of_two_cores() -> None:
     more = a + 1
     product = more[:128] * more[128:]
     assert same(exchanged, floats, lnc=2)[0][0] == [np.concatenate([product, product]).tobytes()]
+
+
+def test_cores_that_meet_and_both_write_the_whole_result() -> None:
+    """Each core sums its own half and the other one's, and both store all of it: the tile is no part of the result."""
+
+    def summed(a: Any, b: Any) -> Any:
+        core = nl.program_id(0)
+        own, other, total = tile(128, 96), tile(128, 96), tile(128, 96)
+        nisa.dma_copy(own, a[nl.ds(core * 128, 128)])
+        nisa.tensor_scalar(total, own, nl.multiply, 2.0)
+        nisa.sendrecv(own, other, 1 - core, 1 - core, 0)
+        nisa.tensor_tensor(total, total, other, nl.add)
+        nisa.tensor_tensor(total, total, own, nl.subtract)
+        out = result(128, 96)
+        nisa.dma_copy(out, total)
+        return out
+
+    a, _ = floats()
+    first, second = a[:128], a[128:]
+    assert same(summed, floats, lnc=2)[0][0] == [(first * 2 + second - first).tobytes()]

@@ -121,7 +121,8 @@ def _untouched(programs: Sequence[Program]) -> tuple[list[frozenset[int]], list[
     """For each program the inputs that nobody writes, and the device buffers that nobody reads.
 
     Arguments may be the same array, so that one that is written leaves none unwritten; and what one core reads of the
-    shared memory, the other may have written.
+    shared memory, the other may have written. Cores that meet take turns, so that memory which both write, be it with
+    the same values in the end, cannot be a tile of either.
     """
     reads, writes = [_touched(p, reads=True) for p in programs], [_touched(p, reads=False) for p in programs]
     inputs = [frozenset(buffer.id for buffer in program.inputs) for program in programs]
@@ -130,12 +131,19 @@ def _untouched(programs: Sequence[Program]) -> tuple[list[frozenset[int]], list[
         frozenset(b.id for b in program.body.all_buffers() if b.region is MemoryRegion.shared_hbm)
         for program in programs
     ]
-    looked_at = len(programs) > 1 and any(own & found for own, found in zip(shared, reads, strict=True))
+    looked_at = len(programs) > 1 and (
+        any(own & found for own, found in zip(shared, reads, strict=True)) or any(_meets(p) for p in programs)
+    )
     unread = []
     for program, found, own in zip(programs, reads, shared, strict=True):
         device = frozenset(b.id for b in program.body.all_buffers() if not b.on_chip)
         unread.append(device - found - (own if looked_at else frozenset()))
     return [frozenset() if written else own for own in inputs], unread
+
+
+def _meets(program: Program) -> bool:
+    """Whether a core waits for the other one before it ends."""
+    return any("rendezvous" in issued.instruction.effects(issued.arguments) for issued in program.body.walk())
 
 
 def _touched(program: Program, reads: bool) -> frozenset[int]:
