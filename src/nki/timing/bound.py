@@ -74,8 +74,8 @@ def _longest(items: Sequence[Issued], recipes: Sequence[Recipe], needs: Dependen
     """ns of the longest chain of dependences.
 
     An instruction of another queue follows when a result is visible. One of the same queue may follow as soon as the
-    queue goes on, and transfers, which may be in the same queue, follow each other's data without the time in which their
-    engines begin one after the other.
+    queue goes on, and transfers, which may be in the same queue, follow each other's data; then the time in which their
+    engines begin one after the other is no part of them.
     """
     start, visible = [0.0] * len(items), [0.0] * len(items)
     for position, (issued, recipe) in enumerate(zip(items, recipes, strict=True)):
