@@ -24,7 +24,22 @@ class NotTraceable(Exception):
     """An instruction that has no row kernel; the text is why, in a few words."""
 
 
-class Node:
+class Symbol:
+    """Stands for values; a body that wants to compute on them as NumPy arrays cannot be traced."""
+
+    __slots__ = ()
+
+    def __array__(self, *unused: object, **none: object) -> object:
+        raise NotTraceable("computed by NumPy")
+
+    def __getitem__(self, index: object) -> object:
+        raise NotTraceable("computed by NumPy")
+
+    def __getattr__(self, name: str) -> object:
+        raise NotTraceable("computed by NumPy")
+
+
+class Node(Symbol):
     """One value; it is no array, and NumPy cannot use it as one.
 
     Attributes:
@@ -65,15 +80,6 @@ class Node:
         """The attribute, where it is a number."""
         assert isinstance(self.attribute, int), f"{self} has a number"
         return self.attribute
-
-    def __array__(self, *unused: object, **none: object) -> object:
-        raise NotTraceable("computed by NumPy")
-
-    def __getitem__(self, index: object) -> object:
-        raise NotTraceable("computed by NumPy")
-
-    def __getattr__(self, name: str) -> object:
-        raise NotTraceable("computed by NumPy")
 
     def __repr__(self) -> str:
         inner = ", ".join([f"%{argument.number}" for argument in self.arguments])

@@ -157,8 +157,6 @@ def _make(issued: Issued, target: Target, matmul: str) -> Form:
             reason = str(refusal)
         except Unfit:
             return Form(None, "dimensions")
-        except (TypeError, ValueError, AttributeError):  # the body computes on NumPy arrays
-            reason = "numpy"
     return Form(None, reason)
 
 

@@ -7,10 +7,12 @@ leaves a `Move` for each thing that it does; at everything else the attempt ends
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nki.core import dtypes
 from nki.core.tensor import View
+from nki.native.expression import Symbol
 from nki.native.primitives.widen import STORED
 from nki.native.trace import NotTraceable
 from nki.spec.engine import engine as Engine
@@ -45,16 +47,19 @@ class Product(NamedTuple):
 Move = Copy | Transposed | Product
 
 
-class _Loaded(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Loaded(Symbol):
     view: View
     raw: bool
 
 
-class _Swapped(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Swapped(Symbol):
     loaded: _Loaded
 
 
-class _Multiplied(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Multiplied(Symbol):
     stationary: View
     moving: View
 

@@ -32,6 +32,13 @@ const CONDITIONS = [
   ["Small transfers", "dma", "nbytes < 65536"],
 ];
 
+/** A choice between profiles where there are two. */
+function profilePicker(models, choose) {
+  if (models.length < 2) return null;
+  const choices = models.map((model, at) => [String(at), model.label]);
+  return select("Profile", choices, "0", (value) => choose(Number(value)));
+}
+
 function queryView(shared, models, app) {
   return app ? sqlView(shared, models) : conditionView(shared, models);
 }
@@ -89,16 +96,9 @@ function sqlView(shared, models) {
     el(
       "div",
       { class: "tools" },
-      models.length > 1
-        ? select(
-            "Profile",
-            models.map((model, at) => [String(at), model.label]),
-            "0",
-            (value) => {
-              which = Number(value);
-            },
-          )
-        : null,
+      profilePicker(models, (at) => {
+        which = at;
+      }),
       button("Run", run, { class: "main", title: "Ctrl+Enter" }),
       state,
     ),
@@ -212,16 +212,9 @@ function conditionView(shared, models) {
     el(
       "div",
       { class: "tools" },
-      models.length > 1
-        ? select(
-            "Profile",
-            models.map((model, at) => [String(at), model.label]),
-            "0",
-            (value) => {
-              which = Number(value);
-            },
-          )
-        : null,
+      profilePicker(models, (at) => {
+        which = at;
+      }),
       picker,
       input,
       button("Find", run, { class: "main" }),
