@@ -52,8 +52,8 @@ gen: $(VENV)/.test ## write the generated files anew
 	@$(BIN)/python scripts/generate_isa.py
 	@$(BIN)/python scripts/evidence_table.py --write
 
-wheel: $(VENV)/.test ## build the wheel into dist/
-	@$(PIP) wheel . --no-deps --no-build-isolation --wheel-dir dist
+wheel: $(VENV)/.test ## build the wheels into dist/
+	@$(PIP) wheel . distributions/torch_neuronx --no-deps --no-build-isolation --wheel-dir dist
 	@ls dist/*.whl
 
 env: $(VENV)/.test $(VENV)/.check ## set everything up, and run nothing
@@ -88,4 +88,5 @@ $(VENV)/.test: pyproject.toml scripts/install_torch.sh | $(BIN)/python
 	@echo "installing nki and what the tests need ..."
 	@bash scripts/install_torch.sh $(BIN)/python $(TORCH) $(TORCH_INDEX)
 	@$(PIP) install --editable '.[test]'
+	@$(PIP) install --no-deps --no-build-isolation --editable distributions/torch_neuronx
 	@touch $@ $(VENV)/.core

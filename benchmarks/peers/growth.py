@@ -1,8 +1,9 @@
 """Whether time and memory grow with the number of instructions and no faster: 10^3 to 10^6, each in its own process.
 
 The program is unrolled: rounds of a load, a sum, an exponential and a store on 128 x 16 tiles. us of CPU time per
-instruction for the first call (trace, compile, run) and for the next ones (median of the calls), and the peak of the
-process. The largest size takes minutes. Usage:
+instruction for the first call (trace, compile, run) and for warm ones (the second call compiles native code and is left
+out), and the peak of the process. "marginal" is what each instruction adds to a warm call beyond those of the size
+before: a call has a fixed part as well, which weighs on the smallest size. The largest size takes minutes. Usage:
 ``python benchmarks/peers/growth.py [--sizes N,N,...] [--calls N] [--json FILE]``.
 """
 
@@ -51,7 +52,7 @@ def measured(size: int, calls: int) -> dict[str, Any]:
     start = time.process_time()
     result = rounds(a, count)
     first = time.process_time() - start
-    again = quartiles(samples(lambda: rounds(a, count), warm=0, least=calls, most=calls, seconds=0)["cpu"])
+    again = quartiles(samples(lambda: rounds(a, count), warm=2, least=calls, most=300, seconds=1.0)["cpu"])
     if np.abs(result - np.exp(2 * a)).max() > 1e-5:
         raise SystemExit("a wrong result")
     instructions = count * PER_ROUND
@@ -61,6 +62,14 @@ def measured(size: int, calls: int) -> dict[str, Any]:
         "next_us": [seconds / instructions * 1e6 for seconds in again],
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+
+
+def marginal(found: dict[str, Any], before: dict[str, Any] | None) -> float:
+    """us that each instruction adds to a warm call, from the size before to this one."""
+    if before is None:
+        return float(found["next_us"][1])
+    times = [each["next_us"][1] * each["instructions"] for each in (before, found)]
+    return float((times[1] - times[0]) / (found["instructions"] - before["instructions"]))
 
 
 def main() -> None:
@@ -74,8 +83,11 @@ def main() -> None:
     if options.size:
         print("RESULT " + json.dumps(measured(options.size, options.calls)))
         return
-    print(f"{'instructions':>12}{'first us each':>15}{'next us each':>14}{'quartiles':>18}{'peak MiB':>10}")
-    results = []
+    print(
+        f"{'instructions':>12}{'first us each':>15}{'warm us each':>14}{'quartiles':>18}"
+        f"{'marginal':>10}{'peak MiB':>10}"
+    )
+    results: list[dict[str, Any]] = []
     for size in options.sizes.split(","):
         command = [sys.executable, __file__, "--size", size, "--calls", str(options.calls)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -83,11 +95,13 @@ def main() -> None:
         if line is None:
             sys.exit(f"{size} instructions failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
         found = json.loads(line.removeprefix("RESULT "))
+        found["marginal_us"] = marginal(found, results[-1] if results else None)
         results.append(found)
         low, median, high = found["next_us"]
         between = f"{low:.2f} - {high:.2f}"
         print(
-            f"{found['instructions']:12}{found['first_us']:15.1f}{median:14.2f}{between:>18}{found['peak_mib']:10.0f}",
+            f"{found['instructions']:12}{found['first_us']:15.1f}{median:14.2f}{between:>18}"
+            f"{found['marginal_us']:10.2f}{found['peak_mib']:10.0f}",
             flush=True,
         )
     if options.json:

@@ -10,9 +10,23 @@ from nki.core import errors as errors
 from nki.core.removed import NKI, missing_name
 from nki.jit import jit, simulate
 from nki.measure import benchmark, profile
+from nki.tune.autotune import autotune
+from nki.tune.config import Config
 from nki.version import version
 
-__all__ = ["benchmark", "collectives", "errors", "isa", "jit", "lang", "language", "profile", "simulate"]
+__all__ = [
+    "Config",
+    "autotune",
+    "benchmark",
+    "collectives",
+    "errors",
+    "isa",
+    "jit",
+    "lang",
+    "language",
+    "profile",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> str:

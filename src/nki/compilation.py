@@ -150,8 +150,10 @@ def _from_disk(key: str, target: Target, options: Options) -> Compiled | None:
     streams = store.get(traced.artifact) if store is not None and traced is not None else None
     if traced is None or streams is None:
         return None
+    own = key_of("artifact", streams=streams) == traced.artifact  # kept under the digest of what was written
     try:
-        programs = unpack_programs(streams, target, options.disabled_rules)
+        with paused_collector():
+            programs = unpack_programs(streams, target, options.disabled_rules, own)
     except NkiError:
         return None
     result = result_of(traced.result, programs[0].outputs)

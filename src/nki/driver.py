@@ -115,7 +115,8 @@ def _run_eager(
         with np.errstate(all="ignore"):
             return trace_body(launch, tracers[core], arguments, place, keep=True)
 
-    outcomes = on_cores(cores, run)
+    with paused_collector():
+        outcomes = on_cores(cores, run)
     programs = [tracer.program for tracer in tracers]
     add_named_edges(programs, launch.schedule)
     check_writable(programs, arguments.arrays)

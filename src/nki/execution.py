@@ -11,6 +11,7 @@ import numpy as np
 from nki import gate
 from nki.compilation import Compiled
 from nki.core.tensor import Buffer
+from nki.launch import paused_collector
 from nki.options import Options
 from nki.report import Executed
 from nki.sim.cores import Cores
@@ -70,7 +71,8 @@ def run_compiled(
     kernel = None
     if watch is None:
         kernel = compiled.kept.native(lambda: gate.native_kernel(compiled.programs, target, options))
-    natives = None if kernel is None else kernel.cores()
+    with paused_collector():
+        natives = None if kernel is None else kernel.cores()
     if kernel is not None and natives is not None:
         storages = _run_natively(natives, inputs, report)
         executed = Executed(*kernel.executed(natives))

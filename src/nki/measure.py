@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nki.core.errors import LaunchError
+from nki.core.source import Location
+from nki.core.tensor import View
 from nki.driver import Cache, Compiled, compile_kernel
+from nki.execution import run_compiled
 from nki.frontend.check import check_function, raise_errors
+from nki.frontend.values import Arguments
 from nki.jit import Kernel
 from nki.launch import Launch, bound_arguments, check_lnc, launch_options
 from nki.options import from_environment
 from nki.profile.lazy import profile_programs
+from nki.sim.machine import Machine
+from nki.spec.program import Block, ForLoop, Issued, WhileLoop
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 
@@ -24,16 +31,17 @@ if TYPE_CHECKING:
 _MODES = ("device", "host")
 
 
-def profile(kernel: Any) -> Profiler:
+def profile(kernel: Any, *, run: bool = False) -> Profiler:
     """What a call of the kernel takes on the target, and why: ``nki.profile(kernel)(a, b).summary()``.
 
-    The kernel is checked and compiled; it does not run, so that only shapes and dtypes of the arrays count. Loops whose
-    trips depend on data count as one trip, and the profile says so.
+    The kernel is checked and compiled. It does not run, so that only shapes and dtypes of the arrays count, and loops
+    whose trips depend on data count as one trip, which the profile says.
 
     Args:
         kernel: a kernel, ``kernel[lnc]``, or a plain function. The result can be subscripted as well.
+        run: run it on copies of the arrays if it has such loops, and count their trips.
     """
-    return Profiler(kernel if isinstance(kernel, Kernel) else Kernel(kernel))
+    return Profiler(kernel if isinstance(kernel, Kernel) else Kernel(kernel), run=run)
 
 
 def benchmark(kernel: Any, *, warmup_iter: int = 5, benchmark_iter: int = 5, mode: str = "device") -> Benchmark:
@@ -63,17 +71,21 @@ def benchmark(kernel: Any, *, warmup_iter: int = 5, benchmark_iter: int = 5, mod
 class Profiler:
     """What `profile` returns: call it as the kernel."""
 
-    def __init__(self, kernel: Kernel, cache: Cache | None = None) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: Kernel, cache: Cache | None = None, run: bool = False) -> None:
+        self._kernel, self._run = kernel, run
         self._cache: Cache = {} if cache is None else cache
 
     def __getitem__(self, lnc: Any) -> Profiler:
         """The same on `lnc` cores."""
-        return Profiler(self._kernel[lnc], self._cache)
+        return Profiler(self._kernel[lnc], self._cache, self._run)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Profile:
-        compiled, target = _compiled(self._kernel.launch(), args, kwargs, self._cache)
-        return profile_programs(compiled.programs, target)
+        launch = self._kernel.launch()
+        compiled, target = _compiled(launch, args, kwargs, self._cache)
+        trips = None
+        if self._run and any(_depends_on_data(loop) for program in compiled.programs for loop in _loops(program.body)):
+            trips = _executed_trips(compiled, bound_arguments(launch, args, kwargs), target)
+        return profile_programs(compiled.programs, target, trips)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +184,52 @@ class Benchmark:
             run()
             durations.append((time.perf_counter() - start) * 1e3)
         return durations
+
+
+class _Counter:
+    """Counts how often each instruction is executed."""
+
+    def __init__(self) -> None:
+        self.runs: Counter[int] = Counter()
+
+    def before(self, machine: Machine, issued: Issued) -> None:
+        """Nothing."""
+
+    def after(self, machine: Machine, issued: Issued) -> None:
+        """One more."""
+        self.runs[id(issued)] += 1
+
+    def tap(self, machine: Machine, name: str, view: View, location: Location) -> None:
+        """Nothing."""
+
+
+def _executed_trips(compiled: Compiled, arguments: Arguments, target: Target) -> list[dict[int, float]]:
+    """For each core how often the body of each loop runs, by the number of the loop.
+
+    The kernel runs on copies of its arrays. A loop whose body has no instruction of its own is left out.
+    """
+    seen = _Counter()
+    inputs = [host.array.copy() for host in arguments.arrays]
+    run_compiled(compiled, inputs, target, from_environment(), lambda finding: None, seen)
+    found: list[dict[int, float]] = []
+    for program in compiled.programs:
+        firsts = [
+            next((each for each in loop.body.items if isinstance(each, Issued)), None) for loop in _loops(program.body)
+        ]
+        found.append({n: float(seen.runs[id(first)]) for n, first in enumerate(firsts) if first is not None})
+    return found
+
+
+def _loops(block: Block) -> Iterator[ForLoop | WhileLoop]:
+    """In the order of the program, an outer one before those in it."""
+    for item in block.items:
+        if not isinstance(item, Issued):
+            yield item
+            yield from _loops(item.body)
+
+
+def _depends_on_data(loop: ForLoop | WhileLoop) -> bool:
+    return isinstance(loop, WhileLoop) or not (isinstance(loop.lower, int) and isinstance(loop.upper, int))
 
 
 def _compiled(launch: Launch, args: tuple[Any, ...], kwargs: dict[str, Any], cache: Cache) -> tuple[Compiled, Target]:

@@ -8,7 +8,6 @@ import string
 import subprocess
 import sys
 import sysconfig
-import time
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -19,9 +18,12 @@ import scipy.special
 from ml_dtypes import bfloat16
 
 import nki.driver as driver
+import nki.language as nl
 from nki.frontend.manifest import manifest_of
 from nki.frontend.manifest_code import encoded, facts_of
 from nki.frontend.manifest_probes import Probes
+from nki.graph.emit import EMITTERS
+from nki.graph.ir import Group, Op, TensorType, Value
 from nki.options import Options
 from nki.target.load import load_target
 from tests.frontend.remembering import Remembering, executed, load
@@ -231,25 +233,6 @@ def test_every_kind_of_probe_notices_a_touch() -> None:
         assert not probes.untouched(), name
 
 
-def test_asking_again_is_cheap(tmp_path: Path) -> None:
-    """Ten functions and thirty globals; the bound leaves room for a busy machine."""
-    lines = [f"G{i} = {i}" for i in range(30)]
-    for i in range(10):
-        called = f"f{i + 1}()" if i < 9 else "0"
-        lines.append(f"def f{i}():\n    return G{3 * i} + G{3 * i + 1} + G{3 * i + 2} + {called}")
-    module = load(tmp_path, "\n".join(lines) + KERNEL.format("f0()"))
-    manifest = manifest_of(module.kernel.func)
-    assert manifest.digest
-    best = min(_seconds(manifest) for _ in range(50))
-    assert best < 100e-6
-
-
-def _seconds(manifest: Any) -> float:
-    start = time.perf_counter()
-    assert manifest.untouched()
-    return time.perf_counter() - start
-
-
 def test_the_standard_library_is_told_from_installed_packages() -> None:
     from nki.frontend.manifest_outside import origin_of_code, origin_of_module
 
@@ -277,3 +260,16 @@ def test_a_ufunc_without_a_module_counts_by_its_name() -> None:
     assert not hasattr(kept, "__module__")
     assert manifest_of(with_library, ()).digest
     assert "frompyfunc" in manifest_of(with_own, ()).reason
+
+
+def test_kernels_that_one_line_of_the_package_makes_are_told_apart() -> None:
+    """Such as those of the graph compiler: the code is the same, what they close over is not."""
+
+    def made(op: str) -> str:
+        value = Value(TensorType((128, 8), nl.float32))
+        result = Value(TensorType((128, 8), nl.float32))
+        group = Group("pointwise", (Op(op, (value,), (result,)),), (value,), (result,))
+        return manifest_of(EMITTERS["pointwise"](group, load_target("trn2"))).digest
+
+    assert made("negate")
+    assert made("negate") == made("negate") != made("abs")

@@ -16,7 +16,7 @@ from nki.spec.program import ForLoop, WhileLoop
 from tests.language.support import normal, same
 from tests.support import both, rejection
 
-RANGES = ("affine_range", "sequential_range", "static_range")
+RANGES = ("affine_range", "sequential_range", "static_range", "range")
 
 
 @pytest.mark.parametrize("name", RANGES)

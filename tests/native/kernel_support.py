@@ -15,11 +15,13 @@ import nki
 from nki.core.errors import NkiError
 from nki.native import sharing
 from nki.native.functions import Functions
-from nki.native.primitives.abi import LENGTH_BITS
+from nki.native.primitives.abi import JUMP, LENGTH_BITS
+from nki.native.primitives.control import FOR_NEXT, FOR_START, WHILE_NEXT, WHILE_START
 from nki.native.team import Team
 from tests.support import environment
 
 Arrays = tuple[np.ndarray, ...]
+_RECORD = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _LENGTH = (1 << LENGTH_BITS) - 1
 
 
@@ -64,24 +66,40 @@ def one_after_the_other(order: Sequence[int], monkeypatch: pytest.MonkeyPatch) -
     met: list[int] = []
     plain = Functions.barrier.fget  # type: ignore[attr-defined]
     barriers: set[int] = set()
+    jumps: set[int] = set()
 
     def barrier(functions: Functions) -> int:
-        barriers.add(plain(functions))
         found: int = plain(functions)
+        barriers.add(found)
+        jumps.update(functions.control[name] for name in (FOR_START, FOR_NEXT, WHILE_START, WHILE_NEXT))
         return found
+
+    def alone(run: Any, words: int, at: int, end: int, context: int) -> tuple[int, bool]:
+        """One thread up to a barrier: where that is, and whether a record was left to Python there."""
+        record = (ctypes.c_int64 * end).from_address(words)
+        while at < end and record[at] not in barriers:
+            after = at + (record[at + 1] & _LENGTH)
+            if record[at] in jumps:
+                status = _RECORD(record[at])(words + 8 * at, context, 0, 0)
+                after = record[at + 3] if status == JUMP else after
+            else:
+                status = run(words, at, after, context) != after
+            if status == 1:
+                return at, True
+            at = after
+        return at, False
 
     def run(team: Any, run: Any, words: int, start: int, end: int) -> int:
         record = (ctypes.c_int64 * end).from_address(words)
         at, count = start, 0
         while at < end:
-            last = at
-            while last < end and record[last] not in barriers:
-                last += record[last + 1] & _LENGTH
-            stopped = {n: run(words, at, last, team._contexts[n].address) for n in order}
-            if stopped[0] != last:
-                return stopped[0]
+            stopped = {n: alone(run, words, at, end, team._contexts[n].address) for n in order}
+            at, left = stopped[0]
+            if left:
+                return at
+            assert stopped[1] == stopped[0], "threads take the same way"
             count += 1
-            at = last if last == end else last + (record[last + 1] & _LENGTH)
+            at += 0 if at == end else record[at + 1] & _LENGTH
         met.append(count)
         return end
 

@@ -4,6 +4,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from configparser import ConfigParser
 from email.parser import Parser
 from pathlib import Path
 
@@ -58,7 +59,12 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: zipfile.ZipFile) -> No
 
 def test_the_command_is_installed(wheel: zipfile.ZipFile) -> None:
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
-    assert wheel.read(name).decode().split() == ["[console_scripts]", "nki", "=", "nki.tools.cli:main"]
+    points = ConfigParser()
+    points.read_string(wheel.read(name).decode())
+    assert {group: dict(points[group]) for group in points.sections()} == {
+        "console_scripts": {"nki": "nki.tools.cli:main"},
+        "torch_dynamo_backends": {"neuron": "nki.interop.torch_compile:neuron"},
+    }
 
 
 def test_the_core_needs_no_framework(wheel: zipfile.ZipFile) -> None:

@@ -166,7 +166,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "a list": ("profile.folder", text("profile.json", b"[]")),
     "NaN in JSON": ("profile.folder", text("profile.json", b'{"makespan_ns": NaN}')),
     "another format": ("profile.folder", about(format="other")),
-    "another version": ("profile.version", about(version=2)),
+    "another version": ("profile.version", about(version=1)),
     "version true": ("profile.version", about(version=True)),
     "not simulated": ("profile.values", about(is_simulation=False)),
     "no kernel": ("profile.values", about(kernel=7)),
@@ -200,6 +200,15 @@ def test_what_cannot_be_a_profile_is_refused(what: str, folder: Path) -> None:
     code, damage = DAMAGE[what]
     damage(folder)
     assert refused(folder, code)
+
+
+@pytest.mark.parametrize("name,value", [("parent", 0), ("parent", -2), ("after", 10**9), ("steady_ns", -1.0)])
+def test_loops_that_cannot_be(name: str, value: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "looping"
+    profiled(looping, *LOOPING).save(folder)
+    assert len(Profile.load(folder)["loops"]) == 2
+    column("loops", name, first(value))(folder)
+    refused(folder, "profile.values")
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -307,6 +307,9 @@ def test_a_loop_counts_every_trip() -> None:
     assert (outer["trips"], inner["trips"], inner["parent"]) == (4.0, 3.0, 0)
     assert profile.about.totals[0]["dma_bytes"] == (12 + 4 + 1) * 128 * 512 * 4
     assert outer["end_ns"] - outer["start_ns"] == pytest.approx(4 * outer["trip_ns"], rel=0.05)
+    trips = outer["trip_ns"] + 3 * outer["steady_ns"]
+    assert outer["end_ns"] - outer["start_ns"] == pytest.approx(trips, rel=0.01)
+    assert 0 < inner["steady_ns"] <= inner["trip_ns"]
 
 
 def test_calls_that_led_to_a_line() -> None:

@@ -11,7 +11,7 @@ from nki.passes import race
 
 PACKAGE = Path(errors.__file__).resolve().parents[1]
 ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.NkiError)}
-TAKES_CODE_FIRST = ERRORS | {"Finding"}
+TAKES_CODE_FIRST = ERRORS | {"Finding", "GraphError", "NrtError"}
 
 
 def trees() -> Iterator[tuple[Path, ast.Module]]:

@@ -39,7 +39,8 @@ def check_inside(view: View, access: Access) -> None:
     if view.dynamic is not None or 0 in view.shape:
         return
     steps = [(size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True)]
-    first, last = (view.offset + sum(part(0, step) for step in steps) for part in (min, max))
+    first = view.offset + sum([step for step in steps if step < 0])
+    last = view.offset + sum([step for step in steps if step > 0])
     if first < 0 or last >= view.buffer.nbytes // view.dtype.itemsize:
         raise damaged("asm.access", shown(access), f"an access of {view.buffer!r} lies inside it", view.buffer.location)
 

@@ -24,16 +24,17 @@ from nki.asm.streams import (
 from nki.core.source import Frame, Location
 
 
-def decode(parts: Mapping[str, bytes]) -> Streams:
+def decode(parts: Mapping[str, bytes], own: bool = False) -> Streams:
     """The streams; ``decode(encode(streams)) == streams``, and ``encode(decode(parts)) == parts``.
 
-    Whether a program has these streams is `raise_`'s question.
+    Whether a program has these streams is `raise_`'s question. `own` parts are known to come from `encode`, so that
+    the last of that need not be checked.
 
     Raises:
         ArtifactError: "asm.encoding" for damage, "asm.version" for a file of another version.
     """
     streams = _Decoder(parts).run()
-    if encode(streams) != dict(parts):
+    if not own and encode(streams) != dict(parts):
         raise damaged("asm.encoding", f"{streams.name}: other bytes mean the same", "each program has one encoding")
     return streams
 
@@ -139,7 +140,7 @@ class _Decoder:
 
     def _stream(self, queue: str) -> tuple[Entry, ...]:
         reader = self._open(queue, at.KIND_STREAM)
-        reader.strings = self._tables.strings
+        reader.share(self._tables)
         found = tuple([_entry(reader) for _ in range(reader.count())])
         reader.finish()
         return found
@@ -164,7 +165,7 @@ def _command(reader: Reader) -> Command:
     if engine >= len(at.ENGINES):
         raise reader.error(f"engine {engine}", f"engines are below {len(at.ENGINES)}")
     awaits = tuple([Await(semaphore, count) for semaphore, _, count in [reader.take(at.AWAIT) for _ in range(waits)]])
-    values = tuple([reader.operand() for _ in range(operands)])
+    values = reader.operands(operands)
     if reader.position - start != size:
         raise reader.error(f"an instruction of {reader.position - start} bytes", f"it says that it has {size}")
     return Command(position, reader.string(opcode), at.ENGINES[engine], values, awaits, bool(signals), location)

@@ -18,6 +18,7 @@ from nki.asm.streams import (
     BufferEntry,
     Command,
     Group,
+    Immediate,
     Indirect,
     Operand,
     Register,
@@ -45,15 +46,17 @@ _DEPTH = 4
 """Of indices that have an index themselves."""
 
 
-def raise_(streams: Streams) -> Program:
+def raise_(streams: Streams, own: bool = False) -> Program:
     """The program; ``lower(raise_(streams)) == streams``. Buffers and registers are new objects.
+
+    `own` streams are known to come from `lower`, so that this need not be checked.
 
     Raises:
         ArtifactError: "asm.table", "asm.value", "asm.access", "asm.order", if no program has these streams. Rules of
             instructions are not checked here.
     """
     program = _Raising(streams).run()
-    if lower(program) != streams:
+    if not own and lower(program) != streams:
         raise damaged(
             "asm.order",
             f"the streams of {streams.name} are not those of a program",
@@ -71,7 +74,8 @@ class _Raising:
         self._buffers: list[Buffer] = []
         self._scopes: dict[int, list[Buffer]] = {}
         self._open: set[int] = {INPUTS, BODY}
-        self._views: dict[Access, View] = {}
+        self._views: dict[int, View] = {}
+        self._immediates: dict[tuple[str, str, int], Any] = {}
 
     def run(self) -> Program:
         streams = self._streams
@@ -161,10 +165,15 @@ class _Raising:
             )
         if command.engine not in Engine.__members__:
             raise damaged("asm.value", f"engine {command.engine!r}"[:200], "it is the name of an engine", where)
-        values = [
-            self._value(operand, instruction, name)
-            for name, operand in zip(instruction.operands, command.operands, strict=True)
-        ]
+        values = []
+        for name, operand in zip(instruction.operands, command.operands, strict=True):
+            key = (command.opcode, name, id(operand))
+            known = self._immediates.get(key, self)
+            if known is self:
+                known = self._value(operand, instruction, name)
+                if type(operand) is Immediate:
+                    self._immediates[key] = known
+            values.append(known)
         return Issued(instruction, instruction.arguments._make(values), where, Engine[command.engine])
 
     def _value(self, operand: Operand, instruction: Instruction[Any], name: str) -> Any:
@@ -220,9 +229,9 @@ class _Raising:
     def _view(self, access: Operand, depth: int = _DEPTH) -> View:
         if not isinstance(access, Access):
             raise damaged("asm.access", f"{access!r}"[:200], "the members of a list are tensors")
-        known = self._views.get(access)
+        known = self._views.get(id(access))
         if known is None:
-            known = self._views[access] = self._new_view(access, depth)
+            known = self._views[id(access)] = self._new_view(access, depth)
         if self._streams.buffers[access.buffer].scope not in self._open:
             raise damaged("asm.access", shown(access), "a tensor of a loop is used in the loop")
         return known
@@ -232,14 +241,15 @@ class _Raising:
         if not 0 <= access.buffer < len(self._buffers) or dtype is None or not depth or len(access.pattern) > _RANK:
             raise damaged("asm.access", shown(access), "an access is of a buffer, with a dtype")
         buffer = self._buffers[access.buffer]
-        numbers = (access.partition, access.byte, *(number for pair in access.pattern for number in pair))
-        if not all(-_LIMIT <= number <= _LIMIT for number in numbers) or any(n < 0 for _, n in access.pattern):
+        shape = tuple([count for _, count in access.pattern])
+        strides = tuple([stride for stride, _ in access.pattern])
+        numbers = (access.partition, access.byte, *shape, *strides)
+        if min(numbers) < -_LIMIT or max(numbers) > _LIMIT or min(shape, default=0) < 0:
             raise damaged("asm.access", shown(access), f"counts are not negative, numbers are below {_LIMIT}")
-        shape = tuple(count for _, count in access.pattern)
-        strides = tuple(stride for stride, _ in access.pattern)
         dynamic = None if access.indirect is None else self._dynamic(access.indirect, depth)
         view = View(buffer, dtype, shape, strides, 0, dynamic)
-        view = view._replace(offset=offset_of(view, access, self._streams.buffers[access.buffer].address))
+        offset = offset_of(view, access, self._streams.buffers[access.buffer].address)
+        view = View(buffer, dtype, shape, strides, offset, dynamic)
         check_inside(view, access)
         return view
 

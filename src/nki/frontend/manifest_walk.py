@@ -102,6 +102,10 @@ class Walk:
         if origin in ("standard", "library"):
             named(writer, function, label)
             self._cells(function, label)
+        elif "<locals>" in function.__qualname__:  # one of many that the same line of this package made
+            writer.value(function.__defaults__, f"the defaults of {function.__qualname__}")
+            writer.value(function.__kwdefaults__, f"the defaults of {function.__qualname__}")
+            self._cells(function, label)
         writer.value(vars(function).get("__wrapped__"), label)
 
     def _cells(self, function: FunctionType, label: str) -> dict[str, Any]:

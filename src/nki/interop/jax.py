@@ -15,13 +15,24 @@ from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.frontend.values import Parameters
 from nki.interop.jax_call import traced_call
+from nki.interop.jax_compile import CompiledFunction, compile
 from nki.interop.jax_config import TARGET
 from nki.interop.jax_failures import FAILURES, kernel_errors
 from nki.interop.jax_handler import HANDSHAKE, register
 from nki.interop.jax_primitive import without_ffi
 from nki.jit import Kernel
 
-__all__ = ["TARGET", "error_behind", "fallback_reason", "kernel_errors", "traced_call", "with_vjp", "without_ffi"]
+__all__ = [
+    "TARGET",
+    "CompiledFunction",
+    "compile",
+    "error_behind",
+    "fallback_reason",
+    "kernel_errors",
+    "traced_call",
+    "with_vjp",
+    "without_ffi",
+]
 
 Forward = Callable[..., tuple[Any, Any]]
 Backward = Callable[..., tuple[Any, ...]]

@@ -67,3 +67,8 @@ class BackendConfig:
             "kernel_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), KERNEL_VERSION),
             "klir_binary": ir.DictAttr.get(binary),
         }
+
+
+def binary_in(encoded: str) -> str:
+    """Which compiled kernel the text that `BackendConfig.encoded` made names."""
+    return str(json.loads(base64.b64decode(encoded))["klir_binary"]["binary"])

@@ -1,13 +1,18 @@
-"""Kernels in PyTorch: `nki_op`, `wrap_nki` and the device ``neuron``. With it, kernels take traced tensors too."""
+"""Kernels in PyTorch: `nki_op`, `wrap_nki`, the device ``neuron`` and the backend ``neuron`` of `torch.compile`.
+
+With it, kernels take traced tensors too.
+"""
 
 from __future__ import annotations
 
+from nki.interop.torch_compile import compiled_graphs, register
 from nki.interop.torch_device import enable_device
 from nki.interop.torch_operator import nki_op
 from nki.interop.torch_provenance import forget, provenance
 from nki.interop.torch_seam import install
 from nki.interop.torch_wrap import Wrapped, wrap_nki
 
-__all__ = ["Wrapped", "enable_device", "forget", "nki_op", "provenance", "wrap_nki"]
+__all__ = ["Wrapped", "compiled_graphs", "enable_device", "forget", "nki_op", "provenance", "wrap_nki"]
 
 install()
+register()

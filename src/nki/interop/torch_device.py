@@ -1,8 +1,8 @@
 """``device="neuron"``: PyTorch's out-of-tree device, from Python alone.
 
 Tensors have host memory under the device's name (`torch_memory`). Views are PyTorch's own. Every other operator that is
-no kernel runs on the CPU, on the same memory, and is counted in `provenance`. The functions of PyTorch that register a
-device are private and may change; no other module uses them.
+no kernel is a program of its own (`torch_eager`), or runs on the CPU, on the same memory, and is counted in `provenance`.
+The functions of PyTorch that register a device are private and may change; no other module uses them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch.utils import backend_registration
 
 from nki.core.errors import ArgumentError, LaunchError
 from nki.interop import torch_autocast, torch_storage
+from nki.interop.torch_eager import on_the_device
 from nki.interop.torch_location import user_line
 from nki.interop.torch_memory import DEVICE, on_cpu, on_device
 from nki.interop.torch_module import DeviceModule
@@ -69,7 +70,7 @@ def enable_device() -> None:
     backend_registration._setup_privateuseone_for_python_backend(DEVICE, backend_module=DeviceModule())
     torch_storage.install()
     everything = torch.library.Library("_", "IMPL")
-    everything.fallback(_on_the_cpu, _KEY)
+    everything.fallback(_run, _KEY)
     aten = torch.library.Library("aten", "IMPL")
     aten.impl("empty.memory_format", _empty, _KEY)
     aten.impl("empty_strided", _empty_strided, _KEY)
@@ -149,12 +150,12 @@ def _to_copy(
 
 def _convolution(*args: Any) -> torch.Tensor:
     """What PyTorch calls for a convolution on a device that is not its own."""
-    return _on_the_cpu(torch.ops.aten.convolution.default, *args)
+    return _run(torch.ops.aten.convolution.default, *args)
 
 
 def _convolution_backward(gradient: torch.Tensor, data: torch.Tensor, weight: torch.Tensor, *rest: Any) -> Any:
     sizes = [gradient.shape[1]]  # of the bias
-    return _on_the_cpu(torch.ops.aten.convolution_backward.default, gradient, data, weight, sizes, *rest)
+    return _run(torch.ops.aten.convolution_backward.default, gradient, data, weight, sizes, *rest)
 
 
 def _check_index(device: torch.device | None) -> None:
@@ -188,8 +189,14 @@ def _view_kernel(name: str) -> Any:
     return view
 
 
+def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
+    """Any other operator: by a program of the device, or else on the CPU."""
+    found = on_the_device(operator, args, kwargs)
+    return _on_the_cpu(operator, *args, **kwargs) if found is None else found[0]
+
+
 def _on_the_cpu(operator: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run any other operator on the CPU, on the device's memory."""
+    """Run an operator on the CPU, on the device's memory."""
     note(operator.name())
     lowered: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 

@@ -19,6 +19,9 @@ from nki.jit import Kernel
 _MOST_SEEN = 1024
 """So many kinds of calls of an operator are remembered."""
 
+BODIES: dict[Any, Callable[..., Any]] = {}
+"""What operators do, by overload: a graph that is compiled as a whole has the body in the place of the operator."""
+
 _NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 
 
@@ -79,6 +82,7 @@ def _operator(
     except ValueError as error:
         raise _schema_error(name, function, error) from error
     made.register_fake(watched.watched)
+    BODIES[made._opoverload] = body
     require_backward(made, f"call {made._name}.register_autograd(backward, setup_context=...), or use torch.no_grad()")
     return made
 

@@ -67,11 +67,8 @@ def make_plan(
         NkiError: what the trace of the kernel, its rules and its compilation raise.
         LaunchError: results that no graph can hold ("torch.result").
     """
-    leaves = [leaf for tree in (*positional, *(tree for _, tree in named)) for leaf in tensors_of(tree)]
-    with torch._C._DisableTorchDispatch(), torch._C._DisableFuncTorch():
-        stand_ins = [torch.empty(shape, dtype=dtype, device="cpu") for _, _, shape, dtype in leaves]
-        draft = Plan(kernel, positional, named, constants, (), (), "")
-        compiled, places = _compiled(kernel, *draft.arguments(stand_ins), stand_ins)
+    draft = Plan(kernel, positional, named, constants, (), (), "")
+    compiled, places = compiled_plan(draft)
     views: list[View] = []
     structure = spelled_result(compiled.result, views, kernel.func.__name__)
     plan = replace(
@@ -83,6 +80,15 @@ def make_plan(
     name = _name(plan, compiled)
     _PLANS[name] = plan
     return name, plan
+
+
+def compiled_plan(plan: Plan) -> tuple[Compiled, list[int]]:
+    """The compiled kernel of a plan, and which of its tensors each input of the kernel is. Raises like `make_plan`."""
+    trees = (*plan.positional, *(tree for _, tree in plan.named))
+    with torch._C._DisableTorchDispatch(), torch._C._DisableFuncTorch():
+        leaves = [leaf for tree in trees for leaf in tensors_of(tree)]
+        stand_ins = [torch.empty(shape, dtype=dtype, device="cpu") for _, _, shape, dtype in leaves]
+        return _compiled(plan.kernel, *plan.arguments(stand_ins), stand_ins)
 
 
 def plan_named(name: str) -> Plan:

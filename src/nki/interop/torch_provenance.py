@@ -1,10 +1,12 @@
-"""Which operators of PyTorch ran on the CPU although their tensors are on the device."""
+"""Which operators of PyTorch ran by programs of the device, and which ones on the CPU although their tensors are there."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 _RAN: Counter[str] = Counter()
+_MADE: Counter[str] = Counter()
+_REASONS: dict[str, str] = {}
 
 
 def note(operator: str) -> None:
@@ -12,11 +14,32 @@ def note(operator: str) -> None:
     _RAN[operator] += 1
 
 
+def left(operator: str, reason: str) -> None:
+    """Why an operator is left to the CPU."""
+    _REASONS[operator] = reason
+
+
+def made(operator: str) -> None:
+    """An operator ran by a program of its own."""
+    _MADE[operator] += 1
+
+
 def provenance() -> dict[str, int]:
-    """How often each operator ran on the CPU since the last `forget`; kernels are not among them."""
+    """How often each operator ran on the CPU since the last `forget`; kernels and programs are not among them."""
     return dict(sorted(_RAN.items()))
+
+
+def on_device_counts() -> dict[str, int]:
+    """How often each operator ran by a program of its own since the last `forget`."""
+    return dict(sorted(_MADE.items()))
+
+
+def reasons() -> dict[str, str]:
+    """Why each operator was left to the CPU, the last time since the last `forget`."""
+    return dict(sorted(_REASONS.items()))
 
 
 def forget() -> None:
     """Count from zero."""
-    _RAN.clear()
+    for each in (_RAN, _MADE, _REASONS):
+        each.clear()

@@ -42,6 +42,7 @@ from nki.language.loops import (
     static_range,
     while_loop,
 )
+from nki.language.loops import unrolled_range as range  # noqa: F401 -- not in __all__: a star import keeps Python's own
 from nki.language.matrix import matmul, transpose
 from nki.language.memory import ds, empty_like, full, ndarray, ones, zeros, zeros_like
 from nki.language.operators import (

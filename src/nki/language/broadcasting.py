@@ -1,4 +1,4 @@
-"""One shape for several tiles: free dimensions by views, partitions by shuffles."""
+"""One shape for several tiles: free dimensions by views, partitions by products with ones or by shuffles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import nki.isa as nisa
+from nki.core.dtypes import float32
 from nki.core.errors import TensorError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
+from nki.isa import functions as unit
 from nki.language.arguments import integer, public, result_dtype, tile
-from nki.language.memory import new_tile
+from nki.language.memory import ndarray, new_tile
 from nki.spec.allocation import checked_shape
 from nki.spec.sink import current_sink
 
@@ -47,21 +49,56 @@ def fit(x: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
 
 
 def spread(x: NkiTensor, partitions: int) -> NkiTensor:
-    """A new SBUF tile with the single partition of `x` in all of its partitions, bit for bit.
+    """A new SBUF tile with the single partition of `x` in all of its partitions.
 
-    One shuffle per quadrant of the result; the source may be the first partition of any quadrant (nki/api/nki/isa
-    nc_stream_shuffle), and from another partition a DMA brings it there.
+    Floats of 2 and 4 bytes are multiplied by ones on the Tensor engine (nki/guides/architecture/
+    trainium_inferentia2_arch.rst, "NKI invokes such matmul under the hood"), which leaves Vector free; a negative zero
+    becomes 0. All others are shuffled on Vector, bit for bit: integers have no product there, and 8-bit floats have
+    NaNs that a product does not keep.
     """
-    quadrant = current_sink("nl.broadcast_to").target.quadrant
-    if x.view_record.start_partition % quadrant and x.buffer is MemoryRegion.sbuf:
-        first = new_tile(x.shape, x.dtype)
-        nisa.dma_copy(dst=first, src=x)
-        x = first
+    target = current_sink("nl.broadcast_to").target
+    if x.dtype.is_float and x.dtype.itemsize > 1 and x.dtype in target.pe.input_dtypes:
+        return _multiplied(x, partitions)
+    return _shuffled(x, partitions)
+
+
+def _multiplied(x: NkiTensor, partitions: int) -> NkiTensor:
+    """By ones, a bank of PSUM at a time."""
+    target = current_sink("nl.broadcast_to").target
+    row, size = _first_partition(x, target.quadrant), x.view_record.free_size
+    if row.buffer is not MemoryRegion.sbuf or not row.is_contiguous():
+        row = new_tile(x.shape, x.dtype)
+        nisa.tensor_copy(dst=row, src=x)
+    ones = new_tile((1, partitions), x.dtype)
+    nisa.memset(dst=ones, value=1.0)
     result = new_tile((partitions, *x.shape[1:]), x.dtype)
+    flat, wide, columns = row.reshape((1, size)), result.reshape((partitions, size)), target.psum.bank_bytes // 4
+    for start in range(0, size, columns):
+        part = flat[:, start : min(start + columns, size)]
+        product = ndarray((partitions, part.shape[1]), float32, MemoryRegion.psum)
+        nisa.nc_matmul(dst=product, stationary=ones, moving=part, is_stationary_onezero=True)
+        nisa.activation(dst=wide[:, start : start + part.shape[1]], op=unit.COPY, data=product)
+    return result
+
+
+def _shuffled(x: NkiTensor, partitions: int) -> NkiTensor:
+    """One shuffle per quadrant of the result; the source may be the first partition of any (nki/api/nki/isa
+    nc_stream_shuffle)."""
+    quadrant = current_sink("nl.broadcast_to").target.quadrant
+    row, result = _first_partition(x, quadrant), new_tile((partitions, *x.shape[1:]), x.dtype)
     for start in range(0, partitions, quadrant):
         rows = result[start : min(start + quadrant, partitions)]
-        nisa.nc_stream_shuffle(dst=rows, src=x, shuffle_mask=[0] * quadrant)
+        nisa.nc_stream_shuffle(dst=rows, src=row, shuffle_mask=[0] * quadrant)
     return result
+
+
+def _first_partition(x: NkiTensor, quadrant: int) -> NkiTensor:
+    """`x`, or a copy of it if it is in a partition of SBUF where no operand starts; a DMA brings it there."""
+    if x.view_record.start_partition % quadrant == 0 or x.buffer is not MemoryRegion.sbuf:
+        return x
+    first = new_tile(x.shape, x.dtype)
+    nisa.dma_copy(dst=first, src=x)
+    return first
 
 
 @public

@@ -40,6 +40,12 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
     return _range("static_range", start, stop, step)
 
 
+@public
+def unrolled_range(start: int, stop: int | None = None, step: int = 1) -> range:
+    """Deprecated: Python's range, under the name ``nl.range``, which published kernels use and no document has."""
+    return _range("range", start, stop, step)
+
+
 class DynamicRange:
     """What `dynamic_range` returns: a ``for`` statement over it is a loop on the device.
 

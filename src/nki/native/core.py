@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, MemoryRegion, View
-from nki.native.context import address_of
+from nki.native.context import Context, address_of
+from nki.native.control import FUEL
 from nki.native.functions import Functions
 from nki.native.layout import FIRST_BUFFER, ON_CHIP, POOL, REGISTERS, Layout
 from nki.native.machine import NativeMachine
 from nki.native.plan import Plan, Repeat, Step, Steps, Stretch
+from nki.native.primitives.control import UNDEFINED
 from nki.native.team import Team, threads_of
+from nki.native.words import BASES
 from nki.options import Options
 from nki.sim.machine import Machine, Meet
 from nki.sim.memory import LiveStorage, Memory, reach_of
 from nki.sim.notes import Report
-from nki.sim.walk import bounds, check_trips
-from nki.spec.program import ForLoop, Issued
+from nki.sim.walk import TRIP_LIMIT, bounds, check_trips
+from nki.spec.program import ForLoop, Issued, WhileLoop
 from nki.spec.rule import Finding
 from nki.target.model import Target
 
@@ -43,10 +47,11 @@ class Core:
         threads = threads_of(options.threads)
         self.plan = plan
         self.memory = _Memory(layout, target)
-        self.machine = NativeMachine(functions, target, options, self.memory, _unheard, number)
         self._layout = layout
         self._functions = functions
-        self._contexts = [functions.context(layout.bases) for _ in range(1 + (threads if threads > 1 else 0))]
+        self._contexts = [functions.context(plan.context) for _ in range(1 + (threads if threads > 1 else 0))]
+        self.machine = _Machine(functions, target, options, self.memory, _unheard, number)
+        self.machine.hold(plan.registers, self._contexts[0])
         self._team = Team(self._contexts[1:]) if threads > 1 else None
         self._kept: dict[int, LiveStorage] = {}
         self._claim: Claim = self.memory.allocate
@@ -66,6 +71,7 @@ class Core:
         """
         self._claim = claim
         self.machine.begin(report, meet)
+        self._refuel()
         self.memory.begin()
         for buffer, array in zip(self._layout.program.inputs, inputs, strict=True):
             self._put(self.memory.adopt(buffer, array))
@@ -135,8 +141,12 @@ class Core:
         """Execute records; where a function leaves one to NumPy, NumPy executes it, and the rest goes on."""
         at = stretch.start
         while (at := self._executed(stretch, at)) != stretch.end:
-            Machine.run(self.machine, stretch.issued[at])
-            at += self.plan.words[at + 1] & _LENGTH
+            item = stretch.issued[at]
+            if isinstance(item, Issued):
+                Machine.run(self.machine, item)
+                at = stretch.after.get(at, at + (self.plan.words[at + 1] & _LENGTH))
+            else:
+                self._between_trips(item)
             if at == stretch.end:
                 break
 
@@ -144,10 +154,27 @@ class Core:
         """Execute records from a word on; returns where that ended."""
         words, end = self.plan.words.buffer_info()[0], stretch.end
         if self._team is not None and (stretch.work > _WORTH_THREADS or self._functions.always):
+            registers = slice(BASES + self._layout.bases, BASES + self.plan.context)
+            for context in self._contexts[1:]:
+                context.words[registers] = self._contexts[0].words[registers]
             stopped = self._team.run(self._functions.run, words, start, end)
             if stopped is not None:
+                self._contexts[0].words[registers] = self._contexts[1].words[registers]
                 return stopped
         return self._functions.run(words, start, end, self._contexts[0].address)
+
+    def _between_trips(self, loop: ForLoop | WhileLoop) -> None:
+        """Native code asks whether a loop is to go on."""
+        if self._contexts[0].words[BASES + self.plan.fuel] == 0:
+            self._refuel()
+        elif isinstance(loop, ForLoop):
+            bounds(self.machine, loop)
+        else:
+            self.machine.read_register(loop.condition)
+            check_trips(TRIP_LIMIT + 1, loop.location)
+
+    def _refuel(self) -> None:
+        self._base(self.plan.fuel, FUEL)
 
     def _repeat(self, repeat: Repeat) -> None:
         loop = repeat.loop
@@ -162,6 +189,31 @@ class Core:
             self._steps(repeat.body)
             trips += 1
             check_trips(trips, loop.location)
+
+
+class _Machine(NativeMachine):
+    """A machine whose registers are words of a context, where native code has them."""
+
+    def hold(self, numbers: Mapping[int, int], context: Context) -> None:
+        """The word of each register, by its id."""
+        self._numbers = numbers
+        self._held = context
+
+    def restart(self, report: Report) -> None:
+        super().restart(report)
+        for number in self._numbers.values():
+            self._held.base(number, UNDEFINED)
+
+    def read_register(self, register: VirtualRegister | int) -> int:
+        number = None if isinstance(register, int) else self._numbers.get(register.id)
+        value = UNDEFINED if number is None else self._held.words[BASES + number]
+        return super().read_register(register) if value == UNDEFINED else value
+
+    def write_register(self, register: VirtualRegister, value: int) -> None:
+        super().write_register(register, value)
+        number = self._numbers.get(register.id)
+        if number is not None:
+            self._held.base(number, super().read_register(register))
 
 
 class _Memory(Memory):

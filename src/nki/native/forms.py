@@ -11,6 +11,7 @@ import struct
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from nki.core.source import Location
 from nki.core.tensor import Buffer, View
 from nki.native.emit import emit
 from nki.native.move_records import move_template
@@ -55,7 +56,7 @@ class Source(NamedTuple):
         given = self.given(arguments)
         if self.same:
             return given
-        return self.view._replace(buffer=given.buffer, offset=given.offset + self.shift)
+        return self.view._replace(buffer=given.buffer, offset=given.offset + self.shift, dynamic=given.dynamic)
 
 
 class Register(NamedTuple):
@@ -91,15 +92,17 @@ class Form:
         cost: seconds that NumPy takes for one instruction, as estimated.
         spent: seconds that NumPy took so far for all instructions that have the same function.
         function: address of the function that executes the record; 0 as long as it is not compiled.
+        waited: who first left an instruction of it to NumPy, and where in the kernel.
     """
 
-    __slots__ = ("_key", "cost", "function", "native", "reason")
+    __slots__ = ("_key", "cost", "function", "native", "reason", "waited")
 
     def __init__(self, native: Native | None, reason: str = "", cost: float = 0.0) -> None:
         self.native = native
         self.reason = reason
         self.cost = cost
         self.function = 0
+        self.waited: tuple[int, int, Location] | None = None
         self._key = "" if native is None else native.template.name
 
     @property

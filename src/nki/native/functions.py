@@ -7,17 +7,20 @@ executed by NumPy until that took as long for its form as compiling takes, unles
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 
 from nki.native.context import Context
 from nki.native.forms import Form
 from nki.native.library import Library, library
+from nki.native.primitives.control import CONTROL
 from nki.native.primitives.module import BARRIER, HELPERS, MODULE, NAMES, RUN, module_text
 from nki.options import Options
 
 _COMPILE_SECONDS = 0.03
 """What compiling one function takes, as measured by benchmarks/native_primitives.py."""
+_AGAIN_SHARE = 0.07
+"""The part of that after which a form is compiled if the same line of a kernel needs it again, in another call."""
 _BASE_SECONDS = 0.3
 """The same for the functions that every record needs."""
 
@@ -35,27 +38,33 @@ class Functions:
         self._spent = 0.0
         self._loaded = False
 
-    def ready(self, form: Form, cost: float | None = None, now: bool = False, look: bool = True) -> bool:
+    def ready(self, form: Form, cost: float = 0.0, now: bool = False, look: bool = True, again: bool = False) -> bool:
         """Whether the function of a form is there; compiles it where that pays, or where `now` asks for it.
 
-        If it is not there, NumPy is going to spend `cost` seconds on the form: by default those of one instruction.
-        With `look`, what is on disk is loaded.
+        If it is not there, NumPy is going to spend `cost` seconds on the form, unless that is told later with `spend`.
+        With `look`, what is on disk is loaded. A kernel that is called `again` is likely to be called more often.
         """
         if form.function:
             return True
         native = form.native
         if native is None:
             return False
-        cost = form.cost if cost is None else cost
-        if not self.base_ready(cost, now):
+        form.spent += cost
+        self._spent += cost
+        share = _AGAIN_SHARE if again else 1.0
+        if not self.base_ready(0.0, now or self._spent >= _BASE_SECONDS * share):
             return False
         template = native.template
-        if not (now or self.always or (look and self._library.has(template.name))):
-            form.spent += cost
-            if form.spent < _COMPILE_SECONDS:
-                return False
+        there = now or self.always or (look and self._library.has(template.name))
+        if not there and form.spent < _COMPILE_SECONDS * share:
+            return False
         form.function = self._library.address(template.name, template.text)
         return True
+
+    def spend(self, form: Form, seconds: float) -> None:
+        """NumPy spent so long on an instruction of a form that was not `ready`."""
+        form.spent += seconds
+        self._spent += seconds
 
     def base_ready(self, cost: float, now: bool = False) -> bool:
         """Whether the module that every record needs is there; `cost` seconds are spent in NumPy if not."""
@@ -78,6 +87,11 @@ class Functions:
     def barrier(self) -> int:
         """The address of the function that waits for the other threads."""
         return self._base[BARRIER]
+
+    @cached_property
+    def control(self) -> Mapping[str, int]:
+        """The addresses of the functions that steer, by name."""
+        return {name: self._base[name] for name in CONTROL}
 
     @cached_property
     def _base(self) -> dict[str, int]:

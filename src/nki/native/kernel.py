@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nki.core.tensor import MemoryRegion
+from nki.native.control import Control, at_scalar_offsets
 from nki.native.core import Core
 from nki.native.forms import Form, form_of
 from nki.native.forward import forwarded
 from nki.native.functions import Functions
 from nki.native.layout import Layout
 from nki.native.moves import Product
-from nki.native.plan import Plan, Planner
+from nki.native.plan import Plan, Planner, trips
 from nki.native.proof import Proven, prove
 from nki.native.team import threads_of
 from nki.options import Options
-from nki.spec.program import Issued, Program
+from nki.spec.program import Block, Issued, Program
 from nki.target.model import Target
 
 _WORTH = 5e-4
@@ -24,6 +25,8 @@ _WORTH = 5e-4
 _LARGE = 2e-3
 """Seconds that NumPy takes for all forms in one call, from which a kernel that is called again compiles all of them: an
 instruction that NumPy executes interrupts the others."""
+_INSTRUCTION = 15e-6
+"""Seconds that NumPy's machine takes for an instruction beside the work on its elements."""
 _MOST_IDLE = 2
 
 
@@ -38,7 +41,10 @@ class NativeKernel:
         self._lock = threading.Lock()
         self._calls = 0
         self._forms = [_forms(program, target, options.matmul) for program in programs]
-        self._weights = _weights(self._forms)
+        found = list(zip(programs, self._forms, strict=True))
+        self._counts = _counts(found)
+        self._weights = [(form, count * form.cost) for form, count in self._counts.values() if form.native is not None]
+        self._there = 0
         self._proven: list[Proven] = []
         self._waiting: frozenset[int] = frozenset()
         self._layouts: list[Layout] = []
@@ -91,12 +97,14 @@ class NativeKernel:
         if not functions.base_ready(total, now=again and total >= _WORTH):
             return False
         for form, weight in self._weights:
-            if form.function:
-                continue
-            now = again and (weight >= _WORTH or total >= _LARGE)
-            if functions.ready(form, weight, now, look=self._calls == 1):
-                self._plans = []
-        return any(form.function for form, _ in self._weights)
+            if not form.function:
+                now = again and (weight >= _WORTH or total >= _LARGE)
+                spends = weight + _INSTRUCTION * self._counts[id(form)][1]
+                functions.ready(form, spends, now, look=self._calls == 1)
+        there = sum(1 for form, _ in self._weights if form.function)
+        if there != self._there:  # also those that another kernel had compiled
+            self._plans, self._there = [], there
+        return there > 0
 
     def _make_plans(self) -> None:
         """Plans with the functions that are compiled now; calls that run meanwhile keep theirs."""
@@ -109,11 +117,12 @@ class NativeKernel:
         constant, unread = _untouched(self._programs)
         self._plans, self._layouts, self._idle = [], [], []
         for number, (program, proven, forms) in enumerate(zip(self._programs, self._proven, looked, strict=True)):
-            moved = forwarded(program, proven, forms, constant[number], unread[number])
+            moved = forwarded(program, proven, _at_static_addresses(forms), constant[number], unread[number])
             layout = Layout(program, proven, moved, self._target)
             self._layouts.append(layout)
             barrier = self.functions.barrier if threads_of(self._options.threads) > 1 else 0
-            planner = Planner(program, proven, forms, moved.skipped, layout.place, layout.register, barrier)
+            control = Control(layout.bases, self.functions.control, layout.place)
+            planner = Planner(program, proven, forms, moved.skipped, layout.place, layout.register, control, barrier)
             self._plans.append(planner.plan())
 
 
@@ -157,12 +166,18 @@ def _touched(program: Program, reads: bool) -> frozenset[int]:
 
 
 def _forms(program: Program, target: Target, matmul: str) -> dict[int, Form]:
-    """The forms of the instructions with static addresses, by the identity of the instruction."""
-    return {
-        id(issued): form_of(issued, target, matmul)
-        for issued in program.body.walk()
-        if all(view.dynamic is None for _, view in issued.views())
-    }
+    """The forms of the instructions, as if scalar offsets were 0, by the identity of the instruction."""
+    found = {}
+    for issued in program.body.walk():
+        still = at_scalar_offsets(issued)
+        if still is not None:
+            found[id(issued)] = form_of(still, target, matmul)
+    return found
+
+
+def _at_static_addresses(forms: Callable[[Issued], Form | None]) -> Callable[[Issued], Form | None]:
+    """The same for instructions without dynamic addresses only."""
+    return lambda issued: forms(issued) if all(view.dynamic is None for _, view in issued.views()) else None
 
 
 def _looked_up(forms: Mapping[int, Form], waiting: frozenset[int] = frozenset()) -> Callable[[Issued], Form | None]:
@@ -182,14 +197,24 @@ def _is_product(form: Form) -> bool:
     return form.native is not None and isinstance(form.native.move, Product)
 
 
-def _weights(programs: Sequence[Mapping[int, Form]]) -> list[tuple[Form, float]]:
-    """Every form that has a record, and the seconds that NumPy takes for it in one call."""
-    found: dict[int, tuple[Form, float]] = {}
-    for forms in programs:
-        for form in forms.values():
-            if form.native is not None:
-                found[id(form)] = (form, found.get(id(form), (form, 0.0))[1] + form.cost)
-    return list(found.values())
+def _counts(programs: Sequence[tuple[Program, Mapping[int, Form]]]) -> dict[int, tuple[Form, int]]:
+    """Every form, by identity, and how many instructions have it in one call."""
+    found: dict[int, tuple[Form, int]] = {}
+    for program, forms in programs:
+        for issued, times in _times(program.body, 1):
+            form = forms.get(id(issued))
+            if form is not None:
+                found[id(form)] = (form, found.get(id(form), (form, 0))[1] + times)
+    return found
+
+
+def _times(block: Block, times: int) -> Iterator[tuple[Issued, int]]:
+    """All instructions, and how often each is executed."""
+    for item in block.items:
+        if isinstance(item, Issued):
+            yield item, times
+        else:
+            yield from _times(item.body, times * trips(item))
 
 
 def _shared(proven: list[Proven], programs: Sequence[Program]) -> list[Proven]:

@@ -57,7 +57,8 @@ class Layout:
         self.pool_bytes = _Pool(proven.doubtful | forwarded.places.keys()).block(program.body, self._chunks)
         memory = placed_memory(program, target)
         for buffer in (*program.inputs, *self.buffers):
-            self._places[buffer.id] = self._place(buffer, memory.allocate(buffer) if buffer.on_chip else None)
+            watched = buffer.on_chip and buffer.id not in self._chunks
+            self._places[buffer.id] = self._place(buffer, memory.allocate(buffer) if watched else None)
         self._elsewhere = forwarded.places
         for key, elsewhere in forwarded.places.items():
             self._places[key] = elsewhere.at(self._places[elsewhere.buffer])
@@ -104,10 +105,8 @@ class _Pool:
     def block(self, block: Block, chunks: dict[int, Chunk]) -> int:
         """Place the buffers of a block and of the loops in it; returns how many bytes were ever needed."""
         own = {b.id: b for b in block.buffers if b.on_chip and b.address is None and b.id not in self._watched}
-        last: dict[int, int] = {}
-        for position, item in enumerate(block.items):
-            for key in _touched(item):
-                last[key] = position
+        touched = [tuple(_touched(item)) for item in block.items]
+        last = {key: position for position, keys in enumerate(touched) for key in keys}
         ending: dict[int, list[int]] = {}
         for key, position in last.items():
             if key in own:
@@ -115,7 +114,7 @@ class _Pool:
         for key in own.keys() - last.keys():
             chunks[key] = self._take(own[key])
         for position, item in enumerate(block.items):
-            for key in _touched(item):
+            for key in touched[position]:
                 if key in own and key not in chunks:
                     chunks[key] = self._take(own[key])
             if not isinstance(item, Issued):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ from nki.spec.engine import oob_mode
 from nki.spec.program import Issued
 from nki.spec.signature import Signature
 
+_NUMBERS = itertools.count()
+
 
 class NativeMachine(Machine):
     """Executes `Issued` records like `Machine`, with the same results and the same warnings.
@@ -43,31 +47,58 @@ class NativeMachine(Machine):
         self.interpreted = 0
         self._context: Context | None = None
         self._kind = (functions, self.matmul_mode)
+        self._number = next(_NUMBERS)
+        self._waiting: Form | None = None
 
     def begin(self, report: Report, meet: Meet | None) -> None:
         """Be as a new machine for the next call."""
         self.restart(report)
         self._meet = meet
         self.native = self.interpreted = 0
+        self._number = next(_NUMBERS)
 
     def run(self, issued: Issued) -> None:
         if self._run_natively(issued):
             self.native += 1
-            return
-        self.interpreted += 1
-        super().run(issued)
+        else:
+            self._interpret(issued)
 
     def run_known(self, issued: Issued, signature: Signature) -> None:
         known: Plan | Form | None = signature.plans.get(self._kind)
         if type(known) is Plan and self._execute(known, issued):
             self.native += 1
             return
-        waits = type(known) is Form and not self.functions.ready(known)
+        waits = type(known) is Form and not self._ready(known, issued)
         if not waits and self._run_natively(issued, signature):
             self.native += 1
-            return
+        else:
+            self._interpret(issued)
+
+    def _interpret(self, issued: Issued) -> None:
+        """Have NumPy execute an instruction; how long that took decides when its form is compiled."""
         self.interpreted += 1
+        form, self._waiting = self._waiting, None
+        if form is None:
+            super().run(issued)
+            return
+        start = thread_time()
         super().run(issued)
+        self.functions.spend(form, thread_time() - start)
+
+    def _ready(self, form: Form, issued: Issued) -> bool:
+        """Whether the function of a form is there; if only that is missing, notes that NumPy is asked instead."""
+        if form.function:
+            return True
+        if form.native is None:
+            return False
+        if form.waited is None:
+            form.waited = (self._number, self.core, issued.location)
+        number, core, location = form.waited
+        again = number != self._number and core == self.core and location == issued.location
+        if self.functions.ready(form, again=again):
+            return True
+        self._waiting = form
+        return False
 
     def executed(self) -> tuple[int, int]:
         return self.native, self.interpreted
@@ -147,7 +178,7 @@ class NativeMachine(Machine):
             return False
         form = form_of(placed, self.target, self.matmul_mode)
         native = form.native
-        if native is None or not self.functions.ready(form):
+        if native is None or not self._ready(form, issued):
             if signature is not None:
                 signature.plans[self._kind] = form
             return False

@@ -1,25 +1,33 @@
 """A program as records: which instructions run natively, and the words of those that do.
 
 Built once for a compiled kernel. Instructions between two that NumPy executes are one stretch of words, which one call
-executes.
+executes; a device loop of which NumPy executes nothing is part of the stretch.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nki.core.tensor import Buffer, View
+from nki.native.control import Control, apart, steers, still
 from nki.native.fill import record
 from nki.native.forms import Form, Native, Source
+from nki.native.primitives.control import TARGET
 from nki.native.proof import Proven
 from nki.native.sharing import Sharing
 from nki.native.words import HEADER, Place
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
+_UNKNOWN_TRIPS = 32
+"""What a loop whose trips are counted while it runs is taken for."""
+_WORTH_TRIPS = 3e-3
+"""Seconds that NumPy would take for one trip, from which threads share the trips."""
+
 PlaceOf = Callable[[Buffer], Place]
+Recorded = Issued | ForLoop | WhileLoop
 RegisterPlace = Callable[[Engine, str], Place]
 
 
@@ -28,19 +36,29 @@ class Stretch:
     """Words ``start`` to ``end`` of the plan, executed by one call.
 
     Attributes:
-        issued: the instruction at each word where a record begins.
+        issued: the instruction at each word where a record begins, or the loop that it is about.
+        after: where the next instruction begins, for records that are not all of theirs.
         work: seconds that NumPy would take, as estimated.
     """
 
     start: int
     end: int
-    issued: Mapping[int, Issued]
+    issued: Mapping[int, Recorded]
+    after: Mapping[int, int]
     work: float
+
+
+@dataclass(slots=True)
+class _Inside:
+    """What was recorded since the last step: see `Stretch`."""
+
+    issued: dict[int, Recorded] = field(default_factory=dict)
+    after: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A device loop."""
+    """A device loop of which NumPy executes something."""
 
     loop: ForLoop | WhileLoop
     body: Steps
@@ -67,12 +85,18 @@ class Plan:
 
     Attributes:
         words: of all stretches.
+        registers: the word of the context of each register, by id.
+        fuel: the word that says how many trips may be made until Python is asked.
+        context: how many words of the context from the first base on are used.
         native, interpreted: how many instructions there are of each kind, those of a loop once.
         reasons: why the others are not native, and how many for each reason.
     """
 
     words: array[int]
     steps: Steps
+    registers: Mapping[int, int]
+    fuel: int
+    context: int
     native: int
     interpreted: int
     reasons: Mapping[str, int]
@@ -82,10 +106,11 @@ class Planner:
     """Builds the plan of one core's program.
 
     Args:
-        forms: the form of an instruction; None for one with dynamic addresses.
+        forms: the form of an instruction, as if scalar offsets were 0; None for one with other dynamic addresses.
         skipped: identities of transfers that need not be made.
         place_of: where buffers are.
-        registers: where the accumulator registers of an engine are.
+        accumulators: where the accumulator registers of an engine are.
+        control: records of what steers.
         barrier: address of the function by which threads wait for each other; 0 if one thread executes all.
     """
 
@@ -96,7 +121,8 @@ class Planner:
         forms: Callable[[Issued], Form | None],
         skipped: frozenset[int],
         place_of: PlaceOf,
-        registers: RegisterPlace,
+        accumulators: RegisterPlace,
+        control: Control,
         barrier: int = 0,
     ) -> None:
         self._program = program
@@ -104,7 +130,8 @@ class Planner:
         self._forms = forms
         self._skipped = skipped
         self._place_of = place_of
-        self._registers = registers
+        self._accumulators = accumulators
+        self._control = control
         self._barrier = barrier
         self._arguments = _perhaps_same(program)
         self._aliases = frozenset(place_of(buffer).base for buffer in program.inputs if buffer.id in self._arguments)
@@ -114,39 +141,98 @@ class Planner:
         self._position = 0
         self._native = 0
         self._reasons: dict[str, int] = {}
+        self._stepwise: set[int] = set()
 
     def plan(self) -> Plan:
         """The plan; only functions that are compiled are used."""
         steps = self._block(self._program.body)
         interpreted = sum(self._reasons.values())
-        return Plan(array("q", self._words), steps, self._native, interpreted, self._reasons)
+        control = self._control
+        words = array("q", self._words)
+        return Plan(
+            words, steps, control.registers, control.fuel, control.end, self._native, interpreted, self._reasons
+        )
 
     def _block(self, block: Block) -> Steps:
         steps = Steps(renewed=[buffer for buffer in block.buffers if buffer.id in self._proven.doubtful])
-        inside: dict[int, Issued] = {}
+        inside = _Inside()
         for item in block.items:
             if isinstance(item, Issued):
-                words = [] if id(item) in self._skipped else self._record(item)
-                self._position += 1
-                if words is not None:
-                    if words:
-                        inside[len(self._words)] = item
-                        self._words += words
+                if self._instruction(item, inside):
                     continue
-            self._close(steps, inside)
-            steps.items.append(item if isinstance(item, Issued) else Repeat(item, self._block(item.body)))
-            inside = {}
+                self._close(steps, inside)
+                steps.items.append(item)
+            else:
+                if self._loop(item, inside):
+                    continue
+                self._close(steps, inside)
+                steps.items.append(Repeat(item, self._block(item.body)))
+            inside = _Inside()
         self._close(steps, inside)
         return steps
 
-    def _close(self, steps: Steps, inside: dict[int, Issued]) -> None:
+    def _instruction(self, issued: Issued, inside: _Inside) -> bool:
+        """Record an instruction; False if NumPy executes it."""
+        found = [] if id(issued) in self._skipped else self._record(issued)
+        self._position += 1
+        if found is None:
+            return False
+        start = len(self._words)
+        for words in found:
+            inside.issued[len(self._words)] = issued
+            self._words += words
+        if len(found) > 1:
+            inside.after.update({at: len(self._words) for at in inside.issued if at >= start})
+        return True
+
+    def _loop(self, loop: ForLoop | WhileLoop, inside: _Inside) -> bool:
+        """Record a loop; False, and nothing done, if NumPy executes something of it."""
+        if id(loop) in self._stepwise or not _can_run(loop, self._proven.doubtful):
+            return False
+        before = len(self._words), self._position, self._native, self._work, dict(self._reasons)
+        tried = _Inside()
+        if self._trips(loop, tried):
+            inside.issued |= tried.issued
+            inside.after |= tried.after
+            return True
+        length, self._position, self._native, self._work, self._reasons = before
+        del self._words[length:]
+        self._stepwise.add(id(loop))
+        return False
+
+    def _trips(self, loop: ForLoop | WhileLoop, inside: _Inside) -> bool:
+        start = len(self._words)
+        inside.issued[start] = loop
+        self._words += self._control.start(loop)
+        body, outside = len(self._words), self._work
+        self._work = 0.0
+        self._meet()
+        for item in loop.body.items:
+            if not (self._instruction(item, inside) if isinstance(item, Issued) else self._loop(item, inside)):
+                return False
+        inside.issued[len(self._words)] = loop
+        self._words += self._control.next(loop, body)
+        self._words[start + TARGET] = len(self._words)
+        self._meet()
+        times = trips(loop) if self._work > _WORTH_TRIPS else 1
+        self._work = outside + times * self._work
+        return True
+
+    def _meet(self) -> None:
+        """Every trip begins together, and so does what comes after the loop."""
+        self._sharing = Sharing(self._aliases)
+        if self._barrier:
+            self._words += [self._barrier, HEADER, 0, 0]
+
+    def _close(self, steps: Steps, inside: _Inside) -> None:
         """What was recorded since the last step that is not native becomes one stretch."""
-        if inside:
-            steps.items.append(Stretch(min(inside), len(self._words), inside, self._work))
+        if inside.issued:
+            start, end = min(inside.issued), len(self._words)
+            steps.items.append(Stretch(start, end, inside.issued, inside.after, self._work))
         self._work, self._sharing = 0.0, Sharing(self._aliases)
 
-    def _record(self, issued: Issued) -> list[int] | None:
-        """The words of an instruction; None if NumPy executes it."""
+    def _record(self, issued: Issued) -> list[list[int]] | None:
+        """The records of an instruction; None if NumPy executes it."""
         words, reason = self._attempt(issued)
         if words is None:
             self._reasons[reason] = self._reasons.get(reason, 0) + 1
@@ -154,7 +240,12 @@ class Planner:
             self._native += 1
         return words
 
-    def _attempt(self, issued: Issued) -> tuple[list[int] | None, str]:
+    def _attempt(self, issued: Issued) -> tuple[list[list[int]] | None, str]:
+        doubtful = self._proven.doubtful
+        if steers(issued):
+            if doubtful and any(view.buffer.id in doubtful for _, view in issued.views()):
+                return None, "may read what was never written"
+            return self._steering(issued)
         form = self._forms(issued)
         if form is None:
             return None, "dynamic address"
@@ -163,18 +254,43 @@ class Planner:
             return None, f"{issued.instruction.name}: {form.reason}"
         if not form.function:
             return None, "not compiled yet"
-        if any(view.buffer.id in self._proven.doubtful for _, view in issued.views()):
+        if doubtful and any(view.buffer.id in doubtful for view in _all_views(issued)):
             return None, "may read what was never written"
         views, places = self._operands(native, issued)
-        if self._crosses_arguments(issued):
+        if self._arguments and self._crosses_arguments(issued):
             return None, "arguments may overlap"
-        words = record(native, form.function, views, places, self._proven.adds.get(self._position, False))
-        if words is None:
+        based, bases = self._based(native, issued, places)
+        adds = self._proven.adds.get(self._position, False)
+        words = record(native, form.function, [still(view) for view in views], bases, adds)
+        if words is None or not apart(views, places, [source.writes for source in native.sources]):
             return None, f"{issued.instruction.name}: operands overlap"
         self._work += form.cost
-        if self._barrier and self._sharing.waits(native, words, views, places):
+        indices = [(view, self._place_of(view.buffer)) for view in _indices(issued)]
+        self._wait(self._barrier != 0 and self._sharing.waits(native, words, views, places, indices))
+        return [*based, words], ""
+
+    def _steering(self, issued: Issued) -> tuple[list[list[int]] | None, str]:
+        """The record of an instruction on registers."""
+        found = self._control.instruction(issued)
+        if found is None:
+            return None, "dynamic address"
+        words, spots = found
+        self._wait(self._barrier != 0 and any([self._sharing.waits_for(*spot) for spot in spots]))
+        return [words], ""
+
+    def _wait(self, waits: bool) -> None:
+        if waits:
             self._words += [self._barrier, HEADER, 0, 0]
-        return words, ""
+
+    def _based(self, native: Native, issued: Issued, places: Sequence[Place]) -> tuple[list[list[int]], list[Place]]:
+        """Records that set the bases of operands at dynamic addresses, and the places with these bases."""
+        records: list[list[int]] = []
+        found = list(places)
+        for at, source in enumerate(native.sources):
+            if isinstance(source, Source) and source.given(issued.arguments).dynamic is not None:
+                based, found[at] = self._control.based(source.given(issued.arguments), places[at], at)
+                records += based
+        return records, found
 
     def _crosses_arguments(self, issued: Issued) -> bool:
         """Whether an instruction writes to an argument that may be the same memory as another one it has."""
@@ -193,8 +309,31 @@ class Planner:
                 places.append(self._place_of(view.buffer))
             else:
                 views.append(None)
-                places.append(self._registers(issued.engine, source.path))
+                places.append(self._accumulators(issued.engine, source.path))
         return views, places
+
+
+def trips(loop: ForLoop | WhileLoop) -> int:
+    """How often the body of a loop runs, as far as that is known before."""
+    if isinstance(loop, ForLoop) and isinstance(loop.lower, int) and isinstance(loop.upper, int):
+        return len(range(loop.lower, loop.upper, loop.step))
+    return _UNKNOWN_TRIPS
+
+
+def _can_run(loop: ForLoop | WhileLoop, doubtful: frozenset[int]) -> bool:
+    """Whether native code knows this kind of loop, and nobody watches what it allocates."""
+    forward = isinstance(loop, WhileLoop) or loop.step > 0
+    return forward and not any(buffer.id in doubtful for buffer in loop.body.buffers)
+
+
+def _indices(issued: Issued) -> list[View]:
+    """The tensors that hold scalar offsets."""
+    dynamic = [view.dynamic for _, view in issued.views() if view.dynamic is not None]
+    return [item.indices for item in dynamic if isinstance(item.indices, View)]
+
+
+def _all_views(issued: Issued) -> list[View]:
+    return [view for _, view in issued.views()] + _indices(issued)
 
 
 def _perhaps_same(program: Program) -> frozenset[int]:

@@ -214,5 +214,7 @@ def _operands(issued: Issued) -> list[tuple[View, bool, bool]]:
 
 
 def _whole_written(storage: LiveStorage) -> bool:
+    if storage.written is None and (not storage.fresh or storage.pieces is None):
+        return not storage.fresh
     view = whole(storage.buffer)
     return is_written(storage, view, storage.window(view))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nki.core.tensor import View
+from nki.core.tensor import View, whole
 from nki.native.extents import Extent, extent
 from nki.native.forms import Native
 from nki.native.moves import Copy
@@ -58,16 +58,35 @@ class Sharing:
         self._since: list[Access] = []
         self._alone = False
 
-    def waits(self, native: Native, words: list[int], views: Sequence[View | None], places: Sequence[Place]) -> bool:
-        """Whether threads wait for each other before a record; notes in it who executes what."""
+    def waits(
+        self,
+        native: Native,
+        words: list[int],
+        views: Sequence[View | None],
+        places: Sequence[Place],
+        indices: Sequence[tuple[View, Place]] = (),
+    ) -> bool:
+        """Whether threads wait for each other before a record; notes in it who executes what.
+
+        All threads read `indices`, for the addresses of the record.
+        """
         home = next((view.start_partition for view in views if view is not None and view.buffer.on_chip), 0)
         alone = native.may_refuse or words[2] * words[3] <= _SMALL
         accesses = []
         for slot, (source, view, place) in enumerate(zip(native.sources, views, places, strict=True)):
             aligned = not alone and view is not None and _stays(native, slot, view, words[2], home)
             accesses.append(Access(self._extent(view, place), source.writes, aligned))
+        accesses += [Access(self._extent(view, place), False, False) for view, place in indices]
+        words[1] |= (home << LENGTH_BITS) | (ALONE if alone else 0)
+        return self._waits(accesses, native.may_refuse)
+
+    def waits_for(self, view: View, place: Place, writes: bool) -> bool:
+        """Whether threads wait for each other before all of them read an operand, or one writes it."""
+        return self._waits([Access(self._extent(view, place), writes, False)], False)
+
+    def _waits(self, accesses: Sequence[Access], may_refuse: bool) -> bool:
         waits = (
-            native.may_refuse
+            may_refuse
             or self._alone
             or len(self._since) + len(accesses) > _MOST
             or any(new.collides(old) for new in accesses for old in self._since)
@@ -75,20 +94,21 @@ class Sharing:
         if waits:
             self._since = []
         self._since += accesses
-        self._alone = native.may_refuse
-        words[1] |= (home << LENGTH_BITS) | (ALONE if alone else 0)
+        self._alone = may_refuse
         return waits
 
     def _extent(self, view: View | None, place: Place) -> Extent:
         """What an operand may touch; of registers, all: an instruction may make those of all partitions undefined."""
         if view is None:
             return Extent((place.base, place.memory), 0, _PARTITIONS, 0, 4)
-        return _ANYWHERE if place.base in self._aliases else extent(view, place)
+        if place.base in self._aliases:
+            return _ANYWHERE
+        return extent(view if view.dynamic is None else whole(view.buffer), place)
 
 
 def _stays(native: Native, slot: int, view: View, count: int, home: int) -> bool:
     """Whether the thread that executes a partition of a record touches the same partition of this operand only."""
-    if not view.buffer.on_chip or view.start_partition != home:
+    if not view.buffer.on_chip or view.dynamic is not None or view.start_partition != home:
         return False
     if native.move is None:
         return True

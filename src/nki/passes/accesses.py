@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from nki.core.register import VirtualRegister
@@ -21,6 +21,7 @@ Resource = tuple[str, int | str]
 
 Dims = tuple[tuple[int, int], ...]
 _PER_ENGINE = frozenset({"accumulator", "random"})
+_MOST_PATTERNS = 1 << 14
 
 
 class Footprint:
@@ -201,24 +202,41 @@ def _bytes_of(view: View) -> tuple[int, Dims, int]:
     """First byte, steps and run of a view, from the start of its buffer's (partition) row."""
     size, row, dynamic = view.dtype.itemsize, view.row, view.dynamic
     start, inner = (view.offset % row, 1) if view.on_chip else (view.offset, 0)
+    if dynamic is None:
+        low, dims, run = _pattern(size, view.shape[inner:], view.strides[inner:])
+        return start * size + low, dims, run
     if isinstance(dynamic, FreeIndirection):
         return _normal(start * size, (), (row - start) * size)
     if isinstance(dynamic, VectorOffset):
         inner = 1  # the rows lie where the indices say
-    low, steps = start, []
-    for count, stride in zip(view.shape[inner:], view.strides[inner:], strict=True):
-        if stride < 0:
-            low += stride * (count - 1)
-            stride = -stride
-        if stride and count > 1:
-            steps.append((stride * size, count))
-    scale = 0 if dynamic is None else abs(dynamic.scale)
+    low, steps = _steps(size, view.shape[inner:], view.strides[inner:])
+    low += start
+    scale = abs(dynamic.scale)
     if scale and not (view.on_chip and scale % row == 0):
         if isinstance(dynamic, ScalarOffset):  # may be negative
             low %= scale
         reach = low + sum(stride * (count - 1) for stride, count in steps) // size + 1
         steps.append((scale * size, max(1, (row - reach) // scale + 1)))
     return _normal(low * size, steps, size)
+
+
+@lru_cache(_MOST_PATTERNS)
+def _pattern(size: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, Dims, int]:
+    """First byte, steps and run of a view at a fixed address, from its offset: tiles of one shape have one pattern."""
+    low, steps = _steps(size, shape, strides)
+    return _normal(low * size, steps, size)
+
+
+def _steps(size: int, shape: Sequence[int], strides: Sequence[int]) -> tuple[int, list[tuple[int, int]]]:
+    """The first element, from the offset, and steps in bytes, which are positive."""
+    low, steps = 0, []
+    for count, stride in zip(shape, strides, strict=True):
+        if stride < 0:
+            low += stride * (count - 1)
+            stride = -stride
+        if stride and count > 1:
+            steps.append((stride * size, count))
+    return low, steps
 
 
 def _in_granules(low: int, dims: Dims, run: int, unit: int) -> tuple[int, Dims, int]:

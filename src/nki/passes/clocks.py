@@ -51,6 +51,16 @@ class Clocks:
         _, queue, count = self.doers[earlier]
         return self.clocks[later][queue] >= count
 
+    def over(self, every: int) -> list[Clock]:
+        """For each block of so many positions what has completed before it and everything behind it starts."""
+        found: list[Clock] = []
+        least: list[int] = []
+        for start in reversed(range(0, len(self.clocks), every)):
+            block = self.clocks[start : start + every]
+            least = [min(column) for column in zip(*block, *([least] if least else ()), strict=True)]
+            found.append(least)
+        return found[::-1]
+
     def _run_queues(self) -> None:
         """Let every queue run until it waits for something that has not happened; what is left waits for ever."""
         next_of = [0] * len(self._queues)

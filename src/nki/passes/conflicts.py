@@ -6,7 +6,6 @@ compared as bit masks.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
 from typing import Literal, NamedTuple
@@ -57,19 +56,26 @@ _Entry = tuple[Doer, Footprint, _Area]
 
 
 class Conflicts:
-    """The last accesses of everybody to the memories of a core."""
+    """The last accesses of everybody to the memories of a core.
+
+    Attributes:
+        over: for each queue how many of its instructions have completed before everything that is still to come: their
+            accesses are forgotten. Empty if nobody knows.
+    """
 
     def __init__(self, everything: Iterable[Footprint]) -> None:
         """All footprints that will come: those of HBM say how long its rows are."""
-        votes: dict[Space, Counter[int]] = {}
+        votes: dict[Space, dict[int, int]] = {}
         for footprint in everything:
-            if footprint.hbm:
-                votes.setdefault(footprint.space, Counter()).update([s for s, _ in footprint.dims[-1:]])
-        self._rows = {space: count.most_common(1)[0][0] for space, count in votes.items() if count}
+            if footprint.hbm and footprint.dims:
+                row, count = footprint.dims[-1][0], votes.setdefault(footprint.space, {})
+                count[row] = count.get(row, 0) + 1
+        self._rows = {space: max(count, key=count.__getitem__) for space, count in votes.items()}
         self._readers: dict[Space, _Grid] = {}
         self._writers: dict[Space, _Grid] = {}
         self._areas: dict[Footprint, _Area] = {}
         self._meeting: dict[tuple[Footprint, Footprint], bool] = {}
+        self.over: Clock = ()
 
     def read(self, doer: Doer, footprint: Footprint, clock: Clock, found: list[Conflict]) -> None:
         """Add a read; finds the writes of its bytes that may not have completed."""
@@ -99,23 +105,25 @@ class Conflicts:
         grid = grids.get(footprint.space)
         if grid is None:
             return
-        area, forget = self._area(footprint), kind != "raw"
+        area, forget, over = self._area(footprint), kind != "raw", self.over
         top, bottom, left, right, _ = area
         reported: set[int] = set()
         for cell in grid.near(area):
-            covered = []
+            gone = set()
             for entry in cell:
                 (position, queue, done), other, its = entry
-                if its[1] < top or bottom < its[0] or its[3] < left or right < its[2]:
+                if over and over[queue] >= done:
+                    gone.add(id(entry))
+                elif its[1] < top or bottom < its[0] or its[3] < left or right < its[2]:
                     continue
-                if clock[queue] >= done:
+                elif clock[queue] >= done:
                     if forget and _within(entry, footprint, area):
-                        covered.append(entry)
+                        gone.add(id(entry))
                 elif kind and position != doer.position and position not in reported and self._meet(other, footprint):
                     reported.add(position)
                     found.append(Conflict(kind, position, doer.position, other, footprint))
-            if covered:
-                cell[:] = [entry for entry in cell if entry not in covered]
+            if gone:
+                cell[:] = [entry for entry in cell if id(entry) not in gone]
 
     def add(self, doer: Doer, footprint: Footprint, writes: bool) -> None:
         """Add an access without asking what it conflicts with."""

@@ -8,7 +8,7 @@ from functools import partial
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.context import Context, Pass
-from nki.passes.remove import Item, kept_items
+from nki.passes.remove import Item, kept_items, without_unused_tensors
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
 Name = tuple[str, int]
@@ -30,7 +30,7 @@ def run(program: Program, context: Context) -> Program:
         needed |= set(_read(program.body))
         before, program = program, kept_items(program, partial(_needed, needed))
         if program is before:
-            return program
+            return without_unused_tensors(program)
 
 
 def _seen_elsewhere(buffer: Buffer, program: Program) -> bool:

@@ -20,6 +20,8 @@ from nki.spec.queue import by_dma, dma_queues
 from nki.target.model import Target
 
 _MOST = 20
+_BLOCK = 256
+"""Instructions after which it is asked what can be forgotten."""
 
 
 def check(programs: Sequence[Program], target: Target) -> list[Race]:
@@ -77,7 +79,10 @@ def _check_run(run: Run, accesses: Accesses, target: Target, edges: dict[int, li
         return races[:_MOST]
     touched = [accesses.of(issued) for issued in run.items]
     watch = _Watch(touched)
+    over = plan.over(_BLOCK)
     for position, item in enumerate(touched):
+        if position % _BLOCK == 0:
+            watch.forget(over[position // _BLOCK])
         watch.step(item, plan.doers[position], plan.clocks[position])
         for producer in edges.get(run.walk + position, ()):
             before = producer - run.walk
@@ -104,6 +109,10 @@ class _Watch:
         self._meetings = any(item.rendezvous for item in touched)
         self.conflicts: list[Conflict] = []
         self.states: list[tuple[str, int, int]] = []
+
+    def forget(self, over: Clock) -> None:
+        """So many instructions of each queue have completed before all that is still to come."""
+        self._memory.over = over
 
     def step(self, touched: Touched, doer: Doer, clock: Clock) -> None:
         """Look at the next instruction, which starts at a clock."""

@@ -55,7 +55,9 @@ class Lane:
         while waiting and waiting[0][0] <= now:
             _, position, urgency, group = heappop(waiting)
             heappush(groups.setdefault(group, []), (-urgency, position))
-        if self.patience and self.loaded in groups:
+        if len(groups) == 1:
+            (best,) = groups
+        elif self.patience and self.loaded in groups:
             best = self.loaded
         else:
             best = min(groups, key=lambda group: (groups[group][0][0] + self._cost(group), groups[group][0][1]))

@@ -14,6 +14,7 @@ _MOST_BOXES = 4
 _CROWD = 16
 _MOST_RAGGED = 256
 _MOST_PAIRS = 1 << 16
+_MOST_FOLLOWED = 64
 _END = 1 << 62
 _EVERYTHING = Footprint("", "", (0, _END), 0, (), _END)
 
@@ -187,17 +188,26 @@ class Plane:
                 found.add(position)
 
     def _after_readers(self, groups: dict[int, _Group], entry: _Entry, within: bool, found: set[int]) -> None:
-        """Follow the conflicting ones of some reads, and forget those that a write covers."""
-        _, footprint, first, after, low, high, dense = entry
-        covered = []
+        """Follow the conflicting ones of some reads, and forget those that a write covers.
+
+        Reads that no write covers, for example at dynamic addresses, would become more and more: from many of them on,
+        whoever follows them later follows this write in their place.
+        """
+        me, footprint, first, after, low, high, dense = entry
+        covered, followed, count = [], [], 0
         for key, (positions, shape, top, end, start, right, full) in groups.items():
             if top < after and first < end and start < high and low < right:
                 if (full and dense) or not self._disjoint(shape, footprint):
                     found.update(positions)
+                    followed.append(key)
+                    count += len(positions)
                 if shape is footprint or (
                     dense and first <= top and end <= after and (within or (low <= start and right <= high))
                 ):
                     covered.append(key)
+        if count > _MOST_FOLLOWED:
+            for key in followed:
+                groups[key] = ([me], *groups[key][1:])
         for key in covered:
             del groups[key]
 

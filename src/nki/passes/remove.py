@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from nki.core.tensor import View
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
 Item = Issued | ForLoop | WhileLoop
@@ -45,3 +46,23 @@ def _block(block: Block, keep: Callable[[Item], bool], kept: list[bool], removed
 
 def _instructions(item: Item) -> Iterator[Issued]:
     return iter((item,)) if isinstance(item, Issued) else item.body.walk()
+
+
+def without_unused_tensors(program: Program) -> Program:
+    """The program without tensors on chip that nobody uses; those that the kernel gave an address stay."""
+    used = {view.buffer.id for view in program.outputs} | set(_used(program.body))
+    unused = {b.id for b in program.body.all_buffers() if b.on_chip and b.address is None} - used
+    return replace(program, body=_without(program.body, unused)) if unused else program
+
+
+def _used(block: Block) -> Iterator[int]:
+    for issued in block.walk():
+        for _, view in issued.views():
+            yield view.buffer.id
+            if view.dynamic is not None and isinstance(view.dynamic.indices, View):
+                yield view.dynamic.indices.buffer.id
+
+
+def _without(block: Block, unused: set[int]) -> Block:
+    items = [i if isinstance(i, Issued) else replace(i, body=_without(i.body, unused)) for i in block.items]
+    return replace(block, buffers=[buffer for buffer in block.buffers if buffer.id not in unused], items=items)

@@ -20,9 +20,11 @@ from nki.spec.cost import activation_table
 from nki.spec.program import Block, Issued, Program
 from nki.spec.queue import DMA, dma_queues, queue_class
 from nki.target.model import Target
-from nki.timing.cost import cost_of, duration
+from nki.timing.cost import Key, cost_of, duration, signature
+from nki.timing.hardware import hardware_of
 from nki.timing.loops import Clockwork
 from nki.timing.plan import Planner
+from nki.timing.recipe import Recipes
 from nki.timing.state import State
 
 MOST_TIMED = 2000
@@ -40,11 +42,17 @@ def tasks_of(items: Sequence[Issued], target: Target) -> list[Task]:
 
 
 class Tasks:
-    """What the list scheduler sees of the instructions of a program, remembered for programs in another order."""
+    """What the list scheduler and the timeline see of the instructions of a program, for all orders of it.
+
+    Attributes:
+        recipes: for the timeline.
+    """
 
     def __init__(self, target: Target) -> None:
+        self.recipes = Recipes(target, hardware_of(target))
         self._target = target
         self._known: dict[int, tuple[Issued, Task]] = {}
+        self._alike: dict[Key, Task] = {}
 
     def of(self, items: Sequence[Issued]) -> list[Task]:
         """One for each instruction."""
@@ -55,10 +63,18 @@ class Tasks:
         return [known[id(issued)][1] for issued in items]
 
     def _task(self, issued: Issued) -> Task:
-        queue, target = queue_class(issued), self._target
-        if queue == DMA:
-            return Task(DMA, *duration(issued, target), "", *_sharing(issued, target))
-        return Task(queue, *duration(issued, target), activation_table(issued.arguments) or "")
+        key = signature(issued)
+        found = self._alike.get(key)
+        if found is None:
+            found = self._alike[key] = _task(issued, self._target)
+        return found
+
+
+def _task(issued: Issued, target: Target) -> Task:
+    queue = queue_class(issued)
+    if queue == DMA:
+        return Task(DMA, *duration(issued, target), "", *_sharing(issued, target))
+    return Task(queue, *duration(issued, target), activation_table(issued.arguments) or "")
 
 
 def _sharing(issued: Issued, target: Target) -> tuple[float, float]:
@@ -103,13 +119,13 @@ def foresee(program: Program, target: Target, tasks: Tasks) -> Foreseen:
     scheduled = maker.scheduled(_candidates)
     (length,) = maker.lengths if len(maker.lengths) == 1 else (None,)
     if length is None or len(scheduled.body.items) != maker.instructions:  # loops have barriers and trips
-        length = makespan(scheduled, target)
+        length = makespan(scheduled, target, tasks.recipes)
     return Foreseen(scheduled, length)
 
 
-def makespan(program: Program, target: Target) -> float:
-    """That of `nki.timing.timeline.timeline`, without the times of the instructions."""
-    plan = Planner(program, target, None)
+def makespan(program: Program, target: Target, recipes: Recipes | None = None) -> float:
+    """That of `nki.timing.timeline.timeline`, without the times of the instructions; see `Planner` for `recipes`."""
+    plan = Planner(program, target, None, recipes)
     spent, _ = Clockwork(plan, target).block(plan.body, State(), None)
     return spent.ns
 
@@ -164,10 +180,14 @@ class _Maker:
         if len(orders) == 1:
             self.lengths.append(None)
             return orders[0]
-        timed = [(_length(order, segment, self._program, self._target), number) for number, order in enumerate(orders)]
-        length, number = min(timed)
+        length, number = min((self._length(order, segment), number) for number, order in enumerate(orders))
         self.lengths.append(length)
         return orders[number]
+
+    def _length(self, order: NewOrder, segment: Segment) -> float:
+        """ns of a segment by itself in an order."""
+        block = Block([], [segment.items[position] for position in order.order], list(order.syncs or ()))
+        return makespan(replace(self._program, body=block), self._target, self._tasks.recipes)
 
 
 def shorter(scheduled: Schedule, written: Schedule) -> Schedule:
@@ -182,12 +202,6 @@ def _synchronized(segment: Segment, producers: Sequence[Sequence[int]], schedule
         [[place[producer] for producer in producers[position]] for position in schedule.order],
     )
     return NewOrder(segment.walk, schedule.order, synchronized.syncs)
-
-
-def _length(order: NewOrder, segment: Segment, program: Program, target: Target) -> float:
-    """ns of a segment by itself in an order."""
-    block = Block([], [segment.items[position] for position in order.order], list(order.syncs or ()))
-    return makespan(replace(program, body=block), target)
 
 
 PASS = Pass("schedule", "Order the instructions of each queue, and make queues wait for each other.", run)

@@ -17,11 +17,12 @@ class Transfers:
         free: ns, when the next transfer can start.
     """
 
-    __slots__ = ("_ends", "_names", "_streams", "free")
+    __slots__ = ("_ends", "_names", "_number", "_streams", "free")
 
     def __init__(self, names: Sequence[str]) -> None:
         self.free = 0.0
         self._names = names
+        self._number = {name: number for number, name in enumerate(names)}
         self._ends = [0.0] * len(names)
         self._streams = [False] * len(names)
 
@@ -50,14 +51,13 @@ class Transfers:
         """The number of the queue that takes a transfer."""
         ends, streams = self._ends, self._streams
         waits = 0.0 < start <= ready
-        numbers = [number for number, end in enumerate(ends) if end <= start]
-        follows = self._names.index(before) if before is not None else -1
-        if waits and follows in numbers:
-            best = follows
+        if waits and before is not None and ends[self._number[before]] <= start:
+            best = self._number[before]
         elif waits:
-            best = min(numbers, key=lambda number: (streams[number], ends[number]))
+            _, _, best = min([(streams[number], end, number) for number, end in enumerate(ends) if end <= start])
         else:
-            best = max(numbers, key=lambda number: (streams[number], not ends[number], ends[number], -number))
+            free = [(streams[number], not end, end, -number) for number, end in enumerate(ends) if end <= start]
+            best = -max(free)[-1]
         ends[best], streams[best] = start + busy, not waits
         return best
 

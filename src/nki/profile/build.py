@@ -314,6 +314,7 @@ def _loops(seen: _Seen) -> list[tuple[Any, ...]]:
             span.time.assumed,
             span.first,
             span.trip,
+            span.time.steady_ns,
             span.end,
         )
         for span, parent in loops(seen.core)

@@ -163,6 +163,10 @@ def check_tables(about: About, tables: Mapping[str, Table]) -> None:
     _require(
         tables["sources"], np.all(tables["sources"]["parent"] < tables["sources"]["id"]), "a line that calls itself"
     )
+    loops = tables["loops"]
+    _require(loops, np.all(loops["parent"] < loops["loop"]), "a loop in itself")
+    _within(loops, "parent", -1, max(instructions, 1))
+    _within(loops, "after", 0, instructions + 1)
     for column in ("producer", "consumer"):
         _within(tables["edges"], column, 0, instructions)
     for advice in about.advice:

@@ -6,12 +6,14 @@ from math import prod
 from typing import Any, NamedTuple
 
 from nki.core.tensor import MemoryRegion, View
+from nki.spec.engine import engine as Engine
 from nki.spec.operator import Operator
 from nki.spec.program import Issued
 from nki.target.model import Target
 from nki.timing.cost import Key, cost_of, signature
 
 REGIONS = ("hbm", "sbuf", "psum")
+_TRANSPOSE = "nc_transpose"
 
 
 class Facts(NamedTuple):
@@ -20,7 +22,7 @@ class Facts(NamedTuple):
     Attributes:
         reads, writes: bytes of HBM, SBUF and PSUM.
         flops: operations on numbers; a multiply-add is two.
-        transpose_flops: of a matmul that only transposes.
+        transpose_flops: of a matmul or nc_transpose that only moves.
         nbytes: payload of transfers.
         descriptors: pieces that the DMA moves one by one.
         elements: per partition, of the largest operand on chip.
@@ -88,10 +90,14 @@ def _facts(issued: Issued, target: Target) -> Facts:
 def _flops(issued: Issued) -> tuple[float, float]:
     """Operations, and those of a transpose.
 
-    A matmul has 2 * K * M * N: K partitions, M stationary and N moving columns. An instruction with operators has one
-    for each operator and each element that it reads or makes, whichever are more; all others have none.
+    A matmul has 2 * K * M * N: K partitions, M stationary and N moving columns; a transpose on the Tensor engine is one
+    with an identity matrix of K rows as moving operand. An instruction with operators has one for each operator and
+    each element that it reads or makes, whichever are more; all others have none.
     """
     operands, arguments = issued.instruction.operands, issued.arguments
+    if issued.instruction.name == _TRANSPOSE:
+        data = arguments.data
+        return (0.0, 2.0 * prod(data.shape) * data.shape[0] if issued.engine is Engine.tensor else 0.0)
     if "stationary" in operands and "moving" in operands:
         stationary, moving = arguments.stationary, arguments.moving
         rows = max(stationary.shape[0], 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from nki.profile.record import Profile
 
 
-def profile_programs(programs: Sequence[Program], target: Target) -> Profile:
+def profile_programs(
+    programs: Sequence[Program], target: Target, trips: Sequence[Mapping[int, float]] | None = None
+) -> Profile:
     """See `nki.profile.build.profile_programs`."""
-    made: Profile = importlib.import_module("nki.profile.build").profile_programs(programs, target)
+    made: Profile = importlib.import_module("nki.profile.build").profile_programs(programs, target, trips)
     return made
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 FORMAT = "nki-profile"
-VERSION = 1
+VERSION = 2
 """Of the folder. It grows with every change of a table or of ``profile.json``; a reader takes only its own."""
 
 Kind = Literal["int", "float", "text", "bool"]
@@ -61,7 +61,9 @@ INSTRUCTIONS = (
     Column("psum_read_bytes", "int", "bytes", ""),
     Column("psum_write_bytes", "int", "bytes", ""),
     Column("flops", "float", "", "one run; multiply-add is 2, an element-wise operator 1 for each element"),
-    Column("transpose_flops", "float", "", "of a matmul that only transposes; it has no flops"),
+    Column(
+        "transpose_flops", "float", "", "of a transpose on Tensor, as a matmul with an identity matrix; it has no flops"
+    ),
     Column("source", "int", "", "id of its line in sources, or -1"),
 )
 
@@ -138,6 +140,7 @@ LOOPS = (
     Column("assumed", "bool", "", "nothing tells the trips; they are taken to be 1"),
     Column("start_ns", "float", "ns", "start of the first trip"),
     Column("trip_ns", "float", "ns", "first trip with the barrier after it"),
+    Column("steady_ns", "float", "ns", "the same of a later trip, once trips are alike; 0 without a trip"),
     Column("end_ns", "float", "ns", "end of the last trip"),
 )
 

@@ -192,7 +192,8 @@ def _around(profile: Profile, found: list[dict[str, list[Slice]]]) -> None:
         start, trip, end = row["start_ns"], row["trip_ns"], row["end_ns"]
         name = f"loop {row['loop']}: {row['trips']:g} trips" + (" (assumed)" if row["assumed"] else "")
         found[row["core"]]["loops"].append(Slice(start, end, name, "loop"))
-        found[row["core"]]["loops"].append(Slice(min(start + trip, end), end, "further trips", "loop"))
+        further = f"further trips, {row['steady_ns']:.0f} ns each"
+        found[row["core"]]["loops"].append(Slice(min(start + trip, end), end, further, "loop"))
     for row in profile["path"].rows():
         name = row["kind"] if row["instruction"] < 0 else f"{row['kind']}: {opcodes[row['instruction']]}"
         piece = Slice(row["start_ns"], row["end_ns"], name, "critical", (("instruction", row["instruction"]),))

@@ -69,14 +69,21 @@ def events(items: Sequence[Issued], syncs: Sequence[Sync], policy: Policy, salt:
 
 
 def run_adversely(
-    programs: Sequence[Program], arrays: Sequence[np.ndarray], target: Target, policy: Policy, options: Options
+    programs: Sequence[Program],
+    arrays: Sequence[np.ndarray],
+    target: Target,
+    policy: Policy,
+    options: Options,
+    machine: Callable[..., Machine] = Machine,
 ) -> list[np.ndarray]:
     """Execute the programs of one launch; returns the values of the outputs of core 0.
 
-    On-chip tensors lie at the addresses of `Program.placement`, so that those which share bytes really do.
+    On-chip tensors lie at the addresses of `Program.placement`, so that those which share bytes really do. Programs
+    that are not scheduled run in their order.
 
     Args:
         arrays: one for each input, contiguous; kernels write straight into them.
+        machine: what makes the machine of a core, called as `Machine` is.
 
     Raises:
         ExecutionError: "schedule.stuck", and what a plain run raises.
@@ -87,10 +94,10 @@ def run_adversely(
         program = programs[core]
         memory = placed_memory(program, target)
         meet = None if len(programs) == 1 else lambda key, values, where: cores.meet(core, key, values, where)
-        machine = Machine(target, options, memory, lambda finding: None, core, meet)
+        executor = machine(target, options, memory, lambda finding: None, core, meet)
         inputs = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, arrays, strict=True)]
         with np.errstate(all="ignore"):
-            held = _Runner(machine, policy, lambda buffer: cores.claim(core, memory, buffer)).run(program)
+            held = _Runner(executor, policy, lambda buffer: cores.claim(core, memory, buffer)).run(program)
         return held | {storage.buffer.id: storage for storage in inputs}
 
     tasks: list[Callable[[], dict[int, LiveStorage]]] = [partial(run, core) for core in range(len(programs))]

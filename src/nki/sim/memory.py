@@ -13,7 +13,7 @@ from nki.core.errors import ExecutionError, TensorError
 from nki.core.numerics import poison_fill, to_f32
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View
 from nki.sim.pieces import Pieces
-from nki.sim.window import Window, make_window
+from nki.sim.window import Window
 from nki.spec.program import Program
 from nki.target.model import Target
 
@@ -94,7 +94,7 @@ class LiveStorage(Storage):
         if found is None:
             if len(self.windows) >= _MOST_WINDOWS:
                 self.windows.clear()
-            found = self.windows[view] = make_window(view, self.base, self.start, self.pitch)
+            found = self.windows[view] = Window(view, self.base, self.start, self.pitch)
         return found
 
     def settle(self) -> None:

@@ -16,8 +16,6 @@ class Window:
     """Where a static view lies in memory. A storage keeps its windows, so that a view is worked out once.
 
     Attributes:
-        bits: the elements in the view's shape, without a copy.
-        rows: the same as ``(first dimension, rest)``; None if that takes a copy.
         covers: whether writing all elements writes all bytes of the buffer.
         readable: the first byte of each element is known to be written, which never ends.
         written: all bytes are known to be written, which never ends.
@@ -26,40 +24,48 @@ class Window:
         solid: the view is exactly this box, of rows with this distance in HBM; None if it is no box.
     """
 
-    __slots__ = ("bits", "box", "covers", "readable", "rows", "solid", "state", "written")
+    __slots__ = ("_arrays", "_place", "_view", "box", "covers", "readable", "solid", "state", "written")
 
-    def __init__(
-        self, bits: np.ndarray, rows: np.ndarray | None, covers: bool, box: Box, solid: tuple[Box, int] | None
-    ) -> None:
-        self.bits = bits
-        self.rows = rows
-        self.covers = covers
+    def __init__(self, view: View, base: np.ndarray, start: int, pitch: int) -> None:
+        """`start` and `pitch` are those of the storage, in bytes of `base`; the view is static."""
+        size, buffer = view.dtype.itemsize, view.buffer
+        self._view, self._place = view, (base, start, pitch)
+        self._arrays: tuple[np.ndarray, np.ndarray | None] | None = None
+        self.covers = buffer.address is None and view.size * size == buffer.nbytes and 0 not in view.strides
         self.readable = False
         self.written = False
         self.state = UNKNOWN_STATE
-        self.box = box
-        self.solid = solid
+        self.box = _box(view, size)
+        self.solid = None if self.covers else _solid(view, size, self.box)
+
+    @property
+    def bits(self) -> np.ndarray:
+        """The elements in the view's shape, without a copy."""
+        return (self._arrays or self._made())[0]
+
+    @property
+    def rows(self) -> np.ndarray | None:
+        """The same as ``(first dimension, rest)``; None if that takes a copy."""
+        return (self._arrays or self._made())[1]
+
+    def _made(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Both, when NumPy needs them for the first time: native code needs neither."""
+        (base, start, pitch), dtype = self._place, self._view.dtype.numpy
+        begin, strides = placement(self._view, start, pitch)
+        bits: np.ndarray = np.ndarray(self._view.shape, dtype, base, begin, strides)
+        self._arrays = (bits, bits if bits.ndim == 2 else _rows(bits, dtype, base, begin))
+        return self._arrays
 
     def flat(self) -> np.ndarray:
         """The elements as ``(first dimension, rest)``, copied where that is necessary."""
-        return self.bits.reshape(self.bits.shape[0], -1) if self.rows is None else self.rows
+        rows = self.rows
+        return self.bits.reshape(self.bits.shape[0], -1) if rows is None else rows
 
     def overlaps(self, other: Window) -> bool:
         """False if no byte lies in both."""
         first, last, low, high = self.box
         other_first, other_last, other_low, other_high = other.box
         return first < other_last and other_first < last and low < other_high and other_low < high
-
-
-def make_window(view: View, base: np.ndarray, start: int, pitch: int) -> Window:
-    """The window of a static view; `start` and `pitch` are those of the storage, in bytes of `base`."""
-    size, buffer = view.dtype.itemsize, view.buffer
-    begin, strides = placement(view, start, pitch)
-    bits: np.ndarray = np.ndarray(view.shape, view.dtype.numpy, base, begin, strides)
-    rows = bits if bits.ndim == 2 else _rows(bits, view.dtype.numpy, base, begin)
-    covers = buffer.address is None and view.size * size == buffer.nbytes and 0 not in view.strides
-    box = _box(view, size)
-    return Window(bits, rows, covers, box, None if covers else _solid(view, size, box))
 
 
 def placement(view: View, start: int, pitch: int) -> tuple[int, tuple[int, ...]]:

@@ -26,6 +26,7 @@ from nki.store import artifact_header as head
 from nki.store.artifact_checks import check_hardware
 from nki.store.artifact_header import Header
 from nki.store.artifact_meta import Option, Provenance, debug_of, from_json, meta_of, origin_of, refused, to_json
+from nki.store.artifact_model import MODEL, WEIGHTS, ModelPart, model_members, model_part
 from nki.store.artifact_tar import read_tar, write_tar
 from nki.target.load import load_target
 from nki.version import version
@@ -49,6 +50,7 @@ class Artifact:
         origin: what nothing else in the file repeats.
         meta: ``meta.json``.
         sizes: bytes of the members by name.
+        model: what makes a model of the programs; None for a kernel.
     """
 
     header: Header
@@ -57,6 +59,7 @@ class Artifact:
     origin: Provenance
     meta: Mapping[str, Any]
     sizes: Mapping[str, int]
+    model: ModelPart | None = None
 
 
 def pack(
@@ -65,6 +68,7 @@ def pack(
     kernel_hash: str = "",
     options: Mapping[str, Option] | None = None,
     disabled_rules: frozenset[str] = frozenset(),
+    model: ModelPart | None = None,
 ) -> bytes:
     """The bytes of an artifact; equal programs have equal bytes.
 
@@ -73,6 +77,7 @@ def pack(
         kernel_hash: of the traced kernel; that of the IR if it is not given.
         options: settings of the compiler, to be kept.
         disabled_rules: codes of rules that are not checked, now and when the artifact is loaded.
+        model: names and weights of a model, whose programs these are.
 
     Raises:
         ArtifactError: "artifact.cores" if the programs are not those of one launch.
@@ -92,7 +97,8 @@ def pack(
     meta = meta_of(checked, ir_hash, origin)
     origin_of(meta)
     members |= {IR: to_text(module).encode(), META: to_json(meta), DEBUG: to_json(debug_of(streams))}
-    return head.with_header(header_of(streams, origin), write_tar(members))
+    members |= model_members(model, checked[0])
+    return head.with_header(header_of(streams, origin, model is not None), write_tar(members))
 
 
 def unpack(data: bytes) -> Artifact:
@@ -114,13 +120,14 @@ def unpack(data: bytes) -> Artifact:
             raise refused("artifact.member", f"{name} is missing", "it is part of every artifact")
     origin = origin_of(from_json(META, members[META]))
     streams = _streams(members)
-    _check_header(header, header_of(streams, origin))
+    _check_header(header, header_of(streams, origin, MODEL in members))
     programs, ir_hash = _programs(streams, members[IR], frozenset(origin.disabled_rules))
     meta = meta_of(programs, ir_hash, origin)
     _compare("artifact.meta", META, members[META], to_json(meta))
     _compare("artifact.debug", DEBUG, members[DEBUG], to_json(debug_of(streams)))
-    sizes = {name: len(member) for name, member in members.items()}
-    return Artifact(header, tuple(programs), tuple(streams), origin, MappingProxyType(meta), MappingProxyType(sizes))
+    sizes = MappingProxyType({name: len(member) for name, member in members.items()})
+    model = model_part(members, programs[0])
+    return Artifact(header, tuple(programs), tuple(streams), origin, MappingProxyType(meta), sizes, model)
 
 
 def save(path: Path, data: bytes) -> None:
@@ -161,7 +168,7 @@ def load(path: Path) -> Artifact:
 
 def _streams(members: Mapping[str, bytes]) -> list[Streams]:
     cores: dict[int, dict[str, bytes]] = {}
-    for name in sorted(members.keys() - {IR, META, DEBUG}):
+    for name in sorted(members.keys() - {IR, META, DEBUG, MODEL, WEIGHTS}):
         match = _PART.fullmatch(name)
         if match is None:
             raise refused("artifact.member", f"a member is called {name}", "streams are like core0/vector.bin")
@@ -219,9 +226,9 @@ def _compare(code: str, name: str, found: bytes, expected: bytes) -> None:
         raise refused(code, f"{name} differs from the streams at byte {at}", "all members describe the same program")
 
 
-def header_of(streams: Sequence[Streams], origin: Provenance) -> Header:
+def header_of(streams: Sequence[Streams], origin: Provenance, model: bool = False) -> Header:
     """The header of an artifact with these streams, without its digest."""
-    features = head.CORES * (len(streams) > 1)
+    features = head.CORES * (len(streams) > 1) | head.MODEL * model
     features |= head.CONSTANTS * any(buffer.data is not None for one in streams for buffer in one.buffers)
     features |= head.LOOPS * any(isinstance(e, Begin) for one in streams for s in one.streams for e in s.entries)
     return Header.of(origin.package_version, streams[0].name, len(streams), features)

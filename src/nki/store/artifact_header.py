@@ -14,8 +14,8 @@ MAGIC = b"NKIOPEN1"
 """At the start of the padding: it tells these files from those of the vendor's compiler, whose fields they share."""
 PKG_VERSION, MAJOR, MINOR = 1, 1, 0
 
-LOOPS, CONSTANTS, CORES = 1, 2, 4
-"""Feature bits: device loops, constant tensors, several cores."""
+LOOPS, CONSTANTS, CORES, MODEL = 1, 2, 4, 8
+"""Feature bits: device loops, constant tensors, several cores, names and weights of a model."""
 
 _LAYOUT = Struct("<QQQQQ128sI32s16s256sI64sQI4x8s456x")
 _BUILD, _NAME = 127, 255

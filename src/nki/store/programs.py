@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from nki.asm.decode import decode
 from nki.asm.encode import encode
@@ -12,6 +13,7 @@ from nki.asm.raising import raise_
 from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
 from nki.spec.program import Program
+from nki.spec.signature import Key, Seen, add
 from nki.spec.verify import verify
 from nki.store.artifact_tar import read_tar, write_tar
 from nki.target.model import Target
@@ -26,8 +28,12 @@ def pack_programs(programs: Sequence[Program]) -> bytes:
     )
 
 
-def unpack_programs(data: bytes, target: Target, disabled_rules: frozenset[str]) -> tuple[Program, ...]:
+def unpack_programs(
+    data: bytes, target: Target, disabled_rules: frozenset[str], own: bool = False
+) -> tuple[Program, ...]:
     """What `pack_programs` wrote, decoded and verified anew.
+
+    `own` data is known to be byte for byte what it wrote; all other data is encoded again, to see that it is.
 
     Raises:
         ArtifactError: "artifact.*" or "asm.*" for anything else, and "artifact.program" for an instruction that breaks
@@ -41,15 +47,29 @@ def unpack_programs(data: bytes, target: Target, disabled_rules: frozenset[str])
         cores.setdefault(int(match[1]), {})[match[2]] = part
     if not cores or sorted(cores) != list(range(len(cores))):
         raise _refused(f"cores {sorted(cores)}")
-    programs = tuple([raise_(decode(cores[core])) for core in range(len(cores))])
+    programs = tuple([raise_(decode(cores[core], own), own) for core in range(len(cores))])
     for core, program in enumerate(programs):
         if (program.target, program.core, program.cores) != (target.name, core, len(programs)):
             raise _refused(f"core {program.core} of {program.cores} for {program.target}, as number {core}")
-        for issued in program.body.walk():
-            broken = [f for f in verify(issued, target, disabled_rules) if f.severity == "error"]
-            if broken:
-                raise _refused(broken[0].message)
+        _verify(program, target, disabled_rules)
     return programs
+
+
+def _verify(program: Program, target: Target, disabled_rules: frozenset[str]) -> None:
+    """Check all rules, for each signature once."""
+    legal: set[Key] = set()
+    for issued in program.body.walk():
+        key: list[Any] = [issued.instruction, issued.engine]
+        seen: Seen = {}
+        static = all([add(key, value, seen) for value in issued.arguments])
+        signature = tuple(key)
+        if static and signature in legal:
+            continue
+        broken = [f for f in verify(issued, target, disabled_rules) if f.severity == "error"]
+        if broken:
+            raise _refused(broken[0].message)
+        if static:
+            legal.add(signature)
 
 
 def _refused(what: str) -> ArtifactError:

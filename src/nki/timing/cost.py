@@ -86,7 +86,7 @@ def _costs(target: Target) -> Costs:
     return _COSTS.setdefault(target, Costs(target)) if found is None else found
 
 
-def remember(known: dict[Key, Any], key: Key, value: Any) -> Any:
+def remember(known: dict[Any, Any], key: Any, value: Any) -> Any:
     """Keep a value in a cache of at most `ENTRIES`; returns it."""
     if len(known) >= ENTRIES:
         known.clear()

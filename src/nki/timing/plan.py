@@ -90,14 +90,23 @@ class BlockPlan:
 
 
 class Planner:
-    """Makes the plan of one program; `size` is the number of its instructions, `loops` all its loops."""
+    """Makes the plan of one program; `size` is the number of its instructions, `loops` all its loops.
 
-    def __init__(self, program: Program, target: Target, trips: Mapping[int, float] | None) -> None:
-        self.hardware: Hardware = hardware_of(target)
+    `recipes` are those of an earlier plan of the same instructions on this target.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        target: Target,
+        trips: Mapping[int, float] | None,
+        recipes: Recipes | None = None,
+    ) -> None:
+        self._recipes = Recipes(target, hardware_of(target)) if recipes is None else recipes
+        self.hardware = self._recipes.hardware
         self.loops: list[LoopPlan] = []
         self.size = 0
         self._number = {name: number for number, name in enumerate(self.hardware.queues)}
-        self._recipes = Recipes(target, self.hardware)
         self._placement = program.placement
         self._trips = trips or {}
         self._boxes = Boxes()

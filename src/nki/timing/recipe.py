@@ -99,19 +99,27 @@ class Recipe:
 
 
 class Recipes:
-    """Recipes on one target, by signature."""
+    """Recipes on one target, by signature.
+
+    An instruction that comes again is known by its identity: one object serves all orders of a program that are timed.
+    """
 
     def __init__(self, target: Target, hardware: Hardware) -> None:
-        self._target, self._hardware = target, hardware
+        self.hardware = hardware
+        self._target = target
         self._known: dict[Key, Recipe] = {}
+        self._seen: dict[int, tuple[Issued, Recipe]] = {}
 
     def of(self, issued: Issued) -> Recipe:
         """The recipe of an instruction."""
+        seen = self._seen.get(id(issued))
+        if seen is not None:
+            return seen[1]
         key = signature(issued)
         found = self._known.get(key)
         if found is None:
-            made = Recipe(issued, steps_of(issued, self._target), self._hardware)
-            found = remember(self._known, key, made)
+            found = remember(self._known, key, Recipe(issued, steps_of(issued, self._target), self.hardware))
+        remember(self._seen, id(issued), (issued, found))
         return found
 
 

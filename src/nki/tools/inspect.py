@@ -12,6 +12,7 @@ from rich.table import Table
 from nki.asm.streams import Streams
 from nki.store.artifact import Artifact, load
 from nki.store.artifact_header import MAJOR, MINOR
+from nki.store.artifact_model import ModelPart
 from nki.tools.output import Command, stdout, write_json
 from nki.tools.request import JSON
 
@@ -36,9 +37,38 @@ def _json(artifact: Artifact) -> dict[str, Any]:
         "uuid": header.uuid.hex(),
         "features": header.features,
         **artifact.meta,
+        **({} if artifact.model is None else {"model": _model_json(artifact.model)}),
         "streams": [_counts(streams) for streams in artifact.streams],
         "members": dict(artifact.sizes),
     }
+
+
+def _model_json(model: ModelPart) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "arguments": [{"name": p.name, "shape": list(p.shape), "dtype": p.dtype.name} for p in model.arguments],
+        "outputs": [{"name": p.name, "shape": list(p.shape), "dtype": p.dtype.name} for p in model.outputs],
+        "constants": len(model.constants),
+        "constant_bytes": sum(array.nbytes for array in model.weights),
+        "aliases": {str(result): argument for result, argument in model.aliases.items()},
+        "report": dict(model.report),
+    }
+
+
+def _model_rows(model: ModelPart | None) -> list[tuple[str, str]]:
+    if model is None:
+        return []
+    found = _model_json(model)
+    aliases = ", ".join(f"{model.outputs[r].name} is {model.arguments[a].name}" for r, a in model.aliases.items())
+    counts = [name for name in ("operations", "kernels", "distinct", "instructions") if name in model.report]
+    return [
+        ("model", model.name),
+        ("takes", _tensors(found["arguments"])),
+        ("gives", _tensors(found["outputs"])),
+        ("constants", f"{found['constants']:,} with {found['constant_bytes']:,} bytes"),
+        ("aliases", aliases or "none"),
+        *((name, str(model.report[name])) for name in counts),
+    ]
 
 
 def _counts(streams: Streams) -> dict[str, dict[str, int]]:
@@ -65,6 +95,9 @@ def _show(file: Path, artifact: Artifact) -> None:
         ("file hash", artifact.header.digest.hex()),
         ("bytes", f"{sum(artifact.sizes.values()):,} in {len(artifact.sizes)} members of {file.name}"),
     ]
+    if artifact.model is not None:  # the program's arguments are the model's and its constants
+        rows = [row for row in rows if row[0] not in ("arguments", "outputs")]
+        rows[1:1] = _model_rows(artifact.model)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         out.print(f"{name:{width}}  {value}")

@@ -11,6 +11,7 @@ from nki.profile.lazy import load_profile, profile_programs
 from nki.profile.summary import show_summary
 from nki.tools.output import stdout, working, write_json
 from nki.tools.request import compile_request, kernel_command, read_request, usage_error
+from nki.tools.run_artifact import load_artifact
 
 if TYPE_CHECKING:
     from nki.profile.record import Profile
@@ -41,7 +42,7 @@ def command(
 ) -> None:
     """Compile a kernel and time it; nothing runs, so only shapes and dtypes of arrays count.
 
-    FILE may also be a folder that --out wrote before.
+    FILE may also be a compiled kernel or model (.neff), or a folder that --out wrote before.
     """
     wanted = {*formats, "summary-json"} if as_json else set(formats) or {"summary"}
     files = wanted & {"perfetto", "parquet", "csv"}
@@ -66,6 +67,12 @@ def command(
 def _profiled(
     kernel: str, args: tuple[str, ...], target: str | None, lnc: int | None, seed: int, as_json: bool
 ) -> Profile:
+    if Path(kernel).suffix == ".neff":
+        if args or lnc is not None:
+            raise usage_error("run.compiled", f"--arg or --lnc with {kernel}", "leave them out: it is compiled")
+        loaded = load_artifact(Path(kernel), target)
+        with working(f"profiling {kernel}"):
+            return profile_programs(loaded.artifact.programs, loaded.target)
     request = read_request(kernel, args, target, lnc, seed, as_json)
     with working(f"profiling {request.launch.name}"):
         return profile_programs(compile_request(request, {}).programs, request.target)

@@ -14,12 +14,17 @@ from rich.table import Table
 
 from nki.driver import call
 from nki.frontend.results import written_inputs
+from nki.profile.lazy import profile_programs
 from nki.report import NkiWarning, Report
+from nki.runtime.model import Model, model_of
+from nki.runtime.spans import recording, span
+from nki.runtime.trace import write_system_trace
 from nki.target.model import Target
 from nki.tools.output import show_finding, stdout, working, write_json
 from nki.tools.request import Request, environment_of, kernel_command, read_request, usage_error
 from nki.tools.results import ArrayFacts, check_output, facts_of, named_arrays, save
 from nki.tools.run_artifact import artifact_inputs, load_artifact, run_artifact
+from nki.tools.run_model import model_inputs, save_results
 from nki.tools.usage import Usage, usage_of, usage_rows
 
 
@@ -36,6 +41,7 @@ class Done:
 @click.option("--mode", type=click.Choice(["compiled", "eager"]), help="Overrides NKI_SIMULATOR; default: compiled.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the results to a .npy or .npz file.")
 @click.option("--inputs", metavar="A.npy,B.npy", help="Of a FILE.neff: its arrays, in the order of its arguments.")
+@click.option("--trace", type=click.Path(path_type=Path), metavar="FILE.pftrace", help="Of a model: host and device.")
 def command(
     kernel: str,
     args: tuple[str, ...],
@@ -46,24 +52,35 @@ def command(
     mode: str | None,
     output: Path | None,
     inputs: str | None,
+    trace: Path | None,
 ) -> None:
     """Run a kernel, or a compiled file, on the NumPy machine and show what it returned.
 
-    FILE.neff, written by `nki compile --emit neff`, takes arrays by --arg or --inputs and runs as it was compiled.
+    FILE.neff, written by `nki compile --emit neff` or `nki cc`, takes arrays by --arg or --inputs and runs as it was
+    compiled. Results of a model go to the folder -o, one .npy file each.
 
     Results keep their names in a .npz file: result, result[0], ..., and "argument NAME" for arrays it wrote to.
     """
-    check_output(output)
     if Path(kernel).suffix == ".neff":
         if mode is not None or lnc is not None:
             raise usage_error("run.compiled", f"--mode or --lnc with {kernel}", "leave them out: it is compiled")
         loaded = load_artifact(Path(kernel), target)
+        if loaded.artifact.model is not None:
+            with recording() as found:
+                _run_model(model_of(loaded.artifact), args, inputs, seed, output, as_json)
+            if trace is not None:
+                write_system_trace(found.spans, trace, profile_programs(loaded.artifact.programs, loaded.target))
+            return None
+        check_trace(trace)
+        check_output(output)
         arrays = artifact_inputs(loaded.artifact, args, inputs, seed)
         start = time.perf_counter()
         with working(f"running {kernel}"):
             result, report = run_artifact(loaded, arrays)
         done = Done(result, report, [(b.name, a) for b, a in zip(report.programs[0].inputs, arrays, strict=True)])
         return _finish(done, loaded.target, time.perf_counter() - start, output, as_json)
+    check_trace(trace)
+    check_output(output)
     if inputs is not None:
         raise usage_error("run.inputs", "--inputs with a kernel", "name its arrays: --arg NAME=SHAPE:DTYPE:FILE.npy")
     request = read_request(kernel, args, target, lnc, seed, as_json)
@@ -72,6 +89,46 @@ def command(
         result, report = run_request(request, mode)
     done = Done(result, report, list(request.kwargs.items()))
     return _finish(done, request.target, time.perf_counter() - start, output, as_json)
+
+
+def check_trace(trace: Path | None) -> None:
+    """Only models have a system trace."""
+    if trace is not None:
+        raise usage_error(
+            "run.trace", "--trace with a kernel", "profile it: nki profile KERNEL --format perfetto --out DIR"
+        )
+
+
+def _run_model(
+    model: Model, args: tuple[str, ...], inputs: str | None, seed: int, output: Path | None, as_json: bool
+) -> None:
+    """One run of a model, with what came out."""
+    arrays = model_inputs(model, args, inputs, seed)
+    start = time.perf_counter()
+    with working(f"running {model.name}"), span(f"call {model.name}", "framework"):
+        outcome = model.run(arrays)
+    seconds = time.perf_counter() - start
+    named = [(port.name, array) for port, array in zip(model.part.outputs, outcome.results, strict=True)]
+    if output is not None:
+        save_results(output, named)
+    report = Report(
+        model.name,
+        model.target.name,
+        "compiled",
+        len(model.programs),
+        model.options.matmul,
+        True,
+        "",
+        outcome.findings,
+        model.programs,
+        compiled="artifact",
+        executed=outcome.executed,
+    )
+    facts, usage = [facts_of(name, array) for name, array in named], usage_of(model.programs)
+    if as_json:
+        write_json({"model": model.name, **_json(report, facts, usage, seconds, output)})
+    else:
+        _show(report, facts, usage, model.target, seconds, output)
 
 
 def _finish(done: Done, target: Target, seconds: float, output: Path | None, as_json: bool) -> None:

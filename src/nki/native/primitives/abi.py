@@ -29,6 +29,9 @@ ALONE = 1 << (LENGTH_BITS + HOME_BITS)
 """words[1]: the length of the record, from bit 32 on its home (the number of its first partition among the 128, which
 only says which thread executes what), and this flag: thread 0 executes all partitions."""
 
+JUMP = 2
+"""What the function of a record returns to go on at word 3 of the record."""
+
 RECORD_ARGUMENTS = ("%words: !llvm.ptr", "%ctx: !llvm.ptr", "%first: i64", "%last: i64")
 RECORD_KINDS = (POINTER, POINTER, "i64", "i64")
 

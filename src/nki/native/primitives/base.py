@@ -6,6 +6,7 @@ from nki.native.primitives.abi import (
     ALONE,
     ARRIVED,
     HOME_BITS,
+    JUMP,
     LENGTH_BITS,
     PHASE,
     RECORD_ARGUMENTS,
@@ -30,7 +31,8 @@ _LONG_MASK = (1 << LENGTH_BITS) - 1
 def run_text(name: str) -> str:
     """``int64 run(int64* words, int64 start, int64 end, int64* ctx)``: execute the records of words [start, end).
 
-    Returns the index of the first record whose function returned something else than 0, else `end`. A thread executes
+    Returns the index of the first record whose function returned something else than 0, else `end`; one that returns
+    `JUMP` has the records from word 3 of its own on executed next. A thread executes
     its part of the partitions of each record: of the 128 by home, those from 128 t / n up to 128 (t + 1) / n; the last
     thread those beyond 128 as well. A thread that stops early tells the others, who stop at their next barrier.
     """
@@ -54,8 +56,9 @@ def run_text(name: str) -> str:
     kinds = "!llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i64) -> i32"
     found = w.value(f"llvm.call {function}({record}, %ctx, {first}, {last}) : {kinds}")
     status = w.value(f"arith.extui {found} : i32 to i64")
-    after = w.select(w.is_("eq", status, 0), w.add("%j", length), "%j")
-    w.line(f"scf.yield {after}, {status} : i64, i64")
+    jumps = w.is_("eq", status, JUMP)
+    after = w.select(w.is_("eq", status, 0), w.add("%j", length), w.select(jumps, w.word(record, 3), "%j"))
+    w.line(f"scf.yield {after}, {w.select(jumps, 0, status)} : i64, i64")
     w.line("}")
     stopped = w.is_("ne", "%status", 0)
     with w.when(w.both(stopped, w.is_("sgt", threads, 1))):

@@ -1,4 +1,4 @@
-"""The module that every record needs: the dispatch loop, the helpers of rows, and the barrier between threads."""
+"""The module that every record needs: the dispatch loop, what steers it, the helpers of rows, and the barrier."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from nki.native import words
 from nki.native.primitives.abi import GATHER, SCATTER
 from nki.native.primitives.base import barrier_text, gather_text, run_text, scatter_text
+from nki.native.primitives.control import CONTROL, control_text
 from nki.native.primitives.rows import SIZES, row_functions
 
 RUN = "run"
@@ -20,13 +21,13 @@ HELPERS = {
 }
 """Functions whose addresses stand in words of the context."""
 
-NAMES = (RUN, BARRIER, *HELPERS.values())
+NAMES = (RUN, BARRIER, *CONTROL, *HELPERS.values())
 """Functions that others use."""
 
 
 def module_text() -> str:
     """MLIR of all functions."""
-    parts = [run_text(RUN), barrier_text(BARRIER), row_functions(*SIZES)]
+    parts = [run_text(RUN), barrier_text(BARRIER), control_text(), row_functions(*SIZES)]
     for size in SIZES:
         parts += [gather_text(f"gather_{size}", size), scatter_text(f"scatter_{size}", size)]
     return "".join(parts)

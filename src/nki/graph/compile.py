@@ -1,0 +1,240 @@
+"""From a model to an executable, stage by stage; each stage can be written to a folder and taken up again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from nki.core.dtypes import bool_
+from nki.core.errors import UsageError
+from nki.core.source import UNKNOWN
+from nki.graph import emit
+from nki.graph.bind import bind
+from nki.graph.executable import Executable
+from nki.graph.ir import Function, Module, Value
+from nki.graph.kernels import Emitter, Kernels
+from nki.graph.link import Linked, link
+from nki.graph.passes.context import Context
+from nki.graph.passes.pipeline import STAGES, run_passes
+from nki.graph.plan import Plan, plan
+from nki.graph.read import read
+from nki.graph.references import Reference, register
+from nki.graph.report import GraphReport, report_of
+from nki.graph.steps import Run, Steps, steps_of, walk
+from nki.graph.write import write
+from nki.ir.build import build
+from nki.ir.text import to_text
+from nki.options import Options, from_environment
+from nki.runtime.model import Model
+from nki.runtime.spans import span
+from nki.store import artifact
+from nki.store.artifact_model import ModelPart, Port, stored
+from nki.target.load import DEFAULT_TARGET, load_target
+
+PLANNED, LINKED, NEFF = "plan.json", "linked.mlir", "model.neff"
+"""Names of the files of later stages in a folder of dumps."""
+
+_IMPORTED = "imported"
+_REFERENCE = "kernel-"
+_DUMPED = re.compile(r"[0-9]{2}-([a-z]+)\.mlir")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How to compile a model.
+
+    Attributes:
+        name: of the model, for people.
+        target: name of the target.
+        options: of the compiler and of runs; by default those of the environment.
+        dump_dir: folder where every stage is written, from which `resume` can go on; None for none.
+        patterns: names of the kernel patterns that may replace parts of the model; None for all, empty for none.
+        disabled: names of passes that are left out.
+        donated: results that may take the memory of an argument, by position; None for what the model itself says.
+        emitters: what makes kernels, by kind of group; None for those of this package.
+    """
+
+    name: str = "model"
+    target: str = ""
+    options: Options = field(default_factory=from_environment)
+    dump_dir: str | Path | None = None
+    patterns: frozenset[str] | None = None
+    disabled: frozenset[str] = frozenset()
+    donated: Mapping[int, int] | None = None
+    emitters: Mapping[str, Emitter] | None = None
+
+
+def compile_module(module: Module | str | bytes, setting: Setting | None = None, **changes: Any) -> Executable:
+    """Compile a model: ``compile_module(text, target="trn2", name="mlp")``.
+
+    Args:
+        module: records, or StableHLO as MLIR text, bytecode or a portable artifact. Records are changed.
+        setting: how; the fields of `Setting` can also be given by name.
+
+    Raises:
+        GraphError: "graph.*", at the model's line.
+        NkiError: what the compiler of kernels raises.
+    """
+    made = replace(setting or Setting(), **changes)
+    with span(f"compile {made.name}", "compile"):
+        return Compilation(made).run(read(module) if isinstance(module, str | bytes) else module)
+
+
+def resume(path: str | Path, setting: Setting | None = None, **changes: Any) -> Executable:
+    """Go on from a file of a folder of dumps: ``resume("dumps/03-fused.mlir", target="trn2")``.
+
+    A stage in StableHLO is read, and the stages after it are made; a ``.neff`` file is loaded as it is.
+
+    Raises:
+        UsageError: "graph.stage" for a file that is no stage from which one can go on.
+    """
+    path = Path(path)
+    made = replace(setting or Setting(), **changes)
+    if path.suffix == ".neff":
+        return Executable.load(path, made.options)
+    match = _DUMPED.fullmatch(path.name)
+    names = [_IMPORTED, *STAGES]
+    if match is None or match[1] not in names:
+        raise UsageError(
+            "graph.stage",
+            f"{path.name} is no stage of a model",
+            rule=f"one can go on from NN-STAGE.mlir, where STAGE is {', '.join(names)}, or from {NEFF}",
+            fix=f"name the file of an earlier stage in {path.parent}",
+            location=UNKNOWN,
+        )
+    held = [_reference(file) for file in sorted(path.parent.glob(f"{_REFERENCE}*.neff"))]
+    with span(f"compile {made.name}", "compile"):
+        found = Compilation(made).run(read(path.read_text(), str(path)), match[1])
+    del held  # the program has copies of the kernels now
+    return found
+
+
+class Compilation:
+    """One way through the stages."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._target = load_target(setting.target or setting.options.target or DEFAULT_TARGET)
+        self._context = Context(self._target, patterns=setting.patterns, disabled=setting.disabled)
+        self._folder = None if setting.dump_dir is None else Path(setting.dump_dir)
+        self._seconds: dict[str, float] = {}
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+
+    def run(self, module: Module, start: str = _IMPORTED) -> Executable:
+        """All stages after one that the model has reached."""
+        began = perf_counter()
+
+        def reached(stage: str, made: Module) -> None:
+            nonlocal began
+            self._seconds[stage] = perf_counter() - began
+            if self._folder is not None:
+                number = [_IMPORTED, *STAGES].index(stage)
+                (self._folder / f"{number:02}-{stage}.mlir").write_text(write(made))
+            began = perf_counter()
+
+        if start == _IMPORTED:
+            reached(_IMPORTED, module)
+        return self.grouped(run_passes(module, self._context, start=start, after=reached))
+
+    def grouped(self, module: Module) -> Executable:
+        """What comes after the passes: the model is in groups."""
+        setting, function = self._setting, module.main
+        emitters = emit.EMITTERS if setting.emitters is None else setting.emitters
+        kernels = Kernels(emitters, self._target, setting.options)
+        began = perf_counter()
+        steps = steps_of(function, kernels)
+        self._seconds["kernels"] = perf_counter() - began
+        names = _argument_names(function)
+        outputs = bind(function, steps)
+        donated = _donated(function) if setting.donated is None else dict(setting.donated)
+        planned = plan(function, steps, outputs, names, donated)
+        self._seconds["planned"] = perf_counter() - began - self._seconds["kernels"]
+        began = perf_counter()
+        linked = link(setting.name, steps, planned, kernels, self._target)
+        self._seconds["linked"] = perf_counter() - began
+        report = report_of(setting.name, self._context, function, steps, planned, linked, self._seconds)
+        part = _part(setting.name, function, names, steps, planned, report)
+        found = Executable(Model(part, linked.programs, self._target, setting.options), report)
+        if self._folder is not None:
+            _dump(self._folder, planned, linked, steps, found)
+        return found
+
+
+def _part(
+    name: str, function: Function, names: Sequence[str], steps: Steps, planned: Plan, report: GraphReport
+) -> ModelPart:
+    """The names, types and weights of a model."""
+    constants = [
+        Port(planned.slots[number].name, value.type.shape, value.type.dtype)
+        for number, value in zip(planned.constants, steps.constants, strict=True)
+    ]
+    aliases = {
+        result: planned.arguments.index(slot)
+        for result, slot in enumerate(planned.outputs)
+        if slot in planned.arguments
+    }
+    return ModelPart(
+        name,
+        tuple(Port(n, v.type.shape, v.type.dtype) for n, v in zip(names, function.arguments, strict=True)),
+        tuple(
+            Port(value.name or f"result{n}", value.type.shape, value.type.dtype)
+            for n, value in enumerate(function.results)
+        ),
+        tuple(constants),
+        tuple(_weight(array, value) for value, array in steps.constants.items()),
+        aliases,
+        report.lasting(),
+    )
+
+
+def _weight(array: np.ndarray, value: Value) -> np.ndarray:
+    """A constant as the device holds it."""
+    dtype = np.dtype(bool) if value.type.dtype == bool_ else value.type.dtype.numpy
+    made = np.ascontiguousarray(np.broadcast_to(array, value.type.shape).astype(dtype, copy=False))
+    return made.reshape(value.type.shape or (1,)).view(stored(value.type.dtype))
+
+
+def _argument_names(function: Function) -> list[str]:
+    """Names of the arguments, made different from each other."""
+    names: list[str] = []
+    for number, value in enumerate(function.arguments):
+        name = value.name or f"argument{number}"
+        names.append(name if name not in names else f"{name}_{number}")
+    return names
+
+
+def _donated(function: Function) -> dict[int, int]:
+    """What the framework says about arguments whose memory results may take."""
+    found = {}
+    for number, attributes in enumerate(function.argument_attributes):
+        result = attributes.get("tf.aliasing_output")
+        if isinstance(result, int) and function.results[result].type == function.arguments[number].type:
+            found[result] = number
+    return found
+
+
+def _dump(folder: Path, planned: Plan, linked: Linked, steps: Steps, found: Executable) -> None:
+    """The stages that are no StableHLO, and the user's kernels."""
+    slots = [{**asdict(slot), "dtype": slot.dtype.name} for slot in planned.slots]
+    places = [{"value": str(value.type), "name": value.name, "slot": number} for value, number in planned.of.items()]
+    (folder / PLANNED).write_text(json.dumps({"slots": slots, "values": places}, indent=1))
+    (folder / LINKED).write_text(to_text(build(linked.programs)))
+    for step in walk(steps.steps):
+        if isinstance(step, Run) and step.reference is not None:
+            file = folder / f"{_REFERENCE}{step.reference.key}.neff"
+            artifact.save(file, artifact.pack(step.reference.programs))
+    found.save(folder / NEFF)
+
+
+def _reference(file: Path) -> Reference:
+    """A user's kernel from a folder of dumps, made known."""
+    found = artifact.load(file)
+    return register(file.stem.removeprefix(_REFERENCE), found.header.name, found.programs)

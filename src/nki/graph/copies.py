@@ -1,0 +1,27 @@
+"""Copies of operations and regions on other values."""
+
+from __future__ import annotations
+
+from nki.graph.ir import Group, Op, Region, Value
+
+
+def copy_op(op: Op, values: dict[Value, Value]) -> Op:
+    """A copy of an operation on other values; `values` gets what it and its regions make."""
+    operands = tuple(values.get(v, v) for v in op.operands)
+    regions = tuple(copy_region(region, values) for region in op.regions)
+    results = tuple(values[v] if v in values else values.setdefault(v, Value(v.type, v.name)) for v in op.results)
+    return Op(op.name, operands, results, op.attributes, regions, op.location)
+
+
+def copy_region(region: Region, values: dict[Value, Value]) -> Region:
+    """A copy of a region; values that it takes from outside are looked up in `values`."""
+    arguments = tuple(values.setdefault(v, Value(v.type, v.name)) for v in region.arguments)
+    ops = [copy_op(item, values) if isinstance(item, Op) else copy_group(item, values) for item in region.ops]
+    return Region(arguments, ops, tuple(values.get(v, v) for v in region.results))
+
+
+def copy_group(group: Group, values: dict[Value, Value]) -> Group:
+    """A copy of a group, as `copy_op`."""
+    ops = tuple(copy_op(op, values) for op in group.ops)
+    inputs = tuple(values.get(v, v) for v in group.inputs)
+    return Group(group.kind, ops, inputs, tuple(values[v] for v in group.outputs), group.name)

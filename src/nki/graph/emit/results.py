@@ -1,0 +1,205 @@
+"""Where products go: from PSUM through the pointwise epilogue to device memory, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product as combinations
+from math import prod
+
+import nki.isa as nisa
+import nki.language as nl
+from nki.core.nki_tensor import NkiTensor
+from nki.graph.emit.boxes import ONE, Box, Cut, bands_of, boxes, lines
+from nki.graph.emit.coordinates import Coordinates, Leaf
+from nki.graph.emit.engines import Engines, Form, Splat, storage
+from nki.graph.emit.expressions import apply
+from nki.graph.emit.panels import Dim
+from nki.graph.emit.product_group import in_order, split
+from nki.graph.errors import unsupported
+from nki.graph.ir import Group, Op, Value
+from nki.target.model import Target
+
+_KEPT_BYTES = 1 << 15
+"""Bytes of a partition for inputs of the epilogue that several blocks use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A block of the result, and how a tile holds it.
+
+    Attributes:
+        starts, counts: by dimension of the arrangement.
+        order: the dimensions that each dimension of the tile goes through, the last one fastest.
+    """
+
+    starts: tuple[int, ...]
+    counts: tuple[int, ...]
+    order: tuple[tuple[int, ...], ...]
+
+
+class Results:
+    """The outputs of a group whose first operation is a product.
+
+    Args:
+        group: the product, others of its left operand, then pointwise operations, then transposes.
+        target: where the kernel runs.
+
+    Raises:
+        GraphError: an epilogue that is not pointwise on the product (``graph.unsupported``).
+    """
+
+    def __init__(self, group: Group, target: Target) -> None:
+        self._group = group
+        self._target = target
+        self._parts = split(group)
+        self._inner = self._parts.inner
+        self._where = Coordinates(self._inner)
+        self._epilogue = _needed(self._inner, self._where)
+        self._others = in_order(self._parts, self._where)
+        self._known: dict[Value, NkiTensor] = {}
+        self._sizes: tuple[int, ...] = ()
+        self._leaves: dict[Value, list[tuple[Dim, ...]]] = {}
+        self._ends: dict[Value, list[tuple[Dim, ...]]] = {}
+        self._engines = Engines(target)
+        self._kept: dict[object, NkiTensor] = {}
+        self._kept_bytes = 0
+
+    def bind(self, tensors: tuple[NkiTensor, ...]) -> dict[Value, NkiTensor]:
+        """The device tensors of the group's inputs and outputs, by value."""
+        values = (*self._group.inputs, *self._group.outputs)
+        self._known = dict(zip(values, tensors, strict=True))
+        self._engines, self._kept, self._kept_bytes = Engines(self._target), {}, 0
+        return self._known
+
+    def arrange(self, *sizes: int) -> None:
+        """How the elements of the result, in row-major order, are counted in the blocks that come."""
+        self._sizes = sizes
+        self._leaves = {value: self._where.arranged(leaf, sizes) for value, leaf in self._where.leaves.items()}
+        stored = {value: self._parts.stored(self._where, value) for value in self._group.outputs}
+        self._ends = {value: self._where.arranged(leaf, sizes) for value, leaf in stored.items() if leaf is not None}
+
+    def put(self, part: Part, *sums: NkiTensor) -> None:
+        """Take a block of each product; they may be in PSUM."""
+        values: dict[Value, Form] = {op.results[0]: tile for op, tile in zip(self._parts.roots, sums, strict=True)}
+        for value, leaf in self._where.leaves.items():
+            other = self._others.get(value)
+            values[value] = self._leaf(value, leaf, part) if other is None else values[other]
+        if self._epilogue:
+            values = apply(self._epilogue, values, engines=self._engines, keep=self._inner.outputs)
+        done = {value: self._finished(value, values[value], sums[0].shape) for value in self._inner.outputs}
+        for value in self._group.outputs:
+            self._store(value, part, done[self._parts.ends[value][0] if value in self._ends else value])
+
+    def _finished(self, value: Value, form: Form, shape: Sequence[int]) -> NkiTensor:
+        """A tile in SBUF with the output's dtype and all elements of the block."""
+        dtype = storage(value.type.dtype)
+        if isinstance(form, Splat):
+            return self._engines.filled(form.value, dtype, shape)
+        if form.buffer is nl.sbuf and form.dtype == dtype and form.shape == tuple(shape):
+            return form
+        return self._engines.copy(form, dtype, nl.ndarray(tuple(shape), dtype=dtype, buffer=nl.sbuf))
+
+    def _store(self, value: Value, part: Part, tile: NkiTensor) -> None:
+        if value in self._ends:
+            self._scatter(value, part, tile)
+            return
+        out = self._known[value].reshape(self._sizes)
+        there = out[tuple(slice(start, start + count) for start, count in zip(part.starts, part.counts, strict=True))]
+        nisa.dma_copy(dst=there.permute(tuple(dim for dims in part.order for dim in dims)), src=tile)
+
+    def _scatter(self, value: Value, part: Part, tile: NkiTensor) -> None:
+        """A block of an output whose elements are in another order than those of the product."""
+        dims = self._ends[value]
+        bands = [
+            bands_of([list(boxes(dims[dim], part.starts[dim], part.counts[dim])) for dim in group])
+            for group in part.order
+        ]
+        for pieces in combinations(*bands):
+            pattern = [list(pair) for piece in pieces for pair in piece.pattern]
+            offset = sum(piece.offset for piece in pieces)
+            nisa.dma_copy(
+                dst=self._known[value].ap(pattern, offset=offset),
+                src=tile[tuple(slice(piece.at, piece.at + piece.count) for piece in pieces)],
+            )
+
+    # --- what the epilogue reads
+
+    def _leaf(self, value: Value, leaf: Leaf, part: Part) -> NkiTensor:
+        """The leaf's elements for a block; dimensions of the tile along which it is repeated have size 1."""
+        dims = self._leaves[value]
+        varies = tuple(any(dim.stride and dim.count > 1 for dim in group) for group in dims)
+        shape = tuple(
+            prod(part.counts[dim] for dim in group) if position == 0 or any(varies[dim] for dim in group) else 1
+            for position, group in enumerate(part.order)
+        )
+        spans = tuple(
+            (start, count) if changes else None
+            for start, count, changes in zip(part.starts, part.counts, varies, strict=True)
+        )
+        key = (value, spans, shape)
+        found = self._kept.get(key)
+        if found is None:
+            found = self._loaded(value, leaf, part, shape)
+            self._keep(key, found)
+        return found
+
+    def _keep(self, key: object, tile: NkiTensor) -> None:
+        size = prod(tile.shape[1:]) * tile.dtype.itemsize
+        if self._kept_bytes + size > _KEPT_BYTES:
+            self._kept, self._kept_bytes = {}, 0
+        self._kept[key] = tile
+        self._kept_bytes += size
+
+    def _loaded(self, value: Value, leaf: Leaf, part: Part, shape: tuple[int, ...]) -> NkiTensor:
+        tile = nl.ndarray(shape, dtype=storage(value.type.dtype), buffer=nl.sbuf)
+        cut = lines if leaf.source is None else boxes
+        bands = [
+            bands_of([self._cut(cut, value, part, dim) for dim in group])
+            if position == 0 or shape[position] > 1
+            else [ONE]
+            for position, group in enumerate(part.order)
+        ]
+        for pieces in combinations(*bands):
+            self._fill(tile, leaf, pieces)
+        return tile
+
+    def _cut(self, cut: Cut, value: Value, part: Part, dim: int) -> list[Box]:
+        return list(cut(self._leaves[value][dim], part.starts[dim], part.counts[dim]))
+
+    def _fill(self, tile: NkiTensor, leaf: Leaf, pieces: Sequence[Box]) -> None:
+        there = tile[tuple(slice(piece.at, piece.at + piece.count) for piece in pieces)]
+        offset = sum(piece.offset for piece in pieces)
+        if leaf.source is not None:
+            pattern = [list(pair) for piece in pieces for pair in piece.pattern]
+            nisa.dma_copy(dst=there, src=self._known[leaf.source].ap(pattern, offset=offset))
+            return
+        made = there if pieces[0].at == 0 else nl.ndarray(there.shape, dtype=tile.dtype, buffer=nl.sbuf)
+        self._count(made, pieces, offset)
+        if pieces[0].at:  # engines start at few partitions, transfers at any
+            nisa.dma_copy(dst=there, src=made)
+
+    def _count(self, tile: NkiTensor, pieces: Sequence[Box], offset: int) -> None:
+        rows, *free = pieces
+        steps = [stride for stride, count in rows.pattern if count > 1]
+        if len(steps) > 1:
+            raise unsupported(
+                self._group.ops[0], "positions in its epilogue go through several dimensions of the partitions",
+                "compile with the iota in its own group",
+            )  # fmt: skip
+        nisa.iota(
+            dst=tile,
+            pattern=[list(pair) for piece in free for pair in piece.pattern] or [[0, 1]],
+            offset=offset,
+            channel_multiplier=sum(steps),
+        )
+
+
+def _needed(group: Group, where: Coordinates) -> tuple[Op, ...]:
+    """The epilogue without what leads to its leaves only."""
+    wanted, kept = set(group.outputs), []
+    for op in reversed(group.ops[1:]):
+        if op.results[0] in wanted and op.results[0] not in where.leaves:
+            kept.append(op)
+            wanted.update(op.operands)
+    return tuple(reversed(kept))

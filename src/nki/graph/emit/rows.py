@@ -1,0 +1,569 @@
+"""Groups with reductions: rows lie on partitions, what is reduced in the free dimensions, in pieces if it is long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import nki.isa as nisa
+import nki.language as nl
+from nki.core.dtypes import DType, bool_, float32, int32, uint8
+from nki.core.nki_tensor import NkiTensor
+from nki.graph.emit.access import Index, Leaf, NotAffineError, Resolved, flat, resolve
+from nki.graph.emit.engines import Engines, Form, Splat, is_word, storage
+from nki.graph.emit.expressions import Evaluation, apply
+from nki.graph.emit.integers import arithmetic, wrapped
+from nki.graph.emit.pointwise import bound
+from nki.graph.emit.tiles import Block, Extent, Merged, Source, best_row_axis, budget, cut, row_parts, store
+from nki.graph.errors import unsupported
+from nki.graph.ir import Group, Op, Value
+from nki.isa import alu
+from nki.spec.operator import Operator
+from nki.target.model import Target
+
+_COMBINERS: Mapping[str, Operator] = {
+    "add": alu.ADD,
+    "multiply": alu.MULTIPLY,
+    "maximum": alu.MAXIMUM,
+    "minimum": alu.MINIMUM,
+    "and": alu.BITWISE_AND,
+    "or": alu.BITWISE_OR,
+    "xor": alu.BITWISE_XOR,
+}
+_OF_TRUTH: Mapping[str, Operator] = {
+    "add": alu.BITWISE_OR,
+    "multiply": alu.BITWISE_AND,
+    "maximum": alu.BITWISE_OR,
+    "minimum": alu.BITWISE_AND,
+}
+_LONG = 128
+"""Shorter reductions are not worth a second step over partitions."""
+
+_FEW = 64
+"""With fewer rows than this, most partitions would have none."""
+
+_BANK = 512
+"""Rows whose sums over partitions fill a bank of PSUM."""
+
+_FAR = float(1 << 24)
+"""Beyond all positions that float32 holds exactly."""
+
+
+def rows(group: Group, target: Target) -> Callable[..., None]:
+    """The kernel of a group of reductions over the same dimensions and pointwise operations before and after them.
+
+    Raises:
+        GraphError: reductions over different dimensions, or by a computation that is not known.
+    """
+    reduces = [op for op in group.ops if op.name == "reduce"]
+    for op in reduces:
+        combined(op)
+    first = reduces[0]
+    shape, reduced = first.operands[0].type.shape, tuple(first.attributes["dimensions"])
+    try:
+        resolved = resolve(group.ops, group.outputs, shape, reduced)
+    except NotAffineError:
+        raise unsupported(
+            first, f"the group has other shapes than {list(shape)} reduced over {reduced}", "split the group"
+        ) from None
+
+    def kernel(*tensors: NkiTensor) -> None:
+        Rows(resolved, reduced, shape, Engines(target), bound(group, tensors)).run()
+
+    return kernel
+
+
+# ---------------------------------------------------------------------------------------------------------- combiners
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """A reduction of values and their positions to the largest or smallest value and where it is first."""
+
+    op: Operator
+
+
+def combined(op: Op) -> Operator | Extreme:
+    """How a reduction combines two elements.
+
+    Raises:
+        GraphError: in a way that is not known.
+    """
+    region = op.regions[0]
+    inside = [inner for inner in region.ops if isinstance(inner, Op)]
+    if len(op.results) == 1 and len(inside) == 1 and set(inside[0].operands) == set(region.arguments):
+        name, dtype = inside[0].name, op.results[0].type.dtype
+        table = {**_COMBINERS, **_OF_TRUTH} if dtype == bool_ else _COMBINERS
+        if name in table:
+            return table[name]
+    if len(op.results) == len(region.arguments) // 2 == 2 and not op.operands[1].type.dtype.is_float:
+        values = {region.arguments[0], region.arguments[2]}
+        for inner in inside:
+            if inner.name == "compare" and set(inner.operands) == values:
+                direction = str(inner.attributes["comparison_direction"])[0]
+                forward = inner.operands[0] is region.arguments[0]
+                if direction in "GL":
+                    return Extreme(alu.MAXIMUM if (direction == "G") == forward else alu.MINIMUM)
+    names = ", ".join(inner.name for inner in inside)
+    raise unsupported(
+        op, f"it combines elements by {names}", "reduce by add, multiply, maximum, minimum, and, or, xor or argmax"
+    )
+
+
+def identity(op: Operator, dtype: DType) -> float | int:
+    """What changes nothing."""
+    if op in (alu.ADD, alu.BITWISE_OR, alu.BITWISE_XOR):
+        return 0
+    if op == alu.MULTIPLY:
+        return 1
+    if op == alu.BITWISE_AND:
+        return 1 if dtype == bool_ else -1 if dtype.signed else int(dtype.max)
+    if dtype.is_float:
+        return float("-inf") if op == alu.MAXIMUM else float("inf")
+    return int(dtype.min if op == alu.MAXIMUM else dtype.max)
+
+
+# ------------------------------------------------------------------------------------------------------------- kernel
+
+
+class Rows:
+    """One run of the kernel."""
+
+    def __init__(
+        self,
+        phase: Resolved,
+        reduced: tuple[int, ...],
+        shape: tuple[int, ...],
+        engines: Engines,
+        memory: Mapping[Value, NkiTensor],
+    ) -> None:
+        self._phase = phase
+        self._engines = engines
+        self._memory = memory
+        self._source = Source(engines, memory)
+        space = phase.space
+        kept = [axis for dim, axes in enumerate(space.dims) if dim not in reduced for axis in axes]
+        outputs = {value: flat(phase.maps[value], value.type.shape) for value in phase.results}
+        marker = _numbered(kept, space.sizes)
+        merged = Merged.of(phase, [marker, *(leaf.index for leaf in phase.leaves), *outputs.values()])
+        self._sizes = merged.sizes
+        self._leaves = [Leaf(leaf.value, leaf.source, merged.index(leaf.index)) for leaf in phase.leaves]
+        self._outputs = {value: merged.index(index) for value, index in outputs.items()}
+        self._rows = [axis for axis, _ in merged.index(marker).terms]
+        if not self._rows:
+            self._sizes = (*self._sizes, 1)
+            self._rows = [len(self._sizes) - 1]
+        self._columns = [axis for axis in range(len(self._sizes)) if axis not in self._rows]
+        self._levels = _levels(phase.ops)
+
+    def run(self) -> None:
+        """All rows."""
+        if self._lies_across():
+            self._across()
+            return
+        room = budget(self._phase, self._engines.target)
+        length = prod(self._sizes[axis] for axis in self._columns)
+        fits = length <= room and len(self._columns) < 4
+        row_sizes = [self._sizes[axis] for axis in self._rows]
+        indices = [leaf.index for leaf in self._leaves]
+        axis = self._rows[best_row_axis(row_sizes, indices, nl.tile_size.pmax)]
+        for block in self._row_blocks(axis, max(1, room // length) if fits else 1):
+            if fits:
+                self._whole(self._widened(block, [Extent(a, 1, self._sizes[a]) for a in self._columns]))
+            else:
+                self._in_pieces(block, room)
+
+    def _row_blocks(self, row_axis: int, most: int) -> Iterator[Block]:
+        """Blocks of rows alone, at most so many for each partition."""
+        for first, count, repeat in row_parts(self._sizes[row_axis], nl.tile_size.pmax):
+            free = [
+                Extent(axis, 1, repeat if axis == row_axis else self._sizes[axis])
+                for axis in self._rows
+                if axis != row_axis or repeat > 1
+            ]
+            yield from cut(
+                self._sizes,
+                Extent(row_axis, repeat, count),
+                first,
+                [e for e in free if e.count > 1],
+                most,
+                max(1, 4 - len(self._columns)),
+            )
+
+    def _widened(self, block: Block, columns: Sequence[Extent], start: Sequence[int] | None = None) -> Block:
+        """Rows with columns, in the order of axes."""
+        free = sorted([*block.free, *(e for e in columns if e.count > 1)], key=lambda extent: extent.axis)
+        begin = block.start if start is None else tuple(a + b for a, b in zip(block.start, start, strict=True))
+        return Block(begin, block.rows, tuple(free))
+
+    # --- what is reduced on partitions
+
+    def _lies_across(self) -> bool:
+        """Whether what is reduced fills the partitions better: rows are few, or neighbours in device memory."""
+        ops = [op for op in self._phase.ops if op.name == "reduce"]
+        narrow = not any(index.step(axis) for index in self._outputs.values() for axis in self._columns)
+        simple = all(
+            self._levels[op.results[0]] == 1
+            and len(op.results) == 1
+            and _crosses(combined(op), op.results[0].type.dtype)
+            for op in ops
+        )
+        if not narrow or not simple or not self._columns or not self._leaves:
+            return False
+        count = prod(self._sizes[axis] for axis in self._rows)
+        length = prod(self._sizes[axis] for axis in self._columns)
+        if length < _LONG:
+            return False
+        inputs = [leaf.index for leaf in self._leaves if leaf.index.terms]
+        beside = any(index.step(axis) == 1 for index in inputs for axis in self._rows)
+        return count < _FEW or beside
+
+    def _across(self) -> None:
+        """Partial results for each partition, then over partitions."""
+        room = budget(self._phase, self._engines.target)
+        axis = max(self._columns, key=lambda each: min(self._sizes[each], nl.tile_size.pmax))
+        rows = [Extent(a, 1, self._sizes[a]) for a in self._rows if self._sizes[a] > 1]
+        nothing = Extent(axis, 0, 1)
+        for block in cut(self._sizes, nothing, 0, rows, min(_BANK, room), 2):
+            self._across_rows(block, axis, room // prod(block.shape[1:]))
+
+    def _across_rows(self, block: Block, axis: int, room: int) -> None:
+        ops = [op for op in self._phase.ops if op.name == "reduce"]
+        totals: dict[Value, NkiTensor] = {}
+        for first, count, repeat in row_parts(self._sizes[axis], nl.tile_size.pmax):
+            extents = [
+                Extent(a, 1, repeat if a == axis else self._sizes[a]) for a in self._columns if a != axis or repeat > 1
+            ]
+            part = Extent(axis, repeat, count)
+            kept = [extent for extent in extents if extent.count > 1]
+            for piece in cut(self._sizes, part, first, kept, room, 4 - len(block.free)):
+                wide = self._widened(Block(block.start, part, block.free), piece.free, piece.start)
+                self._add_partitions(wide, ops, totals)
+        done: dict[Value, Form] = {}
+        for op in ops:
+            done[op.results[0]] = self._over_partitions(op, totals[op.results[0]], block)
+        for op in ops:
+            done.update(self._started(op, _tile(done[op.results[0]]), block, done))
+        self._final(block, [block], done)
+
+    def _add_partitions(self, piece: Block, ops: Sequence[Op], totals: dict[Value, NkiTensor]) -> None:
+        reducer = _Reducer(piece, self._columns, pieces=True)
+        found = self._evaluate(piece, {}, [operand for op in ops for operand in op.operands], ops, reducer)
+        for op in ops:
+            (result,) = op.results
+            part = _tile(found[result])
+            part = part.reshape((part.shape[0], prod(part.shape[1:])))
+            how = combined(op)
+            assert not isinstance(how, Extreme)
+            if result not in totals:
+                totals[result] = part
+                continue
+            view = totals[result][0 : part.shape[0], 0 : part.shape[1]]
+            nisa.tensor_tensor(dst=view, data1=view, data2=part, op=how)
+
+    def _over_partitions(self, op: Op, total: NkiTensor, block: Block) -> NkiTensor:
+        """``(1, *rows)``: sums by a product with ones, the rest on GpSimd."""
+        e, how = self._engines, combined(op)
+        shape = (1, total.shape[1])
+        result = e.new(shape, total.dtype)
+        if how == alu.ADD:
+            ones = e.column(1.0, float32, total.shape[0])
+            banked = nl.ndarray(shape, dtype=float32, buffer=nl.psum)
+            nisa.nc_matmul(dst=banked, stationary=ones, moving=total)
+            nisa.tensor_copy(dst=result, src=banked)
+        elif how == alu.MINIMUM:
+            least = e.scalar(total, alu.MULTIPLY, -1.0)
+            nisa.tensor_partition_reduce(dst=result, op=alu.MAXIMUM, data=least)
+            result = e.scalar(result, alu.MULTIPLY, -1.0)
+        else:
+            nisa.tensor_partition_reduce(dst=result, op=how, data=total)
+        return result.reshape(block.shape)
+
+    def _started(self, op: Op, total: NkiTensor, block: Block, done: Mapping[Value, Form]) -> dict[Value, Form]:
+        """The initial value and the dtype of the result."""
+        found = self._evaluate(block, done, op.operands[1:], (), None)
+        tile = _with_initial(self._engines, op, total, found[op.operands[1]])
+        wanted = storage(op.results[0].type.dtype)
+        return {op.results[0]: tile if tile.dtype == wanted else self._engines.copy(tile, wanted)}
+
+    # --- one piece
+
+    def _whole(self, block: Block) -> None:
+        reducer = _Reducer(block, self._columns)
+        values = {leaf.value: self._source.form(leaf, block) for leaf in self._leaves}
+        wanted = list(self._phase.results.values())
+        found = apply(self._phase.ops, values, engines=self._engines, keep=wanted, shape=block.shape, reduce=reducer)
+        for value in self._outputs:
+            self._store(value, found[self._phase.results[value]], block)
+
+    def _store(self, value: Value, form: Form, block: Block) -> None:
+        index, memory = self._outputs[value], self._memory[value]
+        shape = block.shape_of(index)
+        tile = self._engines.tile(form, memory.dtype, shape)
+        if tile.dtype != memory.dtype:
+            tile = self._engines.copy(tile, memory.dtype)
+        store(memory, index, block, self._engines.fit(tile, shape), self._engines)
+
+    # --- several pieces
+
+    def _in_pieces(self, block: Block, room: int) -> None:
+        """A pass over the row for the reductions of each level, and one for what has the full shape."""
+        done: dict[Value, Form] = {}
+        pieces = self._pieces(block, room)
+        for level in range(1, max(self._levels.values()) + 1):
+            ops = [op for op in self._phase.ops if op.name == "reduce" and self._levels[op.results[0]] == level]
+            totals: dict[Value, NkiTensor] = {}
+            for piece in pieces:
+                reducer = _Reducer(piece, self._columns, pieces=True)
+                operands = [operand for op in ops for operand in op.operands]
+                results = self._evaluate(piece, done, operands, ops, reducer)
+                for op in ops:
+                    parts = [_tile(results[result]) for result in op.results]
+                    self._add_up(op, parts, totals)
+            for op in ops:
+                done.update(self._finished(op, totals, pieces[0], done))
+        self._final(block, pieces, done)
+
+    def _final(self, block: Block, pieces: Sequence[Block], done: Mapping[Value, Form]) -> None:
+        wide = [v for v, index in self._outputs.items() if any(index.step(axis) for axis in self._columns)]
+        narrow = [v for v in self._outputs if v not in wide]
+        for values, parts in ((narrow, pieces[:1]), (wide, pieces)):
+            for piece in parts if values else ():
+                found = self._evaluate(piece, done, [self._phase.results[v] for v in values], (), None)
+                for value in values:
+                    self._store(value, found[self._phase.results[value]], piece)
+
+    def _pieces(self, block: Block, room: int) -> list[Block]:
+        columns = [Extent(axis, 1, self._sizes[axis]) for axis in self._columns]
+        nothing = Extent(self._rows[0], 0, 1)
+        cuts = cut(self._sizes, nothing, 0, [extent for extent in columns if extent.count > 1], room, 4)
+        return [self._widened(block, part.free, part.start) for part in cuts]
+
+    def _evaluate(
+        self,
+        piece: Block,
+        done: Mapping[Value, Form],
+        wanted: Sequence[Value],
+        reduces: Sequence[Op],
+        reducer: _Reducer | None,
+    ) -> dict[Value, Form]:
+        """Wanted values and reductions in a piece, given the results of earlier reductions."""
+        needed = _needed([*wanted, *(result for op in reduces for result in op.results)], self._phase.ops, done)
+        rank = len(piece.shape)
+        values: dict[Value, Form] = {value: _ranked(form, rank) for value, form in done.items()}
+        leaves = {operand for op in needed for operand in op.operands} | set(wanted)
+        for leaf in self._leaves:
+            if leaf.value in leaves:
+                values[leaf.value] = self._source.form(leaf, piece)
+        keep = [result for op in reduces for result in op.results] if reduces else list(wanted)
+        return apply(needed, values, engines=self._engines, keep=keep, shape=piece.shape, reduce=reducer)
+
+    def _add_up(self, op: Op, parts: Sequence[NkiTensor], totals: dict[Value, NkiTensor]) -> None:
+        """Take the results of another piece into account."""
+        how, engines = combined(op), self._engines
+        parts = [_column(part) for part in parts]
+        if op.results[0] not in totals:
+            totals.update(zip(op.results, parts, strict=True))
+            return
+        old = [totals[result] for result in op.results]
+        if isinstance(how, Extreme):
+            comparison = alu.GREATER if how.op == alu.MAXIMUM else alu.LESS
+            better = _better(engines, parts[0], old[0], comparison)
+            totals.update(
+                (result, engines.where(better, new, before, before.dtype))
+                for result, new, before in zip(op.results, parts, old, strict=True)
+            )
+            return
+        totals[op.results[0]] = _both(engines, old[0], parts[0], how)
+
+    def _finished(
+        self, op: Op, totals: Mapping[Value, NkiTensor], piece: Block, done: Mapping[Value, Form]
+    ) -> dict[Value, Form]:
+        """Totals with the initial values, in the dtypes of the results."""
+        count = len(op.results)
+        found = self._evaluate(piece, done, op.operands[count:], (), None)
+        result: dict[Value, Form] = {}
+        for value, initial in zip(op.results, op.operands[count:], strict=True):
+            tile = totals[value]
+            if count == 1:
+                tile = _with_initial(self._engines, op, tile, _ranked(found[initial], 2))
+            wanted = storage(value.type.dtype)
+            result[value] = tile if tile.dtype == wanted else self._engines.copy(tile, wanted)
+        return result
+
+
+def _crosses(how: Operator | Extreme, dtype: DType) -> bool:
+    """Whether partial results of partitions can be combined across them."""
+    if dtype.is_float:
+        return how in (alu.ADD, alu.MAXIMUM, alu.MINIMUM)
+    return how in (alu.BITWISE_AND, alu.BITWISE_OR)
+
+
+def _numbered(axes: Sequence[int], sizes: Sequence[int]) -> Index:
+    """A row-major number over some axes."""
+    step = 1
+    terms = []
+    for axis in reversed(axes):
+        if sizes[axis] != 1:
+            terms.append((axis, step))
+        step *= sizes[axis]
+    return Index(0, tuple(sorted(terms)))
+
+
+def _levels(ops: Sequence[Op]) -> dict[Value, int]:
+    """How many reductions a value waits for."""
+    levels: dict[Value, int] = {}
+    for op in ops:
+        level = max((levels.get(operand, 0) for operand in op.operands), default=0)
+        for result in op.results:
+            levels[result] = level + (op.name == "reduce")
+    return levels
+
+
+def _needed(wanted: Sequence[Value], ops: Sequence[Op], done: Mapping[Value, Form]) -> list[Op]:
+    missing = {value for value in wanted if value not in done}
+    found = []
+    for op in reversed(ops):
+        if any(result in missing for result in op.results):
+            found.append(op)
+            missing.update(operand for operand in op.operands if operand not in done)
+    return found[::-1]
+
+
+def _tile(form: Form) -> NkiTensor:
+    assert isinstance(form, NkiTensor)
+    return form
+
+
+def _column(tile: NkiTensor) -> NkiTensor:
+    return tile if len(tile.shape) == 2 else tile.reshape((tile.shape[0], 1))
+
+
+def _ranked(form: Form, rank: int) -> Form:
+    if isinstance(form, Splat) or len(form.shape) == rank:
+        return form
+    return form.reshape((form.shape[0],) + (1,) * (rank - 1))
+
+
+def _better(e: Engines, new: NkiTensor, old: NkiTensor, comparison: Operator) -> NkiTensor:
+    """Whether a new extreme replaces an older one: it is beyond it, or the first NaN."""
+    if is_word(new.dtype):
+        return e.copy(e.binary(new, old, comparison, int32), uint8)
+    beyond = e.binary(new, old, comparison, uint8)
+    if not new.dtype.is_float:
+        return beyond
+    fresh = e.binary(e.binary(new, new, alu.NOT_EQUAL, uint8), e.binary(old, old, alu.EQUAL, uint8), alu.BITWISE_AND)
+    return e.binary(beyond, fresh, alu.BITWISE_OR)
+
+
+def _with_initial(e: Engines, op: Op, tile: NkiTensor, initial: Form) -> NkiTensor:
+    how = combined(op)
+    assert not isinstance(how, Extreme)
+    dtype = op.results[0].type.dtype
+    if isinstance(initial, Splat) and initial.value == identity(how, dtype):
+        return tile
+    other = e.tile(initial, tile.dtype, tile.shape)
+    if other.dtype != tile.dtype:
+        other = e.copy(other, tile.dtype)
+    return _both(e, tile, other, how)
+
+
+def _both(e: Engines, a: NkiTensor, b: NkiTensor, how: Operator) -> NkiTensor:
+    """Two parts of a reduction together; integers wrap."""
+    if a.dtype.is_float or how.is_bitvec or is_word(a.dtype):
+        return e.binary(a, b, how)
+    return arithmetic(e, a, b, how, a.dtype)
+
+
+class _Reducer:
+    """Reductions over the columns of a block.
+
+    Args:
+        pieces: whether the block has only some of the columns; initial values and casts come later then.
+    """
+
+    def __init__(self, block: Block, columns: Sequence[int], pieces: bool = False) -> None:
+        self._dims = [at for at, extent in enumerate(block.free, 1) if extent.axis in columns]
+        self._others = [at for at, extent in enumerate(block.free, 1) if extent.axis not in columns]
+        self._shape = block.shape
+        self._pieces = pieces
+
+    def sums(self, op: Op) -> bool:
+        """Whether it sums all free elements of float tiles."""
+        return not self._others and combined(op) == alu.ADD and op.results[0].type.dtype.is_float
+
+    def reduce(self, evaluation: Evaluation, op: Op) -> list[NkiTensor]:
+        """A tile for each result."""
+        e, how = evaluation.e, combined(op)
+        if isinstance(how, Extreme):
+            return self._extreme(evaluation, op, how)
+        value, initial = op.operands
+        dtype = op.results[0].type.dtype
+        partial = evaluation.sums.get(value)
+        if partial is None:
+            partial = self._over(e, evaluation.tile(value), how, dtype)
+        if self._pieces:
+            return [partial]
+        total = _with_initial(e, op, partial, evaluation.form(initial))
+        wanted = storage(dtype)
+        return [total if total.dtype == wanted else e.copy(total, wanted)]
+
+    def _over(self, e: Engines, tile: NkiTensor, how: Operator, dtype: DType) -> NkiTensor:
+        """The reduction of a tile; floats stay float32."""
+        tile = e.fit(tile, self._shape)
+        if not dtype.is_float and not how.is_bitvec:
+            return _exact(e, tile, how, dtype, self._dims, self._others)
+        shape = tuple(1 if at in self._dims else size for at, size in enumerate(tile.shape))
+        result = e.new(shape, float32 if dtype.is_float else storage(dtype))
+        if not self._dims:
+            return e.copy(tile, result.dtype, result)
+        view = tile.permute((0, *self._others, *self._dims)) if self._others else tile
+        last = tuple(range(1 + len(self._others), len(tile.shape)))
+        nisa.tensor_reduce(dst=result, op=how, data=view, axis=last)
+        return result
+
+    def _extreme(self, evaluation: Evaluation, op: Op, how: Extreme) -> list[NkiTensor]:
+        e = evaluation.e
+        values, positions = evaluation.tile(op.operands[0]), evaluation.tile(op.operands[1])
+        dtype = op.results[0].type.dtype
+        best = self._over(e, values, how.op, dtype)
+        comparable = best if best.dtype in (float32, values.dtype) else e.copy(best, values.dtype)
+        if is_word(values.dtype):
+            hit = e.copy(e.binary(values, comparable, alu.EQUAL, int32), uint8)
+        else:
+            hit = e.binary(values, comparable, alu.EQUAL, uint8)
+        if dtype.is_float:
+            hit = e.binary(hit, e.binary(values, values, alu.NOT_EQUAL, uint8), alu.BITWISE_OR)
+        number = e.where(e.fit(hit, self._shape), e.copy(positions, float32), Splat(_FAR), float32)
+        first = self._over(e, number, alu.MINIMUM, float32)
+        kinds = [storage(result.type.dtype) for result in op.results]
+        return [t if t.dtype == kind else e.copy(t, kind) for t, kind in zip((best, first), kinds, strict=True)]
+
+
+def _exact(
+    e: Engines, tile: NkiTensor, how: Operator, dtype: DType, dims: Sequence[int], others: Sequence[int]
+) -> NkiTensor:
+    """Integers, which wrap: halves of what is left are combined with each other on GpSimd, until one is left."""
+    word = dtype if is_word(dtype) else int32
+    lengths = [tile.shape[at] for at in others] + [prod(tile.shape[at] for at in dims)]
+    flat_tile = e.new((tile.shape[0], *lengths), word)
+    view = tile.permute((0, *others, *dims)) if others and dims else tile
+    e.copy(view, word, _like(flat_tile, view))
+    last = len(flat_tile.shape) - 1
+    while flat_tile.shape[last] > 1:
+        count = flat_tile.shape[last]
+        half = count // 2
+        front, back = flat_tile.slice(last, 0, half), flat_tile.slice(last, half, 2 * half)
+        joined = e.binary(front, back, how)
+        if count % 2:
+            rest = e.binary(joined.slice(last, 0, 1), flat_tile.slice(last, count - 1, count), how)
+            e.copy(rest, word, joined.slice(last, 0, 1))
+        flat_tile = joined
+    shape = tuple(1 if at in dims else size for at, size in enumerate(tile.shape))
+    result = flat_tile.reshape(shape)
+    return result if is_word(dtype) else wrapped(e, result, dtype)
+
+
+def _like(tile: NkiTensor, view: NkiTensor) -> NkiTensor:
+    return tile.reshape(view.shape) if tile.shape != view.shape else tile

@@ -1,0 +1,127 @@
+"""The gradient of pooling: to each window's chosen element goes what belongs to the window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product as combinations
+from math import prod
+
+import nki.isa as nisa
+import nki.language as nl
+from nki.core.dtypes import float32, uint8
+from nki.core.nki_tensor import NkiTensor
+from nki.graph.emit.combine import column_of, combination, spread
+from nki.graph.emit.conv_shape import Window
+from nki.graph.emit.images import Box, Images, shifted
+from nki.graph.emit.panels import Dim, Loader, Operand, chunked, joined, store, strides_of
+from nki.graph.errors import unsupported
+from nki.graph.ir import Op, Value
+from nki.isa import alu
+from nki.target.model import Target
+
+_CHOICES = {"GE": alu.MAXIMUM, "GT": alu.MAXIMUM, "LE": alu.MINIMUM, "LT": alu.MINIMUM}
+
+_MOST_BYTES = 150 << 10
+"""Bytes of a partition for an image, its gradient, and what is made on the way."""
+
+
+class Gradient:
+    """A select_and_scatter.
+
+    Args:
+        op: the operation.
+        target: where the kernel runs.
+        along: dimensions with windows.
+        windows: of these dimensions.
+
+    Raises:
+        GraphError: regions other than a comparison and an addition, or images too large (``graph.unsupported``).
+    """
+
+    def __init__(self, op: Op, target: Target, along: Sequence[int], windows: Sequence[Window]) -> None:
+        self._op, self._target, self._along, self._windows = op, target, list(along), list(windows)
+        self._dtype = op.operands[0].type.dtype
+        chosen = op.regions[0]
+        body = [inner for inner in chosen.ops if isinstance(inner, Op)]
+        direction = body[0].attributes.get("comparison_direction") if len(body) == 1 else None
+        if direction not in _CHOICES or tuple(body[0].operands) != tuple(chosen.arguments):
+            raise unsupported(op, "its first region is not one comparison of both arguments", "select by GE or LE")
+        if combination(op, op.regions[1]).operator != alu.ADD or not self._dtype.is_float:
+            raise unsupported(op, "its second region does not add floats", "scatter with an addition of floats")
+        self._best, self._strict = _CHOICES[direction], direction in ("GT", "LT")
+        lengths = prod(window.reach(window.out) for window in self._windows)
+        if 3 * lengths * float32.itemsize > _MOST_BYTES:
+            raise unsupported(op, f"its windows cover {lengths} elements of each image", "pool smaller images")
+
+    def run(self, source: NkiTensor, values: NkiTensor, initial: NkiTensor, result: NkiTensor) -> None:
+        """From device memory to device memory, as many images as there are partitions at a time."""
+        sides = [
+            self._side(tensor, value)
+            for tensor, value in ((source, self._op.operands[0]), (values, self._op.operands[1]))
+        ]
+        there = self._side(result, self._op.results[0])
+        chunks = chunked(sides[0].contracted, self._target.partitions)
+        worst = float("-inf") if self._best == alu.MAXIMUM else float("inf")
+        images = Images(Loader(sides[0], chunks, self._dtype, self._target), self._windows, worst)
+        plain = [Window(window.out, 1, window.out) for window in self._windows]
+        gradients = Images(Loader(sides[1], chunks, self._dtype, self._target), plain)
+        column = column_of(initial, chunks.size, self._dtype)
+        for piece in range(chunks.count):
+            rows = slice(0, chunks.rows(piece))
+            tile = images.load(0, 1, 0, self._windows[0].out, (piece, 1))[rows]
+            given = gradients.load(0, 1, 0, self._windows[0].out, (piece, 1))[rows]
+            store(there, chunks, piece, 0, self._finished(self._scattered(tile, given), column))
+
+    def _side(self, tensor: NkiTensor, value: Value) -> Operand:
+        shape, steps = value.type.shape, strides_of(value.type.shape)
+        rest = [Dim(shape[d], steps[d]) for d in range(len(shape)) if d not in self._along]
+        return Operand(tensor, (Dim(1, 1),), joined([Dim(shape[d], steps[d]) for d in self._along])[0], joined(rest)[0])
+
+    def _scattered(self, tile: NkiTensor, given: NkiTensor) -> NkiTensor:
+        """The gradient at each padded position, in float32."""
+        rows, counts = tile.shape[0], tuple(window.out for window in self._windows)
+        box = Box((0,) * len(counts), counts)
+        sums = nl.ndarray((rows, 1, 1, *tile.shape[3:]), dtype=float32, buffer=nl.sbuf)
+        nisa.memset(dst=sums, value=0.0)
+        taps = list(combinations(*(range(window.taps) for window in self._windows)))
+        if self._strict:
+            taps.reverse()
+        left = self._copied(given, rows, box.size)
+        best = self._best_of(tile, taps, box)
+        for tap in taps:
+            there = (slice(0, rows), 0, 0, *shifted(self._windows, tap, box, 0))
+            same = nl.ndarray((rows, box.size), dtype=uint8, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=same, data1=tile[there], data2=best, op=alu.EQUAL)
+            moved = nl.ndarray((rows, box.size), dtype=float32, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=moved, data1=left, data2=same, op=alu.MULTIPLY)
+            nisa.tensor_tensor(dst=sums[there], data1=sums[there], data2=moved, op=alu.ADD)
+            nisa.tensor_tensor(dst=left, data1=left, data2=moved, op=alu.SUBTRACT)
+        return sums
+
+    def _copied(self, given: NkiTensor, rows: int, size: int) -> NkiTensor:
+        left = nl.ndarray((rows, size), dtype=float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=left, src=given[(slice(0, rows), 0, 0, *(slice(0, w.out) for w in self._windows))])
+        return left
+
+    def _best_of(self, tile: NkiTensor, taps: Sequence[tuple[int, ...]], box: Box) -> NkiTensor:
+        best = nl.ndarray((tile.shape[0], box.size), dtype=float32, buffer=nl.sbuf)
+        for number, tap in enumerate(taps):
+            seen = tile[(slice(0, tile.shape[0]), 0, 0, *shifted(self._windows, tap, box, 0))]
+            if number == 0:
+                nisa.tensor_copy(dst=best, src=seen)
+            else:
+                nisa.tensor_tensor(dst=best, data1=best, data2=seen, op=self._best)
+        return best
+
+    def _finished(self, sums: NkiTensor, column: NkiTensor) -> NkiTensor:
+        """Without the padding, with the initial value, in the dtype of the result: (rows, elements)."""
+        rows, sizes = sums.shape[0], tuple(window.size for window in self._windows)
+        result = nl.ndarray((rows, *sizes), dtype=self._dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=spread(column, result.shape))
+        spans = [window.inside(0, window.reach(window.out)) for window in self._windows]
+        src = tuple(slice(at, at + count) for _, count, at in spans)
+        dst = tuple(slice(first, first + count) for first, count, _ in spans)
+        if all(count for _, count, _ in spans):
+            part = result[(slice(0, rows), *dst)]
+            nisa.tensor_tensor(dst=part, data1=sums[(slice(0, rows), 0, 0, *src)], data2=part, op=alu.ADD)
+        return result.reshape((rows, prod(sizes)))

@@ -1,0 +1,106 @@
+"""A compiled model: run it, profile it, save it, load it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nki.graph.ir import TensorType
+from nki.graph.report import GraphReport
+from nki.options import Options
+from nki.profile.lazy import profile_programs
+from nki.report import Executed
+from nki.runtime.model import Model, Outcome, load_model
+from nki.runtime.spans import span
+from nki.spec.program import Program
+from nki.store.artifact_model import Port
+
+if TYPE_CHECKING:
+    from nki.profile.record import Profile
+
+
+class Executable:
+    """A model that was compiled for a target; its methods may be called from several threads at once.
+
+    Attributes:
+        model: programs, weights and how to run them.
+        report: how it was compiled.
+    """
+
+    def __init__(self, model: Model, report: GraphReport) -> None:
+        self.model = model
+        self.report = report
+        self._executed = Executed()
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """One for each core; inputs are the arguments, then the constants."""
+        return self.model.programs
+
+    @property
+    def arguments(self) -> tuple[Port, ...]:
+        """Name, shape and dtype of each argument."""
+        return self.model.part.arguments
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Name, shape and dtype of each result."""
+        return self.model.part.outputs
+
+    @property
+    def input_types(self) -> tuple[TensorType, ...]:
+        return tuple(TensorType(port.shape, port.dtype) for port in self.arguments)
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        return tuple(TensorType(port.shape, port.dtype) for port in self.outputs)
+
+    @property
+    def aliases(self) -> dict[int, int]:
+        """Results that take the memory of a donated argument: result and argument by position."""
+        return dict(self.model.part.aliases)
+
+    @property
+    def executed(self) -> Executed:
+        """Who executed the instructions of the last run that ended."""
+        return self._executed
+
+    def run(self, inputs: Sequence[np.ndarray], *, donate: bool = False) -> list[np.ndarray]:
+        """The results for arrays of the arguments.
+
+        Args:
+            donate: whether arguments whose memory a result takes may be overwritten; their results are then the same
+                arrays. Else they are copied.
+
+        Raises:
+            ArgumentError: "model.arguments" for arrays that the model was not compiled for.
+        """
+        return self.outcome(inputs, donate=donate).results
+
+    def outcome(self, inputs: Sequence[np.ndarray], *, donate: bool = False) -> Outcome:
+        """The results, who executed, and what was noticed."""
+        with span(f"call {self.name}", "framework"):
+            found = self.model.run(inputs, donate=donate)
+        self._executed = found.executed
+        return found
+
+    def profile(self) -> Profile:
+        """Where the time goes on the target, by the timing model and without running."""
+        return profile_programs(self.programs, self.model.target)
+
+    def save(self, path: str | Path) -> None:
+        """Write a ``.neff`` file with programs, weights and report. Raises ArtifactError "artifact.file"."""
+        self.model.save(Path(path))
+
+    @staticmethod
+    def load(path: str | Path, options: Options | None = None) -> Executable:
+        """A file that `save` wrote, after everything in it was checked. Raises ArtifactError."""
+        model = load_model(Path(path), options)
+        return Executable(model, GraphReport.of_json(model.part.report))

@@ -1,0 +1,32 @@
+"""Which operators of PyTorch are taken apart by PyTorch itself before the graph is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions, get_decompositions
+
+from nki.graph.importers.torch_table import CONVERTERS
+
+_MORE = (
+    "aten.addr", "aten.huber_loss", "aten.logcumsumexp", "aten.native_group_norm_backward",
+    "aten.upsample_nearest2d_backward", "aten.grid_sampler_2d", "aten.upsample_bicubic2d",
+)  # fmt: skip
+
+
+@cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """The table for AOT autograd and ``ExportedProgram.run_decompositions``: core ATen, but what has a converter."""
+    table = dict(core_aten_decompositions().items())
+    for operator in [operator for operator in table if str(operator) in CONVERTERS and str(operator) not in _ANYHOW]:
+        del table[operator]
+    aten = torch.ops.aten
+    wanted = [getattr(aten, name.removeprefix("aten.")) for name in _MORE if hasattr(aten, name.removeprefix("aten."))]
+    return {**table, **get_decompositions(wanted)}
+
+
+_ANYHOW = frozenset(("aten._unsafe_index.Tensor", "aten.t.default", "aten.transpose.int"))
+"""Taken apart although there is a converter for graphs that have them."""

@@ -1,0 +1,64 @@
+"""ATen's comparisons, logic, bits and choices."""
+
+from __future__ import annotations
+
+from nki.core.dtypes import bool_, float32
+from nki.graph.importers.torch_builder import Builder
+from nki.graph.importers.torch_table import CONVERTERS, Call, Converter, Operand, converts, in_dtype, together
+from nki.graph.ir import Value
+
+
+def _compared(direction: str) -> Converter:
+    def convert(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
+        left, right = together(b, x, y)
+        if left.type.dtype is bool_:
+            left, right = b.convert(left, float32), b.convert(right, float32)
+        return b.compare(direction, left, right)
+
+    return convert
+
+
+def _logical(name: str) -> Converter:
+    def convert(b: Builder, call: Call, x: Value, y: Value) -> Value:
+        return b.binary(name, b.convert(x, bool_), b.convert(y, bool_))
+
+    return convert
+
+
+def _bits(name: str) -> Converter:
+    def convert(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
+        return b.binary(name, in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype))
+
+    return convert
+
+
+for _direction in ("eq", "ne", "lt", "le", "gt", "ge"):
+    for _overload in ("Tensor", "Scalar"):
+        CONVERTERS[f"aten.{_direction}.{_overload}"] = _compared(_direction.upper())
+for _name in ("and", "or", "xor"):
+    CONVERTERS[f"aten.logical_{_name}.default"] = _logical(_name)
+    for _overload in ("Tensor", "Scalar"):
+        CONVERTERS[f"aten.bitwise_{_name}.{_overload}"] = _bits(_name)
+for _aten, _name in (("left", "shift_left"), ("right", "shift_right_arithmetic")):
+    for _overload in ("Tensor", "Tensor_Scalar"):
+        CONVERTERS[f"aten.bitwise_{_aten}_shift.{_overload}"] = _bits(_name)
+    for _overload in ("Tensor", "Scalar"):
+        CONVERTERS[f"aten.__{_aten[0]}shift__.{_overload}"] = _bits(_name)
+
+
+@converts("where.self")
+def _where(b: Builder, call: Call, mask: Value, x: Value, y: Value) -> Value:
+    return b.select(b.convert(mask, bool_), b.convert(x, call.dtype), b.convert(y, call.dtype))
+
+
+@converts("masked_fill.Scalar", "masked_fill.Tensor")
+def _masked_fill(b: Builder, call: Call, x: Value, mask: Value, value: Operand) -> Value:
+    return b.select(mask, in_dtype(b, value, call.dtype), x)
+
+
+@converts("clamp", "clamp.Tensor", "hardtanh")
+def _clamp(b: Builder, call: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:
+    result = b.convert(x, call.dtype)
+    if low is not None:
+        result = b.binary("maximum", result, in_dtype(b, low, call.dtype))
+    return result if high is None else b.binary("minimum", result, in_dtype(b, high, call.dtype))

@@ -1,0 +1,282 @@
+"""ATen's elementwise operators: arithmetic, rounding, elementary functions and activations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from nki.core.dtypes import bool_, float32
+from nki.graph.importers.torch_builder import Builder
+from nki.graph.importers.torch_table import CONVERTERS, Call, Converter, Operand, converts, in_dtype, wide
+from nki.graph.ir import Value
+
+_DIRECT: Mapping[str, str] = {
+    "abs": "abs", "neg": "negate", "exp": "exponential", "log": "log", "log1p": "log_plus_one", "tanh": "tanh",
+    "expm1": "exponential_minus_one", "sqrt": "sqrt", "rsqrt": "rsqrt", "sin": "sine", "cos": "cosine", "tan": "tan",
+    "sigmoid": "logistic", "ceil": "ceil", "floor": "floor", "round": "round_nearest_even",
+    "erf": "chlo.erf", "erfc": "chlo.erfc", "erfinv": "chlo.erf_inv", "bitwise_not": "not", "cbrt": "cbrt",
+}  # fmt: skip
+"""One operation of StableHLO, in the dtype of the result."""
+
+_EXACT = frozenset(("abs", "neg", "ceil", "floor", "round", "bitwise_not"))
+"""Those that need no more precision than their operand has."""
+
+
+def _direct(aten: str, name: str) -> Converter:
+    def convert(b: Builder, call: Call, x: Value) -> Value:
+        if aten in ("ceil", "floor", "round") and not call.dtype.is_float:
+            return x
+        if aten == "abs" and call.dtype.kind == "uint":
+            return x
+        operand = b.convert(x, call.dtype)
+        return b.convert(b.unary(name, operand if aten in _EXACT else wide(b, operand)), call.dtype)
+
+    return convert
+
+
+for _aten, _name in _DIRECT.items():
+    CONVERTERS[f"aten.{_aten}.default"] = _direct(_aten, _name)
+
+
+def _formula(function: Callable[[Builder, Value], Value]) -> Converter:
+    """A converter for a formula that is computed in float32."""
+
+    def convert(b: Builder, call: Call, x: Value) -> Value:
+        return b.convert(function(b, wide(b, b.convert(x, call.dtype))), call.dtype)
+
+    return convert
+
+
+def _asinh(b: Builder, x: Value) -> Value:
+    size = b.unary("abs", x)
+    square = b.multiply(size, size)
+    rest = b.divide(square, b.add(b.unary("sqrt", b.add(square, 1.0)), 1.0))
+    return b.multiply(b.unary("sign", x), b.unary("log_plus_one", b.add(size, rest)))
+
+
+def _acosh(b: Builder, x: Value) -> Value:
+    root = b.unary("sqrt", b.multiply(b.subtract(x, 1.0), b.add(x, 1.0)))
+    return b.unary("log", b.add(x, root))
+
+
+def _atanh(b: Builder, x: Value) -> Value:
+    difference = b.subtract(b.unary("log_plus_one", x), b.unary("log_plus_one", b.unary("negate", x)))
+    return b.multiply(difference, 0.5)
+
+
+def _sinh(b: Builder, x: Value) -> Value:
+    grown = b.unary("exponential_minus_one", x)
+    return b.multiply(b.add(grown, b.divide(grown, b.add(grown, 1.0))), 0.5)
+
+
+def _cosh(b: Builder, x: Value) -> Value:
+    return b.multiply(b.add(b.unary("exponential", x), b.unary("exponential", b.unary("negate", x))), 0.5)
+
+
+def _leg(b: Builder, x: Value) -> Value:
+    """The other side of the right triangle with hypotenuse 1."""
+    return b.unary("sqrt", b.multiply(b.subtract(1.0, x), b.add(x, 1.0)))
+
+
+def _one(b: Builder, x: Value) -> Value:
+    return b.constant(1.0, x.type.dtype, x.type.shape)
+
+
+_FORMULAS: Mapping[str, Callable[[Builder, Value], Value]] = {
+    "exp2": lambda b, x: b.unary("exponential", b.multiply(x, math.log(2.0))),
+    "log2": lambda b, x: b.multiply(b.unary("log", x), 1.0 / math.log(2.0)),
+    "log10": lambda b, x: b.multiply(b.unary("log", x), 1.0 / math.log(10.0)),
+    "reciprocal": lambda b, x: b.divide(1.0, x),
+    "asin": lambda b, x: b.binary("atan2", x, _leg(b, x)),
+    "acos": lambda b, x: b.binary("atan2", _leg(b, x), x),
+    "atan": lambda b, x: b.binary("atan2", x, _one(b, x)),
+    "asinh": _asinh,
+    "acosh": _acosh,
+    "atanh": _atanh,
+    "sinh": _sinh,
+    "cosh": _cosh,
+    "silu": lambda b, x: b.multiply(x, b.unary("logistic", x)),
+}
+for _aten, _function in _FORMULAS.items():
+    CONVERTERS[f"aten.{_aten}.default"] = _formula(_function)
+
+
+@converts("trunc")
+def _trunc(b: Builder, call: Call, x: Value) -> Value:
+    if not call.dtype.is_float:
+        return x
+    return b.select(b.compare("LT", x, 0.0), b.unary("ceil", x), b.unary("floor", x))
+
+
+@converts("sign", "sgn")
+def _sign(b: Builder, call: Call, x: Value) -> Value:
+    made = b.unary("sign", x)
+    return b.select(b.compare("NE", x, x), 0, made) if x.type.dtype.is_float else made  # 0 for what is no number
+
+
+@converts("isnan")
+def _isnan(b: Builder, call: Call, x: Value) -> Value:
+    return b.compare("NE", x, x)
+
+
+@converts("isinf")
+def _isinf(b: Builder, call: Call, x: Value) -> Value:
+    if not x.type.dtype.is_float:
+        return b.constant(False, bool_, x.type.shape)
+    return b.compare("EQ", b.unary("abs", x), np.inf)
+
+
+@converts("logical_not")
+def _logical_not(b: Builder, call: Call, x: Value) -> Value:
+    return b.unary("not", b.convert(x, bool_))
+
+
+# ---------------------------------------------------------------------------------------------------------- arithmetic
+
+
+@converts("add.Tensor", "add.Scalar")
+def _add(b: Builder, call: Call, x: Operand, y: Operand, alpha: float = 1) -> Value:
+    left, right = in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype)
+    if call.dtype is bool_:
+        return b.binary("or", left, right)
+    return b.add(left, right if alpha == 1 else b.multiply(right, alpha))
+
+
+@converts("sub.Tensor", "sub.Scalar")
+def _sub(b: Builder, call: Call, x: Operand, y: Operand, alpha: float = 1) -> Value:
+    left, right = in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype)
+    return b.subtract(left, right if alpha == 1 else b.multiply(right, alpha))
+
+
+@converts("mul.Tensor", "mul.Scalar")
+def _mul(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
+    name = "and" if call.dtype is bool_ else "multiply"
+    return b.binary(name, in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype))
+
+
+@converts("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")
+def _div(b: Builder, call: Call, x: Operand, y: Operand, rounding_mode: str | None = None) -> Value:
+    left, right = in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype)
+    if rounding_mode is None:
+        return b.divide(left, right)
+    if not call.dtype.is_float:
+        quotient = b.divide(left, right)
+        return quotient if rounding_mode == "trunc" else _floored(b, left, right, quotient)
+    quotient = b.divide(left, right)
+    return b.unary("floor", quotient) if rounding_mode == "floor" else _trunc(b, call, quotient)
+
+
+def _floored(b: Builder, x: Value, y: Value, quotient: Value) -> Value:
+    """Of integers, whose quotient was rounded towards zero."""
+    rest = b.subtract(x, b.multiply(quotient, y))
+    lower = b.binary("and", b.compare("NE", rest, 0), _signs_differ(b, rest, y))
+    return b.select(lower, b.subtract(quotient, 1), quotient)
+
+
+def _signs_differ(b: Builder, x: Value, y: Value) -> Value:
+    return b.compare("NE", b.convert(b.compare("LT", x, 0), float32), b.convert(b.compare("LT", y, 0), float32))
+
+
+@converts("floor_divide", "floor_divide.Scalar")
+def _floor_divide(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
+    return _div(b, call, x, y, "floor")
+
+
+@converts("fmod.Tensor", "fmod.Scalar")
+def _fmod(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
+    return b.binary("remainder", in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype))
+
+
+@converts("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def _remainder(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
+    left, right = in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype)
+    rest = b.binary("remainder", left, right)
+    other_side = b.binary("and", b.compare("NE", rest, 0), _signs_differ(b, rest, right))
+    return b.select(other_side, b.add(rest, right), rest)
+
+
+@converts("maximum")
+def _maximum(b: Builder, call: Call, x: Value, y: Value) -> Value:
+    name = "or" if call.dtype is bool_ else "maximum"
+    return b.binary(name, b.convert(x, call.dtype), b.convert(y, call.dtype))
+
+
+@converts("minimum")
+def _minimum(b: Builder, call: Call, x: Value, y: Value) -> Value:
+    name = "and" if call.dtype is bool_ else "minimum"
+    return b.binary(name, b.convert(x, call.dtype), b.convert(y, call.dtype))
+
+
+@converts("atan2")
+def _atan2(b: Builder, call: Call, x: Value, y: Value) -> Value:
+    return b.binary("atan2", b.convert(x, call.dtype), b.convert(y, call.dtype))
+
+
+@converts("hypot")
+def _hypot(b: Builder, call: Call, x: Value, y: Value) -> Value:
+    left, right = (b.unary("abs", wide(b, b.convert(side, call.dtype))) for side in (x, y))
+    large, small = b.binary("maximum", left, right), b.binary("minimum", left, right)
+    share = b.select(b.compare("EQ", large, 0.0), 0.0, b.divide(small, large))
+    return b.convert(b.multiply(large, b.unary("sqrt", b.add(b.multiply(share, share), 1.0))), call.dtype)
+
+
+@converts("copysign.Tensor", "copysign.Scalar")
+def _copysign(b: Builder, call: Call, x: Value, y: Operand) -> Value:
+    size, sign = b.unary("abs", b.convert(x, call.dtype)), in_dtype(b, y, call.dtype)
+    inverse = b.divide(1.0, sign)  # tells -0.0 from 0.0
+    below = b.binary("or", b.compare("LT", sign, 0.0), b.compare("EQ", inverse, -np.inf))
+    return b.select(below, b.unary("negate", size), size)
+
+
+_POWERS: Mapping[float, Callable[[Builder, Value], Value]] = {
+    1: lambda b, x: x,
+    2: lambda b, x: b.multiply(x, x),
+    3: lambda b, x: b.multiply(b.multiply(x, x), x),
+    -1: lambda b, x: b.divide(1.0, x),
+    -2: lambda b, x: b.divide(1.0, b.multiply(x, x)),
+    0.5: lambda b, x: b.unary("sqrt", x),
+    -0.5: lambda b, x: b.unary("rsqrt", x),
+}
+
+
+@converts("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def _power(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
+    base = wide(b, in_dtype(b, x, call.dtype))
+    if not isinstance(y, Value) and y in _POWERS and (base.type.dtype.is_float or y > 0):
+        return b.convert(_POWERS[y](b, base), call.dtype)
+    return b.convert(b.binary("power", base, wide(b, in_dtype(b, y, call.dtype))), call.dtype)
+
+
+# --------------------------------------------------------------------------------------------------------- activations
+
+
+@converts("relu")
+def _relu(b: Builder, call: Call, x: Value) -> Value:
+    return b.binary("maximum", x, 0)
+
+
+@converts("leaky_relu")
+def _leaky_relu(b: Builder, call: Call, x: Value, slope: float) -> Value:
+    return b.select(b.compare("GT", x, 0.0), x, b.multiply(x, slope))
+
+
+@converts("elu")
+def _elu(b: Builder, call: Call, x: Value, alpha: float, scale: float, input_scale: float) -> Value:
+    data = wide(b, x)
+    grown = b.unary("exponential_minus_one", b.multiply(data, input_scale))
+    chosen = b.select(b.compare("GT", data, 0.0), b.multiply(data, scale), b.multiply(grown, alpha * scale))
+    return b.convert(chosen, call.dtype)
+
+
+@converts("gelu")
+def _gelu(b: Builder, call: Call, x: Value, approximate: str) -> Value:
+    data = wide(b, x)
+    if approximate == "tanh":
+        cube = b.multiply(b.multiply(data, data), data)
+        inner = b.multiply(b.add(data, b.multiply(cube, 0.044715)), math.sqrt(2.0 / math.pi))
+        part = b.unary("tanh", inner)
+    else:
+        part = b.unary("chlo.erf", b.multiply(data, math.sqrt(0.5)))
+    return b.convert(b.multiply(b.multiply(data, 0.5), b.add(part, 1.0)), call.dtype)

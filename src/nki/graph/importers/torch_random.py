@@ -1,0 +1,71 @@
+"""ATen's random numbers: Threefry of a key that is an input of the program, so that each run has others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nki.core.dtypes import bool_, float32, uint32
+from nki.graph.importers.torch_builder import Builder
+from nki.graph.importers.torch_table import Call, converts, wide
+from nki.graph.ir import TensorType, Value
+
+# Threefry 2x32 with 20 rounds: J. K. Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+_MANTISSA = 24
+
+
+def threefry(b: Builder, key: tuple[Value, Value], counter: tuple[Value, Value]) -> tuple[Value, Value]:
+    """Two words of random bits for two words of a counter; keys are scalars."""
+    keys = (*key, b.binary("xor", b.binary("xor", *key), _PARITY))
+    x, y = b.add(counter[0], keys[0]), b.add(counter[1], keys[1])
+    for block in range(5):
+        for distance in _ROTATIONS[block % 2]:
+            x = b.add(x, y)
+            left, right = b.binary("shift_left", y, distance), b.binary("shift_right_logical", y, 32 - distance)
+            y = b.binary("xor", b.binary("or", left, right), x)
+        x = b.add(x, keys[(block + 1) % 3])
+        y = b.add(b.add(y, keys[(block + 2) % 3]), block + 1)
+    return x, y
+
+
+def bits(b: Builder, call: Call, shape: Sequence[int]) -> Value:
+    """uint32 random bits."""
+    key = call.seeds()
+    words = tuple(b.reshape(b.slice(key, 0, i, i + 1), ()) for i in range(2))
+    count = TensorType(tuple(shape), uint32).size
+    half = (count + 1) // 2
+    low = b.iota((half,), 0, uint32)
+    pair = threefry(b, (words[0], words[1]), (low, b.constant(0, uint32, (half,))))
+    return b.reshape(b.slice(b.concatenate(pair, 0), 0, 0, count), tuple(shape))
+
+
+def uniform(b: Builder, call: Call, shape: Sequence[int]) -> Value:
+    """float32 in [0, 1): 24 random bits, as PyTorch takes on the CPU."""
+    whole = b.binary("shift_right_logical", bits(b, call, shape), 32 - _MANTISSA)
+    return b.multiply(b.convert(whole, float32), 2.0**-_MANTISSA)
+
+
+@converts("native_dropout")
+def _native_dropout(b: Builder, call: Call, x: Value, probability: float, train: bool | None) -> list[Value]:
+    if train is False or probability == 0:
+        return [x, b.constant(True, bool_, x.type.shape)]
+    kept = b.compare("GE", uniform(b, call, x.type.shape), probability)
+    factor = 0.0 if probability == 1 else 1.0 / (1.0 - probability)
+    scaled = b.convert(b.multiply(wide(b, x), factor), x.type.dtype)
+    return [b.select(kept, scaled, 0), kept]
+
+
+@converts("bernoulli.p")
+def _bernoulli(b: Builder, call: Call, x: Value, probability: float, generator: object) -> Value:
+    return b.convert(b.compare("LT", uniform(b, call, x.type.shape), probability), call.dtype)
+
+
+@converts("bernoulli")
+def _bernoulli_by_tensor(b: Builder, call: Call, x: Value, generator: object) -> Value:
+    return b.convert(b.compare("LT", uniform(b, call, x.type.shape), wide(b, x)), call.dtype)
+
+
+@converts("rand", "rand_like")
+def _rand(b: Builder, call: Call, *arguments: object) -> Value:
+    return b.convert(uniform(b, call, call.type.shape), call.dtype)

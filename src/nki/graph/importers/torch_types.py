@@ -1,0 +1,128 @@
+"""Tensors and numbers of PyTorch in the model's terms: 64-bit numbers become 32-bit ones here, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from nki.core.dtypes import BY_NAME, DType, as_dtype
+from nki.core.source import Location
+from nki.graph.errors import GraphError
+from nki.graph.ir import TensorType
+
+Number = bool | int | float
+
+_NARROWED: Mapping[torch.dtype, torch.dtype] = {
+    torch.int64: torch.int32,
+    torch.uint64: torch.uint32,
+    torch.float64: torch.float32,
+}
+
+
+def narrowed(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the device for one of the host: 64-bit integers and floats have 32 bits there."""
+    return _NARROWED.get(dtype, dtype)
+
+
+def device_dtype(dtype: torch.dtype, location: Location) -> DType:
+    """The dtype of a value in the model.
+
+    Raises:
+        GraphError: "graph.dtype" for complex and other numbers that no engine has.
+    """
+    name = str(narrowed(dtype)).removeprefix("torch.")
+    if name not in BY_NAME:
+        raise GraphError(
+            "graph.dtype",
+            f"the model has a tensor of {dtype}",
+            rule=f"tensors of a model are of {', '.join(sorted(BY_NAME)[:4])} and the other dtypes of the device",
+            fix="convert the tensor to float32 or int32 before this line",
+            location=location,
+        )
+    return as_dtype(name)
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    """The inverse of `device_dtype`."""
+    found: torch.dtype = getattr(torch, dtype.name)
+    return found
+
+
+def tensor_type(tensor: torch.Tensor, location: Location) -> TensorType:
+    """The type of a tensor, whose sizes must be numbers.
+
+    Raises:
+        GraphError: "graph.dynamic-shape" for a size that is only known at run time.
+    """
+    return TensorType(tuple(number(size, location) for size in tensor.shape), device_dtype(tensor.dtype, location))
+
+
+def number(size: Any, location: Location) -> int:
+    """A size as a number."""
+    if isinstance(size, int):
+        return size
+    if isinstance(size, torch.SymInt) and size.node.is_constant():
+        return int(size)
+    raise GraphError(
+        "graph.dynamic-shape",
+        f"a tensor of the model has the size {size}",
+        rule="the device's programs are made for sizes that are numbers",
+        fix="compute with a mask instead of selecting elements, or export the model with static sizes",
+        location=location,
+    )
+
+
+def host_array(tensor: torch.Tensor, dtype: DType) -> np.ndarray[Any, Any]:
+    """The elements of a CPU tensor as an array of the model's dtype; without a copy where nothing has to change."""
+    plain = tensor.detach().contiguous()
+    if plain.dtype != torch_dtype(dtype):
+        plain = plain.to(torch_dtype(dtype))
+    if plain.dtype.itemsize == 1 and dtype.kind == "float":
+        return plain.view(torch.uint8).numpy().view(dtype.numpy)
+    if plain.dtype == torch.bfloat16:
+        return plain.view(torch.uint16).numpy().view(dtype.numpy)
+    return plain.numpy()
+
+
+def host_tensor(array: np.ndarray[Any, Any], dtype: torch.dtype) -> torch.Tensor:
+    """An array of the model as a CPU tensor of the dtype that the framework expects."""
+    if array.dtype.kind == "V" or array.dtype.name not in _PLAIN:
+        stored = torch.from_numpy(array.view(f"u{array.dtype.itemsize}"))
+        made = stored.view(getattr(torch, array.dtype.name))
+    else:
+        made = torch.from_numpy(array)
+    return made if made.dtype == dtype else made.to(dtype)
+
+
+_PLAIN = frozenset(
+    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32", "float64")
+)
+
+
+@cache
+def _stand_in(dtype: torch.dtype, scalar: bool) -> torch.Tensor:
+    return torch.empty(() if scalar else (1,), dtype=dtype, device="meta")
+
+
+def promoted(*operands: TensorType | Number) -> DType:
+    """The dtype in which ATen computes with tensors and Python numbers (`torch.result_type`), narrowed."""
+    found: Any = _meta(operands[0])
+    if len(operands) == 1:
+        return as_dtype(str(narrowed(torch.result_type(found, found))).removeprefix("torch."))
+    for operand in operands[1:]:
+        other = _meta(operand)
+        both_numbers = not isinstance(found, torch.Tensor) and not isinstance(other, torch.Tensor)
+        dtype = torch.result_type(found, other)
+        tensors = [x for x in (found, other) if isinstance(x, torch.Tensor)]
+        found = other if both_numbers else _stand_in(narrowed(dtype), all(x.ndim == 0 for x in tensors))
+    return as_dtype(str(narrowed(found.dtype)).removeprefix("torch."))
+
+
+def _meta(operand: TensorType | Number) -> Any:
+    if isinstance(operand, TensorType):
+        return _stand_in(torch_dtype(operand.dtype), not operand.shape)
+    return operand

@@ -1,0 +1,55 @@
+"""The list of passes, by stage; each stage can be written out and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nki.graph.ir import Module
+from nki.graph.passes.context import Context
+from nki.graph.passes.cse import cse
+from nki.graph.passes.dce import dce
+from nki.graph.passes.fold import fold
+from nki.graph.passes.fuse import fuse
+from nki.graph.passes.legalize import legalize
+from nki.graph.passes.reductions import reductions
+from nki.graph.passes.rematerialize import rematerialize
+from nki.graph.passes.simplify import simplify
+from nki.graph.passes.spread import spread
+from nki.graph.passes.widen import widen
+from nki.graph.patterns import patterns
+
+Pass = Callable[[Module, Context], Module]
+
+STAGES: Mapping[str, tuple[Pass, ...]] = {
+    "legalized": (legalize, dce),
+    "simplified": (fold, simplify, cse, fold, simplify, cse, dce),
+    "patterns": (patterns, simplify, dce),
+    "fused": (reductions, simplify, widen, spread, cse, dce, rematerialize, dce, fuse),
+}
+"""Passes in order, by the stage that they lead to."""
+
+
+def run_passes(
+    module: Module,
+    context: Context,
+    *,
+    start: str = "imported",
+    after: Callable[[str, Module], None] | None = None,
+) -> Module:
+    """A model taken to its groups; the records of the given one are used up.
+
+    Args:
+        start: the stage that the model has reached already.
+        after: called after each stage with its name.
+
+    Raises:
+        GraphError: "graph.unsupported".
+    """
+    names = list(STAGES)
+    for name in names[names.index(start) + 1 if start in names else 0 :]:
+        for step in STAGES[name]:
+            if step.__name__ not in context.disabled:
+                module = step(module, context)
+        if after is not None:
+            after(name, module)
+    return module

@@ -1,0 +1,291 @@
+"""Parts of a model that registered kernels compute instead: attention, RMS norm and gated MLP are recognised."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nki.compilation import compile_kernel
+from nki.core.dtypes import bool_
+from nki.graph.errors import GraphError
+from nki.graph.ir import Module, Op, Value
+from nki.graph.passes.context import Context
+from nki.graph.passes.kinds import combiner
+from nki.graph.passes.rewriter import Rewriter, rewrite
+from nki.graph.references import TARGET, Reference, register
+from nki.jit import Kernel
+from nki.launch import bound_arguments
+from nki.options import from_environment
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A part of a model that a kernel can compute.
+
+    Attributes:
+        inputs: the kernel's tensors, in order.
+        outputs: values of the model that the kernel returns, in order: results of the operation that was looked at.
+        facts: further arguments of the kernel by name: numbers and truth values.
+    """
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+Matcher = Callable[[Rewriter, Op], "Match | None"]
+"""Looks at an operation and, through `Rewriter.maker`, at what makes its operands. It may add operations, such as
+transposes of the inputs."""
+
+_LOCK = threading.Lock()
+_REGISTERED: dict[str, tuple[Matcher, Kernel]] = {}
+
+
+def register_pattern(name: str, match: Matcher, kernel: Kernel) -> None:
+    """Let a kernel compute every part of a model that `match` finds; another pattern of that name is replaced.
+
+    ``compile_module(..., patterns=frozenset())`` switches all patterns off, and a set of names all others. The report
+    of the executable lists what was replaced.
+    """
+    with _LOCK:
+        _REGISTERED[name] = (match, kernel)
+
+
+def unregister_pattern(name: str) -> None:
+    """Forget a pattern; nothing happens if there is none of that name."""
+    with _LOCK:
+        _REGISTERED.pop(name, None)
+
+
+def patterns(module: Module, context: Context) -> Module:
+    """The model with custom calls in place of what registered kernels compute; patterns in the order of registration.
+
+    Raises:
+        GraphError: "graph.pattern" for a kernel that returns something else than what it replaces.
+        NkiError: what compiling the kernel raises.
+    """
+    with _LOCK:
+        wanted = [
+            (name, *found)
+            for name, found in _REGISTERED.items()
+            if context.patterns is None or name in context.patterns
+        ]
+
+    def rule(r: Rewriter, op: Op) -> Sequence[Value] | None:
+        for name, match, kernel in wanted:
+            found = match(r, op)
+            if found is not None:
+                context.replaced.append((name, str(op.location)))
+                return _called(r, op, found, kernel, name, context)
+        return None
+
+    return rewrite(module, rule) if wanted else module
+
+
+def _called(r: Rewriter, op: Op, found: Match, kernel: Kernel, name: str, context: Context) -> tuple[Value, ...]:
+    reference = _compiled(found, kernel, context)
+    made = [(tuple(buffer.shape), buffer.dtype) for buffer in reference.programs[0].outputs]
+    types = [value.type for value in found.outputs]
+    if found.outputs != op.results or made != [(kind.shape or (1,), kind.dtype) for kind in types]:
+        returned = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in made)
+        raise GraphError(
+            "graph.pattern",
+            f"the kernel of pattern {name!r} returns {returned} for {', '.join(map(str, types))}",
+            rule="a registered kernel returns what it replaces: same shapes, same dtypes, all results of the operation",
+            fix="let the pattern match only what the kernel can compute",
+            location=op.location,
+        )
+    config = {"func_name": reference.name, "klir_binary": {"binary": reference.key}}
+    return r.op("custom_call", found.inputs, types, {"call_target_name": TARGET, "backend_config": config})
+
+
+def _compiled(found: Match, kernel: Kernel, context: Context) -> Reference:
+    arrays = tuple(_stand_in(value) for value in found.inputs)
+    launch = kernel.launch()
+    arguments = bound_arguments(launch, arrays, dict(found.facts))
+    made = compile_kernel(launch, arguments, context.target, from_environment(), {})
+    reference = register(made.kernel_hash, kernel.func.__name__, made.programs)
+    context.references.append(reference)
+    return reference
+
+
+def _stand_in(value: Value) -> Any:
+    """An array of the value's type without memory of its own: kernels are traced for shapes and dtypes."""
+    stored = np.dtype(np.uint8) if value.type.dtype is bool_ else value.type.dtype.numpy
+    return np.broadcast_to(np.zeros((), stored), value.type.shape or (1,))
+
+
+# ---------------------------------------------------------------------------------------------------------- recognition
+
+
+def either_way(r: Rewriter, op: Op, name: str) -> list[tuple[Op, Value]]:
+    """Operands of a commutative operation that are made by another one, each with the operand beside it."""
+    pairs = ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0]))
+    return [(maker, other) for value, other in pairs if (maker := r.maker(value, name)) is not None]
+
+
+def unconverted(r: Rewriter, value: Value) -> Value:
+    """The value before conversions from one float type to another."""
+    while (op := r.maker(value, "convert")) is not None and op.operands[0].type.dtype.is_float:
+        value = op.operands[0]
+    return value
+
+
+def match_rms_norm(r: Rewriter, op: Op) -> Match | None:
+    """``x * rsqrt(mean(x * x, -1) + epsilon) * weight`` over the last dimension.
+
+    Inputs x and weight; facts ``epsilon``.
+    """
+    if op.name != "multiply":
+        return None
+    last = len(op.results[0].type.shape) - 1
+    for weight, normal in either_way(r, op, "broadcast_in_dim"):
+        inner = r.maker(normal, "multiply")
+        if inner is None or tuple(weight.attributes["broadcast_dimensions"]) != (last,):
+            continue
+        for scale, x in either_way(r, inner, "broadcast_in_dim"):
+            root = r.maker(scale.operands[0], "rsqrt")
+            epsilon = None if root is None else _mean_square(r, root.operands[0], x)
+            if epsilon is not None and tuple(scale.attributes["broadcast_dimensions"]) == tuple(range(last)):
+                return Match((x, weight.operands[0]), op.results, {"epsilon": epsilon})
+    return None
+
+
+def _mean_square(r: Rewriter, value: Value, x: Value) -> float | None:
+    """The number that is added to the mean of squares over the last dimension, if the value is that."""
+    total = r.maker(value, "add")
+    if total is None:
+        return None
+    for mean, number in ((total.operands[0], total.operands[1]), (total.operands[1], total.operands[0])):
+        epsilon, scaled = r.scalar_of(number), r.maker(mean)
+        if epsilon is None or scaled is None or scaled.name not in ("multiply", "divide"):
+            continue
+        count, factor = x.type.shape[-1], r.scalar_of(scaled.operands[1])
+        wanted = count if scaled.name == "divide" else 1 / count
+        reduce, last = r.maker(scaled.operands[0], "reduce"), (len(x.type.shape) - 1,)
+        if factor is None or not np.isclose(float(factor), wanted, rtol=1e-6) or reduce is None:
+            continue
+        square = r.maker(reduce.operands[0], "multiply")
+        if combiner(reduce) == "add" and tuple(reduce.attributes["dimensions"]) == last and square is not None:
+            return float(epsilon) if square.operands == (x, x) else None
+    return None
+
+
+def match_attention(r: Rewriter, op: Op) -> Match | None:
+    """``softmax(scale * q @ k.T + mask) @ v`` over the last dimensions.
+
+    Inputs q (*batch, queries, head), k (*batch, keys, head), v (*batch, keys, features), and the mask (*batch, queries,
+    keys), if there is one; facts ``scale``.
+    """
+    if op.name != "dot_general":
+        return None
+    soft = _softmax_input(r, unconverted(r, op.operands[0]))
+    if soft is None:
+        return None
+    mask: tuple[Value, ...] = ()
+    scores, scale = unconverted(r, soft), 1.0
+    masked = r.maker(scores, "add")
+    if masked is not None:
+        left = r.maker(masked.operands[0])
+        product_first = left is not None and left.name in ("multiply", "dot_general")
+        scores, other = masked.operands if product_first else masked.operands[::-1]
+        mask = (other,)
+    scaled = r.maker(scores, "multiply")
+    if scaled is not None:
+        number = r.scalar_of(scaled.operands[1])
+        if number is None:
+            return None
+        scores, scale = scaled.operands[0], float(number)
+    product = r.maker(unconverted(r, scores), "dot_general")
+    if product is None:
+        return None
+    rank = len(op.operands[0].type.shape)
+    if not _plain_rows(op, rank, 0):
+        return None
+    if not _one_contracted(product) or not _one_contracted(op):
+        return None
+    q, k = (_batch_first(r, product, side, last=True) for side in (0, 1))
+    v = _batch_first(r, op, 1, last=False)
+    return Match((q, k, v, *mask), op.results, {"scale": scale})
+
+
+def _softmax_input(r: Rewriter, value: Value) -> Value | None:
+    """What ``exp(s - max(s)) / sum(exp(s - max(s)))`` over the last dimension is computed of."""
+    quotient = r.maker(value, "divide")
+    power = None if quotient is None else r.maker(quotient.operands[0], "exponential")
+    total = None if quotient is None else _row_value(r, quotient.operands[1], "add")
+    if quotient is None or power is None or total is None or unconverted(r, total) is not quotient.operands[0]:
+        return None
+    shifted = r.maker(power.operands[0], "subtract")
+    if shifted is None or _row_value(r, shifted.operands[1], "maximum") is not shifted.operands[0]:
+        return None
+    return shifted.operands[0]
+
+
+def _row_value(r: Rewriter, value: Value, name: str) -> Value | None:
+    """What is reduced over the last dimension, if a value is that, repeated along it."""
+    wide = r.maker(unconverted(r, value), "broadcast_in_dim")
+    reduce = None if wide is None else r.maker(unconverted(r, wide.operands[0]), "reduce")
+    if wide is None or reduce is None or combiner(reduce) != name:
+        return None
+    last = len(value.type.shape) - 1
+    along = tuple(wide.attributes["broadcast_dimensions"]) == tuple(range(last))
+    return reduce.operands[0] if along and tuple(reduce.attributes["dimensions"]) == (last,) else None
+
+
+def _plain_rows(op: Op, rank: int, side: int) -> bool:
+    """Whether the first operand of a product is (*batch, rows, contracted)."""
+    name = ("lhs", "rhs")[side]
+    batch, contracted = (tuple(op.attributes[f"{name}_{kind}_dimensions"]) for kind in ("batching", "contracting"))
+    return batch == tuple(range(rank - 2)) and contracted == (rank - 1,)
+
+
+def _one_contracted(op: Op) -> bool:
+    """Whether both operands have one dimension that is contracted and one that is free."""
+    a = op.attributes
+    batch = len(a["lhs_batching_dimensions"])
+    return len(a["lhs_contracting_dimensions"]) == 1 and all(len(v.type.shape) == batch + 2 for v in op.operands)
+
+
+def _batch_first(r: Rewriter, op: Op, side: int, *, last: bool) -> Value:
+    """An operand of a product as (*batch, free, contracted), or (*batch, contracted, free)."""
+    name, value = ("lhs", "rhs")[side], op.operands[side]
+    batch, contracted = (tuple(op.attributes[f"{name}_{kind}_dimensions"]) for kind in ("batching", "contracting"))
+    free = tuple(dim for dim in range(len(value.type.shape)) if dim not in (*batch, *contracted))
+    return r.transpose(value, (*batch, *free, *contracted) if last else (*batch, *contracted, *free))
+
+
+def match_gated_mlp(r: Rewriter, op: Op) -> Match | None:
+    """``(silu(x @ gate) * (x @ up)) @ down`` with matrices (features, hidden) and (hidden, features).
+
+    Inputs x, gate, up, down.
+    """
+    if op.name != "dot_general" or not _is_linear(op):
+        return None
+    both = r.maker(op.operands[0], "multiply")
+    if both is None:
+        return None
+    for silu, up_value in either_way(r, both, "multiply"):
+        up = r.maker(up_value, "dot_general")
+        for sigmoid, value in either_way(r, silu, "logistic"):
+            gate = r.maker(value, "dot_general")
+            if sigmoid.operands[0] is not value or gate is None or up is None:
+                continue
+            if gate.operands[0] is up.operands[0] and _is_linear(gate) and _is_linear(up):
+                return Match((gate.operands[0], gate.operands[1], up.operands[1], op.operands[1]), op.results)
+    return None
+
+
+def _is_linear(op: Op) -> bool:
+    """Whether a product is x @ w with the last dimension of x and the first one of a matrix."""
+    a, rank = op.attributes, len(op.operands[0].type.shape)
+    return (
+        not a["lhs_batching_dimensions"]
+        and tuple(a["lhs_contracting_dimensions"]) == (rank - 1,)
+        and tuple(a["rhs_contracting_dimensions"]) == (0,)
+        and len(op.operands[1].type.shape) == len(("hidden", "features"))
+    )

@@ -1,0 +1,143 @@
+"""What became of a model: kernels, instructions, device memory, replaced patterns and what runs on the host."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from nki.graph.ir import Function, Group, Op
+from nki.graph.link import Linked
+from nki.graph.passes.context import Context
+from nki.graph.plan import Plan
+from nki.graph.steps import Run, Steps, walk
+from nki.store.artifact_meta import refused
+
+
+@dataclass(frozen=True, slots=True)
+class GraphReport:
+    """Of one compilation.
+
+    Attributes:
+        model, target: what was compiled for what.
+        operations: of the model, after its functions were inlined.
+        kernels: how often the program runs a kernel of each kind, copies included; "call" are the user's own.
+        distinct: kernels that were compiled or known, without copies.
+        origins: how many of them were "compiled", or came from "memory" or "disk".
+        instructions: of the program, those of loops once.
+        kernels_before, bytes_before: kernels and bytes between them and device memory with one kernel per operation.
+        kernels_after, bytes_after: the same after fusion.
+        argument_bytes, constant_bytes, output_bytes: of device memory.
+        temporary_bytes, temporary_bytes_before: of values in between with shared memory, and if each had its own.
+        waits: of queues for each other.
+        replaced: (pattern, line of the model) of what a registered kernel computes.
+        fallbacks: (operation, line) of what runs on the host; only where the caller asked for it.
+        seconds: of each stage.
+    """
+
+    model: str
+    target: str
+    operations: int = 0
+    kernels: Mapping[str, int] = field(default_factory=dict)
+    distinct: int = 0
+    origins: Mapping[str, int] = field(default_factory=dict)
+    instructions: int = 0
+    kernels_before: int = 0
+    kernels_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    argument_bytes: int = 0
+    constant_bytes: int = 0
+    output_bytes: int = 0
+    temporary_bytes: int = 0
+    temporary_bytes_before: int = 0
+    waits: int = 0
+    replaced: Sequence[tuple[str, str]] = ()
+    fallbacks: Sequence[tuple[str, str]] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types only."""
+        found = asdict(self)
+        found["replaced"] = [list(pair) for pair in self.replaced]
+        found["fallbacks"] = [list(pair) for pair in self.fallbacks]
+        return found
+
+    def lasting(self) -> dict[str, Any]:
+        """What is the same whenever and wherever the model is compiled, for its file."""
+        return {name: value for name, value in self.to_json().items() if name not in ("seconds", "origins")}
+
+    @staticmethod
+    def of_json(found: Mapping[str, Any]) -> GraphReport:
+        """What `lasting` or `to_json` made. Raises ArtifactError "artifact.model" for anything else."""
+        known = {each.name for each in fields(GraphReport)}
+        pairs = {name: found.get(name) for name in ("replaced", "fallbacks")}
+        whole = {"model", "target"} <= found.keys() <= known
+        if not whole or not all(isinstance(value, list) for value in pairs.values()):
+            raise refused(
+                "artifact.model", f"a report with {', '.join(map(str, found))}"[:200], "it is that of a model"
+            )
+        tuples = {name: tuple(tuple(pair) for pair in value or ()) for name, value in pairs.items()}
+        return GraphReport(**{**found, **tuples})
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kernels.items()))
+        lines = [
+            f"{self.model} for {self.target}: {self.operations} operations, {sum(self.kernels.values())} kernel calls "
+            f"({kinds}), {self.distinct} distinct, {self.instructions} instructions, {self.waits} waits",
+            f"  fusion: {self.kernels_before} -> {self.kernels_after} kernels, {self.bytes_before:,} -> "
+            f"{self.bytes_after:,} bytes from and to device memory",
+            f"  device memory: arguments {self.argument_bytes:,}, constants {self.constant_bytes:,}, results "
+            f"{self.output_bytes:,}, temporaries {self.temporary_bytes_before:,} -> {self.temporary_bytes:,} bytes",
+        ]
+        lines += [f"  {pattern} at {where}: a registered kernel" for pattern, where in self.replaced]
+        lines += [f"  {op} at {where}: on the host" for op, where in self.fallbacks]
+        return "\n".join(lines)
+
+
+def report_of(
+    model: str,
+    context: Context,
+    function: Function,
+    steps: Steps,
+    plan: Plan,
+    linked: Linked,
+    seconds: Mapping[str, float],
+) -> GraphReport:
+    """The report of a compilation that ended."""
+    runs = [step for step in walk(steps.steps) if isinstance(step, Run)]
+    kernels = Counter("call" if run.reference is not None else run.kind for run in runs)
+    kernels["copy"] = linked.copies
+    traffic = context.traffic
+    return GraphReport(
+        model=model,
+        target=context.target.name,
+        operations=_operations(function.body),
+        kernels={kind: count for kind, count in kernels.items() if count},
+        distinct=len(steps.kernels),
+        origins=dict(Counter(kernel.origin for kernel in steps.kernels.values())),
+        instructions=sum(1 for program in linked.programs for _ in program.body.walk()),
+        kernels_before=traffic.kernels_before,
+        kernels_after=traffic.kernels_after,
+        bytes_before=traffic.bytes_before,
+        bytes_after=traffic.bytes_after,
+        argument_bytes=plan.nbytes("argument"),
+        constant_bytes=plan.nbytes("constant"),
+        output_bytes=plan.nbytes("output"),
+        temporary_bytes=plan.nbytes("temporary"),
+        temporary_bytes_before=plan.bytes_without,
+        waits=linked.waits,
+        replaced=tuple(context.replaced),
+        seconds=dict(seconds),
+    )
+
+
+def _operations(items: Sequence[Op | Group]) -> int:
+    """Operations in groups and outside of them; those in loops and branches instead of these."""
+    count = 0
+    for item in items:
+        for op in item.ops if isinstance(item, Group) else (item,):
+            nested = [region for region in op.regions if any(isinstance(inner, Group) for inner in region.ops)]
+            count += sum(_operations(region.ops) for region in nested) if nested else 1
+    return count

@@ -1,0 +1,64 @@
+"""Element types as MLIR spells them, and which of them a device has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nki.core import dtypes
+from nki.core.dtypes import DType
+from nki.graph.errors import GraphError
+
+_SPELLINGS: Mapping[str, DType] = {
+    "i1": dtypes.bool_,
+    "i8": dtypes.int8,
+    "i16": dtypes.int16,
+    "i32": dtypes.int32,
+    "i64": dtypes.int64,
+    "ui8": dtypes.uint8,
+    "ui16": dtypes.uint16,
+    "ui32": dtypes.uint32,
+    "ui64": dtypes.uint64,
+    "f16": dtypes.float16,
+    "f32": dtypes.float32,
+    "bf16": dtypes.bfloat16,
+    "f8E4M3": dtypes.float8_e4m3,
+    "f8E4M3FN": dtypes.float8_e4m3fn,
+    "f8E5M2": dtypes.float8_e5m2,
+    "f8E8M0FNU": dtypes.float8_e8m0fnu,
+}
+_BY_DTYPE = {dtype: spelling for spelling, dtype in _SPELLINGS.items()}
+
+
+def dtype_of(spelling: str | np.dtype[Any]) -> DType:
+    """The dtype of an MLIR element type, or of an array's. 64-bit floats are 32-bit ones, since no device has them.
+
+    Raises:
+        GraphError: "graph.dtype".
+    """
+    if isinstance(spelling, np.dtype):
+        return dtypes.float32 if spelling == np.float64 else dtypes.from_numpy(spelling)
+    if spelling == "f64":
+        return dtypes.float32
+    if spelling not in _SPELLINGS:
+        raise GraphError(
+            "graph.dtype",
+            f"the model has tensors of {spelling}",
+            rule=f"elements are one of {', '.join(_SPELLINGS)}, f64",
+            fix="convert the model to one of these before it is exported",
+        )
+    return _SPELLINGS[spelling]
+
+
+def mlir_dtype(dtype: DType) -> str:
+    """How MLIR spells a dtype; ``tfloat32`` is stored as f32."""
+    return _BY_DTYPE.get(dtype, "f32")
+
+
+def to_device(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Constants of 64-bit floats in 32 bits, anything else as it is."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, np.float32) if values.dtype == np.float64 else np.asarray(values)

@@ -1,0 +1,189 @@
+"""``torch.compile(model, backend="neuron")``: whole graphs, forward and backward, become programs of the device."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._dynamo.backends import common, registry
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nki.core.errors import LaunchError, NkiError
+from nki.interop.torch_location import user_line
+from nki.interop.torch_provenance import note
+from nki.report import NkiWarning
+from nki.spec.rule import Finding
+
+if TYPE_CHECKING:
+    from nki.interop.torch_compile_graph import CompiledGraph
+
+NAME = "neuron"
+
+_NUMBERS = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """What ``torch.compile(..., backend="neuron", options={...})`` takes.
+
+    Attributes:
+        target: the target's name; by default that of the environment.
+        fallback: "host": a graph that cannot be compiled runs on the CPU, with a warning, and is counted in
+            `provenance`; empty: it is an error.
+        dump_dir: folder where the stages of each graph are written, in a folder of its name.
+    """
+
+    target: str = ""
+    fallback: str = ""
+    dump_dir: str = ""
+
+
+def register() -> None:
+    """Let `torch.compile` know the backend ``neuron``, once per process."""
+    if NAME not in registry._COMPILER_FNS:
+        registry.register_backend(neuron, name=NAME)
+
+
+def neuron(
+    graph: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """The backend: compiles a graph that Dynamo found, with its derivative if some input needs one.
+
+    Sizes become numbers: a call with other sizes is compiled again. What is refused raises when the result is called,
+    so that the error is not wrapped into one of PyTorch's.
+    """
+    from torch._inductor import config
+
+    from nki.graph.importers.torch_decompose import decompositions
+    from nki.interop.torch_compile_calls import bodies
+
+    try:
+        compiler = _Compiler(_options(options), next(_NUMBERS))
+        _make_static(inputs)
+        backend = common.aot_autograd(
+            fw_compiler=compiler.forward,
+            bw_compiler=compiler.backward,
+            inference_compiler=compiler.inference,
+            decompositions={**decompositions(), **bodies()},
+            partition_fn=_partition,
+        )
+        with (
+            sdpa_kernel([SDPBackend.MATH]),
+            config.patch(enable_auto_functionalized_v2=False),
+        ):
+            made: Callable[..., Any] = backend(graph, inputs)
+            return made
+    except NkiError as error:
+        return _refusing(error)
+
+
+def _refusing(error: NkiError) -> Callable[..., Any]:
+    def refuse(*_: Any) -> Any:
+        raise error.with_traceback(None)
+
+    return refuse
+
+
+def _partition(*args: Any, **kwargs: Any) -> Any:
+    """What the backward keeps of the forward, and what it computes anew: the least bytes to keep."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    return min_cut_rematerialization_partition(*args, **kwargs)
+
+
+def _make_static(inputs: Sequence[Any]) -> None:
+    """Make symbolic sizes numbers; PyTorch guards them, and compiles again for others."""
+    for value in inputs:
+        sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        for size in sizes:
+            if isinstance(size, torch.SymInt):
+                int(size)
+
+
+def _options(given: Mapping[str, Any] | None) -> CompileOptions:
+    known = [field.name for field in fields(CompileOptions)]
+    unknown = [name for name in given or () if name not in known]
+    options = CompileOptions() if unknown else CompileOptions(**(given or {}))
+    if unknown or options.fallback not in ("", "host"):
+        problem = f"option {unknown[0]!r}" if unknown else f"fallback={options.fallback!r}"
+        raise LaunchError(
+            "torch.compile-options",
+            f'torch.compile(backend="{NAME}") got {problem}',
+            rule=f'options are {", ".join(known)}; fallback is "host" or empty',
+            fix='write options={"target": "trn2"}',
+            location=user_line(),
+        )
+    return options
+
+
+class _Compiler:
+    """One compilation: up to two graphs."""
+
+    def __init__(self, options: CompileOptions, number: int) -> None:
+        self._options = options
+        self._number = number
+
+    def forward(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return self._compiled("forward", graph)
+
+    def backward(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return self._compiled("backward", graph)
+
+    def inference(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        return self._compiled("inference", graph)
+
+    def _compiled(self, kind: str, graph: torch.fx.GraphModule) -> Callable[..., Any]:
+        name = f"{kind}_{self._number}"
+        try:
+            return self._on_device(name, graph)
+        except NkiError as error:
+            if self._options.fallback != "host":
+                raise
+            return _on_host(name, graph, error)
+
+    def _on_device(self, name: str, graph: torch.fx.GraphModule) -> Callable[..., Any]:
+        from nki.graph.compile import compile_module
+        from nki.graph.importers.torch_import import import_graph
+        from nki.interop.torch_compile_calls import Kernels
+        from nki.interop.torch_compile_graph import CompiledGraph
+
+        kernels = Kernels()
+        imported = import_graph(graph, more=kernels.converters(graph))
+        folder = f"{self._options.dump_dir}/{name}" if self._options.dump_dir else None
+        executable = compile_module(imported.module, name=name, target=self._options.target, dump_dir=folder)
+        return CompiledGraph(name, imported, executable)
+
+
+def _on_host(name: str, graph: torch.fx.GraphModule, error: NkiError) -> Callable[..., Any]:
+    """A graph on the CPU, because the caller asked for that; every call of it is counted."""
+    finding = Finding(
+        "torch.host",
+        "warning",
+        f"{name} runs on the host: {error.message}",
+        'a graph that cannot be compiled runs on the host if options={"fallback": "host"} asks for that',
+        "docs/pytorch.md",
+        error.fix or "remove the operator from the model",
+        error.location,
+        {},
+    )
+    warnings.warn(NkiWarning(finding))
+
+    def run(arguments: list[Any]) -> Any:
+        note(f"torch.compile {name}")
+        values = list(arguments)
+        arguments.clear()
+        return graph(*values)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def compiled_graphs() -> list[CompiledGraph]:
+    """Graphs that the backend made and that still live, the oldest first; each has a name and an `executable`."""
+    from nki.interop import torch_compile_graph
+
+    return torch_compile_graph.compiled_graphs()

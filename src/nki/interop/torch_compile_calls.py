@@ -1,0 +1,89 @@
+"""Kernels in a graph that is compiled as a whole: nodes ``nki::call_N`` and ``nki::update_N`` become custom calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from nki.core.tensor import View, whole
+from nki.graph.importers.torch_builder import Builder
+from nki.graph.importers.torch_table import Call, Converter, refused
+from nki.graph.ir import TensorType, Value
+from nki.graph.references import TARGET, Reference, register
+from nki.interop.jax_config import BackendConfig
+from nki.interop.torch_operator import BODIES
+from nki.interop.torch_plan import Plan, compiled_plan, plan_named
+from nki.spec.program import Program
+
+
+def bodies() -> dict[Any, Any]:
+    """Operators made with `nki_op` that only read, with what they do: decompositions of the graph."""
+    return {operator: body for operator, body in BODIES.items() if not operator._schema.is_mutable}
+
+
+class Kernels:
+    """The kernels of one graph, which it keeps until the graph is compiled."""
+
+    def __init__(self) -> None:
+        self.references: list[Reference] = []
+
+    def converters(self, graph: torch.fx.GraphModule) -> dict[str, Converter]:
+        """Converters for the calls in a graph."""
+        names = {str(node.target) for node in graph.graph.nodes if node.op == "call_function"}
+        found: dict[str, Converter] = {name: self._call for name in names if name.startswith("nki.call_")}
+        return {**found, "auto_functionalized": self._update}
+
+    def _call(self, b: Builder, call: Call, read: Sequence[Value], name: str) -> Any:
+        results = self._called(b, name, list(read), ())
+        return results if len(results) != 1 else results[0]
+
+    def _update(self, b: Builder, call: Call, operator: Any, *arguments: Any) -> Any:
+        """The functional form of a call that writes: its results, then the new values of what it writes to."""
+        if not str(operator).startswith("nki.update_"):
+            raise refused(
+                b,
+                Call(str(operator), call.types, call.used, call.seeds),
+                "an operator that writes to its arguments",
+                "call the kernel itself or wrap_nki(kernel), or return the new value instead",
+                *arguments,
+            )
+        read, written, name = arguments
+        places = plan_named(name).written
+        total, rest, changed = len(read) + len(written), iter(read), iter(written)
+        tensors = [next(changed if place in places else rest) for place in range(total)]
+        results = self._called(b, name, tensors, places)
+        count = len(results) - len(places)
+        return (*(results[:count] or (None,)), list(results[count:]))
+
+    def _called(self, b: Builder, name: str, tensors: list[Value], written: Sequence[int]) -> tuple[Value, ...]:
+        plan = plan_named(name)
+        compiled, places = compiled_plan(plan)
+        programs = tuple(_with_written(program, places, written) for program in compiled.programs)
+        reference = register(f"{compiled.kernel_hash}{'w' if written else ''}", _kernel_name(plan), programs)
+        self.references.append(reference)
+        first = programs[0]
+        types = [TensorType(view.shape, view.dtype) for view in first.outputs[: len(plan.results)]]
+        types += [tensors[place].type for place in written]
+        names = tuple(buffer.name for buffer in first.inputs), tuple(view.buffer.name for view in first.outputs)
+        config = BackendConfig(reference.key, *names, reference.name, (), False)
+        attributes = {
+            "call_target_name": TARGET,
+            "backend_config": config.encoded(),
+            "has_side_effect": False,
+            "api_version": 2,
+        }
+        return b.emit("custom_call", [tensors[place] for place in places], types, attributes)
+
+
+def _kernel_name(plan: Plan) -> str:
+    return plan.kernel.func.__name__
+
+
+def _with_written(program: Program, places: Sequence[int], written: Sequence[int]) -> Program:
+    """The program with the tensors that it writes in place as further results."""
+    position = {place: number for number, place in enumerate(places)}
+    more: list[View] = [whole(program.inputs[position[place]]) for place in written]
+    return replace(program, outputs=[*program.outputs, *more]) if more else program

@@ -1,0 +1,248 @@
+"""Single operators on the device: each is a graph of one operator, compiled the first time and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from nki.core.errors import LaunchError, NkiError
+from nki.interop.torch_eager_operators import Plain, plain_of
+from nki.interop.torch_location import user_line
+from nki.interop.torch_memory import DEVICE, on_cpu, on_device
+from nki.interop.torch_outline import map_tensors
+from nki.interop.torch_provenance import left, made
+
+if TYPE_CHECKING:
+    from nki.graph.executable import Executable
+    from nki.graph.importers.torch_import import Imported
+
+_MOST_NUMBERS = 8
+"""So many programs that differ only in numbers, such as a learning rate that changes, are made of an operator."""
+
+_WIDE = (torch.int64, torch.uint64, torch.float64, torch.complex64, torch.complex128)
+
+_PLACES = ("device", "host")
+
+
+@dataclass(frozen=True, slots=True)
+class _OneOperator:
+    """The program of an operator for tensors of certain shapes, strides and dtypes.
+
+    Attributes:
+        strides: of each result, as PyTorch has them; None where they are those of a contiguous tensor.
+    """
+
+    imported: Imported
+    executable: Executable
+    strides: tuple[tuple[int, ...] | None, ...]
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Results as CPU tensors."""
+        from nki.graph.importers.torch_types import host_array, host_tensor
+
+        ports = self.imported.module.main.arguments
+        places = zip(self.imported.inputs, ports, strict=True)
+        arrays: list[np.ndarray] = [host_array(tensors[place], value.type.dtype) for place, value in places]
+        results = self.executable.run(arrays)
+        found = []
+        for kind, strides in zip(self.imported.outputs, self.strides, strict=True):
+            tensor = host_tensor(results[kind.number], kind.dtype)
+            if strides is not None:
+                tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device="cpu").copy_(tensor)
+            found.append(tensor)
+        return found
+
+
+_LOCK = threading.Lock()
+_MADE: dict[Any, _OneOperator | str] = {}
+"""By operator and what it is called with; a text says why the CPU computes it."""
+
+_NUMBERS: dict[Any, int] = {}
+"""How many programs there are of an operator and tensors."""
+
+_PLACE = ["device"]
+
+
+def eager_on(place: str) -> None:
+    """Where operators on tensors of the device ``neuron`` run from now on, in the whole process.
+
+    Args:
+        place: "device", by a program of their own, or "host", by PyTorch on the CPU.
+
+    Raises:
+        LaunchError: "torch.eager" for another place.
+    """
+    if place not in _PLACES:
+        raise LaunchError(
+            "torch.eager",
+            f"eager_on got {place!r}",
+            rule=f"operators run on {' or '.join(map(repr, _PLACES))}",
+            fix='write eager_on("device")',
+            location=user_line(),
+        )
+    _PLACE[0] = place
+
+
+def on_the_device(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
+    """The result of an operator by a program of the device, in a tuple; None if the CPU has to compute it."""
+    if _PLACE[0] == "host":
+        return None
+    plain = plain_of(operator)
+    if plain is None:
+        return _leave(operator, "it is a view, or writes to something in a way that has no functional form")
+    tensors: list[torch.Tensor] = []
+    given, targets = plain.split(args, kwargs)
+    tree = _taken(given, tensors)
+    reason = _refused(tensors, targets)
+    if reason:
+        return _leave(operator, reason)
+    found = _found(plain, given, tree, tensors, targets)
+    if isinstance(found, str):
+        return _leave(operator, found)
+    results = found.run([_lowered(tensor) for tensor in tensors])
+    made(operator.name())
+    if targets:
+        for target, result in zip(targets, results, strict=True):
+            on_cpu(target).copy_(result)
+        return (plain.returned(targets),)
+    back = [on_device(result) for result in results]
+    return (back[0] if plain.single else tuple(back),)
+
+
+def _leave(operator: Any, reason: str) -> None:
+    left(operator.name(), reason)
+
+
+def _refused(tensors: Sequence[torch.Tensor], targets: Sequence[torch.Tensor]) -> str:
+    """Why tensors cannot be those of a program; empty if they can."""
+    if not tensors:
+        return "it has no tensor to compute with"
+    for tensor in (*tensors, *targets):
+        if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
+            return "a tensor is sparse, conjugate or negative"
+        if not tensor.numel():
+            return "a tensor is empty"
+    wide = next((tensor for tensor in tensors if tensor.dtype in _WIDE), None)
+    return "" if wide is None else f"a tensor is {wide.dtype}, which the device has not"
+
+
+def _lowered(tensor: torch.Tensor) -> torch.Tensor:
+    return on_cpu(tensor) if tensor.device.type == DEVICE else tensor
+
+
+def _taken(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """A value that can be a key, and in which tensors are what a program depends on; they are put into the list."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return (torch.Tensor, tuple(value.shape), value.stride(), value.dtype)
+    if isinstance(value, list | tuple):
+        return tuple(_taken(item, tensors) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, _taken(item, tensors)) for name, item in value.items())
+    if isinstance(value, torch.device):
+        return "device"
+    return (type(value), repr(value) if isinstance(value, float) else value)  # -0.0 is not 0.0, NaN is NaN
+
+
+def _numberless(tree: Any) -> Any:
+    if isinstance(tree, tuple) and len(tree) == len(("type", "value")) and tree[0] in (float, int):
+        return tree[0]
+    return tuple(_numberless(item) for item in tree) if isinstance(tree, tuple) else tree
+
+
+def _found(
+    plain: Plain, given: Any, tree: Any, tensors: list[torch.Tensor], targets: Sequence[torch.Tensor]
+) -> _OneOperator | str:
+    wanted = tuple((tuple(target.shape), target.dtype) for target in targets)
+    key = (plain.operator, tree, wanted)
+    found = _MADE.get(key)
+    if found is None:
+        general = (plain.operator, _numberless(tree))
+        with _LOCK:
+            count = _NUMBERS[general] = _NUMBERS.get(general, 0) + 1
+        if count > _MOST_NUMBERS:
+            return f"there are {_MOST_NUMBERS} programs of it already that differ in numbers only"
+        found = _MADE[key] = _compiled(plain, given, tensors, wanted)
+    return found
+
+
+def _compiled(
+    plain: Plain, given: Any, tensors: list[torch.Tensor], wanted: Sequence[Any]
+) -> _OneOperator | str:
+    """The program, or why there is none."""
+    from nki.graph.compile import compile_module
+    from nki.graph.importers.torch_import import import_graph
+
+    try:
+        graph, fakes = _traced(plain.operator, given, [_lowered(tensor) for tensor in tensors])
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+        return f"PyTorch cannot trace it: {error}"
+    types = tuple((tuple(fake.shape), fake.dtype) for fake in fakes)
+    if wanted and types != tuple(wanted):
+        return "its result has another shape or dtype than the tensor that is written to"
+    indices = all(tensor.dtype.is_floating_point for tensor in tensors)
+    for _, dtype in types:
+        if dtype in _WIDE and not (dtype == torch.int64 and indices):
+            return f"its result is {dtype}, which the device has not"
+    try:
+        imported = import_graph(graph)
+        if imported.random:
+            return "random numbers come from the CPU's generator"
+        executable = compile_module(imported.module, name=plain.operator.name())
+    except NkiError as error:
+        return f"[{error.code}] {error.message}"
+    strides = tuple(None if fake.is_contiguous() else fake.stride() for fake in fakes)
+    return _OneOperator(imported, executable, strides)
+
+
+def _traced(operator: Any, given: Any, tensors: list[torch.Tensor]) -> tuple[torch.fx.GraphModule, list[Any]]:
+    """The operator as a graph of core ATen, and its results without values."""
+    from nki.graph.importers.torch_decompose import decompositions
+
+    def function(*inputs: torch.Tensor) -> Any:
+        rest = iter(inputs)
+        found = operator(**map_tensors(_on_host(given), lambda _: next(rest)))
+        return found if isinstance(found, tuple | list) else (found,)
+
+    graph = make_fx(function, decomposition_table=decompositions(), tracing_mode="fake")(*tensors)
+    fakes: list[Any] = []
+    output = next(node for node in graph.graph.nodes if node.op == "output")
+    for node in output.args[0]:
+        if not isinstance(node, torch.fx.Node) or not isinstance(node.meta["val"], torch.Tensor):
+            raise TypeError("a result is no tensor")
+        if node.op == "placeholder":
+            raise TypeError("a result is an argument")
+        fakes.append(node.meta["val"])
+    return graph, fakes
+
+
+def _on_host(value: Any) -> Any:
+    """Arguments with the CPU in the place of the device."""
+    if isinstance(value, torch.device):
+        return torch.device("cpu")
+    if isinstance(value, dict):
+        return {name: _on_host(item) for name, item in value.items()}
+    return value
+
+
+def programs() -> dict[str, int]:
+    """How many programs there are of each operator."""
+    found: dict[str, int] = {}
+    for (operator, *_), one in list(_MADE.items()):
+        if not isinstance(one, str):
+            found[operator.name()] = found.get(operator.name(), 0) + 1
+    return dict(sorted(found.items()))
+
+
+def clear() -> None:
+    """Forget all programs."""
+    with _LOCK:
+        _MADE.clear()
+        _NUMBERS.clear()
+

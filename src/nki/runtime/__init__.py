@@ -1,0 +1,22 @@
+"""Simulated devices and a small runtime: load, allocate, write, execute, read, unload; see docs/runtime.md."""
+
+from nki.runtime.api import CoreState, Loaded, Runtime, Tensor
+from nki.runtime.model import Model, load_model
+from nki.runtime.spans import Span, recording, show_ranges
+from nki.runtime.status import NrtError, Status
+from nki.runtime.trace import write_system_trace
+
+__all__ = [
+    "CoreState",
+    "Loaded",
+    "Model",
+    "NrtError",
+    "Runtime",
+    "Span",
+    "Status",
+    "Tensor",
+    "load_model",
+    "recording",
+    "show_ranges",
+    "write_system_trace",
+]

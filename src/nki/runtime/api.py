@@ -1,0 +1,345 @@
+"""The runtime: load models on simulated cores, allocate tensors there, write, execute, read, unload."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from nki.core.dtypes import DType, as_dtype
+from nki.core.errors import ArgumentError, ArtifactError, NkiError
+from nki.runtime.device import Core, cores_of
+from nki.runtime.memory import Use
+from nki.runtime.model import Model, load_model
+from nki.runtime.spans import span
+from nki.runtime.status import NrtError, refused
+from nki.store.artifact_model import Port, stored
+from nki.target.load import DEFAULT_TARGET, load_target
+
+_OUT_OF_BOUNDS = frozenset({"access.dynamic-out-of-bounds"})
+
+
+@dataclass(eq=False, slots=True)
+class Tensor:
+    """Memory of a core.
+
+    Attributes:
+        core: number of the core.
+        shape, dtype: as the framework sees them.
+    """
+
+    name: str
+    core: int
+    shape: tuple[int, ...]
+    dtype: DType
+    _array: np.ndarray
+    _number: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of device memory."""
+        return prod(self.shape) * stored(self.dtype).itemsize
+
+
+@dataclass(eq=False, slots=True)
+class Loaded:
+    """A model on a core."""
+
+    model: Model
+    core: int
+    _numbers: tuple[int, ...]
+    _running: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CoreState:
+    """A core and its memory, see `Runtime.state`."""
+
+    core: int
+    device: int
+    memory: str
+    capacity: int
+    used: int
+    models: tuple[str, ...]
+    busy: bool
+
+
+@dataclass(slots=True)
+class _Held:
+    tensors: set[Tensor] = field(default_factory=set)
+    models: set[Loaded] = field(default_factory=set)
+
+
+class Runtime:
+    """Simulated devices of a target: ``with Runtime("trn2") as runtime: ...``; several threads may use it.
+
+    Calls fail with `NrtError`, whose `status` is the code of the vendor's runtime for that.
+
+    Args:
+        target: name of the target; the default one if empty.
+        devices: how many there are.
+    """
+
+    def __init__(self, target: str = "", devices: int = 1) -> None:
+        if devices < 1:
+            raise refused("runtime.argument", f"{devices} devices", "there is at least one", "ask for one or more")
+        self.target = load_target(target or DEFAULT_TARGET)
+        self._cores = cores_of(self.target, devices)
+        self._lock = threading.Lock()
+        self._held: _Held | None = _Held()
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def load(self, model: Model | str | Path, core: int = 0) -> Loaded:
+        """Put a model, or a ``.neff`` file of one, on a core; its weights and temporaries take memory there.
+
+        Raises:
+            NrtError: "runtime.file", "runtime.target", "runtime.core", "runtime.memory", "runtime.closed".
+        """
+        place = self._core(core)
+        made = model if isinstance(model, Model) else _read(Path(model))
+        if made.target.name != self.target.name:
+            raise refused(
+                "runtime.target",
+                f"model {made.name} was compiled for {made.target.name}, and these devices are {self.target.name}",
+                "a model runs on the target that it was compiled for",
+                f"compile it for {self.target.name}",
+            )
+        with span(f"load {made.name}", "runtime", core=core, nbytes=made.weight_bytes):
+            account = place.account
+            weights = account.take(f"weights of {made.name} on core {core}", made.weight_bytes)
+            try:
+                memory = account.take(f"model {made.name} on core {core}", made.memory_bytes)
+            except NrtError:
+                account.give(weights)
+                raise
+            loaded = Loaded(made, core, (weights, memory))
+            self._holds().models.add(loaded)
+            return loaded
+
+    def allocate(self, shape: tuple[int, ...], dtype: object, core: int = 0, name: str = "") -> Tensor:
+        """Memory of a core, filled with zeros.
+
+        Raises:
+            NrtError: "runtime.memory" with a table of who has it, "runtime.core", "runtime.closed".
+        """
+        held, place, kind = self._holds(), self._core(core), as_dtype(dtype)
+        size = prod(shape) * stored(kind).itemsize
+        number = place.account.take(f"tensor {name or 'without a name'} {kind}{list(shape)} on core {core}", size)
+        made = Tensor(name, core, tuple(shape), kind, np.zeros(shape, kind.numpy), number)
+        held.tensors.add(made)
+        return made
+
+    def tensors_of(self, loaded: Loaded) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """New tensors for the arguments and for the results of a model, by name, on its core."""
+        self._check_loaded(loaded)
+        part = loaded.model.part
+
+        def made(ports: tuple[Port, ...]) -> dict[str, Tensor]:
+            return {port.name: self.allocate(port.shape, port.dtype, loaded.core, port.name) for port in ports}
+
+        return made(part.arguments), made(part.outputs)
+
+    def write(self, tensor: Tensor, array: np.ndarray) -> None:
+        """Copy an array of the same shape and dtype to the device."""
+        self._check_tensor(tensor)
+        found = np.asarray(array)
+        if found.shape != tensor.shape or found.dtype != tensor.dtype.numpy:
+            raise refused(
+                "runtime.input",
+                f"{found.dtype}{list(found.shape)} is written to {tensor.name}, {tensor.dtype}{list(tensor.shape)}",
+                "what is written has the shape and dtype of the tensor",
+                "convert it on the host",
+            )
+        with span(f"write {tensor.name}", "transfer", core=tensor.core, nbytes=tensor.nbytes):
+            tensor._array[...] = found
+
+    def read(self, tensor: Tensor) -> np.ndarray:
+        """A copy of what is on the device."""
+        self._check_tensor(tensor)
+        with span(f"read {tensor.name}", "transfer", core=tensor.core, nbytes=tensor.nbytes):
+            return tensor._array.copy()
+
+    def execute(
+        self,
+        loaded: Loaded,
+        inputs: Mapping[str, Tensor],
+        outputs: Mapping[str, Tensor],
+        timeout: float | None = None,
+    ) -> None:
+        """Run a model on its core, after what waits for it there.
+
+        Args:
+            inputs, outputs: tensors of that core by the names of arguments and results. A result that takes the memory
+                of an argument may have its tensor.
+            timeout: seconds; None waits for ever. The outputs of a call that took too long are not written.
+
+        Raises:
+            NrtError: "runtime.input", "runtime.timeout", "runtime.busy", "runtime.queue", "runtime.execution",
+                "runtime.bounds", "runtime.handle", "runtime.closed".
+        """
+        self._check_loaded(loaded)
+        part = loaded.model.part
+        given = self._named(loaded, inputs, part.arguments, "argument")
+        wanted = self._named(loaded, outputs, part.outputs, "result")
+        arrays = [tensor._array for tensor in given]
+        with self._lock:
+            loaded._running += 1
+        try:
+            with span(f"dispatch {loaded.model.name}", "runtime", core=loaded.core):
+                outcome = self._cores[loaded.core].execute(lambda: loaded.model.run(arrays), timeout)
+        except NrtError:
+            raise
+        except NkiError as error:
+            raise _failed(loaded, error) from error
+        finally:
+            with self._lock:
+                loaded._running -= 1
+        for tensor, array in zip(wanted, outcome.results, strict=True):
+            tensor._array[...] = array
+
+    def free(self, tensor: Tensor) -> None:
+        """The memory of a tensor is free again; the tensor cannot be used any more."""
+        self._check_tensor(tensor)
+        self._holds().tensors.discard(tensor)
+        self._cores[tensor.core].account.give(tensor._number)
+
+    def unload(self, loaded: Loaded) -> None:
+        """Take a model from its core. Raises NrtError "runtime.busy" while it runs."""
+        self._check_loaded(loaded)
+        with self._lock:
+            if loaded._running:
+                raise refused(
+                    "runtime.busy",
+                    f"model {loaded.model.name} runs on core {loaded.core}",
+                    "a model is unloaded when no call of it is open",
+                    "wait for its calls",
+                )
+        self._holds().models.discard(loaded)
+        for number in loaded._numbers:
+            self._cores[loaded.core].account.give(number)
+
+    def state(self) -> list[CoreState]:
+        """The cores, their memory, and the models on them."""
+        held = self._holds()
+        return [
+            CoreState(
+                core.number,
+                core.device,
+                core.account.name,
+                core.account.capacity,
+                core.account.used,
+                tuple(sorted(loaded.model.name for loaded in held.models if loaded.core == core.number)),
+                core.late or any(loaded._running and loaded.core == core.number for loaded in held.models),
+            )
+            for core in self._cores
+        ]
+
+    def memory(self, core: int) -> list[Use]:
+        """Who has memory of a core's stack, the largest first."""
+        self._holds()
+        return self._core(core).account.uses()
+
+    def close(self) -> None:
+        """Free everything; further calls are errors, a second `close` is none."""
+        with self._lock:
+            held, self._held = self._held, None
+        if held is None:
+            return
+        for core in self._cores:
+            core.close()
+        for tensor in held.tensors:
+            self._cores[tensor.core].account.give(tensor._number)
+        for loaded in held.models:
+            for number in loaded._numbers:
+                self._cores[loaded.core].account.give(number)
+
+    def _holds(self) -> _Held:
+        held = self._held
+        if held is None:
+            raise refused("runtime.closed", "the runtime is closed", "calls come before close", "open another one")
+        return held
+
+    def _core(self, number: int) -> Core:
+        self._holds()
+        if not 0 <= number < len(self._cores):
+            raise refused(
+                "runtime.core",
+                f"core {number}",
+                f"there are cores 0 to {len(self._cores) - 1}",
+                "name one of them, or open the runtime with more devices",
+            )
+        return self._cores[number]
+
+    def _check_tensor(self, tensor: Tensor) -> None:
+        if tensor not in self._holds().tensors:
+            raise refused(
+                "runtime.handle",
+                f"tensor {tensor.name} was freed, or belongs to another runtime",
+                "a tensor is used between allocate and free",
+                "allocate it again",
+            )
+
+    def _check_loaded(self, loaded: Loaded) -> None:
+        if loaded not in self._holds().models:
+            raise refused(
+                "runtime.handle",
+                f"model {loaded.model.name} was unloaded, or belongs to another runtime",
+                "a model is used between load and unload",
+                "load it again",
+            )
+
+    def _named(self, loaded: Loaded, given: Mapping[str, Tensor], ports: tuple[Port, ...], what: str) -> list[Tensor]:
+        found = []
+        for port in ports:
+            tensor = given.get(port.name)
+            fits = tensor is not None and (tensor.shape, tensor.dtype) == (port.shape, port.dtype)
+            if tensor is None or not fits or tensor.core != loaded.core:
+                shown = "missing" if tensor is None else f"{tensor.dtype}{list(tensor.shape)} on core {tensor.core}"
+                raise refused(
+                    "runtime.input",
+                    f"{what} {port.name} of {loaded.model.name} is {shown}",
+                    f"it is {port.dtype}{list(port.shape)} on core {loaded.core}",
+                    "allocate a tensor of that shape and dtype there",
+                )
+            self._check_tensor(tensor)
+            found.append(tensor)
+        if len(given) != len(ports):
+            unknown = ", ".join(sorted(set(given) - {port.name for port in ports}))
+            raise refused(
+                "runtime.input", f"{unknown} of {loaded.model.name}", f"each {what} is named once", "leave it out"
+            )
+        return found
+
+
+def _read(path: Path) -> Model:
+    try:
+        return load_model(path)
+    except ArtifactError as error:
+        raise refused("runtime.file", error.message, error.rule, error.fix) from error
+
+
+def _failed(loaded: Loaded, error: NkiError) -> NrtError:
+    """What a model's failure is to the caller; the error itself is the cause."""
+    return NrtError(
+        "runtime.input"
+        if isinstance(error, ArgumentError)
+        else "runtime.bounds"
+        if error.code in _OUT_OF_BOUNDS
+        else "runtime.execution",
+        f"model {loaded.model.name} on core {loaded.core}: [{error.code}] {error.message}",
+        rule=error.rule,
+        fix=error.fix,
+        location=error.location,
+    )

@@ -1,0 +1,164 @@
+"""A compiled model: programs with the names, types and weights that a framework needs, and how to run it once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nki.compilation import Compiled, Kept
+from nki.core.errors import ArgumentError, ArtifactError
+from nki.core.source import UNKNOWN
+from nki.execution import run_compiled
+from nki.frontend.results import deliver, written_inputs
+from nki.options import Options, from_environment
+from nki.report import Executed
+from nki.runtime.spans import span
+from nki.spec.program import Program
+from nki.spec.rule import Finding
+from nki.store import artifact
+from nki.store.artifact_model import ModelPart, Port, stored
+from nki.target.load import load_target
+from nki.target.model import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run came to: results in order, who executed the instructions, and what was noticed."""
+
+    results: list[np.ndarray]
+    executed: Executed
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A compiled model, which may run in several threads at once.
+
+    Attributes:
+        part: names, types, weights, aliases and report.
+        programs: one for each core; their inputs are the arguments, then the constants.
+        target: what it was compiled for.
+        options: of its runs; who executes, and how products are summed.
+    """
+
+    part: ModelPart
+    programs: tuple[Program, ...]
+    target: Target
+    options: Options = field(default_factory=from_environment)
+    _kept: Kept = field(default_factory=Kept)
+    _written: frozenset[int] = field(default=frozenset(), init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_written", written_inputs(self.programs))
+
+    @property
+    def name(self) -> str:
+        return self.part.name
+
+    @property
+    def weight_bytes(self) -> int:
+        """Device memory of the constants."""
+        return sum(array.nbytes for array in self.part.weights)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Device memory beside arguments and constants: results, temporaries and constants of kernels."""
+        return sum(buffer.nbytes for buffer in self.programs[0].body.all_buffers() if not buffer.on_chip)
+
+    def run(self, arrays: Sequence[np.ndarray], *, donate: bool = False) -> Outcome:
+        """Run once.
+
+        Args:
+            arrays: of the arguments in order, of their shapes and dtypes.
+            donate: whether the memory of an argument that a result takes may be overwritten; else it is copied first.
+
+        Raises:
+            ArgumentError: "model.arguments" for another number, shape or dtype.
+            NkiError: what the machine raises.
+        """
+        given = self.checked(arrays)
+        for position in self._written:
+            if position < len(given) and (not donate or not given[position].flags.writeable):
+                given[position] = given[position].copy()
+        findings: list[Finding] = []
+        program = self.programs[0]
+        compiled = Compiled(self.programs, None, (), "", self._written, self._kept)
+        options = replace(self.options, precise_fp=True)
+        inputs = [_on_device(array) for array in (*given, *self.part.weights)]
+        with span("execute", "runtime", model=self.name):
+            storages, executed = run_compiled(compiled, inputs, self.target, options, findings.append, None)
+            made = deliver(tuple(program.outputs), program, storages, [])
+        results = [_seen(array, port) for array, port in zip(made, self.part.outputs, strict=True)]
+        for result, argument in self.part.aliases.items():
+            results[result] = given[argument]
+        return Outcome(results, executed, tuple(findings))
+
+    def checked(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The arrays as the device holds them, contiguous. Raises ArgumentError "model.arguments"."""
+        ports = self.part.arguments
+        if len(arrays) != len(ports):
+            raise _refused(self, f"{len(arrays)} arrays for {len(ports)} arguments")
+        return [self._checked(array, port) for array, port in zip(arrays, ports, strict=True)]
+
+    def _checked(self, array: np.ndarray, port: Port) -> np.ndarray:
+        found = np.asarray(array)
+        if found.shape != port.shape or found.dtype != port.dtype.numpy:
+            raise _refused(self, f"{port.name} is {found.dtype}{list(found.shape)}, not {port.dtype}{list(port.shape)}")
+        return found if found.flags.c_contiguous else np.ascontiguousarray(found).reshape(port.shape)
+
+    def save(self, path: Path) -> None:
+        """Write a ``.neff`` file. Raises ArtifactError "artifact.file"."""
+        options: Mapping[str, Any] = {"matmul": self.options.matmul, "api": self.options.api}
+        disabled = self.options.disabled_rules
+        artifact.save(path, artifact.pack(self.programs, options=options, disabled_rules=disabled, model=self.part))
+
+
+def load_model(path: Path, options: Options | None = None) -> Model:
+    """Read and check a file that `Model.save` wrote.
+
+    Raises:
+        ArtifactError: see `nki.store.artifact.unpack`; "artifact.model" for a compiled kernel that is no model.
+    """
+    with span("load", "runtime", file=path.name):
+        return model_of(artifact.load(path), options)
+
+
+def model_of(found: artifact.Artifact, options: Options | None = None) -> Model:
+    """The model in an artifact. Raises ArtifactError "artifact.model" if there is none."""
+    if found.model is None:
+        raise ArtifactError(
+            "artifact.model",
+            f"{found.header.name} is a compiled kernel",
+            rule="a model has names and weights beside its programs",
+            fix="run it with nki run FILE.neff, or write a model with nki cc",
+            location=UNKNOWN,
+        )
+    options = from_environment() if options is None else options
+    options = replace(options, disabled_rules=frozenset(found.origin.disabled_rules))
+    return Model(found.model, found.programs, load_target(found.programs[0].target), options)
+
+
+def _on_device(array: np.ndarray) -> np.ndarray:
+    """The same bytes as the device sees them: at least one dimension, truth values as bytes."""
+    array = array.reshape(1) if array.ndim == 0 else array
+    return array.view(np.uint8) if array.dtype == np.bool_ else array
+
+
+def _seen(array: np.ndarray, port: Port) -> np.ndarray:
+    """A result as the framework sees it."""
+    return array.view(port.dtype.numpy).reshape(port.shape) if array.dtype == stored(port.dtype) else array
+
+
+def _refused(model: Model, message: str) -> ArgumentError:
+    wanted = ", ".join(f"{port.name}: {port.dtype}{list(port.shape)}" for port in model.part.arguments) or "none"
+    return ArgumentError(
+        "model.arguments",
+        f"model {model.name}: {message}",
+        rule=f"it was compiled for {wanted}",
+        fix="pass arrays of these shapes and dtypes, or compile the model for others",
+        location=UNKNOWN,
+    )

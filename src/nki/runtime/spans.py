@@ -1,0 +1,100 @@
+"""What the host did and when: spans of calls, compilation, loading, execution and transfers, while somebody records."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+Fact = str | int | float
+Range = Callable[[str], AbstractContextManager[object]]
+"""Opens a named range in a framework's own profiler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One thing that the host did.
+
+    Attributes:
+        name, category: what it did, and which part of this package.
+        start, end: ns of `time.perf_counter_ns`.
+        thread: its name.
+        facts: for people.
+    """
+
+    name: str
+    category: str
+    start: int
+    end: int
+    thread: str
+    facts: tuple[tuple[str, Fact], ...] = ()
+
+
+@dataclass(slots=True)
+class Recording:
+    """The spans of a time; those of all threads, in the order in which they ended."""
+
+    spans: list[Span] = field(default_factory=list)
+
+
+_LOCK = threading.Lock()
+_RECORDINGS: list[Recording] = []
+_RANGES: dict[str, Range] = {}
+
+
+@contextmanager
+def recording() -> Iterator[Recording]:
+    """Record the spans that end in the body of the ``with`` statement, in all threads."""
+    made = Recording()
+    with _LOCK:
+        _RECORDINGS.append(made)
+    try:
+        yield made
+    finally:
+        with _LOCK:
+            _RECORDINGS[:] = [each for each in _RECORDINGS if each is not made]
+
+
+def show_ranges(framework: str, make: Range | None) -> None:
+    """Show spans in a framework's profiler as well: `make` opens a range there; None ends that."""
+    with _LOCK:
+        if make is None:
+            _RANGES.pop(framework, None)
+        else:
+            _RANGES[framework] = make
+
+
+@contextmanager
+def span(name: str, category: str, **facts: Fact) -> Iterator[None]:
+    """Note that the body of the ``with`` statement happens; costs next to nothing if nobody records."""
+    if not _RECORDINGS and not _RANGES:
+        yield
+        return
+    with _ranges(f"nki {category}: {name}", list(_RANGES.values())):
+        start = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            end = time.perf_counter_ns()
+            made = Span(name, category, start, end, threading.current_thread().name, tuple(facts.items()))
+            with _LOCK:
+                for each in _RECORDINGS:
+                    each.spans.append(made)
+
+
+def _ranges(name: str, makers: list[Range]) -> AbstractContextManager[object]:
+    if not makers:
+        return nullcontext()
+    return _nested(name, makers)
+
+
+@contextmanager
+def _nested(name: str, makers: list[Range]) -> Iterator[None]:
+    with makers[0](name):
+        if len(makers) == 1:
+            yield
+        else:
+            with _nested(name, makers[1:]):
+                yield

@@ -1,0 +1,82 @@
+"""``nki cc``: a model to a file that `nki run` runs."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nki.core.errors import UsageError
+from nki.core.source import UNKNOWN
+from nki.options import from_environment
+from nki.tools.output import Command, stdout, working, write_json
+from nki.tools.request import JSON, TARGET
+
+if TYPE_CHECKING:
+    from nki.graph.executable import Executable
+
+_TEXT = (".mlir", ".mlirbc", ".stablehlo")
+
+
+@click.command("cc", cls=Command, short_help="Compile a model to a file.")
+@click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.mlir|.pt2")
+@TARGET
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE.neff", help="Default: beside the model.")
+@click.option("--dump-ir", type=click.Path(path_type=Path), metavar="DIR", help="Write every stage to DIR.")
+@click.option("--resume", is_flag=True, help="MODEL is a stage that --dump-ir wrote: make those after it.")
+@click.option("--name", help="Name of the model; default: that of the file.")
+@JSON
+def command(
+    model: Path,
+    target: str | None,
+    output: Path | None,
+    dump_ir: Path | None,
+    resume: bool,
+    name: str | None,
+    as_json: bool,
+) -> None:
+    """Compile a model for a target.
+
+    MODEL is StableHLO as MLIR text, bytecode or a portable artifact (.mlir, .mlirbc, .stablehlo), or a program that
+    torch.export.save wrote (.pt2), whose parameters become constants.
+    """
+    if model.suffix not in (*_TEXT, ".pt2"):
+        raise _error(f"{model} is no model", f"a model ends in {', '.join(_TEXT)} or .pt2", "name such a file")
+    if not model.is_file():
+        raise _error(f"{model} is no file", "the model is a file", "check the path")
+    output = model.with_suffix(".neff") if output is None else output
+    with working(f"compiling {model}"):
+        found = _compiled(model, target, dump_ir, resume, name or model.stem)
+        found.save(output)
+    if as_json:
+        write_json({"output": str(output), **found.report.to_json()})
+    else:
+        stdout().print(f"{found.report}\nwritten to {output}", highlight=False, markup=False)
+
+
+def _compiled(model: Path, target: str | None, dump_ir: Path | None, resume: bool, name: str) -> Executable:
+    compiler = importlib.import_module("nki.graph.compile")
+    options = from_environment()
+    setting = compiler.Setting(name, target or options.target, replace(options, target=""), dump_ir)
+    made: Executable
+    if resume:
+        made = compiler.resume(model, setting)
+    elif model.suffix == ".pt2":
+        read = importlib.import_module("nki.graph.importers.torch_file").read_exported
+        made = compiler.compile_module(read(model), setting)
+    else:
+        made = compiler.compile_module(_source(model), setting)
+    return made
+
+
+def _source(path: Path) -> str | bytes:
+    """Text, or bytes of one of the binary forms, which start with their own letters."""
+    data = path.read_bytes()
+    return data if data.startswith((b"ML\xefR", b"StableHLO_")) else data.decode()
+
+
+def _error(message: str, rule: str, fix: str) -> UsageError:
+    return UsageError("cc.model", message, rule=rule, fix=fix, location=UNKNOWN)

@@ -1,0 +1,91 @@
+"""Running a compiled model from a file: arrays by name or by position, results by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nki.core.errors import UsageError
+from nki.core.source import UNKNOWN
+from nki.runtime.model import Model
+from nki.store.artifact_model import Port
+from nki.tools.arguments import parse_arguments
+from nki.tools.request import usage_error
+
+
+def model_inputs(model: Model, args: Sequence[str], inputs: str | None, seed: int) -> list[np.ndarray]:
+    """The arrays of a call in the order of the model's arguments.
+
+    Raises:
+        UsageError: one is missing or unknown, or has another shape or dtype than the model was compiled for.
+    """
+    ports = model.part.arguments
+    if inputs is not None:
+        if args:
+            raise usage_error("run.inputs", "--arg and --inputs together", "give all arrays in one of the two ways")
+        paths = [Path(text.strip()) for text in inputs.split(",") if text.strip()]
+        if len(paths) != len(ports):
+            names = ", ".join(port.name for port in ports) or "none"
+            raise usage_error(
+                "run.inputs", f"--inputs names {len(paths)} files, for {names}", "name one for each argument"
+            )
+        return [_checked(_read(path, port), port) for path, port in zip(paths, ports, strict=True)]
+    values = parse_arguments(args, seed)
+    unknown = sorted(values.keys() - {port.name for port in ports})
+    missing = [port.name for port in ports if port.name not in values]
+    if unknown or missing:
+        what = f"no argument {unknown[0]!r}" if unknown else f"nothing for {', '.join(missing)}"
+        raise _error(what, ", ".join(map(_shown, ports)) or "no arguments")
+    return [_checked(values[port.name], port) for port in ports]
+
+
+def save_results(output: Path, named: Sequence[tuple[str, np.ndarray]]) -> list[Path]:
+    """Write results to a folder, one .npy file each; says where.
+
+    Raises:
+        UsageError: "output.folder" if that cannot be done.
+    """
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        files = [output / f"{name.replace('/', '_')}.npy" for name, _ in named]
+        for file, (_, array) in zip(files, named, strict=True):
+            np.save(file, array)
+    except OSError as problem:
+        raise usage_error(
+            "output.folder", f"-o {output}: {problem.strerror}", "name a folder that can be made"
+        ) from None
+    return files
+
+
+def _read(path: Path, port: Port) -> np.ndarray:
+    try:
+        found: Any = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as problem:
+        raise usage_error("run.inputs", f"{path} cannot be read: {problem}"[:300], "name a .npy file") from None
+    # NumPy keeps dtypes that it does not know (bfloat16) as plain bytes.
+    plain = found.dtype.kind == "V" and found.dtype.itemsize == port.dtype.itemsize
+    return np.asarray(found.view(port.dtype.numpy) if plain else found)
+
+
+def _checked(value: Any, port: Port) -> np.ndarray:
+    made = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray(value, port.dtype.numpy)
+    if made.shape != port.shape or made.dtype != port.dtype.numpy:
+        raise _error(f"{port.name} is {made.dtype}{list(made.shape)}", _shown(port))
+    return made
+
+
+def _shown(port: Port) -> str:
+    return f"{port.name}={'x'.join(map(str, port.shape))}:{port.dtype}"
+
+
+def _error(message: str, wanted: str) -> UsageError:
+    return UsageError(
+        "run.arguments",
+        message,
+        rule=f"the model was compiled for {wanted}",
+        fix=f"write --arg {wanted.partition(', ')[0]}, or compile the model for other shapes",
+        location=UNKNOWN,
+    )

@@ -1,0 +1,149 @@
+"""``nki tune``: the fastest configuration of a kernel on the target, by the timing model."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from nki.compiler import CompileConfig
+from nki.core.errors import UsageError
+from nki.jit import Kernel
+from nki.tools.output import stdout, write_json
+from nki.tools.request import Request, environment_of, kernel_command, read_request, usage_error
+from nki.tune.autotune import TunedKernel, autotune
+from nki.tune.config import Config
+from nki.tune.job import Question
+from nki.tune.tuned import Candidate, Tuned
+
+_REASON = 100
+
+
+@kernel_command("tune", short_help="Choose the fastest configuration of a kernel.")
+@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE,...", help="A candidate, instead of its own.")
+@click.option("--budget", type=click.IntRange(1), help="How many candidates are compiled at most.")
+@click.option("--processes", type=click.IntRange(1), help="That compile at once; default: one for each processor.")
+@click.option("--pin", type=click.Path(path_type=Path), metavar="FILE", help="Write the winner to a file.")
+def command(
+    kernel: str,
+    args: tuple[str, ...],
+    target: str | None,
+    lnc: int | None,
+    seed: int,
+    as_json: bool,
+    configs: tuple[str, ...],
+    budget: int | None,
+    processes: int | None,
+    pin: Path | None,
+) -> None:
+    """Time the configurations of a kernel and choose the fastest one that computes the same as its default.
+
+    KERNEL has configurations from @nki.autotune, or they are given here, one --config each: keyword arguments, lnc=N,
+    and settings of CompileConfig, such as --config tile=512,lnc=2 --config tile=256,prefetch_auto=True.
+    """
+    request = read_request(kernel, args, target, lnc, seed, as_json)
+    tuner = _tuner(request, configs, budget, processes)
+    environment = environment_of(NEURON_PLATFORM_TARGET_OVERRIDE=request.target.name)
+    with environment, request.user_code(), _progress(len(tuner.configs), as_json) as done:
+        tuned = tuner.tune_watched((), request.kwargs, done)
+    if pin is not None:
+        tuner.pin(pin)
+    if as_json:
+        write_json({**tuned.to_json(), "validated": request.target.validated})
+    else:
+        _show(tuned, request, pin)
+
+
+def _tuner(request: Request, configs: tuple[str, ...], budget: int | None, processes: int | None) -> TunedKernel:
+    """The kernel with its own candidates, or with those of the command line."""
+    function = request.launch.function
+    own = _own(function)
+    if not configs and own is None:
+        raise usage_error(
+            "tune.kernel",
+            f"{request.launch.name} has no configurations",
+            "decorate it with @nki.autotune(configs=[...]), or name some: --config tile=256 --config tile=512",
+        )
+    if own is not None and not configs:
+        return own.searched(request.launch.lnc, budget, processes)
+    parameters = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
+    given = [_config(text, parameters) for text in configs]
+    return autotune(configs=given, budget=budget, processes=processes)(Kernel(request.launch))
+
+
+def _own(function: Callable[..., Any]) -> TunedKernel | None:
+    """The tuned kernel of a function, which its file defines."""
+    names = vars(sys.modules[function.__module__]) if function.__module__ in sys.modules else {}
+    return next((v for v in names.values() if isinstance(v, TunedKernel) and v.func is function), None)
+
+
+def _config(text: str, parameters: tuple[str, ...]) -> Config:
+    """One --config."""
+    try:
+        parsed = ast.parse(f"dict({text})", mode="eval").body
+        if not isinstance(parsed, ast.Call) or parsed.args or any(each.arg is None for each in parsed.keywords):
+            raise ValueError(text)
+        values = {str(each.arg): ast.literal_eval(each.value) for each in parsed.keywords}
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise _wrong(text) from None
+    flags = {each.name for each in fields(CompileConfig)} - set(parameters)
+    settings = {name: values.pop(name) for name in list(values) if name in flags}
+    lnc = values.pop("lnc", None) if "lnc" not in parameters else None
+    return Config(values, lnc, CompileConfig(**settings) if settings else None)
+
+
+def _wrong(text: str) -> UsageError:
+    return usage_error("tune.option", f"--config {text!r}", "write --config NAME=LITERAL,NAME=LITERAL")
+
+
+@contextlib.contextmanager
+def _progress(count: int, as_json: bool) -> Iterator[Callable[[Question, int], None]]:
+    """A bar on a terminal; nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal or as_json:
+        yield lambda question, number: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        tasks: Mapping[Question, Any] = {
+            "bound": progress.add_task("tracing", total=count - 1),
+            "time": progress.add_task("compiling", total=count),
+        }
+        yield lambda question, number: progress.advance(tasks[question])
+
+
+def _show(tuned: Tuned, request: Request, pin: Path | None) -> None:
+    console = stdout()
+    table = Table(title=f"{tuned.kernel} on {tuned.target}", title_justify="left")
+    for heading in ("configuration", "µs", "at least", "state", "reason"):
+        table.add_column(heading, justify="right" if heading in ("µs", "at least") else "left")
+    for each in sorted(tuned.candidates, key=_rank):
+        label = each.label + (" (default)" if each.default and each.label != "default" else "")
+        table.add_row(label, _us(each.ns), _us(each.bound_ns), each.state, each.reason[:_REASON])
+    console.print(table)
+    console.print(str(tuned))
+    if any(each.assumed for each in tuned.candidates):
+        console.print("loops whose trips depend on data count as one trip in these times")
+    if not request.target.validated:
+        console.print(f"the timing model of {tuned.target} was NOT compared with measurements")
+    if pin is not None:
+        console.print(f"pinned in {pin}")
+
+
+def _rank(candidate: Candidate) -> tuple[bool, bool, float]:
+    """The winner first, then by time, then by bound."""
+    time = candidate.ns if candidate.ns is not None else candidate.bound_ns
+    return candidate.state != "chosen", candidate.ns is None, float("inf") if time is None else time
+
+
+def _us(ns: float | None) -> str:
+    return "-" if ns is None else f"{ns / 1000:.2f}"

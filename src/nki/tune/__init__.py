@@ -1,0 +1,1 @@
+"""Choosing among configurations of a kernel by the timing model: `nki.autotune` (docs/tuning.md)."""

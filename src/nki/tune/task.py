@@ -1,0 +1,93 @@
+"""A job as it is sent to another process: the kernel by name, arrays by shape and dtype."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nki.frontend.manifest import manifest_of
+from nki.launch import Launch
+from nki.tune.config import Config
+from nki.tune.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """Stands for an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A job without what cannot be sent.
+
+    Attributes:
+        path: of imports.
+        module, qualname: where the kernel is found.
+        digest: of the kernel and everything that it can read, by value; the other process compares it.
+        launch: with a function that stands for the kernel's.
+        arguments: with `Blank` in place of arrays.
+        target, configs: see `Job`.
+    """
+
+    path: tuple[str, ...]
+    module: str
+    qualname: str
+    digest: str
+    launch: Launch
+    arguments: dict[str, Any]
+    target: str
+    configs: tuple[Config, ...]
+
+
+def pickled_task(job: Job) -> bytes | None:
+    """The job as bytes; None if another process could not make it the same.
+
+    That is so for functions inside of functions and in the main script, which would run again when it is imported; for
+    kernels that read what has no value to compare; and for arguments that have no pickle.
+    """
+    function = job.launch.function
+    digest = manifest_of(function).digest
+    if not digest or function.__module__ == "__main__" or not _is_importable(function):
+        return None
+    launch = replace(job.launch, function=len)
+    arguments = {name: _blank(value) for name, value in job.arguments.items()}
+    task = Task(
+        tuple(sys.path),
+        function.__module__,
+        function.__qualname__,
+        digest,
+        launch,
+        arguments,
+        job.target,
+        job.configs,
+    )
+    try:
+        return pickle.dumps(task)
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return None
+
+
+def _is_importable(function: Callable[..., Any]) -> bool:
+    """Whether its module was imported by name and has it, as it is or as a kernel."""
+    return "<locals>" not in function.__qualname__ and function.__module__ in sys.modules
+
+
+def _blank(value: Any) -> Any:
+    match value:
+        case np.ndarray():
+            return Blank(value.shape, value.dtype)
+        case tuple() if hasattr(value, "_fields"):
+            return value
+        case list() | tuple():
+            return type(value)(_blank(item) for item in value)
+        case dict():
+            return {key: _blank(item) for key, item in value.items()}
+    return value

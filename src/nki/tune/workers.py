@@ -1,0 +1,124 @@
+"""Asking the timing model about many candidates at once: in processes of its own, or here where that cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from nki.tune.job import Answer, Caches, Job, Question, answer
+from nki.tune.task import pickled_task
+
+_LEAST = 3
+"""Fewer candidates are not worth the start of a process."""
+_END_SECONDS = 5.0
+
+Ask = Callable[[Question, Sequence[int]], list[Answer]]
+"""Answers in the order of the numbers."""
+
+
+@contextlib.contextmanager
+def askers(job: Job, processes: int | None, caches: Caches, done: Callable[[Question, int], None]) -> Iterator[Ask]:
+    """What answers questions about the candidates of a job.
+
+    Args:
+        job: the kernel with its candidates.
+        processes: how many; 1 for this one, None for as many as there are processors.
+        caches: keep what is compiled in this process.
+        done: called with every question that was answered, by the thread that asked.
+    """
+
+    def here(question: Question, numbers: Sequence[int]) -> list[Answer]:
+        found = []
+        for number in numbers:
+            found.append(answer(job, question, number, caches.setdefault(number, {})))
+            done(question, number)
+        return found
+
+    wanted = min(processes or (os.cpu_count() or 1), len(job.configs) // (1 if processes else _LEAST))
+    sent = pickled_task(job) if wanted > 1 else None
+    if sent is None:
+        yield here
+        return
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(_worker(sent)) for _ in range(wanted)]
+        pool = stack.enter_context(ThreadPoolExecutor(wanted))
+        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        for worker in workers:
+            idle.put(worker)
+
+        def one(question: Question, number: int) -> Answer | None:
+            worker = idle.get()
+            found = worker.ask(question, number)
+            idle.put(worker)
+            if found is not None:
+                done(question, number)
+            return found
+
+        def there(question: Question, numbers: Sequence[int]) -> list[Answer]:
+            found = list(pool.map(lambda number: one(question, number), numbers))
+            return [mine or here(question, [n])[0] for mine, n in zip(found, numbers, strict=True)]
+
+        yield there
+
+
+class _Worker:
+    """One process; after it failed once it answers nothing, and the questions are answered here."""
+
+    def __init__(self, process: subprocess.Popen[bytes], sent: bytes) -> None:
+        self.process, self._sent, self._ready = process, sent, False
+        self._broken = False
+
+    def ask(self, question: Question, number: int) -> Answer | None:
+        """None if it cannot tell."""
+        if not self._ready:
+            self._ready = True
+            self._broken = self._exchange(self._sent) is not True
+        found = None if self._broken else self._exchange(pickle.dumps((question, number)))
+        if not isinstance(found, Answer):
+            self._broken = True
+            return None
+        return found
+
+    def _exchange(self, sent: bytes) -> Any:
+        into, out = self.process.stdin, self.process.stdout
+        if into is None or out is None:
+            return None
+        try:
+            into.write(sent)
+            into.flush()
+            return pickle.load(out)
+        except (OSError, EOFError, pickle.UnpicklingError):
+            return None
+
+
+@contextlib.contextmanager
+def _worker(sent: bytes) -> Iterator[_Worker]:
+    root = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nki.tune.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    try:
+        yield _Worker(process, sent)
+    finally:
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,118 @@
+"""Converters of ATen operators: a table of functions, each traced, imported, run and compared with PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from functorch.compile import aot_function, make_boxed_func, min_cut_rematerialization_partition
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nki.graph.importers.torch_decompose import decompositions
+from nki.graph.importers.torch_import import Returned, import_graph
+from nki.graph.importers.torch_types import host_array, host_tensor
+from nki.graph.write import write
+from tests.graph import xla
+from tests.graph.torch_cases import Case, Gradient, cases
+
+TOGETHER = 40
+"""So many functions are one graph, since tracing and compiling a graph takes longer than the functions in it."""
+
+
+def parts() -> list[tuple[bool, list[Case]]]:
+    """Cases in parts: those of values, and those of gradients."""
+    made: list[tuple[bool, list[Case]]] = []
+    for derived in (False, True):
+        chosen = [case for case in cases() if isinstance(case[1], Gradient) is derived]
+        made += [(derived, chosen[i : i + TOGETHER]) for i in range(0, len(chosen), TOGETHER)]
+    return made
+
+
+PARTS = parts()
+
+
+def evaluated(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+    """A graph as XLA runs the text of its module."""
+    made = import_graph(graph)
+    text = write(made.module)
+
+    def run(*arguments: Any) -> list[Any]:
+        values = zip(made.inputs, made.module.main.arguments, strict=True)
+        found = xla.run(text, [host_array(arguments[place], value.type.dtype) for place, value in values])
+        return [
+            host_tensor(np.array(found[kind.number]), kind.dtype) if isinstance(kind, Returned) else kind
+            for kind in made.outputs
+        ]
+
+    return make_boxed_func(run)
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose graphs, forward and backward, are imported."""
+
+    def call(*inputs: torch.Tensor) -> Any:
+        with sdpa_kernel([SDPBackend.MATH]):
+            return aot_function(
+                function,
+                fw_compiler=evaluated,
+                bw_compiler=evaluated,
+                decompositions=decompositions(),
+                partition_fn=min_cut_rematerialization_partition,
+            )(*inputs)
+
+    return call
+
+
+def flat(values: Any) -> list[torch.Tensor]:
+    return list(values) if isinstance(values, tuple | list) else [values]
+
+
+def results_of(part: list[Case]) -> tuple[Callable[..., Any], list[int]]:
+    """One function for all of a part, and how many inputs each case has."""
+    counts = [len(inputs) for _, _, inputs in part]
+
+    def function(*arguments: torch.Tensor) -> list[torch.Tensor]:
+        rest, made = iter(arguments), []
+        for (_, each, _), count in zip(part, counts, strict=True):
+            inputs = [next(rest) for _ in range(count)]
+            made += flat(each.function(*inputs) if isinstance(each, Gradient) else each(*inputs))
+        return made
+
+    return function, counts
+
+
+def derivatives(part: list[Case], function: Callable[..., Any]) -> list[torch.Tensor]:
+    """Of the weighted sums of all results; no case shares an input with another."""
+    inputs = [x.detach().clone() for _, _, given in part for x in given]
+    leaves = [x.requires_grad_() for x in inputs if x.dtype.is_floating_point]
+    weighted = [
+        (result * torch.arange(result.numel(), dtype=torch.float32).reshape(result.shape).sin()).sum()
+        for result in function(*inputs)
+    ]
+    return list(torch.autograd.grad(torch.stack(weighted).sum(), leaves))
+
+
+@pytest.mark.parametrize("part", PARTS, ids=[f"{cases[0][0]}..{cases[-1][0]}" for _, cases in PARTS])
+def test_functions_are_computed_as_by_pytorch(part: tuple[bool, list[Case]]) -> None:
+    derived, chosen = part
+    function = compiled(results_of(chosen)[0])
+    found = derivatives(chosen, function) if derived else function(*(x for _, _, given in chosen for x in given))
+    rest = iter(found)
+    for name, each, inputs in chosen:
+        for wanted in flat(each(*inputs)):
+            result = next(rest)
+            assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape), name
+            small = wanted.dtype == torch.bfloat16 or any(x.dtype == torch.bfloat16 for x in inputs)
+            tolerance = 2e-2 if small else 2e-5
+            torch.testing.assert_close(
+                result,
+                wanted,
+                rtol=tolerance,
+                atol=tolerance,
+                equal_nan=True,
+                msg=lambda text, name=name: f"{name}: {text}",
+            )
+    assert not list(rest)

@@ -1,0 +1,208 @@
+"""``torch.compile(backend="neuron")``: values, gradients, devices, kernels in graphs, random numbers, refusals."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from nki.core.errors import ArgumentError, LaunchError, NkiError
+from nki.graph.errors import GraphError
+from nki.interop.torch import compiled_graphs, enable_device, forget, nki_op, provenance, wrap_nki
+from nki.report import NkiWarning
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@nki.jit
+def product(a, b):
+    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    left = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    right = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=left, src=a)
+    nisa.dma_copy(dst=right, src=b)
+    nisa.tensor_tensor(dst=left, data1=left, data2=right, op=nl.multiply)
+    nisa.dma_copy(dst=result, src=left)
+    return result
+
+
+@nki.jit
+def fill(target, source):
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    nisa.dma_copy(dst=target, src=tile)
+
+
+@nki_op("backend_tests::multiply", mutates_args=())
+def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return product(a, b)
+
+
+def _setup(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _backward(ctx, gradient):
+    a, b = ctx.saved_tensors
+    return product(gradient.contiguous(), b), product(gradient.contiguous(), a)
+
+
+multiply.register_autograd(_backward, setup_context=_setup)
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="neuron", fullgraph=True, options=options or None)
+
+
+def test_a_function_is_one_program_with_a_report() -> None:
+    x = torch.randn(6, 8)
+    torch.testing.assert_close(compiled(lambda x: F.softmax(x * 2, -1) + 1)(x), F.softmax(x * 2, -1) + 1)
+    graph = compiled_graphs()[-1]
+    assert graph.name.startswith("inference_")
+    assert graph.executable.report.instructions > 0
+
+
+def test_a_model_and_its_gradients() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.LayerNorm(8), torch.nn.GELU(), torch.nn.Linear(8, 3))
+    other, x = copy.deepcopy(model), torch.randn(5, 8)
+    found, wanted = compiled(other)(x), model(x)
+    found.square().sum().backward()
+    wanted.square().sum().backward()
+    torch.testing.assert_close(found, wanted)
+    for one, two in zip(other.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad, rtol=1e-4, atol=1e-5)
+    assert {graph.name.split("_")[0] for graph in compiled_graphs()} >= {"forward", "backward"}
+
+
+def test_statistics_of_batch_norm_change() -> None:
+    model = torch.nn.BatchNorm1d(4)
+    other, x = copy.deepcopy(model), torch.randn(6, 4)
+    torch.testing.assert_close(compiled(other)(x), model(x))
+    torch.testing.assert_close(other.running_var, model.running_var)
+    assert other.num_batches_tracked == 1
+
+
+def test_dtypes_cross_the_boundary() -> None:
+    x, i, mask = torch.randn(4, 6, dtype=torch.bfloat16), torch.arange(24).view(4, 6), torch.rand(4, 6) > 0.5
+    found = compiled(lambda x, i, m: (torch.where(m, x, 0) * 2, i + 1, ~m))(x, i, mask)
+    torch.testing.assert_close(found[0], torch.where(mask, x, 0) * 2)
+    assert found[1].dtype == torch.int64
+    assert torch.equal(found[1], i + 1)
+    assert torch.equal(found[2], ~mask)
+    assert compiled_graphs()[-1].notes == ("int64 is int32 on the device",)
+
+
+def test_a_strided_argument_is_copied_in_order() -> None:
+    x = torch.randn(6, 4).t()
+    torch.testing.assert_close(compiled(lambda x: x * 2)(x), x * 2)
+
+
+def test_an_integer_beyond_32_bits_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"graph\.range"):
+        compiled(lambda x: x + 1)(torch.tensor([1 << 40]))
+
+
+def test_other_sizes_are_another_program() -> None:
+    double = torch.compile(lambda x: x * 2, backend="neuron", dynamic=True)
+    for size in (5, 7):
+        assert torch.equal(double(torch.ones(size)), torch.full((size,), 2.0))
+
+
+def test_tensors_on_the_device() -> None:
+    enable_device()
+    x = torch.randn(4, 8)
+    found = compiled(lambda x: x.exp() + 1)(x.to("neuron"))
+    assert found.device.type == "neuron"
+    torch.testing.assert_close(found.cpu(), x.exp() + 1)
+
+
+def test_kernels_are_linked_into_the_program() -> None:
+    def model(x, y):
+        cache = torch.zeros_like(x)
+        wrap_nki(fill)[1](cache, x * 2)
+        return cache + multiply(x + 1, y)
+
+    x, y = torch.randn(128, 16), torch.randn(128, 16)
+    torch.testing.assert_close(compiled(model)(x, y), x * 2 + (x + 1) * y)
+    assert compiled_graphs()[-1].executable.report.kernels["call"] == 2
+
+
+def test_a_kernel_s_backward_is_in_the_backward_program() -> None:
+    a, b = torch.randn(128, 4, requires_grad=True), torch.randn(128, 4)
+    compiled(lambda a, b: multiply(a.exp(), b).sum())(a, b).backward()
+    torch.testing.assert_close(a.grad, b * a.detach().exp())
+    assert compiled_graphs()[-1].executable.report.kernels["call"] >= 1
+
+
+def test_dropout_follows_the_seed_and_differs_between_calls() -> None:
+    drop = compiled(lambda x: F.dropout(x, 0.25))
+    x = torch.ones(64, 64)
+    torch.manual_seed(1)
+    first, second = drop(x), drop(x)
+    torch.manual_seed(1)
+    assert torch.equal(drop(x), first)
+    assert not torch.equal(first, second)
+    assert first.unique().tolist() == pytest.approx([0.0, 4 / 3])
+    assert 0.2 < float((first == 0).float().mean()) < 0.3
+
+
+def test_an_unsupported_operator_names_the_model_s_line() -> None:
+    def model(x):
+        return torch.linalg.svd(x)[1] + 1
+
+    with pytest.raises(GraphError) as caught:
+        compiled(model)(torch.randn(3, 3))
+    error = caught.value
+    assert error.code == "graph.unsupported"
+    assert "aten._linalg_svd.default(tensor<3x3xfloat32>" in error.message
+    assert Path(error.location.frame.file) == Path(__file__)
+    assert error.location.frame.line == model.__code__.co_firstlineno + 1
+
+
+def test_the_host_takes_over_only_where_that_is_asked_for() -> None:
+    x = torch.randn(3, 3)
+    forget()
+    with pytest.warns(NkiWarning, match=r"torch\.host"):
+        found = compiled(lambda x: torch.linalg.svd(x)[1], fallback="host")(x)
+    torch.testing.assert_close(found, torch.linalg.svd(x)[1])
+    assert [count for name, count in provenance().items() if name.startswith("torch.compile inference_")] == [1]
+
+
+@pytest.mark.parametrize("options", [{"fall_back": "host"}, {"fallback": "gpu"}])
+def test_a_misspelt_option_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(LaunchError, match=r"torch\.compile-options"):
+        compiled(lambda x: x + 1, **options)(torch.ones(2))
+
+
+def test_every_stage_of_every_graph_is_written(tmp_path: Path) -> None:
+    compiled(lambda x: x + 1, dump_dir=str(tmp_path))(torch.ones(4))
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "model.neff").is_file()
+    assert "stablehlo.add" in next(folder.glob("00-*.mlir")).read_text()
+
+
+def test_an_operator_that_writes_is_refused_with_a_way_out() -> None:
+    @nki_op("backend_tests::fills", mutates_args={"target"})
+    def fills(target: torch.Tensor, source: torch.Tensor) -> None:
+        fill(target, source)
+
+    def model(x):
+        target = torch.zeros_like(x)
+        fills(target, x)
+        return target
+
+    with pytest.raises(NkiError, match="writes to its arguments"):
+        compiled(model)(torch.ones(128, 4))

@@ -1,0 +1,116 @@
+"""`nki cc`, `nki run`, `nki inspect`, `nki profile` and `nki ls` on models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nki.target.load import load_target
+from tests.graph.test_executable import MODEL
+from tests.tools.running import nki, nki_json
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("model")
+    (made / "affine.mlir").write_text(MODEL)
+    draw = np.random.default_rng(1)
+    np.save(made / "x.npy", draw.random((200, 32), np.float32))
+    np.save(made / "w.npy", draw.random(32, np.float32))
+    nki("cc", str(made / "affine.mlir"), "--target", "trn2", "--dump-ir", str(made / "ir"))
+    return made
+
+
+def _expected(folder: Path) -> np.ndarray:
+    return np.load(folder / "x.npy") * np.load(folder / "w.npy") + np.arange(32, dtype=np.float32)
+
+
+def test_a_model_runs_from_its_file(folder: Path, tmp_path: Path) -> None:
+    inputs = f"{folder / 'x.npy'},{folder / 'w.npy'}"
+    told = nki_json("run", str(folder / "affine.neff"), "--inputs", inputs, "-o", str(tmp_path / "out"))
+    assert told["model"] == "affine" and [result["dtype"] for result in told["results"]] == ["float32", "bool"]
+    first, second = (np.load(tmp_path / "out" / f"{result['name']}.npy") for result in told["results"])
+    assert np.array_equal(first, _expected(folder))
+    assert np.array_equal(second, _expected(folder) > np.load(folder / "x.npy"))
+
+
+def test_one_file_traces_host_and_device(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("perfetto")
+    words = ["--arg", "x=200x32:float32:zeros", "--arg", "w=32:float32:ones", "--trace", str(tmp_path / "t.pftrace")]
+    nki("run", str(folder / "affine.neff"), *words)
+    data = (tmp_path / "t.pftrace").read_bytes()
+    assert b"call affine" in data and b"affine on trn2" in data
+    (tmp_path / "kernel.py").write_text("def kernel(a):\n    return a\n")
+    nki("run", str(tmp_path / "kernel.py"), *words, code=2)
+
+
+def test_arrays_by_name(folder: Path) -> None:
+    file = str(folder / "affine.neff")
+    told = nki_json("run", file, "--arg", "x=200x32:float32:zeros", "--arg", "w=32:float32:ones")
+    assert told["results"][0]["max"] == 31.0
+    nki("run", file, "--arg", "x=200x32:float32:zeros", code=2)
+    nki("run", file, "--arg", "x=200x31:float32:zeros", "--arg", "w=32:float32:ones", code=2)
+    nki("run", file, "--inputs", str(folder / "x.npy"), code=2)
+
+
+def test_every_stage_is_written_and_can_be_resumed(folder: Path, tmp_path: Path) -> None:
+    stages = sorted(file.name for file in (folder / "ir").iterdir())
+    assert stages[0] == "00-imported.mlir" and {"linked.mlir", "model.neff", "plan.json"} <= set(stages)
+    fused = next((folder / "ir").glob("*-fused.mlir"))
+    told = nki_json("cc", str(fused), "--resume", "--target", "trn2", "-o", str(tmp_path / "again.neff"))
+    assert told["output"].endswith("again.neff") and told["kernels"] == {"pointwise": 1}
+
+
+def test_inspect_shows_names_and_weights(folder: Path) -> None:
+    told = nki_json("inspect", str(folder / "affine.neff"))["model"]
+    assert [port["name"] for port in told["arguments"]] == ["x", "w"]
+    assert told["constant_bytes"] == 128 and told["report"]["target"] == "trn2"
+    shown = nki("inspect", str(folder / "affine.neff")).stdout
+    assert "x: float32[200, 32]" in shown and "1 with 128 bytes" in shown
+
+
+def test_profile_takes_a_model(folder: Path) -> None:
+    told = nki_json("profile", str(folder / "affine.neff"))
+    assert told["about"]["kernel"] == "affine" if "about" in told else told["kernel"] == "affine"
+
+
+def test_ls_lists_the_devices() -> None:
+    told = {each["target"]: each for each in nki_json("ls")}
+    for name in ("trn1", "trn2", "trn3"):
+        target = load_target(name)
+        assert len(told[name]["cores"]) == target.cores_per_device
+        assert told[name]["simulated"] and told[name]["hbm_bytes"] == target.hbm.bytes
+    assert "simulated" in nki("ls", "--target", "trn2").stdout
+
+
+def test_what_is_no_model_is_an_error(tmp_path: Path) -> None:
+    nki("cc", str(tmp_path / "model.txt"), code=2)
+    nki("cc", str(tmp_path / "model.mlir"), code=2)
+    (tmp_path / "bad.mlir").write_text("module {")
+    assert "graph.parse" in nki("cc", str(tmp_path / "bad.mlir"), code=1).stderr
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_an_exported_program_becomes_a_model(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.arange(8, dtype=torch.float32))
+
+        def forward(self, x):
+            return torch.tanh(x * self.scale)
+
+    x = torch.linspace(-1, 1, 32).reshape(4, 8)
+    torch.export.save(torch.export.export(Scaled().eval(), (x,)), tmp_path / "scaled.pt2")
+    nki("cc", str(tmp_path / "scaled.pt2"), "--target", "trn2")
+    np.save(tmp_path / "x.npy", x.numpy())
+    told = nki_json(
+        "run", str(tmp_path / "scaled.neff"), "--inputs", str(tmp_path / "x.npy"), "-o", str(tmp_path / "o")
+    )
+    (result,) = told["results"]
+    found = np.load(tmp_path / "o" / f"{result['name']}.npy")
+    np.testing.assert_allclose(found, Scaled()(x).detach().numpy(), rtol=2e-6, atol=1e-6)
