@@ -1,8 +1,9 @@
-"""What the graph compiler makes of larger models: instructions, traffic, predicted time, use of engines, time on the CPU.
+"""What the graph compiler makes of larger models: instructions, traffic, predicted time, engines, time on the CPU.
 
 usage: python -m benchmarks.graph_effects [--only TEXT] [--dtype NAME] [--target NAME] [--constants] [--json FILE]
 
-Every model is lowered by JAX, compiled without kernels from disk (unless NKI_CACHE is set), run, and compared with the jitted function.
+Every model is lowered by JAX, compiled without kernels from disk (unless NKI_CACHE is set), run, and compared with the
+jitted function.
 `--constants` makes the weights constants of the model.
 """
 
@@ -50,7 +51,7 @@ def measured(name: str, dtype: str, target: str, constants: bool) -> tuple[dict[
     return {
         "error": difference([np.asarray(a, np.float32) for a in found], [np.asarray(a, np.float32) for a in wanted]),
         **of_report(made),
-        **of_profile(made),
+        **of_profile(made, dtype),
         "compile_s": compiled,
         "run_ms": best(lambda: made.run(taken)) * 1e3,
         "jax_ms": best(lambda: jax.block_until_ready(theirs(*arguments))) * 1e3,
@@ -80,7 +81,7 @@ def of_report(made: Executable) -> dict[str, Any]:
     }
 
 
-def of_profile(made: Executable) -> dict[str, Any]:
+def of_profile(made: Executable, dtype: str) -> dict[str, Any]:
     """The predicted time, and the part of it that each engine and the memory are busy."""
     profile = made.profile()
     span, totals = profile.makespan_ns, profile.about.totals[0]
@@ -94,7 +95,7 @@ def of_profile(made: Executable) -> dict[str, Any]:
         "hbm_bytes": moved,
         "hbm_part": moved / span / profile.about.hardware["hbm_bytes_per_ns"],
         "dma_part": totals["dma_bytes"] / span / profile.about.hardware["dma_bytes_per_ns"],
-        "flops_part": totals["matmul_flops"] / span / 1e3 / profile.about.hardware["peak_tflops"]["float32"],
+        "flops_part": totals["matmul_flops"] / span / 1e3 / profile.about.hardware["peak_tflops"][dtype],
         "busy": {track: ns / span for track, ns in busy.items()},
     }
 
@@ -107,8 +108,8 @@ def lines_of(name: str, found: Mapping[str, Any]) -> str:
         f"{found['instructions']:>12,} {found['group_bytes'][0] / 1e6:>9.2f} -> {found['group_bytes'][1] / 1e6:<7.2f} "
         f"{found['temporary_bytes'][0] / 1e6:>7.2f} -> {found['temporary_bytes'][1] / 1e6:<6.2f} "
         f"{found['device_us']:>9.1f} {found['compile_s']:>9.2f} {found['run_ms']:>8.2f} {found['jax_ms']:>7.2f} "
-        f"{found['error']:.1e}\n{'':24} busy: {busy} dma {found['busy'].get('dma', 0):.0%}; HBM {found['hbm_part']:.1%} "
-        f"({found['hbm_bytes'] / 1e6:.2f} MB); float32 peak {found['flops_part']:.1%}"
+        f"{found['error']:.1e}\n{'':24} busy: {busy} dma {found['busy'].get('dma', 0):.0%}; HBM "
+        f"{found['hbm_part']:.1%} ({found['hbm_bytes'] / 1e6:.2f} MB); TensorE peak {found['flops_part']:.1%}"
     )
 
 

@@ -26,7 +26,17 @@ import nki.interop.torch  # noqa: F401  the backend "neuron"
 from nki.interop.jax import compile
 from nki.interop.torch_compile_graph import compiled_graphs
 
-COLUMNS = ("error", "compile_s", "run_s", "framework_s", "ratio", "instructions", "interpreted", "device_ms", "hbm_bytes")
+COLUMNS = (
+    "error",
+    "compile_s",
+    "run_s",
+    "framework_s",
+    "ratio",
+    "instructions",
+    "interpreted",
+    "device_ms",
+    "hbm_bytes",
+)
 
 
 def of_torch(name: str, dtype: str, target: str) -> dict[str, Any]:
@@ -117,7 +127,7 @@ def trained(only: str, target: str) -> dict[str, Any]:
             curve = found[f"training {name}"] = run(target)
             print(
                 f"training {name}: loss {curve['first']:.4f} -> {curve['last']:.4f} in {training.STEPS} steps, "
-                f"largest difference {curve['error']:.2e}, {curve['run_s']:.3f} s a step ({curve['framework_s']:.3f})",
+                f"largest difference {curve['error']:.2e}, {curve['run_s']:.4f} s a step ({curve['framework_s']:.4f})",
                 flush=True,
             )
     return found

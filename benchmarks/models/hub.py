@@ -50,7 +50,9 @@ def vit(dtype: torch.dtype) -> Made:
         hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8,
         num_labels=10,
     )  # fmt: skip
-    return _logits(hub.ViTForImageClassification(config).to(dtype).eval(), "pixel_values"), (torch.randn(1, 3, 32, 32).to(dtype),)
+    return _logits(hub.ViTForImageClassification(config).to(dtype).eval(), "pixel_values"), (
+        torch.randn(1, 3, 32, 32).to(dtype),
+    )
 
 
 MODELS: Mapping[str, Callable[[torch.dtype], Made]] = {

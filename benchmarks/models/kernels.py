@@ -1,10 +1,11 @@
-"""Kernels for parts of the models: as operators that a model calls, and as patterns that a compiled model is searched for."""
+"""Kernels for parts of the models: as operators that a model calls, and by patterns that are found in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
+from typing import Any
 
 import torch
 
@@ -18,7 +19,7 @@ _ROWS = 128
 
 
 @nki.jit
-def rms_norm(x, weight, epsilon):
+def rms_norm(x: Any, weight: Any, epsilon: float) -> Any:
     """``x / sqrt(mean(x * x) + epsilon) * weight`` over the last dimension, in float32."""
     width, count = x.shape[-1], prod(x.shape[:-1])
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
@@ -36,7 +37,7 @@ def rms_norm(x, weight, epsilon):
 
 
 @nki.jit
-def attention(q, k, v, bias, scale):
+def attention(q: Any, k: Any, v: Any, bias: Any, scale: float) -> Any:
     """``softmax(scale * q @ k.T + bias) @ v``.
 
     Args:

@@ -42,7 +42,7 @@ def block(p: dict[str, Any], x: Any) -> Any:
     length, width = x.shape[1:]
     y = _layer_norm(x, p["scale"], p["shift"])
     q, k, v = ((y @ p[name]).reshape(*y.shape[:2], _HEADS, -1) for name in "qkv")
-    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(width // _HEADS)
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / (width // _HEADS) ** 0.5
     scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e9)
     seen = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v).reshape(x.shape)
     x = x + seen @ p["out"]
@@ -81,7 +81,7 @@ def _attended(q: Any, k: Any, v: Any, seen: Any) -> Any:
     """Queries (length, heads, size), keys and values (places, groups, size)."""
     length = q.shape[0]
     q = q.reshape(length, _GROUPS, _HEADS // _GROUPS, _SIZE)
-    scores = jnp.einsum("qgrd,kgd->grqk", q, k).astype(jnp.float32) / np.sqrt(_SIZE)
+    scores = jnp.einsum("qgrd,kgd->grqk", q, k).astype(jnp.float32) / _SIZE**0.5
     weights = jax.nn.softmax(jnp.where(seen, scores, -1e9), -1).astype(v.dtype)
     return jnp.einsum("grqk,kgd->qgrd", weights, v).reshape(length, _WIDTH)
 
@@ -150,9 +150,7 @@ def _decode(dtype: Any) -> Made:
 
 
 def _conv(x: Any, kernel: Any, stride: int = 1) -> Any:
-    return jax.lax.conv_general_dilated(
-        x, kernel, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-    )
+    return jax.lax.conv_general_dilated(x, kernel, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
 def resnet(p: dict[str, Any], x: Any) -> Any:

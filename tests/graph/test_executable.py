@@ -17,6 +17,7 @@ from nki.options import from_environment
 from nki.runtime.spans import recording
 from nki.spec.program import Program
 from nki.store.artifact import load, pack
+from tests.support import environment
 
 MODEL = """
 module @affine {
@@ -237,3 +238,41 @@ def test_other_options_are_other_kernels(monkeypatch):
     compile_module(MODEL, target="trn2")
     other = compile_module(MODEL, target="trn2", options=replace(from_environment(), api="0.5"))
     assert other.report.origins == {"compiled": 1}
+
+
+ROTATED = """
+func.func @main(%p: tensor<40x30xf32>, %q: tensor<40x30xf32>, %r: tensor<40x30xf32>, %n: tensor<i32>)
+    -> (tensor<40x30xf32>, tensor<40x30xf32>, tensor<40x30xf32>) {
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %i, %x, %y, %z = stablehlo.while(%k = %zero, %a = %p, %b = %q, %c = %r)
+      : tensor<i32>, tensor<40x30xf32>, tensor<40x30xf32>, tensor<40x30xf32>
+    cond {
+      %more = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %more : tensor<i1>
+    } do {
+      %next = stablehlo.add %k, %one : tensor<i32>
+      %sum = stablehlo.add %a, %b : tensor<40x30xf32>
+      stablehlo.return %next, NEW : tensor<i32>, tensor<40x30xf32>, tensor<40x30xf32>, tensor<40x30xf32>
+    }
+  return %x, %y, %z : tensor<40x30xf32>, tensor<40x30xf32>, tensor<40x30xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("native", ["0", "always"])
+@pytest.mark.parametrize("new", ["bca", "cab", "bas", "bsa", "ccb", "sab"])
+def test_carried_values_change_places(new: str, native: str) -> None:
+    names = {"a": "%a", "b": "%b", "c": "%c", "s": "%sum"}
+    text = ROTATED.replace("NEW", ", ".join(names[letter] for letter in new))
+    start = np.random.default_rng(3).random((3, 40, 30), np.float32)
+    with environment(NKI_NATIVE=native):
+        model = compile_module(text, target="trn2", name=f"rotated_{new}")
+        for trips in (0, 1, 5):
+            expected = list(start)
+            for _ in range(trips):
+                a, b, c = expected
+                known = {"a": a, "b": b, "c": c, "s": a + b}
+                expected = [known[letter] for letter in new]
+            found = model.run([*start, np.array(trips, np.int32)])
+            assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import bool_, int32
-from nki.graph.compile import Setting
+from nki.graph import emit
+from nki.graph.compile import Setting, compile_module
 from nki.graph.errors import GraphError
 from nki.graph.executable import Executable
 from nki.graph.ir import Module, Op, Region
@@ -293,3 +296,14 @@ def test_errors_in_a_kernel_of_a_group_are_at_the_models_line():
     with pytest.raises(nki.core.errors.NkiError) as caught:
         _compiled(module((a,), [group("add", (a, a), b, 31)], b))
     assert 31 in [frame.line for frame in caught.value.location.frames]
+
+
+def test_the_models_line_comes_before_the_emitters():
+    a, b, c = (value(name, 96, 40) for name in "abc")
+    found = compile_module(module((a, b), [Op("add", (a, b), (c,), {}, (), line(7))], c), target="trn2")
+    frames = [issued.location.frames for issued in found.programs[0].body.walk()]
+    assert frames and all(each[0].line == 7 for each in frames)
+    assert all(Path(each[-1].file).parent == Path(emit.__file__).parent for each in frames)
+    text = found.programs[0].body.items[0].location.chain()
+    assert "made by" in text and "called from" not in text
+    assert {row["line"] for row in found.profile()["sources"].rows()} == {7}

@@ -13,9 +13,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nki.graph.importers.torch_decompose import decompositions
 from nki.graph.importers.torch_import import Returned, import_graph
+from nki.graph.importers.torch_table import CONVERTERS
 from nki.graph.importers.torch_types import host_array, host_tensor
 from nki.graph.write import write
-from tests.graph import xla
+from tests.graph import torch_direct, xla
 from tests.graph.torch_cases import Case, Gradient, cases
 
 TOGETHER = 40
@@ -33,10 +34,17 @@ def parts() -> list[tuple[bool, list[Case]]]:
 
 PARTS = parts()
 
+REACHED: set[str] = set()
+"""Operators of the graphs that were imported so far."""
+
+DONE: list[str] = []
+"""First cases of the parts that were compared so far."""
+
 
 def evaluated(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
     """A graph as XLA runs the text of its module."""
     made = import_graph(graph)
+    REACHED.update(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
     text = write(made.module)
 
     def run(*arguments: Any) -> list[Any]:
@@ -116,3 +124,45 @@ def test_functions_are_computed_as_by_pytorch(part: tuple[bool, list[Case]]) -> 
                 msg=lambda text, name=name: f"{name}: {text}",
             )
     assert not list(rest)
+    DONE.append(chosen[0][0])
+
+
+def called(calls: list[torch_direct.Direct]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Results of calls as XLA and as PyTorch compute them."""
+    graph, inputs = torch_direct.graph_of(calls)
+    made = import_graph(graph)
+    REACHED.update(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+    places = zip(made.inputs, made.module.main.arguments, strict=False)
+    arrays = [host_array(inputs[place], value.type.dtype) for place, value in places]
+    if made.random:
+        arrays.append(np.array([3, 4], np.uint32))
+    results = xla.run(write(made.module), arrays)
+    found = [host_tensor(np.array(results[kind.number]), kind.dtype) for kind in made.outputs]
+    return found, [part for overload, arguments, *named in calls for part in flat(overload(*arguments, **dict(*named)))]
+
+
+def test_operators_that_tracing_takes_apart() -> None:
+    found, wanted = called(torch_direct.exact())
+    for one, two in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, two, rtol=2e-5, atol=2e-5)
+
+
+def test_operators_without_values() -> None:
+    found, wanted = called(torch_direct.without_values())
+    assert [(x.shape, x.dtype) for x in found] == [(x.shape, x.dtype) for x in wanted]
+
+
+def test_operators_that_draw() -> None:
+    found, wanted = called(torch_direct.random())
+    assert [(x.shape, x.dtype) for x in found] == [(x.shape, x.dtype) for x in wanted]
+    for one, two in zip(found, wanted, strict=True):
+        assert abs(float(one.float().mean()) - float(two.float().mean())) < 0.05
+        assert float(one.float().min()) >= 0
+        assert abs(float(one.float().std()) - float(two.float().std())) < 0.05
+    assert not torch.equal(found[-1], found[-2])
+
+
+def test_every_converter_is_reached() -> None:
+    if len(set(DONE)) < len(PARTS):
+        pytest.skip("only some of the cases ran in this process")
+    assert sorted(set(CONVERTERS) - REACHED) == []

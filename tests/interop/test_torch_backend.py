@@ -13,8 +13,9 @@ import torch.nn.functional as F
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.core.errors import ArgumentError, LaunchError, NkiError
+from nki.core.errors import ArgumentError, LaunchError
 from nki.graph.errors import GraphError
+from nki.graph.executable import Executable
 from nki.interop.torch import compiled_graphs, enable_device, forget, nki_op, provenance, wrap_nki
 from nki.report import NkiWarning
 
@@ -194,15 +195,51 @@ def test_every_stage_of_every_graph_is_written(tmp_path: Path) -> None:
     assert "stablehlo.add" in next(folder.glob("00-*.mlir")).read_text()
 
 
-def test_an_operator_that_writes_is_refused_with_a_way_out() -> None:
-    @nki_op("backend_tests::fills", mutates_args={"target"})
-    def fills(target: torch.Tensor, source: torch.Tensor) -> None:
-        fill(target, source)
+@nki_op("backend_tests::fills", mutates_args={"target"})
+def fills(target: torch.Tensor, source: torch.Tensor, times: int) -> torch.Tensor:
+    fill(target, source * times)
+    return source + 1
 
+
+def test_results_in_another_shape_than_their_memory_are_saved(tmp_path: Path) -> None:
+    x, weight = torch.randn(2, 3, 8), torch.randn(4, 8)
+    found, empty = compiled(lambda x, w: (F.linear(x, w), x.new_zeros(0, 3)), dump_dir=str(tmp_path))(x, weight)
+    torch.testing.assert_close(found, F.linear(x, weight))
+    assert empty.shape == (0, 3)
+    (folder,) = tmp_path.iterdir()
+    again, _ = Executable.load(folder / "model.neff").run([x.numpy(), weight.numpy()])
+    torch.testing.assert_close(torch.from_numpy(again), found)
+
+
+def test_an_operator_that_writes_is_part_of_the_program() -> None:
+    def model(x, kept):
+        target = torch.zeros_like(x)
+        more = fills(target, x.sin(), times=3)
+        fills(kept, target, 2)
+        return target * 2 + more
+
+    x, kept, other = torch.randn(128, 4), torch.zeros(128, 4), torch.zeros(128, 4)
+    found, wanted = compiled(model)(x, kept), model(x, other)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(kept, other)
+    assert other.any()
+    assert compiled_graphs()[-1].executable.report.kernels["call"] == 2
+
+
+def test_an_operator_that_writes_loses_no_gradient() -> None:
     def model(x):
         target = torch.zeros_like(x)
-        fills(target, x)
-        return target
+        fills(target, x, 1)
+        return target.sum()
 
-    with pytest.raises(NkiError, match="writes to its arguments"):
-        compiled(model)(torch.ones(128, 4))
+    with pytest.raises(Exception, match="requires a gradient, and has no backward"):
+        compiled(model)(torch.randn(128, 4, requires_grad=True))
+
+
+def test_selecting_by_a_mask_is_refused_with_a_way_out() -> None:
+    with pytest.raises(Exception, match=r"torch\.where") as caught:
+        compiled(lambda x: x[x > 0].sum())(torch.randn(4))
+    assert "graph.dynamic-shape" in str(caught.value)
+    x = torch.randn(4)
+    found = compiled(lambda x: torch.where(x > 0, x, 0).sum())(x)
+    torch.testing.assert_close(found, x[x > 0].sum())

@@ -1,4 +1,4 @@
-"""Device loops, registers and dynamic addresses as records: the bits, warnings and errors of NumPy, with any threads."""
+"""Device loops, registers and dynamic addresses as records: bits, warnings and errors are NumPy's, with any threads."""
 
 from __future__ import annotations
 

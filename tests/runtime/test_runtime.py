@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-import nki.runtime.api as api
+from nki.core.errors import ArtifactError
 from nki.graph.compile import compile_module
-from nki.runtime import Model, NrtError, Runtime, Status, recording, show_ranges, write_system_trace
+from nki.runtime import Loaded, Model, NrtError, Runtime, Status, recording, show_ranges, write_system_trace
 from nki.runtime.memory import Account
 from nki.target.load import load_target
 from tests.graph.test_executable import MODEL
@@ -35,7 +35,7 @@ def _arrays(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return draw.random((200, 32), np.float32), draw.random(32, np.float32)
 
 
-def _called(runtime: Runtime, loaded: api.Loaded, seed: int = 0, **more: float) -> np.ndarray:
+def _called(runtime: Runtime, loaded: Loaded, seed: int = 0, **more: float) -> np.ndarray:
     x, w = _arrays(seed)
     inputs, outputs = runtime.tensors_of(loaded)
     runtime.write(inputs["x"], x)
@@ -193,7 +193,7 @@ def test_a_model_is_not_unloaded_while_it_runs(runtime, model):
 def test_a_failure_is_the_callers_and_the_core_goes_on(runtime, model):
     class Failing(_Slow):
         def run(self, *args, **more):
-            raise api.ArtifactError("artifact.file", "boom")
+            raise ArtifactError("artifact.file", "boom")
 
     loaded = runtime.load(model)
     loaded.model = Failing(model)

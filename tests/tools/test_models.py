@@ -114,3 +114,33 @@ def test_an_exported_program_becomes_a_model(tmp_path: Path) -> None:
     (result,) = told["results"]
     found = np.load(tmp_path / "o" / f"{result['name']}.npy")
     np.testing.assert_allclose(found, Scaled()(x).detach().numpy(), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_a_buffer_that_changes_is_an_argument_and_a_result(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Counted(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(8))
+
+        def forward(self, x):
+            self.total.add_(x.sum(0))
+            return x - self.total
+
+    x, counted = torch.linspace(-1, 1, 32).reshape(4, 8), Counted().eval()
+    torch.export.save(torch.export.export(counted, (x,)), tmp_path / "counted.pt2")
+    told = nki_json("cc", str(tmp_path / "counted.pt2"), "--target", "trn2")
+    (new,) = told["states"].values()
+    assert list(told["states"]) == ["total"]
+    np.save(tmp_path / "x.npy", x.numpy())
+    np.save(tmp_path / "total.npy", np.zeros(8, np.float32))
+    for _ in range(3):
+        inputs = f"{tmp_path / 'x.npy'},{tmp_path / 'total.npy'}"
+        ran = nki_json("run", str(tmp_path / "counted.neff"), "--inputs", inputs, "-o", str(tmp_path / "o"))
+        found = {result["name"]: np.load(tmp_path / "o" / f"{result['name']}.npy") for result in ran["results"]}
+        expected = counted(x).numpy()
+        np.save(tmp_path / "total.npy", found.pop(new))
+        np.testing.assert_allclose(next(iter(found.values())), expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(np.load(tmp_path / "total.npy"), counted.total.numpy(), rtol=1e-6)

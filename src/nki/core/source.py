@@ -82,7 +82,8 @@ class Location:
 def _call(frame: Frame, times: int) -> str:
     text = linecache.getline(frame.file, frame.line).strip()
     repeated = f", {times} times" if times > 1 else ""
-    return f"  called from {frame} in {frame.function}{repeated}" + (f"\n    {text}" if text else "")
+    how = "made by" if is_own(frame) else "called from"
+    return f"  {how} {frame} in {frame.function}{repeated}" + (f"\n    {text}" if text else "")
 
 
 UNKNOWN = Location()
@@ -107,13 +108,18 @@ class Locator:
     Code objects are looked up by identity, because their hash goes through all of their constants and names.
     """
 
-    __slots__ = ("_boundary", "_cache", "_internal", "_kept")
+    __slots__ = ("_boundary", "_cache", "_internal", "_kept", "_shown")
 
     def __init__(self, boundary: CodeType | None = None) -> None:
         self._boundary = boundary
+        self._shown = ""
         self._cache: dict[tuple[int, ...], Location] = {}
         self._internal: dict[int, bool] = {}
         self._kept: list[CodeType] = []
+
+    def show(self, folder: str) -> None:
+        """Of code of this package in a folder, show the innermost line: kernels of its own have no user's lines."""
+        self._shown = folder
 
     def codes(self) -> set[CodeType]:
         """The user's code that was on the stack whenever a location was captured."""
@@ -131,7 +137,7 @@ class Locator:
             number = id(code)
             own = internal.get(number)
             if own is None:
-                own = internal[number] = is_internal(code)
+                own = internal[number] = is_internal(code) and not self._shows(code)
                 self._kept.append(code)  # so that no other code gets this identity
             if not own:
                 sites += (number, frame.f_lasti)
@@ -142,10 +148,18 @@ class Locator:
             location = self._cache[key] = Location(tuple(self._frames(key)))
         return location
 
+    def _shows(self, code: CodeType) -> bool:
+        return self._shown != "" and code.co_filename.startswith(self._shown)
+
     def _frames(self, key: tuple[int, ...]) -> Iterator[Frame]:
         codes = {id(code): code for code in self._kept}
+        shown = False
         for number, lasti in zip(key[::2], key[1::2], strict=True):
-            yield _frame(codes[number], lasti)
+            if not self._shows(codes[number]):
+                yield _frame(codes[number], lasti)
+            elif not shown:
+                shown = True
+                yield _frame(codes[number], lasti)
 
 
 def here() -> Location:
@@ -159,6 +173,11 @@ def here() -> Location:
             return Locator(frame.f_code).capture()
         frame = frame.f_back
     return Location(Locator().capture().frames[:1])
+
+
+def is_own(frame: Frame) -> bool:
+    """True for a line of this package, but not of the examples that come with it."""
+    return frame.file.startswith(_PACKAGE) and not frame.file.startswith(_EXAMPLES)
 
 
 def is_internal(code: CodeType) -> bool:

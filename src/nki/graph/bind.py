@@ -12,14 +12,14 @@ from nki.graph.steps import Choice, Copy, Loop, Run, Step, Steps
 def bind(function: Function, steps: Steps) -> tuple[Value, ...]:
     """Put copies into the steps; returns for each result of the function the value that holds it.
 
-    A result has memory of its own, that of no argument, constant or other result.
+    A result has memory of its own, that of no argument, constant or other result, and of its own element type.
     """
     steps.steps = _block(steps.steps, steps)
     given = {*function.arguments, *steps.constants}
     outputs: list[Value] = []
     for result in function.results:
         root = steps.root(result)
-        if root in given:
+        if root in given or root.type.dtype != result.type.dtype:
             target = Value(result.type, result.name)
             steps.steps.append(Copy(result, target, Location()))
             root = target
@@ -94,16 +94,25 @@ def _loop(loop: Loop, steps: Steps) -> list[Step]:
     loop.body = _block(loop.body, steps)
     before: list[Step] = [Copy(first, carried, loop.location) for first, carried, _ in changed]
     kept = [(carried, following) for _, carried, following in changed if not _in_place(carried, following, loop, steps)]
-    state = {carried for _, carried, _ in changed}
-    late: list[Step] = []
-    for carried, following in kept:
-        source = following
-        if steps.root(following) in state:  # another carried value, which may be overwritten before it is read
-            source = Value(following.type, following.name)
-            loop.body.append(Copy(following, source, loop.location))
-        late.append(Copy(source, carried, loop.location))
-    loop.body += late
+    loop.body += _at_once([Copy(following, carried, loop.location) for carried, following in kept], steps)
     return [*before, loop]
+
+
+def _at_once(copies: list[Copy], steps: Steps) -> list[Copy]:
+    """Copies in an order in which none overwrites what another one still reads; where there is none, through others."""
+    made: list[Copy] = []
+    while copies:
+        needed = {steps.root(copy.source) for copy in copies}
+        free = [copy for copy in copies if copy.target not in needed or steps.root(copy.source) is copy.target]
+        if not free:
+            first = copies[0]
+            kept = Value(first.target.type, first.target.name)
+            made.append(Copy(first.target, kept, first.location))
+            copies = [Copy(kept, c.target, c.location) if steps.root(c.source) is first.target else c for c in copies]
+            continue
+        made += free
+        copies = [copy for copy in copies if copy not in free]
+    return made
 
 
 def _in_place(carried: Value, following: Value, loop: Loop, steps: Steps) -> bool:

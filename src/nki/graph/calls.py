@@ -12,7 +12,7 @@ from nki.core.source import UNKNOWN, Location
 from nki.core.tensor import Buffer, MemoryRegion, View, whole
 from nki.graph import glue
 from nki.graph.ir import TensorType, Value
-from nki.graph.kernels import KernelFunction, Kernels
+from nki.graph.kernels import KernelFunction, Kernels, joined
 from nki.graph.plan import Plan, Slot
 from nki.graph.room import Room, Shift
 from nki.graph.sharing import same_bytes
@@ -77,11 +77,11 @@ class Linker:
         return found
 
     def location(self, inner: Location, outer: Location) -> Location:
-        """The chain of a kernel's line and the model's line that calls it."""
+        """The chain of a kernel's line and the model's line that calls it, see `joined`."""
         key = (inner, outer)
         found = self._locations.get(key)
         if found is None:
-            found = outer if not inner.frames else Location((*inner.frames, *outer.frames))
+            found = outer if not inner.frames else joined(inner, outer)
             self._locations[key] = found
         return found
 
@@ -152,7 +152,8 @@ class Call:
         if buffer.data is not None:
             self._names[buffer.id] = self._linker.constant(buffer, self._alone)
             return
-        made = self._linker.fresh(buffer, self._alone)
+        where = self._linker.location(buffer.location, self._where)
+        made = replace(self._linker.fresh(buffer, self._alone), location=where)
         place = self._placement.get(buffer.id)
         if place is not None:
             assert self._linker.program.placement is not None, "a linked program has places"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nki import gate
 from nki.compiler import CompileConfig
 from nki.core.dtypes import DType, bool_, uint8
 from nki.core.errors import NkiError
-from nki.core.source import UNKNOWN, Location
+from nki.core.source import UNKNOWN, Location, is_own
 from nki.core.tensor import Storage
 from nki.frontend.trace import Tracer
 from nki.graph.ir import Group, TensorType
@@ -113,6 +115,7 @@ class Kernels:
             return None
 
 
+_EMITTERS = str(Path(__file__).resolve().parent / "emit") + os.sep
 _LOCK = threading.Lock()
 _KNOWN: dict[str, Program] = {}
 _MOST_KNOWN = 4096
@@ -143,6 +146,7 @@ def compile_function(
     try:
         with paused_collector():
             for tracer in tracers:
+                tracer.locator.show(_EMITTERS)
                 tracer.program.location = where
                 arguments = [
                     tracer.input(*tensor_of(kind), f"{name}_{number}", Storage) for number, kind in enumerate(types)
@@ -153,8 +157,14 @@ def compile_function(
             return gate.compile_kernel(traced, target, options, CompileConfig()).programs
     except NkiError as error:
         if not set(where.frames) <= set(error.location.frames):
-            error.location = Location((*error.location.frames, *where.frames))
+            error.location = joined(error.location, where)
         raise
+
+
+def joined(inner: Location, outer: Location) -> Location:
+    """A kernel's line and the model's line that needs it: the model's comes first if the kernel is of this package."""
+    own = tuple([frame for frame in inner.frames if is_own(frame)])
+    return Location((*[frame for frame in inner.frames if not is_own(frame)], *outer.frames, *own))
 
 
 def tensor_of(kind: TensorType) -> tuple[tuple[int, ...], DType]:

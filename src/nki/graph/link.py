@@ -132,6 +132,8 @@ class _Builder:
         self._call(run.programs[0], arguments, run.location)
 
     def _copy(self, source: Buffer, target: Buffer, kind: TensorType, where: Location) -> None:
+        if 0 in kind.shape:
+            return  # no byte to copy
         self._linker.copies += 1
         self._call(self._linker.small("copy", glue.copy, (kind, kind)), [source, target], where)
 

@@ -144,15 +144,32 @@ def match_rms_norm(r: Rewriter, op: Op) -> Match | None:
         return None
     last = len(op.results[0].type.shape) - 1
     for weight, normal in either_way(r, op, "broadcast_in_dim"):
-        inner = r.maker(normal, "multiply")
+        inner = r.maker(unconverted(r, normal), "multiply")
         if inner is None or tuple(weight.attributes["broadcast_dimensions"]) != (last,):
             continue
-        for scale, x in either_way(r, inner, "broadcast_in_dim"):
-            root = r.maker(scale.operands[0], "rsqrt")
-            epsilon = None if root is None else _mean_square(r, root.operands[0], x)
-            if epsilon is not None and tuple(scale.attributes["broadcast_dimensions"]) == tuple(range(last)):
+        for scale, wide in either_way(r, inner, "broadcast_in_dim"):
+            row = _row(r, scale)
+            root = None if row is None else r.maker(row, "rsqrt")
+            epsilon = None if root is None else _mean_square(r, root.operands[0], wide)
+            x = unconverted(r, wide)
+            if epsilon is not None and x.type.dtype is op.results[0].type.dtype:
                 return Match((x, weight.operands[0]), op.results, {"epsilon": epsilon})
     return None
+
+
+def _row(r: Rewriter, wide: Op) -> Value | None:
+    """What a broadcast repeats along its last dimension, also if dimensions of size 1 were dropped before."""
+    shape, places = wide.results[0].type.shape, tuple(wide.attributes["broadcast_dimensions"])
+    value, last = wide.operands[0], len(shape) - 1
+    if places == tuple(range(last)) and value.type.shape == shape[:last]:
+        return value
+    reshape = r.maker(value, "reshape")
+    dropped = [size for place, size in enumerate(shape[:last]) if place not in places]
+    if reshape is None or places != tuple(sorted(places)) or last in places or any(size != 1 for size in dropped):
+        return None
+    source = reshape.operands[0]
+    same = value.type.shape == tuple(shape[place] for place in places)
+    return source if same and source.type.shape == shape[:last] else None
 
 
 def _mean_square(r: Rewriter, value: Value, x: Value) -> float | None:

@@ -119,7 +119,10 @@ class _Reader:
         operands = self.operands(operation)
         attributes = decode_attributes(name, {a.name: a.attr for a in _named(operation)})
         regions = tuple(self.region(region) for region in operation.regions)
-        results = tuple(value for result in operation.results for value in self.make(result, "", location))
+        try:
+            results = tuple(value for result in operation.results for value in self.make(result, "", location))
+        except GraphError as error:
+            raise _without_elements(name, operation, location, error) from None
         ops.append(Op(name, operands, results, attributes, regions, location))
 
     def operands(self, operation: Any) -> tuple[Value, ...]:
@@ -184,6 +187,14 @@ def _types(kind: Any, location: Location) -> tuple[TensorType, ...]:
             location=location,
         )
     return (TensorType(tuple(kind.shape), dtype_of(str(kind.element_type))),)
+
+
+def _without_elements(name: str, operation: Any, location: Location, error: GraphError) -> GraphError:
+    """The error about a type, with the operation that makes it."""
+    operands = ", ".join(str(operand.type) for operand in operation.operands)
+    results = ", ".join(str(result.type) for result in operation.results)
+    message = f"{name}({operands}) -> {results}: {error.message}"
+    return GraphError(error.code, message, rule=error.rule, fix=error.fix, location=location)
 
 
 def _argument_name(argument: Any) -> str:

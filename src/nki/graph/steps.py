@@ -135,7 +135,7 @@ class _Maker:
     def _op(self, op: Op) -> Iterator[Step]:
         if op.name == "constant":
             self.made.constants[op.results[0]] = op.attributes["value"]
-        elif op.name == "reshape":
+        elif op.name in ("reshape", "bitcast_convert"):
             self.made.same[op.results[0]] = op.operands[0]
         elif op.name == "optimization_barrier":
             self.made.same.update(zip(op.results, op.operands, strict=True))

@@ -14,6 +14,7 @@ import jax
 from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.frontend.values import Parameters
+from nki.interop import jax_ranges
 from nki.interop.jax_call import traced_call
 from nki.interop.jax_compile import CompiledFunction, compile
 from nki.interop.jax_config import TARGET
@@ -86,3 +87,4 @@ def fallback_reason() -> str:
 
 
 register()
+jax_ranges.install()

@@ -5,14 +5,28 @@ With it, kernels take traced tensors too.
 
 from __future__ import annotations
 
+from nki.interop import torch_ranges
 from nki.interop.torch_compile import compiled_graphs, register
 from nki.interop.torch_device import enable_device
+from nki.interop.torch_eager import eager_on
 from nki.interop.torch_operator import nki_op
-from nki.interop.torch_provenance import forget, provenance
+from nki.interop.torch_provenance import forget, on_device_counts, provenance, reasons
 from nki.interop.torch_seam import install
 from nki.interop.torch_wrap import Wrapped, wrap_nki
 
-__all__ = ["Wrapped", "compiled_graphs", "enable_device", "forget", "nki_op", "provenance", "wrap_nki"]
+__all__ = [
+    "Wrapped",
+    "compiled_graphs",
+    "eager_on",
+    "enable_device",
+    "forget",
+    "nki_op",
+    "on_device_counts",
+    "provenance",
+    "reasons",
+    "wrap_nki",
+]
 
 install()
 register()
+torch_ranges.install()

@@ -59,11 +59,12 @@ def neuron(
     from torch._inductor import config
 
     from nki.graph.importers.torch_decompose import decompositions
-    from nki.interop.torch_compile_calls import bodies
+    from nki.interop.torch_compile_calls import bodies, open_writers
 
     try:
         compiler = _Compiler(_options(options), next(_NUMBERS))
         _make_static(inputs)
+        open_writers(graph)
         backend = common.aot_autograd(
             fw_compiler=compiler.forward,
             bw_compiler=compiler.backward,

@@ -24,6 +24,15 @@ def bodies() -> dict[Any, Any]:
     return {operator: body for operator, body in BODIES.items() if not operator._schema.is_mutable}
 
 
+def open_writers(graph: torch.fx.GraphModule) -> None:
+    """Put what operators do that write to arguments in their place; AOT autograd makes a function of the result."""
+    for node in graph.graph.nodes:
+        body = BODIES.get(node.target) if node.op == "call_function" else None
+        if body is not None and node.target._schema.is_mutable:
+            node.target = body
+    graph.recompile()
+
+
 class Kernels:
     """The kernels of one graph, which it keeps until the graph is compiled."""
 
@@ -46,8 +55,8 @@ class Kernels:
             raise refused(
                 b,
                 Call(str(operator), call.types, call.used, call.seeds),
-                "an operator that writes to its arguments",
-                "call the kernel itself or wrap_nki(kernel), or return the new value instead",
+                "an operator that writes to its arguments, inside of another operator or a subgraph",
+                "call the kernel itself or wrap_nki(kernel) there, or return the new value instead",
                 *arguments,
             )
         read, written, name = arguments

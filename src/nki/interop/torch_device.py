@@ -1,8 +1,8 @@
 """``device="neuron"``: PyTorch's out-of-tree device, from Python alone.
 
 Tensors have host memory under the device's name (`torch_memory`). Views are PyTorch's own. Every other operator that is
-no kernel is a program of its own (`torch_eager`), or runs on the CPU, on the same memory, and is counted in `provenance`.
-The functions of PyTorch that register a device are private and may change; no other module uses them.
+no kernel is a program of its own (`torch_eager`), or runs on the CPU, on the same memory, and is counted in
+`provenance`. The functions of PyTorch that register a device are private and may change; no other module uses them.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ def enable_device() -> None:
     aten.impl("resize_", _resize, _KEY)
     aten.impl("convolution_overrideable", _convolution, _KEY)
     aten.impl("convolution_backward_overrideable", _convolution_backward, _KEY)
+    aten.impl("native_layer_norm", _layer_norm, _KEY)
+    aten.impl("native_batch_norm", _batch_norm, _KEY)
     for name in _VIEWS:
         aten.impl(name, _view_kernel(name), _KEY)
     torch_autocast.register(everything, aten)
@@ -156,6 +158,36 @@ def _convolution(*args: Any) -> torch.Tensor:
 def _convolution_backward(gradient: torch.Tensor, data: torch.Tensor, weight: torch.Tensor, *rest: Any) -> Any:
     sizes = [gradient.shape[1]]  # of the bias
     return _run(torch.ops.aten.convolution_backward.default, gradient, data, weight, sizes, *rest)
+
+
+def _layer_norm(*args: Any) -> Any:
+    """PyTorch has a layer norm made of a batch norm for devices that are not its own."""
+    return _run(torch.ops.aten.native_layer_norm.default, *args)
+
+
+def _batch_norm(
+    data: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor | None,
+    variance: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> Any:
+    """The operator writes to the statistics without saying so in its schema; those that are called here do not."""
+    aten = torch.ops.aten
+    if not training and mean is not None and variance is not None:
+        numbers = (momentum, epsilon)
+        found = _run(aten._native_batch_norm_legit_no_training.default, data, weight, bias, mean, variance, *numbers)
+    elif mean is None or variance is None:
+        found = _run(aten._native_batch_norm_legit.no_stats, data, weight, bias, True, momentum, epsilon)
+    else:
+        functional = aten._native_batch_norm_legit_functional.default
+        *found, new_mean, new_variance = _run(functional, data, weight, bias, mean, variance, True, momentum, epsilon)
+        mean.copy_(new_mean)
+        variance.copy_(new_variance)
+    return tuple(found)
 
 
 def _check_index(device: torch.device | None) -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _MOST_NUMBERS = 8
 """So many programs that differ only in numbers, such as a learning rate that changes, are made of an operator."""
 
+_MOST = 4096
+"""So many programs and refusals are kept; then all are forgotten."""
+
 _WIDE = (torch.int64, torch.uint64, torch.float64, torch.complex64, torch.complex128)
 
 _PLACES = ("device", "host")
@@ -42,16 +45,20 @@ class _OneOperator:
     executable: Executable
     strides: tuple[tuple[int, ...] | None, ...]
 
-    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Results as CPU tensors."""
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        """Results as CPU tensors; None for those that were not asked for."""
+        from nki.graph.importers.torch_import import Returned
         from nki.graph.importers.torch_types import host_array, host_tensor
 
         ports = self.imported.module.main.arguments
         places = zip(self.imported.inputs, ports, strict=True)
         arrays: list[np.ndarray] = [host_array(tensors[place], value.type.dtype) for place, value in places]
         results = self.executable.run(arrays)
-        found = []
+        found: list[torch.Tensor | None] = []
         for kind, strides in zip(self.imported.outputs, self.strides, strict=True):
+            if not isinstance(kind, Returned):
+                found.append(None)
+                continue
             tensor = host_tensor(results[kind.number], kind.dtype)
             if strides is not None:
                 tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device="cpu").copy_(tensor)
@@ -95,28 +102,24 @@ def on_the_device(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return None
     plain = plain_of(operator)
     if plain is None:
-        return _leave(operator, "it is a view, or writes to something in a way that has no functional form")
+        left(operator.name(), "it is a view, or writes to something in a way that has no functional form")
+        return None
     tensors: list[torch.Tensor] = []
     given, targets = plain.split(args, kwargs)
     tree = _taken(given, tensors)
     reason = _refused(tensors, targets)
-    if reason:
-        return _leave(operator, reason)
-    found = _found(plain, given, tree, tensors, targets)
+    found = reason or _found(plain, given, tree, tensors, targets)
     if isinstance(found, str):
-        return _leave(operator, found)
+        left(operator.name(), found)
+        return None
     results = found.run([_lowered(tensor) for tensor in tensors])
     made(operator.name())
     if targets:
         for target, result in zip(targets, results, strict=True):
             on_cpu(target).copy_(result)
         return (plain.returned(targets),)
-    back = [on_device(result) for result in results]
+    back = [None if result is None else on_device(result) for result in results]
     return (back[0] if plain.single else tuple(back),)
-
-
-def _leave(operator: Any, reason: str) -> None:
-    left(operator.name(), reason)
 
 
 def _refused(tensors: Sequence[torch.Tensor], targets: Sequence[torch.Tensor]) -> str:
@@ -168,13 +171,13 @@ def _found(
             count = _NUMBERS[general] = _NUMBERS.get(general, 0) + 1
         if count > _MOST_NUMBERS:
             return f"there are {_MOST_NUMBERS} programs of it already that differ in numbers only"
+        if len(_MADE) >= _MOST:
+            clear()
         found = _MADE[key] = _compiled(plain, given, tensors, wanted)
     return found
 
 
-def _compiled(
-    plain: Plain, given: Any, tensors: list[torch.Tensor], wanted: Sequence[Any]
-) -> _OneOperator | str:
+def _compiled(plain: Plain, given: Any, tensors: list[torch.Tensor], wanted: Sequence[Any]) -> _OneOperator | str:
     """The program, or why there is none."""
     from nki.graph.compile import compile_module
     from nki.graph.importers.torch_import import import_graph
@@ -183,7 +186,7 @@ def _compiled(
         graph, fakes = _traced(plain.operator, given, [_lowered(tensor) for tensor in tensors])
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
         return f"PyTorch cannot trace it: {error}"
-    types = tuple((tuple(fake.shape), fake.dtype) for fake in fakes)
+    types = tuple((tuple(fake.shape), fake.dtype) for fake in fakes if fake is not None)
     if wanted and types != tuple(wanted):
         return "its result has another shape or dtype than the tensor that is written to"
     indices = all(tensor.dtype.is_floating_point for tensor in tensors)
@@ -197,7 +200,7 @@ def _compiled(
         executable = compile_module(imported.module, name=plain.operator.name())
     except NkiError as error:
         return f"[{error.code}] {error.message}"
-    strides = tuple(None if fake.is_contiguous() else fake.stride() for fake in fakes)
+    strides = tuple(None if fake is None or fake.is_contiguous() else fake.stride() for fake in fakes)
     return _OneOperator(imported, executable, strides)
 
 
@@ -214,6 +217,9 @@ def _traced(operator: Any, given: Any, tensors: list[torch.Tensor]) -> tuple[tor
     fakes: list[Any] = []
     output = next(node for node in graph.graph.nodes if node.op == "output")
     for node in output.args[0]:
+        if node is None:
+            fakes.append(None)
+            continue
         if not isinstance(node, torch.fx.Node) or not isinstance(node.meta["val"], torch.Tensor):
             raise TypeError("a result is no tensor")
         if node.op == "placeholder":
@@ -245,4 +251,3 @@ def clear() -> None:
     with _LOCK:
         _MADE.clear()
         _NUMBERS.clear()
-

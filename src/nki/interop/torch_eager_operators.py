@@ -72,9 +72,13 @@ def _overload(packet: Any, wanted: list[tuple[str, str, bool]], results: int) ->
         schema = getattr(packet, name)._schema
         arguments = [(a.name, str(a.type), a.kwarg_only) for a in schema.arguments]
         alias = any(result.alias_info is not None for result in schema.returns)
-        if not schema.is_mutable and not alias and arguments[: len(wanted)] == wanted and len(schema.returns) == results:
+        if (
+            not schema.is_mutable
+            and not alias
+            and arguments[: len(wanted)] == wanted
+            and len(schema.returns) == results
+        ):
             rest = schema.arguments[len(wanted) :]
             if all(argument.has_default_value() for argument in rest):
                 return getattr(packet, name)
     return None
-

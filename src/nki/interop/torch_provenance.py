@@ -1,4 +1,4 @@
-"""Which operators of PyTorch ran by programs of the device, and which ones on the CPU although their tensors are there."""
+"""Which operators on tensors of the device ran by programs of their own, and which ones on the CPU, and why."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from nki.native.control import FUEL
 from nki.native.functions import Functions
 from nki.native.layout import FIRST_BUFFER, ON_CHIP, POOL, REGISTERS, Layout
 from nki.native.machine import NativeMachine
-from nki.native.plan import Plan, Repeat, Step, Steps, Stretch
 from nki.native.primitives.control import UNDEFINED
+from nki.native.steps import Plan, Repeat, Step, Steps, Stretch
 from nki.native.team import Team, threads_of
 from nki.native.words import BASES
 from nki.options import Options

@@ -13,8 +13,9 @@ from nki.native.forward import forwarded
 from nki.native.functions import Functions
 from nki.native.layout import Layout
 from nki.native.moves import Product
-from nki.native.plan import Plan, Planner, trips
+from nki.native.plan import Planner
 from nki.native.proof import Proven, prove
+from nki.native.steps import Plan, trips
 from nki.native.team import threads_of
 from nki.options import Options
 from nki.spec.program import Block, Issued, Program

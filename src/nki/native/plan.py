@@ -7,7 +7,7 @@ executes; a device loop of which NumPy executes nothing is part of the stretch.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nki.core.tensor import Buffer, View
@@ -17,35 +17,16 @@ from nki.native.forms import Form, Native, Source
 from nki.native.primitives.control import TARGET
 from nki.native.proof import Proven
 from nki.native.sharing import Sharing
+from nki.native.steps import Plan, Recorded, Repeat, Steps, Stretch, trips
 from nki.native.words import HEADER, Place
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
-_UNKNOWN_TRIPS = 32
-"""What a loop whose trips are counted while it runs is taken for."""
 _WORTH_TRIPS = 3e-3
 """Seconds that NumPy would take for one trip, from which threads share the trips."""
 
 PlaceOf = Callable[[Buffer], Place]
-Recorded = Issued | ForLoop | WhileLoop
 RegisterPlace = Callable[[Engine, str], Place]
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Words ``start`` to ``end`` of the plan, executed by one call.
-
-    Attributes:
-        issued: the instruction at each word where a record begins, or the loop that it is about.
-        after: where the next instruction begins, for records that are not all of theirs.
-        work: seconds that NumPy would take, as estimated.
-    """
-
-    start: int
-    end: int
-    issued: Mapping[int, Recorded]
-    after: Mapping[int, int]
-    work: float
 
 
 @dataclass(slots=True)
@@ -54,52 +35,6 @@ class _Inside:
 
     issued: dict[int, Recorded] = field(default_factory=dict)
     after: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    """A device loop of which NumPy executes something."""
-
-    loop: ForLoop | WhileLoop
-    body: Steps
-
-
-Step = Stretch | Issued | Repeat
-
-
-@dataclass(slots=True)
-class Steps:
-    """What a block does.
-
-    Attributes:
-        renewed: buffers that get fresh notes whenever it runs, because the NumPy machine watches them.
-    """
-
-    items: list[Step] = field(default_factory=list)
-    renewed: list[Buffer] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Records of a program.
-
-    Attributes:
-        words: of all stretches.
-        registers: the word of the context of each register, by id.
-        fuel: the word that says how many trips may be made until Python is asked.
-        context: how many words of the context from the first base on are used.
-        native, interpreted: how many instructions there are of each kind, those of a loop once.
-        reasons: why the others are not native, and how many for each reason.
-    """
-
-    words: array[int]
-    steps: Steps
-    registers: Mapping[int, int]
-    fuel: int
-    context: int
-    native: int
-    interpreted: int
-    reasons: Mapping[str, int]
 
 
 class Planner:
@@ -311,13 +246,6 @@ class Planner:
                 views.append(None)
                 places.append(self._accumulators(issued.engine, source.path))
         return views, places
-
-
-def trips(loop: ForLoop | WhileLoop) -> int:
-    """How often the body of a loop runs, as far as that is known before."""
-    if isinstance(loop, ForLoop) and isinstance(loop.lower, int) and isinstance(loop.upper, int):
-        return len(range(loop.lower, loop.upper, loop.step))
-    return _UNKNOWN_TRIPS
 
 
 def _can_run(loop: ForLoop | WhileLoop, doubtful: frozenset[int]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
+from math import gcd, prod
 from typing import NamedTuple
 
 from nki.core.tensor import View
@@ -11,6 +11,11 @@ from nki.native.words import DIMENSIONS, HEADER, SLOT, Dimension, Place, padded,
 
 PITCH = 1 << 40
 """Stands for the distance of partitions, which is not known before the tensor has a place; no stride reaches it."""
+
+Both = tuple[Dimension, Dimension]
+"""A dimension of the destination and of the source."""
+_ROWS = 128
+"""Rows into which a copy from device memory to device memory is divided."""
 
 
 class Patch(NamedTuple):
@@ -95,6 +100,8 @@ def symbolic_dims(view: View) -> list[Dimension]:
 def _copy_record(pairs: list[tuple[Dimension, Dimension]], size: int) -> tuple[list[int], tuple[Patch, Patch]]:
     first = _partition_dimension(pairs)
     outer = pairs.pop(first) if pairs else ((1, 0), (1, 0))
+    if not pairs:
+        outer, pairs = _in_rows(outer)
     if len(pairs) > DIMENSIONS:
         raise Unfit
     count, elements = outer[0][0], prod([pair[0][0] for pair in pairs])
@@ -108,6 +115,18 @@ def _copy_record(pairs: list[tuple[Dimension, Dimension]], size: int) -> tuple[l
         words += slot
         patches.append(Patch(at, tuple(pitches)))
     return words, (patches[0], patches[1])
+
+
+def _in_rows(
+    pair: tuple[Dimension, Dimension],
+) -> tuple[tuple[Dimension, Dimension], list[tuple[Dimension, Dimension]]]:
+    """One dimension of device memory as rows, which are copied as a whole and shared among threads."""
+    (count, there), (_, here) = pair
+    rows = gcd(count, _ROWS)
+    if rows == count or there >= PITCH or here >= PITCH:
+        return pair, []
+    inner = count // rows
+    return ((rows, there * inner), (rows, here * inner)), [((inner, there), (inner, here))]
 
 
 def _partition_dimension(pairs: Sequence[tuple[Dimension, Dimension]]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 
-from nki.core.source import Frame, Location
+from nki.core.source import Frame, Location, is_own
 from nki.profile.table import Table, from_rows
 
 _MOST = 400  # characters of a line that are kept
@@ -23,7 +23,8 @@ class Lines:
         found = self._of.get(id(location))
         if found is None:
             found = -1
-            for frame in reversed(location.frames):
+            users = [frame for frame in location.frames if not is_own(frame)]
+            for frame in reversed(users or location.frames):  # a line of this package led to nothing
                 found = self._known.setdefault((frame, found), len(self._known))
             self._of[id(location)] = found
             self._kept.append(location)  # so that no other location gets the same id

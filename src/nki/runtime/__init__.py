@@ -1,6 +1,7 @@
 """Simulated devices and a small runtime: load, allocate, write, execute, read, unload; see docs/runtime.md."""
 
-from nki.runtime.api import CoreState, Loaded, Runtime, Tensor
+from nki.runtime.api import Runtime
+from nki.runtime.handles import CoreState, Loaded, Tensor
 from nki.runtime.model import Model, load_model
 from nki.runtime.spans import Span, recording, show_ranges
 from nki.runtime.status import NrtError, Status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -11,62 +11,16 @@ from types import TracebackType
 
 import numpy as np
 
-from nki.core.dtypes import DType, as_dtype
-from nki.core.errors import ArgumentError, ArtifactError, NkiError
+from nki.core.dtypes import as_dtype
+from nki.core.errors import NkiError
 from nki.runtime.device import Core, cores_of
+from nki.runtime.handles import CoreState, Loaded, Tensor, failed, model_in, named
 from nki.runtime.memory import Use
-from nki.runtime.model import Model, load_model
+from nki.runtime.model import Model
 from nki.runtime.spans import span
 from nki.runtime.status import NrtError, refused
 from nki.store.artifact_model import Port, stored
 from nki.target.load import DEFAULT_TARGET, load_target
-
-_OUT_OF_BOUNDS = frozenset({"access.dynamic-out-of-bounds"})
-
-
-@dataclass(eq=False, slots=True)
-class Tensor:
-    """Memory of a core.
-
-    Attributes:
-        core: number of the core.
-        shape, dtype: as the framework sees them.
-    """
-
-    name: str
-    core: int
-    shape: tuple[int, ...]
-    dtype: DType
-    _array: np.ndarray
-    _number: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of device memory."""
-        return prod(self.shape) * stored(self.dtype).itemsize
-
-
-@dataclass(eq=False, slots=True)
-class Loaded:
-    """A model on a core."""
-
-    model: Model
-    core: int
-    _numbers: tuple[int, ...]
-    _running: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CoreState:
-    """A core and its memory, see `Runtime.state`."""
-
-    core: int
-    device: int
-    memory: str
-    capacity: int
-    used: int
-    models: tuple[str, ...]
-    busy: bool
 
 
 @dataclass(slots=True)
@@ -104,11 +58,14 @@ class Runtime:
     def load(self, model: Model | str | Path, core: int = 0) -> Loaded:
         """Put a model, or a ``.neff`` file of one, on a core; its weights and temporaries take memory there.
 
+        A model of two cores takes `core` and the next one, which belong together: `core` is even.
+
         Raises:
             NrtError: "runtime.file", "runtime.target", "runtime.core", "runtime.memory", "runtime.closed".
         """
-        place = self._core(core)
-        made = model if isinstance(model, Model) else _read(Path(model))
+        held = self._holds()
+        self._core(core)
+        made = model if isinstance(model, Model) else model_in(Path(model))
         if made.target.name != self.target.name:
             raise refused(
                 "runtime.target",
@@ -116,16 +73,10 @@ class Runtime:
                 "a model runs on the target that it was compiled for",
                 f"compile it for {self.target.name}",
             )
+        cores = self._group(made, core)
         with span(f"load {made.name}", "runtime", core=core, nbytes=made.weight_bytes):
-            account = place.account
-            weights = account.take(f"weights of {made.name} on core {core}", made.weight_bytes)
-            try:
-                memory = account.take(f"model {made.name} on core {core}", made.memory_bytes)
-            except NrtError:
-                account.give(weights)
-                raise
-            loaded = Loaded(made, core, (weights, memory))
-            self._holds().models.add(loaded)
+            loaded = Loaded(made, core, cores, self._taken(made, cores))
+            held.models.add(loaded)
             return loaded
 
     def allocate(self, shape: tuple[int, ...], dtype: object, core: int = 0, name: str = "") -> Tensor:
@@ -186,23 +137,26 @@ class Runtime:
             timeout: seconds; None waits for ever. The outputs of a call that took too long are not written.
 
         Raises:
-            NrtError: "runtime.input", "runtime.timeout", "runtime.busy", "runtime.queue", "runtime.execution",
-                "runtime.bounds", "runtime.handle", "runtime.closed".
+            NrtError: "runtime.input", "runtime.timeout", "runtime.busy" (see `reset`), "runtime.queue",
+                "runtime.execution", "runtime.bounds", "runtime.handle", "runtime.closed".
         """
         self._check_loaded(loaded)
         part = loaded.model.part
-        given = self._named(loaded, inputs, part.arguments, "argument")
-        wanted = self._named(loaded, outputs, part.outputs, "result")
+        given = named(loaded, inputs, part.arguments, "argument")
+        wanted = named(loaded, outputs, part.outputs, "result")
+        for tensor in (*given, *wanted):
+            self._check_tensor(tensor)
         arrays = [tensor._array for tensor in given]
         with self._lock:
             loaded._running += 1
         try:
             with span(f"dispatch {loaded.model.name}", "runtime", core=loaded.core):
-                outcome = self._cores[loaded.core].execute(lambda: loaded.model.run(arrays), timeout)
+                cores = [self._cores[number] for number in loaded.cores]
+                outcome = cores[0].execute(lambda: loaded.model.run(arrays), timeout, cores[1:])
         except NrtError:
             raise
         except NkiError as error:
-            raise _failed(loaded, error) from error
+            raise failed(loaded, error) from error
         finally:
             with self._lock:
                 loaded._running -= 1
@@ -227,8 +181,18 @@ class Runtime:
                     "wait for its calls",
                 )
         self._holds().models.discard(loaded)
-        for number in loaded._numbers:
-            self._cores[loaded.core].account.give(number)
+        self._give(loaded._memory)
+
+    def reset(self, core: int) -> None:
+        """Make a core whose call timed out ready again: what still runs there is given up, what waits is executed.
+
+        The simulation of the call goes on in the background until it ends; nothing of it is seen. Without such a call
+        nothing happens.
+
+        Raises:
+            NrtError: "runtime.core", "runtime.closed".
+        """
+        self._core(core).reset()
 
     def state(self) -> list[CoreState]:
         """The cores, their memory, and the models on them."""
@@ -240,8 +204,8 @@ class Runtime:
                 core.account.name,
                 core.account.capacity,
                 core.account.used,
-                tuple(sorted(loaded.model.name for loaded in held.models if loaded.core == core.number)),
-                core.late or any(loaded._running and loaded.core == core.number for loaded in held.models),
+                tuple(sorted(loaded.model.name for loaded in held.models if core.number in loaded.cores)),
+                core.status,
             )
             for core in self._cores
         ]
@@ -262,8 +226,37 @@ class Runtime:
         for tensor in held.tensors:
             self._cores[tensor.core].account.give(tensor._number)
         for loaded in held.models:
-            for number in loaded._numbers:
-                self._cores[loaded.core].account.give(number)
+            self._give(loaded._memory)
+
+    def _group(self, model: Model, first: int) -> tuple[int, ...]:
+        """The cores that a model takes."""
+        count = len(model.programs)
+        cores = tuple(range(first, first + count))
+        if first % count or self._core(cores[-1]).device != self._cores[first].device:
+            raise refused(
+                "runtime.core",
+                f"core {first} for model {model.name}, which runs on {count} cores",
+                f"the cores of a model are neighbours; the first one is a multiple of {count}",
+                f"load it on core {first - first % count}",
+            )
+        return cores
+
+    def _taken(self, model: Model, cores: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """The memory of a model in the accounts of its cores."""
+        wanted = [(cores[0], "weights of", model.weight_bytes), (cores[0], "model", model.memory_bytes)]
+        wanted += [(core, "model", model.private_bytes(at)) for at, core in enumerate(cores) if at]
+        taken: list[tuple[int, int]] = []
+        for core, what, nbytes in wanted:
+            try:
+                taken.append((core, self._cores[core].account.take(f"{what} {model.name} on core {core}", nbytes)))
+            except NrtError:
+                self._give(taken)
+                raise
+        return tuple(taken)
+
+    def _give(self, memory: Sequence[tuple[int, int]]) -> None:
+        for core, number in memory:
+            self._cores[core].account.give(number)
 
     def _holds(self) -> _Held:
         held = self._held
@@ -299,47 +292,3 @@ class Runtime:
                 "a model is used between load and unload",
                 "load it again",
             )
-
-    def _named(self, loaded: Loaded, given: Mapping[str, Tensor], ports: tuple[Port, ...], what: str) -> list[Tensor]:
-        found = []
-        for port in ports:
-            tensor = given.get(port.name)
-            fits = tensor is not None and (tensor.shape, tensor.dtype) == (port.shape, port.dtype)
-            if tensor is None or not fits or tensor.core != loaded.core:
-                shown = "missing" if tensor is None else f"{tensor.dtype}{list(tensor.shape)} on core {tensor.core}"
-                raise refused(
-                    "runtime.input",
-                    f"{what} {port.name} of {loaded.model.name} is {shown}",
-                    f"it is {port.dtype}{list(port.shape)} on core {loaded.core}",
-                    "allocate a tensor of that shape and dtype there",
-                )
-            self._check_tensor(tensor)
-            found.append(tensor)
-        if len(given) != len(ports):
-            unknown = ", ".join(sorted(set(given) - {port.name for port in ports}))
-            raise refused(
-                "runtime.input", f"{unknown} of {loaded.model.name}", f"each {what} is named once", "leave it out"
-            )
-        return found
-
-
-def _read(path: Path) -> Model:
-    try:
-        return load_model(path)
-    except ArtifactError as error:
-        raise refused("runtime.file", error.message, error.rule, error.fix) from error
-
-
-def _failed(loaded: Loaded, error: NkiError) -> NrtError:
-    """What a model's failure is to the caller; the error itself is the cause."""
-    return NrtError(
-        "runtime.input"
-        if isinstance(error, ArgumentError)
-        else "runtime.bounds"
-        if error.code in _OUT_OF_BOUNDS
-        else "runtime.execution",
-        f"model {loaded.model.name} on core {loaded.core}: [{error.code}] {error.message}",
-        rule=error.rule,
-        fix=error.fix,
-        location=error.location,
-    )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from nki.runtime.memory import Account
 from nki.runtime.status import refused
@@ -14,17 +15,64 @@ from nki.target.model import Target
 
 MOST_WAITING = 64
 """Executions that may wait for one core."""
+_LOOK = 0.05
+"""Seconds after which who waits for a core looks whether it is still wanted."""
 
 
-@dataclass(slots=True)
+CoreStatus = Literal["ready", "running", "timed out"]
+
+
+@dataclass(slots=True, eq=False)
 class Job:
-    """One execution: what to run, and what came of it once `done` is set."""
+    """One execution: what to run, and what came of it once `done` is set.
+
+    Attributes:
+        late: whether nobody waits for it any more.
+        within: the execution on another core that this one is part of.
+    """
 
     run: Callable[[], Any]
     done: threading.Event = field(default_factory=threading.Event)
     result: Any = None
     error: BaseException | None = None
     late: bool = False
+    within: Job | None = None
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it, or what it is part of, is late."""
+        return self.late or (self.within is not None and self.within.late)
+
+
+class _Lane:
+    """A thread that executes one job after another, and those that wait for it."""
+
+    def __init__(self) -> None:
+        self.jobs: queue.Queue[Job | None] = queue.Queue(MOST_WAITING + 1)
+        self.running: Job | None = None
+        self._started = False
+
+    def start(self, name: str) -> None:
+        """The thread is made with the first job."""
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def end(self) -> None:
+        """Nothing more comes; what waits is executed before."""
+        if self._started:
+            self.jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            self.running = job
+            if not job.given_up:
+                try:
+                    job.result = job.run()
+                except BaseException as error:  # noqa: BLE001 - it is raised where the call was made
+                    job.error = error
+            self.running = None
+            job.done.set()
 
 
 class Core:
@@ -41,33 +89,31 @@ class Core:
         self.device = device
         self.account = account
         self._lock = threading.Lock()
-        self._jobs: queue.Queue[Job | None] = queue.Queue(MOST_WAITING)
-        self._thread: threading.Thread | None = None
-        self._running: Job | None = None
+        self._lane = _Lane()
 
     @property
-    def late(self) -> bool:
-        """Whether it still works on something that nobody waits for any more."""
-        running = self._running
-        return running is not None and running.late
+    def status(self) -> CoreStatus:
+        """Whether it works on something, and whether anybody waits for that."""
+        running = self._lane.running
+        if running is None:
+            return "ready" if self._lane.jobs.empty() else "running"
+        return "timed out" if running.given_up else "running"
 
-    def execute(self, run: Callable[[], Any], timeout: float | None) -> Any:
+    def execute(self, run: Callable[[], Any], timeout: float | None, others: Sequence[Core] = ()) -> Any:
         """Run on this core, after what waits for it already.
 
         Args:
             timeout: seconds; None waits for ever.
+            others: cores that it needs as well, in ascending order; they do nothing else meanwhile.
 
         Raises:
             NrtError: "runtime.timeout", "runtime.busy" while a call goes on that nobody waits for, or "runtime.queue".
         """
-        if self.late:
-            raise refused(
-                "runtime.busy",
-                f"core {self.number} still works on a call whose time was over",
-                "a simulated core cannot be stopped in the middle of a call",
-                "wait and try again, or use another core",
-            )
+        for core in (self, *others):
+            core._check_on_time()
         job = Job(run)
+        if others:
+            job.run = lambda: _holding(others, job, run)
         self._submit(job)
         if not job.done.wait(timeout):
             job.late = True
@@ -82,38 +128,73 @@ class Core:
             raise job.error
         return job.result
 
+    @contextmanager
+    def held(self, by: Job) -> Iterator[None]:
+        """This core does nothing else in the body of the ``with`` statement, which begins when it is ready."""
+        mine, over = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            mine.set()
+            over.wait()
+
+        job = Job(wait, within=by)
+        self._submit(job)
+        while not mine.wait(_LOOK) and not job.done.is_set():  # it is not started if `by` is late
+            pass
+        try:
+            yield
+        finally:
+            over.set()
+
+    def reset(self) -> None:
+        """Leave a late job to a thread that is not this core's any more; another one executes what waits."""
+        with self._lock:
+            if self.status != "timed out":
+                return
+            left, self._lane = self._lane, _Lane()
+            while True:
+                try:
+                    job = left.jobs.get_nowait()
+                except queue.Empty:
+                    break
+                self._lane.jobs.put(job)
+            left.end()
+            self._lane.start(f"nki core {self.number}")
+
     def close(self) -> None:
         """End the thread when what waits is done; nothing of it keeps the process alive."""
         with self._lock:
-            if self._thread is not None:
-                self._jobs.put(None)
-                self._thread = None
+            left, self._lane = self._lane, _Lane()
+            left.end()
+
+    def _check_on_time(self) -> None:
+        if self.status == "timed out":
+            raise refused(
+                "runtime.busy",
+                f"core {self.number} still works on a call whose time was over",
+                "a simulated core cannot be stopped in the middle of a call",
+                f"wait and try again, use another core, or give the call up with runtime.reset({self.number})",
+            )
 
     def _submit(self, job: Job) -> None:
         with self._lock:
-            try:
-                self._jobs.put_nowait(job)
-            except queue.Full:
+            if self._lane.jobs.qsize() >= MOST_WAITING:
                 raise refused(
                     "runtime.queue",
                     f"{MOST_WAITING} calls wait for core {self.number}",
                     "a limited number of calls waits for a core",
                     "wait for earlier calls, or use more cores",
-                ) from None
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=f"nki core {self.number}", daemon=True)
-                self._thread.start()
+                )
+            self._lane.jobs.put_nowait(job)
+            self._lane.start(f"nki core {self.number}")
 
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            self._running = job
-            if not job.late:  # nobody waits for it any more
-                try:
-                    job.result = job.run()
-                except BaseException as error:  # noqa: BLE001 - it is raised where the call was made
-                    job.error = error
-            self._running = None
-            job.done.set()
+
+def _holding(others: Sequence[Core], job: Job, run: Callable[[], Any]) -> Any:
+    """Run with other cores held; nothing if nobody waits any more."""
+    with ExitStack() as held:
+        for core in others:
+            held.enter_context(core.held(job))
+        return None if job.late else run()
 
 
 def cores_of(target: Target, devices: int) -> list[Core]:

@@ -12,11 +12,13 @@ import numpy as np
 from nki.compilation import Compiled, Kept
 from nki.core.errors import ArgumentError, ArtifactError
 from nki.core.source import UNKNOWN
+from nki.core.tensor import MemoryRegion
 from nki.execution import run_compiled
 from nki.frontend.results import deliver, written_inputs
 from nki.options import Options, from_environment
 from nki.report import Executed
 from nki.runtime.spans import span
+from nki.runtime.traffic import Traffic, traffic
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.store import artifact
@@ -51,9 +53,11 @@ class Model:
     options: Options = field(default_factory=from_environment)
     _kept: Kept = field(default_factory=Kept)
     _written: frozenset[int] = field(default=frozenset(), init=False)
+    _traffic: Traffic = field(default_factory=Traffic, init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_written", written_inputs(self.programs))
+        object.__setattr__(self, "_traffic", traffic(self.programs))
 
     @property
     def name(self) -> str:
@@ -68,6 +72,11 @@ class Model:
     def memory_bytes(self) -> int:
         """Device memory beside arguments and constants: results, temporaries and constants of kernels."""
         return sum(buffer.nbytes for buffer in self.programs[0].body.all_buffers() if not buffer.on_chip)
+
+    def private_bytes(self, core: int) -> int:
+        """Device memory that one of the cores has for itself."""
+        buffers = self.programs[core].body.all_buffers()
+        return sum(b.nbytes for b in buffers if not b.on_chip and b.region is not MemoryRegion.shared_hbm)
 
     def run(self, arrays: Sequence[np.ndarray], *, donate: bool = False) -> Outcome:
         """Run once.
@@ -89,7 +98,8 @@ class Model:
         compiled = Compiled(self.programs, None, (), "", self._written, self._kept)
         options = replace(self.options, precise_fp=True)
         inputs = [_on_device(array) for array in (*given, *self.part.weights)]
-        with span("execute", "runtime", model=self.name):
+        facts = self._traffic.facts() if self._traffic.meetings else {}
+        with span("execute", "runtime", model=self.name, cores=len(self.programs), **facts):
             storages, executed = run_compiled(compiled, inputs, self.target, options, findings.append, None)
             made = deliver(tuple(program.outputs), program, storages, [])
         results = [_seen(array, port) for array, port in zip(made, self.part.outputs, strict=True)]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _SEQUENCE = 2
 _HOST = 1 << 30
 """Number of the host's process, beyond those of cores."""
+_BETWEEN = 1 << 29
+"""Number of the process that shows what cores send each other."""
 
 
 def write_system_trace(spans: Sequence[Span], file: str | Path, profile: Profile | None = None) -> None:
@@ -41,6 +43,7 @@ def write_system_trace(spans: Sequence[Span], file: str | Path, profile: Profile
     parts = [_host(spans, start)]
     if profile is not None:
         parts.append(_moved(profile, executed - start))
+        parts.append(_between_cores(profile, executed - start))
     try:
         file.write_bytes(b"".join(parts))
     except OSError as problem:
@@ -60,24 +63,51 @@ def _moved(profile: Profile, delay: int) -> bytes:
     return bytes(trace.SerializeToString())
 
 
+def _between_cores(profile: Profile, delay: int) -> bytes:
+    """A process with a track for each core: what it sends to the other one, and where it waits for it."""
+    rows = [row for row in profile["instructions"].rows() if row["opcode"] in _TOGETHER]
+    if not rows:
+        return b""
+    spans = [
+        Span(
+            _TOGETHER[row["opcode"]],
+            f"core {row['core']}",
+            delay + round(row["start_ns"]),
+            delay + round(row["end_ns"]),
+            "",
+            (("bytes", row["sbuf_read_bytes"]), ("waited_ns", row["wait_ns"]), ("operands", row["operands"])),
+        )
+        for row in rows
+    ]
+    return _process(spans, 0, "core to core", _BETWEEN)
+
+
+_TOGETHER = {"nisa.sendrecv": "send and receive", "nisa.core_barrier": "barrier"}
+
+
 def _host(spans: Sequence[Span], start: int) -> bytes:
+    return _process(spans, start, "host", _HOST)
+
+
+def _process(spans: Sequence[Span], start: int, name: str, number: int) -> bytes:
+    """A process of the trace with a track for each thread and category of spans."""
     protos = _protos()
     trace = protos.Trace()
     process = _packet(protos, trace)
     process.sequence_flags = protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
     process.first_packet_on_sequence = True
-    process.track_descriptor.uuid = _HOST
-    process.track_descriptor.process.pid = _HOST
-    process.track_descriptor.process.process_name = "host"
+    process.track_descriptor.uuid = number
+    process.track_descriptor.process.pid = number
+    process.track_descriptor.process.process_name = name
     tracks: dict[tuple[str, str], int] = {}
     events: list[tuple[int, int, Span, int]] = []
     for each in sorted(spans, key=lambda each: (each.start, -each.end)):
         key = (each.thread, each.category)
         if key not in tracks:
-            tracks[key] = _HOST + 1 + len(tracks)
+            tracks[key] = number + 1 + len(tracks)
             described = _packet(protos, trace).track_descriptor
-            described.uuid, described.parent_uuid = tracks[key], _HOST
-            described.name = f"{each.category} ({each.thread})"
+            described.uuid, described.parent_uuid = tracks[key], number
+            described.name = f"{each.category} ({each.thread})" if each.thread else each.category
         events += [(each.start, 1, each, tracks[key]), (each.end, 0, each, tracks[key])]
     for time, begins, each, track in sorted(events, key=lambda event: event[:2]):
         _event(protos, trace, time - start, each if begins else None, track)

@@ -102,7 +102,7 @@ def _check(part: ModelPart, program: Program) -> None:
             raise refused(
                 "artifact.model",
                 f"{port.name} is {port.dtype}{list(port.shape)}, and its tensor {view.describe()}"[:300],
-                "a tensor of the model has the shape and dtype of the program's",
+                "a tensor of the model has the size and dtype of the program's",
             )
     for result, argument in part.aliases.items():
         if program.outputs[result].buffer is not program.inputs[argument]:
@@ -110,8 +110,9 @@ def _check(part: ModelPart, program: Program) -> None:
 
 
 def _fits(port: Port, view: View) -> bool:
+    """The same elements in the same order: a result that is another one in another shape has its memory."""
     stored = "uint8" if port.dtype.kind == "bool" else port.dtype.name
-    return view.shape == (port.shape or (1,)) and view.dtype.name == stored
+    return prod(view.shape) == prod(port.shape) and view.dtype.name == stored
 
 
 def _ports(ports: Sequence[Port]) -> list[dict[str, Any]]:

@@ -41,7 +41,8 @@ def command(
     """Compile a model for a target.
 
     MODEL is StableHLO as MLIR text, bytecode or a portable artifact (.mlir, .mlirbc, .stablehlo), or a program that
-    torch.export.save wrote (.pt2), whose parameters become constants.
+    torch.export.save wrote (.pt2), whose parameters become constants. Buffers that such a program changes become
+    arguments, and their new values results; the output says which.
     """
     if model.suffix not in (*_TEXT, ".pt2"):
         raise _error(f"{model} is no model", f"a model ends in {', '.join(_TEXT)} or .pt2", "name such a file")
@@ -52,9 +53,16 @@ def command(
         found = _compiled(model, target, dump_ir, resume, name or model.stem)
         found.save(output)
     if as_json:
-        write_json({"output": str(output), **found.report.to_json()})
+        write_json({"output": str(output), "states": _states(found), **found.report.to_json()})
     else:
-        stdout().print(f"{found.report}\nwritten to {output}", highlight=False, markup=False)
+        states = [f"  {new} is the new value of {old}" for old, new in _states(found).items()]
+        told = "\n".join([str(found.report), *states, f"written to {output}"])
+        stdout().print(told, highlight=False, markup=False)
+
+
+def _states(found: Executable) -> dict[str, str]:
+    """Arguments whose memory a result takes, and these results, by name: what the next run is to be given."""
+    return {found.arguments[old].name: found.outputs[new].name for new, old in found.aliases.items()}
 
 
 def _compiled(model: Path, target: str | None, dump_ir: Path | None, resume: bool, name: str) -> Executable:

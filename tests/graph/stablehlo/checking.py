@@ -29,7 +29,8 @@ class Outcome:
 
     Attributes:
         status: "right", "wrong" or "refused".
-        ulps, absolute, relative: largest errors of floats; relative to the largest magnitude of the result.
+        ulps: largest error of floats in units of the last place, where the case allows no error relative to the result.
+        absolute, relative: largest errors of floats; relative to the largest magnitude of the result.
         why: what is wrong, or the reason of the refusal.
     """
 
@@ -78,10 +79,12 @@ def _refusal(error: GraphError, text: str) -> Outcome:
     """Refusals name the operation, its types and the model's line."""
     why = error.message
     name = why.partition("(")[0]
-    operation = name if "." in name else f"stablehlo.{name}"
+    names = {name, f"stablehlo.{name}", f"func.{name}"}
     if not error.location.frames:
         return Outcome("wrong", why=f"refused without the model's line: {why}")
-    if "tensor<" not in why or operation not in text.replace('"', ""):
+    if "tensor<" not in why or not any(
+        f" {each}" in text.replace('"', "") for each in names if "." in each or each == "call"
+    ):
         return Outcome("wrong", why=f"refused without operation and type: {why}")
     return Outcome("refused", why=why.partition(": ")[2])
 
@@ -158,7 +161,8 @@ def compare(mine: Array, references: Sequence[Array], case: Case) -> Outcome:
     scale = float(np.max(np.where(np.isfinite(finite), finite, 0.0)))
     wrong = (units > case.ulps) & ~(absolute <= case.scaled * scale)
     largest = float(np.max(np.where(np.isfinite(absolute), absolute, 0.0)))
-    values = float(np.max(np.where(np.isfinite(units), units, 0.0))), largest, largest / scale if scale else 0.0
+    counted = np.where(np.isfinite(units) & ~(absolute <= case.scaled * scale), units, 0.0)
+    values = float(np.max(counted)), largest, largest / scale if scale else 0.0
     if wrong.any():
         return Outcome("wrong", *values, _shown(wrong, mine, theirs))
     return Outcome("right", *values)

@@ -10,8 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tests.graph.stablehlo.draw import ALL, BOOL, F32, FLOATS, INTEGERS, Array, Case, Draw, lowered, mlir_type, type_of
-from tests.graph.stablehlo.draw import written
+from tests.graph.stablehlo.draw import (
+    ALL,
+    BOOL,
+    F32,
+    FLOATS,
+    INTEGERS,
+    Array,
+    Case,
+    Draw,
+    lowered,
+    mlir_type,
+    type_of,
+    written,
+)
 from tests.graph.stablehlo.pointwise import Generator
 
 _WORD = np.dtype("int32")
@@ -51,7 +63,10 @@ def _case(draw: Draw) -> Case:
     x, index = draw.array(draw.shape(1, 2), F32, False), np.asarray(draw.below(6, -2), np.int32)
     kind, count = type_of(x), draw.one(1, 2, 4)
     names = ("add", "multiply", "subtract", "maximum")[:count]
-    branches = ", ".join(f"{{ %b{n} = stablehlo.{name} %a1, %a1 : {kind} stablehlo.return %b{n} : {kind} }}" for n, name in enumerate(names))
+    branches = ", ".join(
+        f"{{ %b{n} = stablehlo.{name} %a1, %a1 : {kind} stablehlo.return %b{n} : {kind} }}"
+        for n, name in enumerate(names)
+    )
     line = f'%r0 = "stablehlo.case"(%a0) ({branches}) : (tensor<i32>) -> {kind}'
     return written(line, [kind], index, x, note=f"{kind}, {int(index)} of {count}")
 
@@ -74,7 +89,9 @@ def _composite(draw: Draw) -> Case:
 def _sort(draw: Draw) -> Case:
     shape, dtype = draw.shape(1, 3), draw.one(*FLOATS, *INTEGERS)
     dim = draw.below(len(shape))
-    x = draw.array(shape, dtype, None if draw.chance(0.5) else False, top=draw.one(0, 0, 5) if dtype.kind in "iu" else 0)
+    x = draw.array(
+        shape, dtype, None if draw.chance(0.5) else False, top=draw.one(0, 0, 5) if dtype.kind in "iu" else 0
+    )
     form = draw.one("plain", "pair", "keys", "down")
     note = f"{form} {type_of(x)} dim {dim}"
     if form == "plain":
@@ -146,7 +163,9 @@ def _random(draw: Draw) -> Case:
         "bernoulli": lambda k: jax.random.bernoulli(k, 0.3, shape),
         "permutation": lambda k: jax.random.permutation(k, 12),
     }
-    return lowered(lambda key: functions[form](jax.random.wrap_key_data(key)), seed, scaled=2e-6, note=f"{form} {shape}")
+    return lowered(
+        lambda key: functions[form](jax.random.wrap_key_data(key)), seed, scaled=2e-6, note=f"{form} {shape}"
+    )
 
 
 def _rng(draw: Draw) -> Case:
@@ -155,7 +174,8 @@ def _rng(draw: Draw) -> Case:
     a, b = np.float32(draw.one(-2.0, 0.0)), np.float32(draw.one(1.0, 3.0))
     result = mlir_type(shape, F32)
     sizes = f"%s = stablehlo.constant dense<[{', '.join(map(str, shape))}]> : tensor<{len(shape)}xi64>"
-    line = f"{sizes}\n%r0 = stablehlo.rng %a0, %a1, %s, distribution = {form} : (tensor<f32>, tensor<f32>, tensor<{len(shape)}xi64>) -> {result}"
+    types = f"(tensor<f32>, tensor<f32>, tensor<{len(shape)}xi64>) -> {result}"
+    line = f"{sizes}\n%r0 = stablehlo.rng %a0, %a1, %s, distribution = {form} : {types}"
 
     def judge(inputs: Sequence[Array], found: Sequence[Array]) -> str:
         low, high = (float(x) for x in inputs) if inputs else (float(a), float(b))

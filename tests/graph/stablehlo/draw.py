@@ -169,5 +169,3 @@ def written(body: str, results: Sequence[str], *inputs: Array, **limits: Any) ->
     lines = "\n".join(f"  {line.strip()}" for line in body.strip().splitlines())
     text = f"func.func @main({arguments}) -> ({kinds}) {{\n{lines}\n  return {names} : {kinds}\n}}\n"
     return Case(text, tuple(inputs), **limits)
-
-

@@ -9,8 +9,21 @@ import jax
 import numpy as np
 from jax import lax
 
-from tests.graph.stablehlo.draw import ALL, BOOL, F32, FLOATS, INTEGERS, Array, Case, Draw, is_float, lowered, mlir_type
-from tests.graph.stablehlo.draw import type_of, written
+from tests.graph.stablehlo.draw import (
+    ALL,
+    BOOL,
+    F32,
+    FLOATS,
+    INTEGERS,
+    Array,
+    Case,
+    Draw,
+    is_float,
+    lowered,
+    mlir_type,
+    type_of,
+    written,
+)
 from tests.graph.stablehlo.pointwise import Generator
 
 _INDEX = tuple(np.dtype(name) for name in ("int32", "int32", "int32", "uint32", "int16", "uint8"))
@@ -48,7 +61,7 @@ def _batch(draw: Draw, shape: tuple[int, ...], batching: list[int]) -> tuple[lis
     sizes = [draw.one(1, 2, 3, 5, 9) for _ in range(draw.one(0, 1, 1, 2))]
     if sizes and draw.chance(0.15):
         sizes[0] = draw.one(64, 140)
-    along = []
+    along: list[int] = []
     for d in batching:
         at = draw.below(len(sizes) + 1)
         along = [a + (a >= at) for a in along]
@@ -142,9 +155,7 @@ def _scatter(name: str) -> Generator:
                 u = draw.unit(updates, dtype, 0.7, 1.3)
         note = f"{type_of(x)} {type_of(indices)} {type_of(u)} {numbers}"
         function = _SCATTERS[name]
-        return lowered(
-            lambda a, i, b: function(a, i, b, numbers, mode=_MODE), x, indices, u, scaled=scaled, note=note
-        )
+        return lowered(lambda a, i, b: function(a, i, b, numbers, mode=_MODE), x, indices, u, scaled=scaled, note=note)
 
     return make
 
@@ -185,7 +196,10 @@ def _scatter_two(draw: Draw) -> Case:
     shape = draw.shape(1, 2)
     a, b = draw.array(shape, F32, False), draw.array(shape, np.dtype("int32"), False, top=99)
     indices = draw.random.permutation(shape[0])[: max(1, shape[0] // 2), None].astype(np.int32)
-    u, v = draw.array((len(indices), *shape[1:]), F32, False), draw.array((len(indices), *shape[1:]), b.dtype, False, top=9)
+    u, v = (
+        draw.array((len(indices), *shape[1:]), F32, False),
+        draw.array((len(indices), *shape[1:]), b.dtype, False, top=9),
+    )
     dims = ", ".join(str(d) for d in range(1, len(shape)))
     types = [a, b, indices, u, v]
     line = f"""%r0, %r1 = "stablehlo.scatter"(%a0, %a1, %a2, %a3, %a4) ({{

@@ -10,7 +10,19 @@ import numpy as np
 from jax import lax
 
 from tests.graph.stablehlo.draw import (
-    BF16, F16, F32, FLOATS, INTEGERS, Array, Case, Draw, is_float, lowered, mlir_type, type_of, written,
+    BF16,
+    F16,
+    F32,
+    FLOATS,
+    INTEGERS,
+    Array,
+    Case,
+    Draw,
+    is_float,
+    lowered,
+    mlir_type,
+    type_of,
+    written,
 )  # fmt: skip
 from tests.graph.stablehlo.pointwise import Generator
 
@@ -29,7 +41,10 @@ def _size(draw: Draw) -> int:
 
 
 def _dot_general(draw: Draw) -> Case:
-    batch, contracted = [_size(draw) for _ in range(draw.one(0, 0, 1, 2))], [_size(draw) for _ in range(draw.one(1, 1, 2, 0))]
+    batch, contracted = (
+        [_size(draw) for _ in range(draw.one(0, 0, 1, 2))],
+        [_size(draw) for _ in range(draw.one(1, 1, 2, 0))],
+    )
     left, right = ([_size(draw) for _ in range(draw.one(1, 1, 0, 2))] for _ in range(2))
     batch, contracted = [min(b, 8) for b in batch], contracted[:1] + [min(c, 8) for c in contracted[1:]]
     orders, operands = [], []
@@ -41,7 +56,7 @@ def _dot_general(draw: Draw) -> Case:
         operands.append(_numbers(draw, [sizes[d] for d in order], dtype))
     b, c = len(batch), len(batch) + len(contracted)
     dims = (tuple(tuple(o[b:c]) for o in orders), tuple(tuple(o[:b]) for o in orders))
-    wide = F32 if dtype in (BF16, F16) and draw.chance(0.4) else None
+    wide: np.dtype[Any] | None = F32 if dtype in (BF16, F16) and draw.chance(0.4) else None
     if dtype.itemsize == 1 and draw.chance(0.6):
         wide = np.dtype("int32")
     note = f"{type_of(operands[0])} {type_of(operands[1])} {dims}"

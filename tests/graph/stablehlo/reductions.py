@@ -57,7 +57,10 @@ def operand(draw: Draw, name: str, shape: tuple[int, ...], dtype: np.dtype[Any])
         if draw.chance(0.15) and numbers.size:
             numbers.reshape(-1)[draw.below(numbers.size)] = draw.one(np.inf, -np.inf, np.nan)
         return numbers
-    return draw.array(shape, dtype)
+    numbers = draw.array(shape, dtype)
+    if is_float(dtype):  # JAX's vectorized extremes lose some NaN
+        numbers = np.where(np.isnan(numbers.astype(np.float32)), dtype.type(1), numbers)
+    return numbers
 
 
 def _reduce(name: str, kinds: tuple[Any, ...]) -> Generator:
@@ -71,13 +74,21 @@ def _reduce(name: str, kinds: tuple[Any, ...]) -> Generator:
         note = f"{type_of(x)} over {dims} from {start}"
         if draw.chance(0.2):
             given = np.asarray(start)
-            return lowered(lambda a, b: lax.reduce(a, b, function, dims), x, given, scaled=scaled, note=note, signs=False)
+            return lowered(
+                lambda a, b: lax.reduce(a, b, function, dims), x, given, scaled=scaled, note=note, signs=False
+            )
         if draw.chance(0.3) and dtype != BOOL:
             return lowered(
                 lambda a: lax.reduce(lax.max(lax.neg(a), a), jnp.asarray(start, a.dtype), function, dims),
                 x, scaled=scaled, note=f"{note}, max(-a, a)", signs=False,
             )  # fmt: skip
-        return lowered(lambda a: lax.reduce(a, jnp.asarray(start, a.dtype), function, dims), x, scaled=scaled, note=note, signs=False)
+        return lowered(
+            lambda a: lax.reduce(a, jnp.asarray(start, a.dtype), function, dims),
+            x,
+            scaled=scaled,
+            note=note,
+            signs=False,
+        )
 
     return make
 
@@ -161,8 +172,6 @@ def _reduce_window(name: str, kinds: tuple[Any, ...]) -> Generator:
         x = operand(draw, name, tuple(shape), dtype)
         scaled = _ROUNDED[dtype.itemsize] * 8 if is_float(dtype) and name in ("add", "multiply") else 0.0
         start, function = neutral(name, dtype), FUNCTIONS[name]
-        if draw.chance(0.2) and dtype != BOOL:
-            start = dtype.type(1)
         return lowered(
             lambda a: lax.reduce_window(a, jnp.asarray(start, a.dtype), function, **window),
             x, scaled=scaled, note=f"{type_of(x)} {list(window.values())} from {start}", signs=False,
@@ -200,7 +209,9 @@ def _scan(draw: Draw) -> Case:
         dtype = F32
     dim, back = draw.below(len(shape)), draw.chance(0.3)
     x = draw.unit(shape, dtype, -2, 2) if is_float(dtype) else draw.array(shape, dtype, False, top=4)
-    return lowered(lambda a: function(a, axis=dim, reverse=back), x, scaled=1e-5, note=f"{function.__name__} {type_of(x)}")
+    return lowered(
+        lambda a: function(a, axis=dim, reverse=back), x, scaled=1e-5, note=f"{function.__name__} {type_of(x)}"
+    )
 
 
 def _select_and_scatter(draw: Draw) -> Case:

@@ -50,7 +50,9 @@ def _transpose(draw: Draw) -> Case:
     order = draw.order(x.ndim)
     if draw.chance(0.3):
         y = draw.array([x.shape[d] for d in order], x.dtype, False, top=9)
-        return lowered(lambda a, b: jnp.maximum(jnp.transpose(a, order), b), x, y, note=f"{type_of(x)} {order}, maximum")
+        return lowered(
+            lambda a, b: jnp.maximum(jnp.transpose(a, order), b), x, y, note=f"{type_of(x)} {order}, maximum"
+        )
     return lowered(lambda a: jnp.transpose(a, order), x, note=f"{type_of(x)} {order}")
 
 

@@ -24,6 +24,7 @@ _OPERATORS = {
     "or": alu.MAXIMUM,
     "and": alu.MINIMUM,
 }
+_BITWISE = {"or": alu.BITWISE_OR, "and": alu.BITWISE_AND, "xor": alu.BITWISE_XOR}
 _OF_TRUTH = {"add": alu.MAXIMUM, "multiply": alu.MINIMUM}
 
 
@@ -44,8 +45,11 @@ class Combination:
         nisa.tensor_tensor(dst=dst, data1=a, data2=b, op=self.operator)
 
 
-def combination(op: Op, region: Region) -> Combination:
+def combination(op: Op, region: Region, bits: bool = False) -> Combination:
     """What a region with two arguments does.
+
+    Args:
+        bits: whether operators on the bits of integers are known to the caller as well.
 
     Raises:
         GraphError: it is more than one operator on both (``graph.unsupported``).
@@ -60,6 +64,8 @@ def combination(op: Op, region: Region) -> Combination:
         name = body[0].name
         if dtype == bool_ and name in _OF_TRUTH:
             return Combination(_OF_TRUTH[name], False)
+        if bits and name in _BITWISE and (dtype != bool_ or name == "xor"):
+            return Combination(_BITWISE[name], words)
         if name in _OPERATORS and (dtype == bool_ or name not in ("or", "and")):
             return Combination(_OPERATORS[name], words)
     found = ", ".join(inner.name for inner in body) or "nothing"

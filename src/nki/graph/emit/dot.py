@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -10,7 +10,8 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import DType, as_dtype
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.panels import Block, Chunks, Dim, Loader, Operand, chunked, joined, strides_of
+from nki.graph.emit.operand_views import OperandView, view_of
+from nki.graph.emit.panels import Block, Chunks, Dim, Loader, Operand, chunked, joined
 from nki.graph.emit.product_group import split
 from nki.graph.emit.results import Part as ResultPart
 from nki.graph.emit.results import Results
@@ -47,17 +48,20 @@ def emit_dot(group: Group, target: Target) -> Kernel:
     Raises:
         GraphError: operands that no route multiplies exactly enough (``graph.unsupported``).
     """
-    op = group.ops[0]
+    parts = split(group)
+    op = parts.roots[0]
     terms = prod(op.operands[0].type.shape[d] for d in op.attributes["lhs_contracting_dimensions"])
     dtype = multiplied(op, terms, target)
     results = Results(group, target)
-    roots = split(group).roots
     sides = _shape(op)
 
     def product(*tensors: NkiTensor) -> None:
         known = results.bind(tensors)
-        left = _operand(known[op.operands[0]], op.operands[0], sides.left)
-        rights = [_operand(known[root.operands[1]], root.operands[1], sides.right) for root in roots]
+        left = _operand(known, view_of(op.operands[0], parts.views), op.operands[0], sides.left)
+        rights = [
+            _operand(known, view_of(root.operands[1], parts.views), root.operands[1], sides.right)
+            for root in parts.roots
+        ]
         multiply(left, rights, dtype, target, results)
 
     return product
@@ -106,10 +110,12 @@ def multiplied(op: Op, terms: int, target: Target) -> DType:
     return as_dtype("float32" if {"float16", "bfloat16"} == {kind.name for kind in kinds} else wide)
 
 
-def _operand(tensor: NkiTensor, value: Value, groups: Sequence[Sequence[int]]) -> Operand:
-    shape, steps = value.type.shape, strides_of(value.type.shape)
-    batch, free, contracted = (tuple(Dim(shape[d], steps[d]) for d in group) for group in groups)
-    return Operand(tensor, batch, free, contracted)
+def _operand(
+    known: Mapping[Value, NkiTensor], view: OperandView, value: Value, groups: Sequence[Sequence[int]]
+) -> Operand:
+    shape = value.type.shape
+    batch, free, contracted = (tuple(Dim(shape[d], view.steps[d]) for d in group) for group in groups)
+    return Operand(known[view.source], batch, free, contracted, view.offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +149,9 @@ def multiply(left: Operand, rights: Sequence[Operand], dtype: DType, target: Tar
     batch = joined(left.batch, rights[0].batch)
     contracted = joined(left.contracted, rights[0].contracted)
     (rows,), (columns,) = joined(left.free), joined(rights[0].free)
-    left = Operand(left.tensor, batch[0], rows, contracted[0])
+    left = Operand(left.tensor, batch[0], rows, contracted[0], left.offset)
     chunks = chunked(left.contracted, target.pe.rows)
-    made = [Operand(right.tensor, batch[1], columns, contracted[1]) for right in rights]
+    made = [Operand(right.tensor, batch[1], columns, contracted[1], right.offset) for right in rights]
     loaders = [Loader(operand, chunks, dtype, target) for operand in (left, *made)]
     batches = prod(dim.count for dim in left.batch)
     plan = _plan(batches, left.columns, made[0].columns, len(made), chunks, dtype, target)

@@ -18,6 +18,7 @@ _INTEGRAL = float(1 << 23)
 """From here on every float32 is an integer."""
 
 _TINY = 2.0**-126
+_NEAR_ZERO = 2.0**-64
 _BELOW_PI = float.fromhex("0x1.921fb4p+1")
 """The largest float32 that is not above pi, up to which the sine is defined."""
 
@@ -163,7 +164,10 @@ def atan2(e: Engines, y: NkiTensor, x: NkiTensor, dtype: DType) -> NkiTensor:
     y, x = (e.copy(e.fit(tile, shape), float32, e.new(shape, float32)) for tile in (y, x))
     height, width = e.scalar(y, alu.ABS, 0.0), e.scalar(x, alu.ABS, 0.0)
     large, small = e.binary(height, width, alu.MAXIMUM), e.binary(height, width, alu.MINIMUM)
-    # Halves of what is nearly infinite have reciprocals that are normal numbers.
+    # Numbers whose reciprocals are none are brought nearer to 1, both by one factor.
+    factor = e.scalar(large, alu.LESS, _NEAR_ZERO, alu.MULTIPLY, 1 / _NEAR_ZERO - 1, dtype=float32)
+    factor = e.scalar(factor, alu.ADD, 1.0)
+    large, small = e.binary(large, factor, alu.MULTIPLY), e.binary(small, factor, alu.MULTIPLY)
     ratio = e.binary(small, e.inverse(e.scalar(large, alu.MAXIMUM, _TINY)), alu.MULTIPLY)
     both = e.scalar(small, alu.GREATER, FP32_MAX, dtype=uint8)
     e.replace(ratio, both, Splat(1.0))
@@ -178,6 +182,11 @@ def atan2(e: Engines, y: NkiTensor, x: NkiTensor, dtype: DType) -> NkiTensor:
 def _with_sign(e: Engines, magnitude: NkiTensor, like: NkiTensor) -> NkiTensor:
     sign = e.bits(like.view(uint32), alu.BITWISE_AND, 1 << 31)
     return e.binary(magnitude.view(uint32), sign, alu.BITWISE_OR).view(float32)
+
+
+def sign(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+    """-1, 1, NaN, or zero with its own sign, which the activation unit drops."""
+    return _cast(e, _with_sign(e, e.activate(x, unit.SIGN, float32), e.copy(x, float32)), dtype)
 
 
 def sine(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:

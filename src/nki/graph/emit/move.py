@@ -12,8 +12,8 @@ import numpy as np
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
+from nki.graph.emit.conversions import splat_of
 from nki.graph.emit.engines import Engines, Number, storage
-from nki.graph.emit.expressions import splat_of
 from nki.graph.emit.pointwise import bound
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value

@@ -10,6 +10,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import DType, float32
 from nki.core.nki_tensor import NkiTensor
+from nki.graph.emit import transfers
 from nki.graph.emit.boxes import Dim, Run, boxes, joined, runs, strides_of
 from nki.target.model import Target
 
@@ -157,7 +158,7 @@ class Loader:
     def _copy(self, tile: NkiTensor, block: Block, at_once: int) -> None:
         for b, f, (first, count, step), k in self._parts(block, at_once):
             pattern = [(k.stride, k.count), (b.stride, b.count), (step, count), (f.stride, f.count)]
-            nisa.dma_copy(
+            transfers.copy(
                 dst=_part(tile, k, b, first, count, f),
                 src=self.operand.view(b.offset + f.offset + k.offset, pattern),
             )
@@ -165,7 +166,7 @@ class Loader:
     def _transpose(self, tile: NkiTensor, block: Block, at_once: int) -> None:
         for b, f, (first, count, step), k in self._parts(block, at_once):
             pattern = [(f.stride, f.count), (b.stride, b.count), (step, count), (k.stride, k.count)]
-            nisa.dma_transpose(
+            transfers.transpose(
                 dst=_part(tile, k, b, first, count, f),
                 src=self.operand.view(b.offset + f.offset + k.offset, pattern),
             )
@@ -187,7 +188,7 @@ class Loader:
         (b,) = runs(operand.batch, block.batch, 1)
         for f in boxes(operand.free, block.column, block.columns):
             for k in boxes(operand.contracted, first, length):
-                nisa.dma_copy(
+                transfers.copy(
                     dst=stage[f.at : f.at + f.count, k.at : k.at + k.count],
                     src=operand.view(b.offset + f.offset + k.offset, (*f.pattern, *k.pattern)),
                 )
@@ -215,7 +216,7 @@ def store(operand: Operand, chunks: Chunks, piece: int, column: int, tile: NkiTe
     rows, columns = tile.shape[0], tile.shape[1]
     for k in runs(operand.contracted, piece * chunks.size, rows):
         for f in runs(operand.free, column, columns):
-            nisa.dma_copy(
+            transfers.copy(
                 dst=operand.view(k.offset + f.offset, [(k.stride, k.count), (f.stride, f.count)]),
                 src=tile[k.at : k.at + k.count, f.at : f.at + f.count],
             )

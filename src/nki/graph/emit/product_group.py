@@ -1,4 +1,4 @@
-"""The parts of a group of products: the products of one left operand, their epilogue, and transposes where they go."""
+"""The parts of a group of products: those of one left operand, their epilogue, and transposes where the results go."""
 
 from __future__ import annotations
 
@@ -10,20 +10,30 @@ from nki.graph.emit.panels import strides_of
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
 
+_ROOTS = frozenset({"dot_general", "convolution"})
+
 
 @dataclass(frozen=True, slots=True)
 class ProductGroup:
     """What a kernel of products computes.
 
     Attributes:
+        views: what makes operands of the products.
         roots: products of the same left operand, of one shape.
-        inner: the first product and the epilogue; results of the other products are inputs, what is transposed at
-            the end is an output.
+        epilogue: what is computed of them, without the transposes at the end.
+        inner: the first product, and of the epilogue what has as many elements. Results of the other products and
+            reduced values that are repeated are inputs; what is transposed at the end or reduced is an output.
+        given: those of the inputs that are computed.
+        wanted: results of the epilogue that are stored, perhaps transposed.
         ends: the permutation of an output, and what it is the transpose of.
     """
 
+    views: Mapping[Value, Op]
     roots: tuple[Op, ...]
+    epilogue: tuple[Op, ...]
     inner: Group
+    given: frozenset[Value]
+    wanted: tuple[Value, ...]
     ends: Mapping[Value, tuple[Value, tuple[int, ...]]]
 
     def stored(self, where: Coordinates, output: Value) -> Leaf | None:
@@ -50,8 +60,13 @@ def fine_strides(counts: Sequence[int], shape: Sequence[int], steps: Sequence[in
 
 
 def split(group: Group) -> ProductGroup:
-    """The parts of a group that starts with its products."""
-    kind = group.ops[0].name
+    """The parts of a group that starts with its products.
+
+    Raises:
+        GraphError: an epilogue that is not computed row by row (``graph.unsupported``).
+    """
+    first = next(position for position, op in enumerate(group.ops) if op.name in _ROOTS)
+    views, kind = {op.results[0]: op for op in group.ops[:first]}, group.ops[first].name
     roots = tuple(op for op in group.ops if op.name == kind)
     used = {value for op in group.ops for value in op.operands}
     final = frozenset(group.outputs) - used
@@ -64,29 +79,79 @@ def split(group: Group) -> ProductGroup:
         for op in group.ops
         if op.name == "transpose" and op.results[0] in final and op.operands[0] in from_product
     }
-    others = {op.results[0]: None for op in roots[1:]}
-    kept = tuple(op for op in group.ops if op is roots[0] or (op.name != kind and op.results[0] not in ends))
-    inputs = (*group.inputs, *others)
-    outputs = dict.fromkeys(ends[value][0] if value in ends else value for value in group.outputs)
-    return ProductGroup(roots, Group(group.kind, kept, inputs, tuple(outputs)), ends)
+    epilogue = tuple(op for op in group.ops[first:] if op.name != kind and op.results[0] not in ends)
+    if any(value in views for op in epilogue for value in op.operands):
+        raise unsupported(roots[0], "its epilogue uses a view of an operand", "compile with the view in its own group")
+    wanted = tuple(dict.fromkeys(ends[value][0] if value in ends else value for value in group.outputs))
+    narrow, wide = _by_row(roots[0], epilogue, wanted)
+    given = (*(op.results[0] for op in roots[1:]), *wide)
+    kept = tuple(op for op in epilogue if op.results[0] not in narrow and op.results[0] not in given)
+    outputs = dict.fromkeys((*wanted, *(op.operands[0] for op in epilogue if op.name == "reduce")))
+    inner = Group(group.kind, (roots[0], *kept), (*group.inputs, *given), tuple(outputs))
+    return ProductGroup(views, roots, epilogue, inner, frozenset(given), wanted, ends)
 
 
-def in_order(parts: ProductGroup, where: Coordinates) -> dict[Value, Value]:
-    """Leaves of the epilogue that are the other products, in the order of the first one, and which they are.
+def _by_row(root: Op, epilogue: Sequence[Op], wanted: Sequence[Value]) -> tuple[set[Value], list[Value]]:
+    """Values with one element for each row of the product, and those that repeat them along it.
+
+    Raises:
+        GraphError: reductions over other dimensions, or reduced values that are used in another way
+            (``graph.unsupported``).
+    """
+    narrow: set[Value] = set()
+    wide: list[Value] = []
+    kind = root.results[0].type
+    makers = {op.results[0]: op for op in epilogue}
+    columns = columns_of(root)
+    rows = tuple(dim for dim in range(len(kind.shape)) if dim not in columns)
+    for op in epilogue:
+        if op.name == "reduce":
+            whole = tuple(sorted(op.attributes["dimensions"])) == columns and op.operands[0].type.shape == kind.shape
+            narrow.add(op.results[0])
+        elif not any(value in narrow for value in op.operands):
+            continue
+        elif op.name == "broadcast_in_dim":
+            whole = tuple(op.attributes["broadcast_dimensions"]) == rows and op.results[0].type.shape == kind.shape
+            wide.append(op.results[0])
+        else:
+            whole = all(value in narrow or _is_constant(makers.get(value)) for value in op.operands)
+            whole = whole and op.name != "transpose"
+            narrow.add(op.results[0])
+        if not whole:
+            raise unsupported(
+                op, "it is no value for each row of a product", "compile with the reduction in its own group"
+            )
+    if not narrow.isdisjoint(wanted):
+        raise unsupported(root, "reduced values of its rows are results", "compile with the reduction in its own group")
+    return narrow, wide
+
+
+def _is_constant(op: Op | None) -> bool:
+    return op is not None and op.name == "constant" and not any(op.attributes["value"].strides)
+
+
+def columns_of(root: Op) -> tuple[int, ...]:
+    """The dimensions of a product that come from its right operand alone, which are the last ones; a convolution has
+    none."""
+    if root.name != "dot_general":
+        return ()
+    a, right = root.attributes, root.operands[1].type.shape
+    count = len(right) - len(a["rhs_batching_dimensions"]) - len(a["rhs_contracting_dimensions"])
+    rank = len(root.results[0].type.shape)
+    return tuple(range(rank - count, rank))
+
+
+def checked(parts: ProductGroup, where: Coordinates) -> ProductGroup:
+    """The same, if what is computed besides the first product is used in its order.
 
     Raises:
         GraphError: another order (``graph.unsupported``).
     """
-    others = {op.results[0] for op in parts.roots[1:]}
     wanted = fine_strides(where.counts, [parts.roots[0].results[0].type.size], [1])
-    found = {}
-    for value, leaf in where.leaves.items():
-        if leaf.source in others:
-            if leaf.strides != wanted:
-                raise unsupported(
-                    parts.roots[0],
-                    "another product of its left operand is used in another order in the epilogue",
-                    "compile with the products in groups of their own",
-                )
-            found[value] = leaf.source
-    return found
+    if any(leaf.source in parts.given and leaf.strides != wanted for leaf in where.leaves.values()):
+        raise unsupported(
+            parts.roots[0],
+            "another product of its left operand is used in another order in the epilogue",
+            "compile with the products in groups of their own",
+        )
+    return parts

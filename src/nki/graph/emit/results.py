@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
 from math import prod
@@ -10,12 +10,14 @@ from math import prod
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
+from nki.graph.emit import transfers
 from nki.graph.emit.boxes import ONE, Box, Cut, bands_of, boxes, lines
 from nki.graph.emit.coordinates import Coordinates, Leaf
 from nki.graph.emit.engines import Engines, Form, Splat, storage
 from nki.graph.emit.expressions import apply
 from nki.graph.emit.panels import Dim
-from nki.graph.emit.product_group import in_order, split
+from nki.graph.emit.product_group import ProductGroup, checked, split
+from nki.graph.emit.row_reducer import RowReducer
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target
@@ -52,11 +54,11 @@ class Results:
     def __init__(self, group: Group, target: Target) -> None:
         self._group = group
         self._target = target
-        self._parts = split(group)
-        self._inner = self._parts.inner
-        self._where = Coordinates(self._inner)
-        self._epilogue = _needed(self._inner, self._where)
-        self._others = in_order(self._parts, self._where)
+        parts = split(group)
+        self._where = Coordinates(parts.inner)
+        self._parts = checked(parts, self._where)
+        self._read = {value: leaf for value, leaf in self._where.leaves.items() if leaf.source not in parts.given}
+        self._epilogue = _needed(parts, self._read)
         self._known: dict[Value, NkiTensor] = {}
         self._sizes: tuple[int, ...] = ()
         self._leaves: dict[Value, list[tuple[Dim, ...]]] = {}
@@ -75,21 +77,27 @@ class Results:
     def arrange(self, *sizes: int) -> None:
         """How the elements of the result, in row-major order, are counted in the blocks that come."""
         self._sizes = sizes
-        self._leaves = {value: self._where.arranged(leaf, sizes) for value, leaf in self._where.leaves.items()}
+        self._leaves = {value: self._where.arranged(leaf, sizes) for value, leaf in self._read.items()}
         stored = {value: self._parts.stored(self._where, value) for value in self._group.outputs}
         self._ends = {value: self._where.arranged(leaf, sizes) for value, leaf in stored.items() if leaf is not None}
 
     def put(self, part: Part, *sums: NkiTensor) -> None:
         """Take a block of each product; they may be in PSUM."""
-        values: dict[Value, Form] = {op.results[0]: tile for op, tile in zip(self._parts.roots, sums, strict=True)}
-        for value, leaf in self._where.leaves.items():
-            other = self._others.get(value)
-            values[value] = self._leaf(value, leaf, part) if other is None else values[other]
+        roots = [op.results[0] for op in self._parts.roots]
+        values: dict[Value, Form] = {value: self._whole(value, x) for value, x in zip(roots, sums, strict=True)}
+        for value, leaf in self._read.items():
+            values[value] = self._leaf(value, leaf, part)
         if self._epilogue:
-            values = apply(self._epilogue, values, engines=self._engines, keep=self._inner.outputs)
-        done = {value: self._finished(value, values[value], sums[0].shape) for value in self._inner.outputs}
+            reducer = RowReducer(sums[0].shape)
+            values = apply(self._epilogue, values, engines=self._engines, keep=self._parts.wanted, reduce=reducer)
+        done = {value: self._finished(value, values[value], sums[0].shape) for value in self._parts.wanted}
         for value in self._group.outputs:
             self._store(value, part, done[self._parts.ends[value][0] if value in self._ends else value])
+
+    def _whole(self, value: Value, tile: NkiTensor) -> NkiTensor:
+        """Sums of integers as integers, if the epilogue computes with them."""
+        dtype = storage(value.type.dtype)
+        return tile if dtype.is_float or not self._epilogue else self._engines.copy(tile, dtype)
 
     def _finished(self, value: Value, form: Form, shape: Sequence[int]) -> NkiTensor:
         """A tile in SBUF with the output's dtype and all elements of the block."""
@@ -106,7 +114,7 @@ class Results:
             return
         out = self._known[value].reshape(self._sizes)
         there = out[tuple(slice(start, start + count) for start, count in zip(part.starts, part.counts, strict=True))]
-        nisa.dma_copy(dst=there.permute(tuple(dim for dims in part.order for dim in dims)), src=tile)
+        transfers.copy(dst=there.permute(tuple(dim for dims in part.order for dim in dims)), src=tile)
 
     def _scatter(self, value: Value, part: Part, tile: NkiTensor) -> None:
         """A block of an output whose elements are in another order than those of the product."""
@@ -118,7 +126,7 @@ class Results:
         for pieces in combinations(*bands):
             pattern = [list(pair) for piece in pieces for pair in piece.pattern]
             offset = sum(piece.offset for piece in pieces)
-            nisa.dma_copy(
+            transfers.copy(
                 dst=self._known[value].ap(pattern, offset=offset),
                 src=tile[tuple(slice(piece.at, piece.at + piece.count) for piece in pieces)],
             )
@@ -172,19 +180,19 @@ class Results:
         offset = sum(piece.offset for piece in pieces)
         if leaf.source is not None:
             pattern = [list(pair) for piece in pieces for pair in piece.pattern]
-            nisa.dma_copy(dst=there, src=self._known[leaf.source].ap(pattern, offset=offset))
+            transfers.copy(dst=there, src=self._known[leaf.source].ap(pattern, offset=offset))
             return
         made = there if pieces[0].at == 0 else nl.ndarray(there.shape, dtype=tile.dtype, buffer=nl.sbuf)
         self._count(made, pieces, offset)
         if pieces[0].at:  # engines start at few partitions, transfers at any
-            nisa.dma_copy(dst=there, src=made)
+            transfers.copy(dst=there, src=made)
 
     def _count(self, tile: NkiTensor, pieces: Sequence[Box], offset: int) -> None:
         rows, *free = pieces
         steps = [stride for stride, count in rows.pattern if count > 1]
         if len(steps) > 1:
             raise unsupported(
-                self._group.ops[0], "positions in its epilogue go through several dimensions of the partitions",
+                self._parts.roots[0], "positions in its epilogue go through several dimensions of the partitions",
                 "compile with the iota in its own group",
             )  # fmt: skip
         nisa.iota(
@@ -195,11 +203,11 @@ class Results:
         )
 
 
-def _needed(group: Group, where: Coordinates) -> tuple[Op, ...]:
+def _needed(parts: ProductGroup, read: Mapping[Value, Leaf]) -> tuple[Op, ...]:
     """The epilogue without what leads to its leaves only."""
-    wanted, kept = set(group.outputs), []
-    for op in reversed(group.ops[1:]):
-        if op.results[0] in wanted and op.results[0] not in where.leaves:
+    wanted, kept = set(parts.wanted), []
+    for op in reversed(parts.epilogue):
+        if op.results[0] in wanted and op.results[0] not in read:
             kept.append(op)
             wanted.update(op.operands)
     return tuple(reversed(kept))

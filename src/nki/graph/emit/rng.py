@@ -195,7 +195,8 @@ def _threefry(source: NkiTensor, words: int, piece: _Piece) -> tuple[NkiTensor, 
     low, high = counter, None
     if words > 2:
         low = _sum(counter, spread(_word(source, 2, piece.rows), shape))
-        high = _sum(spread(_word(source, 3, piece.rows), shape), columns[1])
+        above = _sum(spread(_word(source, 3, piece.rows), shape), _carry(low, counter))
+        high = _sum(above, columns[1])
     x = [_sum(low, columns[0]), columns[1] if high is None else high]
     for number in range(_ROUNDS):
         for rotation in _ROTATIONS[number % 2]:
@@ -209,10 +210,14 @@ def _threefry(source: NkiTensor, words: int, piece: _Piece) -> tuple[NkiTensor, 
 def _advance(source: NkiTensor, after: NkiTensor, words: int, blocks: int) -> None:
     """The state for the next call: the counter moves on, or the key where there is no counter."""
     flat = after.reshape((words,))
+    carry = None
     for number in range(words):
         word = _word(source, number, 1)
         if number == words - 2:
             word = _sum(word, _constant(blocks, (1, 1)))
+            carry = _carry(word, _constant(blocks, (1, 1)))
+        elif carry is not None:
+            word = _sum(word, carry)
         nisa.dma_copy(dst=flat[number : number + 1], src=word.view(after.dtype))
 
 
@@ -236,6 +241,13 @@ def _sum(a: NkiTensor, b: NkiTensor) -> NkiTensor:
     """Modulo 2**32, which GpSimd adds words by."""
     result = _new(a.shape)
     nisa.tensor_tensor(dst=result, data1=a, data2=b, op=alu.ADD)
+    return result
+
+
+def _carry(total: NkiTensor, part: NkiTensor) -> NkiTensor:
+    """1 where a sum of words is less than one of them, else 0."""
+    result = _new(total.shape)
+    nisa.tensor_tensor(dst=result, data1=total, data2=part, op=alu.LESS)
     return result
 
 

@@ -12,7 +12,8 @@ from nki.core.dtypes import DType, bool_, float32, int32, uint8
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.access import Index, Leaf, NotAffineError, Resolved, flat, resolve
 from nki.graph.emit.engines import Engines, Form, Splat, is_word, storage
-from nki.graph.emit.expressions import Evaluation, apply
+from nki.graph.emit.evaluation import Evaluation
+from nki.graph.emit.expressions import apply
 from nki.graph.emit.integers import arithmetic, wrapped
 from nki.graph.emit.pointwise import bound
 from nki.graph.emit.tiles import Block, Extent, Merged, Source, best_row_axis, budget, cut, row_parts, store

@@ -31,7 +31,7 @@ def emit_scatter(group: Group, target: Target) -> Callable[..., None]:
     op = group.ops[-1]
     if len(op.results) != 1:
         raise unsupported(op, f"it updates {len(op.results)} operands together", "update each operand by itself")
-    how = combination(op, op.regions[0])
+    how = combination(op, op.regions[0], bits=True)
 
     def scatter(*tensors: NkiTensor) -> None:
         known = dict(zip((*group.inputs, *group.outputs), tensors, strict=True))

@@ -13,8 +13,8 @@ import nki.language as nl
 from nki.core.dtypes import DType, int32
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.access import Index, Leaf, Resolved
+from nki.graph.emit.conversions import converted, splat_of
 from nki.graph.emit.engines import Engines, Form, Splat, storage
-from nki.graph.emit.expressions import converted, splat_of
 from nki.graph.ir import Op, Value
 from nki.target.model import Target
 

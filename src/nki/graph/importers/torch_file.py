@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch.export.graph_signature import InputKind
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
-from nki.graph.importers.torch_import import import_graph
+from nki.graph.importers.torch_decompose import decompositions
+from nki.graph.importers.torch_import import Returned, import_graph
+from nki.graph.importers.torch_types import host_array
 from nki.graph.ir import Module, Op
+
+_INT32 = (-(1 << 31), (1 << 31) - 1)
 
 
 def read_exported(path: Path) -> Module:
-    """The model in a ``.pt2`` file; its arguments are those of the user, its results those of the program's graph.
+    """The model in a ``.pt2`` file.
+
+    Its arguments are those of the user, then the buffers that it changes, under their names. Its results are the new
+    values of these buffers and of arguments that it changes, then those of the user; the memory of an argument may be
+    that of its new value.
 
     Raises:
-        UsageError: "cc.model" for a file that PyTorch cannot read, or one that changes its parameters or buffers.
-        GraphError: "graph.unsupported" for an operator without a converter.
+        UsageError: "cc.model" for a file that PyTorch cannot read, or one with numbers that do not fit.
+        GraphError: "graph.unsupported" for an operator without a converter, "graph.dynamic-shape" for sizes that are
+            not numbers.
     """
     try:
         program = torch.export.load(path)
@@ -28,36 +39,60 @@ def read_exported(path: Path) -> Module:
         raise _error(
             f"{path} cannot be read: {type(problem).__name__}", "torch.export.save writes such files"
         ) from None
-    program = program.run_decompositions()
-    changed = {**program.graph_signature.buffers_to_mutate, **program.graph_signature.user_inputs_to_mutate}
-    if changed:
-        raise _error(
-            f"{path} changes {', '.join(sorted(changed.values()))}", "a model leaves what it is given unchanged"
-        )
-    specs = program.graph_signature.input_specs
-    names = [spec.target if spec.kind is not InputKind.USER_INPUT else str(spec.arg.name) for spec in specs]
+    with sdpa_kernel([SDPBackend.MATH]):
+        return module_of(program.run_decompositions(decompositions()))
+
+
+def module_of(program: ExportedProgram) -> Module:
+    """The model of a program that consists of core ATen operators."""
+    signature = program.graph_signature
+    specs = signature.input_specs
+    kept = {*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()}
+    names = [_name(spec) for spec in specs]
     imported = import_graph(program.graph_module, names)
-    module, function = imported.module, imported.module.main
-    arguments, constants = [], []
+    function, held = imported.module.main, {**program.state_dict, **program.constants}
+    given, states, constants = [], [], []
     for value, position in zip(function.arguments, imported.inputs, strict=False):
         spec = specs[position]
         if spec.kind is InputKind.USER_INPUT:
-            arguments.append(value)
-            continue
-        tensor = {**program.state_dict, **program.constants}[str(spec.target)]
-        constants.append(Op("constant", (), (value,), {"value": _array(tensor, value.type.dtype.numpy)}))
-    more = function.arguments[len(imported.inputs) :]
-    function.arguments = (*arguments, *more)
-    function.argument_attributes = ()
+            given.append(value)
+        elif spec.target in kept:
+            states.append(value)
+        else:
+            array = _array(held[str(spec.target)], value.type.dtype, str(spec.target))
+            constants.append(Op("constant", (), (value,), {"value": array}))
+    function.arguments = (*given, *states, *function.arguments[len(imported.inputs) :])
     function.body[:0] = constants
-    return module
+    changed = _changed(program, imported.outputs)
+    places = {value.name: number for number, value in enumerate(function.arguments)}
+    attributes: list[Mapping[str, Any]] = [{} for _ in function.arguments]
+    for number, name in changed.items():
+        if name in places:
+            attributes[places[name]] = {"tf.aliasing_output": number}
+    function.argument_attributes = tuple(attributes) if changed else ()
+    return imported.module
 
 
-def _array(tensor: torch.Tensor, dtype: np.dtype[Any]) -> np.ndarray:
-    tensor = tensor.detach().cpu().contiguous()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.uint16).numpy().view(dtype)
-    return tensor.numpy().astype(dtype, copy=False)
+def _name(spec: Any) -> str:
+    return str(spec.arg.name) if spec.kind is InputKind.USER_INPUT else str(spec.target)
+
+
+def _changed(program: ExportedProgram, outputs: tuple[Any, ...]) -> dict[int, str]:
+    """Which results are new values of a buffer or an argument, and of which."""
+    found = {}
+    for spec, kind in zip(program.graph_signature.output_specs, outputs, strict=True):
+        if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION) and isinstance(kind, Returned):
+            found[kind.number] = str(spec.target)
+    return found
+
+
+def _array(tensor: torch.Tensor, dtype: Any, name: str) -> Any:
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.int64 and tensor.numel():
+        low, high = (int(bound) for bound in torch.aminmax(tensor))
+        if low < _INT32[0] or high > _INT32[1]:
+            raise _error(f"{name} has values from {low} to {high}", "64-bit integers have 32 bits on the device")
+    return host_array(tensor, dtype)
 
 
 def _error(message: str, rule: str) -> UsageError:

@@ -16,7 +16,7 @@ _DIRECT: Mapping[str, str] = {
     "abs": "abs", "neg": "negate", "exp": "exponential", "log": "log", "log1p": "log_plus_one", "tanh": "tanh",
     "expm1": "exponential_minus_one", "sqrt": "sqrt", "rsqrt": "rsqrt", "sin": "sine", "cos": "cosine", "tan": "tan",
     "sigmoid": "logistic", "ceil": "ceil", "floor": "floor", "round": "round_nearest_even",
-    "erf": "chlo.erf", "erfc": "chlo.erfc", "erfinv": "chlo.erf_inv", "bitwise_not": "not", "cbrt": "cbrt",
+    "erf": "chlo.erf", "erfc": "chlo.erfc", "erfinv": "chlo.erf_inv", "bitwise_not": "not",
 }  # fmt: skip
 """One operation of StableHLO, in the dtype of the result."""
 

@@ -11,9 +11,14 @@ from nki.graph.importers.torch_table import Call, axes, axis, converts, refused
 from nki.graph.ir import Value
 
 
-@converts("alias", "detach", "lift_fresh_copy", "contiguous")
+@converts("alias", "detach", "lift_fresh_copy")
 def _same(b: Builder, call: Call, x: Value) -> Value:
     return x
+
+
+@converts("contiguous")
+def _contiguous(b: Builder, call: Call, x: Value, memory_format: object) -> Value:
+    return x  # the order of elements in memory is the compiler's affair
 
 
 @converts("clone")

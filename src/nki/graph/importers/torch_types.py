@@ -69,9 +69,9 @@ def number(size: Any, location: Location) -> int:
         return int(size)
     raise GraphError(
         "graph.dynamic-shape",
-        f"a tensor of the model has the size {size}",
+        f"a tensor of the model has the size {size}, which is only known when the model runs",
         rule="the device's programs are made for sizes that are numbers",
-        fix="compute with a mask instead of selecting elements, or export the model with static sizes",
+        fix="write torch.where(mask, x, 0) in the place of x[mask], or export the model with static sizes",
         location=location,
     )
 

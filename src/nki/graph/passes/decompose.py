@@ -8,9 +8,15 @@ from math import prod
 import numpy as np
 
 from nki.core import dtypes
-from nki.graph.copies import copy_region
-from nki.graph.ir import Function, Module, Op, Region, TensorType, Value
+from nki.graph.errors import unsupported
+from nki.graph.ir import Function, Module, Op, Region, Value
+from nki.graph.passes.decompose_bits import reduce_precision, rng_bit_generator
+from nki.graph.passes.decompose_index import scatter, torch_index_select
+from nki.graph.passes.decompose_integers import convolution, dot_general
+from nki.graph.passes.decompose_reduce import reduce, reduce_window
+from nki.graph.passes.regions import is_plain, on_tensors
 from nki.graph.passes.rewriter import Rewriter
+from nki.graph.references import is_reference
 
 Spelling = Callable[[Rewriter, Op], "Sequence[Value] | None"]
 
@@ -78,31 +84,11 @@ def _square(r: Rewriter, op: Op) -> Sequence[Value]:
 
 def _map(r: Rewriter, op: Op) -> Sequence[Value] | None:
     """The region computes on scalars; the same operations on whole tensors."""
-    shape = op.results[0].type.shape
-    region = copy_region(op.regions[0], {})
-    for inner in region.ops:
-        if not isinstance(inner, Op) or inner.regions:
-            return None
-        for value in inner.results:
-            value.type = TensorType(shape, value.type.dtype)
-        if inner.name == "constant":
-            inner.attributes = {"value": np.broadcast_to(inner.attributes["value"], shape)}
-    return r.inline(region, op.operands)
+    return on_tensors(r, op.regions[0], op.operands) if is_plain(op.regions[0]) else None
 
 
 def _dimension_size(r: Rewriter, op: Op) -> Sequence[Value]:
     return [r.constant(np.array(op.operands[0].type.shape[op.attributes["dimension"]], np.int32))]
-
-
-_NARROWER = {(8, 7): dtypes.bfloat16, (5, 10): dtypes.float16}
-
-
-def _reduce_precision(r: Rewriter, op: Op) -> Sequence[Value] | None:
-    (value,) = op.operands
-    narrow = _NARROWER.get((op.attributes["exponent_bits"], op.attributes["mantissa_bits"]))
-    if narrow is None:
-        return None
-    return [r.convert(r.convert(value, narrow), value.type.dtype)]
 
 
 # ----------------------------------------------------------------------------------------------- batch normalization
@@ -187,6 +173,8 @@ def _custom_call(r: Rewriter, op: Op) -> Sequence[Value] | None:
     if name == "mhlo.topk" and op.attributes.get("mhlo.attributes", {}).get("largest", True):
         attributes = {"k": op.results[0].type.shape[-1]}
         return r.op("chlo.top_k", op.operands, [value.type for value in op.results], attributes)
+    if not is_reference(op):
+        raise unsupported(op, f"nothing is known about the target {name}", "call a kernel that this package compiled")
     return None
 
 
@@ -200,8 +188,15 @@ DECOMPOSITIONS: Mapping[str, Spelling] = {
     "custom_call": _custom_call,
     "dot": _dot,
     "get_dimension_size": _dimension_size,
+    "convolution": convolution,
+    "dot_general": dot_general,
     "map": _map,
-    "reduce_precision": _reduce_precision,
+    "reduce": reduce,
+    "reduce_precision": reduce_precision,
+    "reduce_window": reduce_window,
+    "rng_bit_generator": rng_bit_generator,
+    "scatter": scatter,
     "select": _full_predicate,
+    "torch_index_select": torch_index_select,
 }
 """What is not here stays as it is."""

@@ -8,21 +8,29 @@ from math import prod
 from nki.graph.emit.access import NotAffineError
 from nki.graph.emit.coordinates import Coordinates
 from nki.graph.emit.joined import pieces
-from nki.graph.emit.product_group import in_order, split
+from nki.graph.emit.operand_views import view_of
+from nki.graph.emit.product_group import checked, columns_of, split
 from nki.graph.errors import GraphError
 from nki.graph.ir import Group, Op, Value
 from nki.graph.passes.clusters import Cluster, Clusters
 from nki.graph.passes.fingerprint import attribute_text
 from nki.graph.passes.kernels_can import VIEWS
+from nki.graph.passes.kinds import combiner
+
+OPERAND_VIEWS = frozenset({"reshape", "slice", "transpose"})
+"""What the kernels of products read an operand through."""
 
 _READ = frozenset({"broadcast_in_dim", "reshape", "transpose"})
 _MOST_PRODUCTS = 3
 """In one kernel: each takes a bank of PSUM, and one more for the next block."""
 
+_STARTS = {"add": 0.0, "maximum": float("-inf"), "minimum": float("inf")}
+
 _MOST_JOINED = 60
 """Operations, constants included, that make the pieces of a concatenation."""
 
-Possible = Callable[[list[int], Cluster], bool]
+Possible = Callable[[list[int], Cluster, tuple[int, ...]], bool]
+"""Whether a product's kernel can compute these operations, with reductions over these dimensions."""
 
 
 def can_end(user: Op, later: Cluster) -> bool:
@@ -31,6 +39,46 @@ def can_end(user: Op, later: Cluster) -> bool:
         return False
     permutation = user.attributes["permutation"]
     return bool(permutation) and permutation[-1] == len(permutation) - 1
+
+
+def merge_rows(clusters: Clusters, possible: Possible, most: int) -> None:
+    """Merge products with what is computed of their rows: norms and softmax.
+
+    Args:
+        most: columns in a bank of PSUM.
+    """
+    for rows in clusters.ordered():
+        if rows.kind != "rows":
+            continue
+        made = [p for p in rows.before if p.kind == "dot" and _can_reduce(clusters, p, rows, most)]
+        for product in sorted(made, key=lambda cluster: -cluster.rank):
+            members = sorted(product.members + rows.members)
+            if clusters.mergeable(product, rows) and possible(members, product, rows.rows):
+                clusters.merge(product, rows).rows = rows.rows
+                break
+
+
+def _can_reduce(clusters: Clusters, product: Cluster, rows: Cluster, most: int) -> bool:
+    """Whether a product's kernel can compute reductions: over all of its columns, which a bank of PSUM must hold.
+
+    Args:
+        most: columns in a bank.
+    """
+    root = next(clusters.ops[p] for p in product.members if clusters.ops[p].name == "dot_general")
+    if product.shape != rows.shape or rows.rows != columns_of(root) or product.rows not in ((), rows.rows):
+        return False
+    return 1 < prod(product.shape[dim] for dim in rows.rows) <= most and all(
+        _is_plain(clusters, clusters.ops[p]) for p in rows.members if clusters.ops[p].name == "reduce"
+    )
+
+
+def _is_plain(clusters: Clusters, op: Op) -> bool:
+    """A reduction of float32 that starts with what changes nothing."""
+    name = combiner(op)
+    if name not in _STARTS or op.operands[0].type.dtype.name != "float32" or op.operands[1] not in clusters.producer:
+        return False
+    start = clusters.ops[clusters.producer[op.operands[1]]]
+    return start.name == "constant" and bool((start.attributes["value"] == _STARTS[name]).all())
 
 
 def merge_products(clusters: Clusters, possible: Possible) -> None:
@@ -53,7 +101,7 @@ def _merge(clusters: Clusters, positions: Sequence[int], possible: Possible) -> 
         if earlier is later or not clusters.mergeable(earlier, later):
             continue
         members = sorted(earlier.members + later.members)
-        if _independent(clusters, members) and possible(members, earlier):
+        if _independent(clusters, members) and possible(members, earlier, ()):
             clusters.merge(earlier, later)
         else:
             first = position
@@ -84,11 +132,12 @@ def can_join(ops: Sequence[Op], outputs: Sequence[Value]) -> bool:
 
 def products_readable(kind: str, ops: Sequence[Op], inputs: Sequence[Value], outputs: Sequence[Value]) -> bool:
     """True if the emitter of products reads what the epilogue needs in regular patterns; products come first."""
-    if any(op.name in VIEWS and op.name not in _READ for op in ops):
-        return False
-    parts = split(Group(kind, tuple(ops), tuple(inputs), tuple(outputs)))
     try:
-        in_order(parts, Coordinates(parts.inner))
-    except GraphError:
+        parts = split(Group(kind, tuple(ops), tuple(inputs), tuple(outputs)))
+        for op in parts.roots if parts.views else ():
+            for value in op.operands:
+                view_of(value, parts.views)
+        checked(parts, Coordinates(parts.inner))
+    except (GraphError, NotAffineError):
         return False
-    return True
+    return all(op.name not in VIEWS or op.name in _READ for op in (*parts.epilogue, *parts.inner.ops))

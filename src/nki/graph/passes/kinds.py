@@ -56,6 +56,8 @@ def kind_of(op: Op) -> str:
         return ""
     if is_pointwise(op):
         return "pointwise"
+    if op.name == "bitcast_convert":  # to elements of another size: the same bytes, like a reshape
+        return ""
     return KINDS.get(op.name, op.name)
 
 

@@ -13,6 +13,7 @@ from nki.graph.passes.fuse import fuse
 from nki.graph.passes.legalize import legalize
 from nki.graph.passes.reductions import reductions
 from nki.graph.passes.rematerialize import rematerialize
+from nki.graph.passes.reorder import reorder
 from nki.graph.passes.simplify import simplify
 from nki.graph.passes.spread import spread
 from nki.graph.passes.widen import widen
@@ -24,7 +25,7 @@ STAGES: Mapping[str, tuple[Pass, ...]] = {
     "legalized": (legalize, dce),
     "simplified": (fold, simplify, cse, fold, simplify, cse, dce),
     "patterns": (patterns, simplify, dce),
-    "fused": (reductions, simplify, widen, spread, cse, dce, rematerialize, dce, fuse),
+    "fused": (reductions, simplify, widen, spread, reorder, cse, dce, rematerialize, dce, fuse),
 }
 """Passes in order, by the stage that they lead to."""
 

@@ -1,4 +1,4 @@
-"""Elementwise operations on a concatenation of slices, as a rotary embedding has them, are done piece by piece before it."""
+"""Elementwise operations on a concatenation of slices, as in a rotary embedding, are done on its pieces."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def _sliced(r: Rewriter, value: Value, dim: int, start: int, size: int, depth: i
         return r.full(number, kind)
     if op is not None and op.name == "broadcast_in_dim":
         return _repeated(r, op, dim, start, kind)
-    if op is not None and depth and is_pointwise(op) and r.uses.get(value, 1) == 1:
-        if all(operand.type.shape == value.type.shape for operand in op.operands):
-            operands = [_sliced(r, operand, dim, start, size, depth - 1) for operand in op.operands]
-            return r.op(op.name, operands, [kind], op.attributes)[0]
+    inner = op is not None and depth and is_pointwise(op) and r.uses.get(value, 1) == 1
+    if op is not None and inner and all(operand.type.shape == value.type.shape for operand in op.operands):
+        operands = [_sliced(r, operand, dim, start, size, depth - 1) for operand in op.operands]
+        return r.op(op.name, operands, [kind], op.attributes)[0]
     rank = len(kind.shape)
     starts = tuple(start if d == dim else 0 for d in range(rank))
     limits = tuple(low + count for low, count in zip(starts, kind.shape, strict=True))

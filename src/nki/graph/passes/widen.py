@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from nki.graph.ir import Module, Op, TensorType, Value
 from nki.graph.passes.context import Context
@@ -10,7 +11,7 @@ from nki.graph.passes.rewriter import Rewriter, rewrite
 
 
 def widen(module: Module, context: Context) -> Module:
-    """The model with broadcasts and reduces of what a reshape gave other dimensions of size 1 as those of what it was."""
+    """The model with broadcasts and reduces of what a reshape gave other dimensions of size 1 as of its operand."""
     return rewrite(module, _rule)
 
 
@@ -59,5 +60,5 @@ def _dims(op: Op, source: Sequence[int], result: Sequence[int]) -> tuple[int, ..
     wide = iter(there)
     for size in source:
         dims.append(dims[-1] + 1 if size == 1 and dims else 0 if size == 1 else next(wide))
-    increasing = all(one < two for one, two in zip(dims, dims[1:], strict=False))
+    increasing = all(one < two for one, two in pairwise(dims))
     return tuple(dims) if increasing and dims[-1:] < [len(result)] else None

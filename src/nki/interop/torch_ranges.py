@@ -1,0 +1,23 @@
+"""Spans of this package, such as compilation and execution, as ranges of ``torch.profiler`` while that records."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from nki.runtime import show_ranges
+
+# Not torch.profiler.record_function: that is an operator, which a graph that is being traced would have in it.
+_Range: Any = torch._C._profiler._RecordFunctionFast
+
+
+def _range(name: str) -> AbstractContextManager[object]:
+    made: AbstractContextManager[object] = _Range(name) if torch.autograd._profiler_enabled() else nullcontext()
+    return made
+
+
+def install() -> None:
+    """Show spans to the profiler from here on."""
+    show_ranges("torch", _range)
