@@ -10,14 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import nki
-import nki.isa as nisa
-import nki.language as nl
 from nki.core.errors import ArgumentError, LaunchError
 from nki.graph.errors import GraphError
 from nki.graph.executable import Executable
 from nki.interop.torch import compiled_graphs, enable_device, forget, nki_op, provenance, wrap_nki
 from nki.report import NkiWarning
+from tests.interop.torch_kernels import differentiable, fill_from
 
 
 @pytest.fixture(autouse=True)
@@ -25,42 +23,6 @@ def fresh() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
-
-
-@nki.jit
-def product(a, b):
-    result = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    left = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
-    right = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=left, src=a)
-    nisa.dma_copy(dst=right, src=b)
-    nisa.tensor_tensor(dst=left, data1=left, data2=right, op=nl.multiply)
-    nisa.dma_copy(dst=result, src=left)
-    return result
-
-
-@nki.jit
-def fill(target, source):
-    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=source)
-    nisa.dma_copy(dst=target, src=tile)
-
-
-@nki_op("backend_tests::multiply", mutates_args=())
-def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return product(a, b)
-
-
-def _setup(ctx, inputs, output):
-    ctx.save_for_backward(*inputs)
-
-
-def _backward(ctx, gradient):
-    a, b = ctx.saved_tensors
-    return product(gradient.contiguous(), b), product(gradient.contiguous(), a)
-
-
-multiply.register_autograd(_backward, setup_context=_setup)
 
 
 def compiled(function, **options):
@@ -133,8 +95,8 @@ def test_tensors_on_the_device() -> None:
 def test_kernels_are_linked_into_the_program() -> None:
     def model(x, y):
         cache = torch.zeros_like(x)
-        wrap_nki(fill)[1](cache, x * 2)
-        return cache + multiply(x + 1, y)
+        wrap_nki(fill_from)[1](cache, x * 2)
+        return cache + differentiable(x + 1, y)
 
     x, y = torch.randn(128, 16), torch.randn(128, 16)
     torch.testing.assert_close(compiled(model)(x, y), x * 2 + (x + 1) * y)
@@ -143,7 +105,7 @@ def test_kernels_are_linked_into_the_program() -> None:
 
 def test_a_kernel_s_backward_is_in_the_backward_program() -> None:
     a, b = torch.randn(128, 4, requires_grad=True), torch.randn(128, 4)
-    compiled(lambda a, b: multiply(a.exp(), b).sum())(a, b).backward()
+    compiled(lambda a, b: differentiable(a.exp(), b).sum())(a, b).backward()
     torch.testing.assert_close(a.grad, b * a.detach().exp())
     assert compiled_graphs()[-1].executable.report.kernels["call"] >= 1
 
@@ -197,7 +159,7 @@ def test_every_stage_of_every_graph_is_written(tmp_path: Path) -> None:
 
 @nki_op("backend_tests::fills", mutates_args={"target"})
 def fills(target: torch.Tensor, source: torch.Tensor, times: int) -> torch.Tensor:
-    fill(target, source * times)
+    fill_from(target, source * times)
     return source + 1
 
 

@@ -18,6 +18,7 @@ from nki.runtime.traffic import traffic
 from tests.graph import stages
 from tests.graph.hand_made import EMITTERS, group, module, value
 from tests.graph.references_made import called
+from tests.runtime.slow import Slow
 
 ROWS, COLUMNS = 64, 16
 
@@ -51,21 +52,6 @@ def pair() -> Model:
 def runtime() -> Iterator[Runtime]:
     with Runtime("trn2") as made:
         yield made
-
-
-class _Slow:
-    """A model whose calls last until they are let go."""
-
-    def __init__(self, model: Model) -> None:
-        self.model, self.go, self.started = model, threading.Event(), threading.Event()
-
-    def run(self, *args, **more):
-        self.started.set()
-        self.go.wait(10)
-        return self.model.run(*args, **more)
-
-    def __getattr__(self, name):
-        return getattr(self.model, name)
 
 
 def _input(seed: int = 0) -> np.ndarray:
@@ -105,7 +91,7 @@ def test_it_begins_at_an_even_core(runtime, pair):
 
 def test_both_cores_are_busy_meanwhile(runtime, pair):
     loaded, other = runtime.load(pair), runtime.load(pair)
-    slow = _Slow(pair)
+    slow = Slow(pair)
     loaded.model = slow
     thread = threading.Thread(target=_called, args=(runtime, loaded))
     thread.start()
@@ -124,7 +110,7 @@ def test_both_cores_are_busy_meanwhile(runtime, pair):
 
 def test_a_core_that_timed_out_is_reset(runtime, pair):
     loaded, other = runtime.load(pair), runtime.load(pair)
-    slow = _Slow(pair)
+    slow = Slow(pair)
     loaded.model = slow
     assert _refused(lambda: _called(runtime, loaded, timeout=0.05)).status is Status.TIMEOUT
     assert [core.status for core in runtime.state()[:2]] == ["timed out"] * 2
@@ -141,7 +127,7 @@ def test_a_core_that_timed_out_is_reset(runtime, pair):
 
 def test_what_waits_for_a_reset_core_is_executed(runtime, pair):
     loaded, other = runtime.load(pair), runtime.load(pair)
-    slow = _Slow(pair)
+    slow = Slow(pair)
     loaded.model = slow
     late = threading.Thread(target=lambda: _refused(lambda: _called(runtime, loaded, timeout=0.3)))
     late.start()

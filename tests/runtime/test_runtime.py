@@ -15,6 +15,7 @@ from nki.runtime import Loaded, Model, NrtError, Runtime, Status, recording, sho
 from nki.runtime.memory import Account
 from nki.target.load import load_target
 from tests.graph.test_executable import MODEL
+from tests.runtime.slow import Slow
 
 _TARGET = load_target("trn2")
 
@@ -147,24 +148,9 @@ def test_models_run_on_several_cores_at_once(runtime, model):
     assert not wrong
 
 
-class _Slow:
-    """A model whose calls last until they are let go."""
-
-    def __init__(self, model: Model) -> None:
-        self.model, self.go, self.started = model, threading.Event(), threading.Event()
-
-    def run(self, *args, **more):
-        self.started.set()
-        self.go.wait(10)
-        return self.model.run(*args, **more)
-
-    def __getattr__(self, name):
-        return getattr(self.model, name)
-
-
 def test_a_call_that_takes_too_long_ends_for_its_caller(runtime, model):
     loaded = runtime.load(model)
-    slow = _Slow(model)
+    slow = Slow(model)
     loaded.model = slow
     error = _refused(lambda: _called(runtime, loaded, timeout=0.05))
     assert error.code == "runtime.timeout" and error.status is Status.TIMEOUT
@@ -179,7 +165,7 @@ def test_a_call_that_takes_too_long_ends_for_its_caller(runtime, model):
 
 def test_a_model_is_not_unloaded_while_it_runs(runtime, model):
     loaded = runtime.load(model)
-    slow = _Slow(model)
+    slow = Slow(model)
     loaded.model = slow
     thread = threading.Thread(target=lambda: _called(runtime, loaded))
     thread.start()
@@ -191,7 +177,7 @@ def test_a_model_is_not_unloaded_while_it_runs(runtime, model):
 
 
 def test_a_failure_is_the_callers_and_the_core_goes_on(runtime, model):
-    class Failing(_Slow):
+    class Failing(Slow):
         def run(self, *args, **more):
             raise ArtifactError("artifact.file", "boom")
 

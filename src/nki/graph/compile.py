@@ -137,7 +137,7 @@ class Compilation:
             self._seconds[stage] = perf_counter() - began
             if self._folder is not None:
                 number = [_IMPORTED, *STAGES].index(stage)
-                (self._folder / f"{number:02}-{stage}.mlir").write_text(write(made))
+                artifact.save(self._folder / f"{number:02}-{stage}.mlir", write(made).encode())
             began = perf_counter()
 
         if start == _IMPORTED:
@@ -225,8 +225,8 @@ def _dump(folder: Path, planned: Plan, linked: Linked, steps: Steps, found: Exec
     """The stages that are no StableHLO, and the user's kernels."""
     slots = [{**asdict(slot), "dtype": slot.dtype.name} for slot in planned.slots]
     places = [{"value": str(value.type), "name": value.name, "slot": number} for value, number in planned.of.items()]
-    (folder / PLANNED).write_text(json.dumps({"slots": slots, "values": places}, indent=1))
-    (folder / LINKED).write_text(to_text(build(linked.programs)))
+    artifact.save(folder / PLANNED, json.dumps({"slots": slots, "values": places}, indent=1).encode())
+    artifact.save(folder / LINKED, to_text(build(linked.programs)).encode())
     for step in walk(steps.steps):
         if isinstance(step, Run) and step.reference is not None:
             file = folder / f"{_REFERENCE}{step.reference.key}.neff"

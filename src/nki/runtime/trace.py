@@ -16,6 +16,7 @@ from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.profile.extras import unwritable
 from nki.runtime.spans import Span
+from nki.store.files import write_whole
 
 if TYPE_CHECKING:
     from nki.profile.record import Profile
@@ -45,7 +46,7 @@ def write_system_trace(spans: Sequence[Span], file: str | Path, profile: Profile
         parts.append(_moved(profile, executed - start))
         parts.append(_between_cores(profile, executed - start))
     try:
-        file.write_bytes(b"".join(parts))
+        write_whole(file, b"".join(parts))
     except OSError as problem:
         raise unwritable(file, problem) from problem
 

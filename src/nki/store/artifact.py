@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +26,7 @@ from nki.store.artifact_header import Header
 from nki.store.artifact_meta import Option, Provenance, debug_of, from_json, meta_of, origin_of, refused, to_json
 from nki.store.artifact_model import MODEL, WEIGHTS, ModelPart, model_members, model_part
 from nki.store.artifact_tar import read_tar, write_tar
+from nki.store.files import write_whole
 from nki.target.load import load_target
 from nki.version import version
 
@@ -136,20 +135,10 @@ def save(path: Path, data: bytes) -> None:
     Raises:
         ArtifactError: "artifact.file" with the reason of the operating system.
     """
-    temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-        _sync_directory(path.parent)
+        write_whole(path, data)
     except OSError as error:
         raise _file_error(path, error) from None
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
 
 
 def load(path: Path) -> Artifact:
@@ -238,14 +227,6 @@ def _check_header(found: Header, expected: Header) -> None:
     expected = replace(expected, digest=found.digest)
     if found != expected:
         raise refused("artifact.header", f"the header is {found}, for contents with {expected}"[:400], "they agree")
-
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _file_error(path: Path, error: OSError) -> ArtifactError:

@@ -14,6 +14,7 @@ from nki.frontend.manifest import Manifest
 from nki.frontend.manifest_arguments import Described
 from nki.launch import Launch
 from nki.options import Options
+from nki.store.files import write_whole
 from nki.store.keys import key_of
 from nki.store.settings import settings
 from nki.tune.config import Config
@@ -127,7 +128,7 @@ def write_pinned(path: Path, tuned: Sequence[Tuned]) -> None:
         entries[_identity(new)] = new
     document = {"format": FORMAT, "version": VERSION, "entries": [entries[name] for name in sorted(entries)]}
     try:
-        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_whole(path, (json.dumps(document, indent=2) + "\n").encode())
     except OSError as problem:
         raise _pinned(f"{path} cannot be written: {problem}") from None
 
