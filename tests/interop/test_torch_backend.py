@@ -205,3 +205,30 @@ def test_selecting_by_a_mask_is_refused_with_a_way_out() -> None:
     x = torch.randn(4)
     found = compiled(lambda x: torch.where(x > 0, x, 0).sum())(x)
     torch.testing.assert_close(found, x[x > 0].sum())
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_layers_of_torch_nn_in_evaluation_mode(norm_first: bool, activation: str) -> None:
+    """PyTorch calls one fused operator for a whole layer then."""
+    made = {"batch_first": True, "norm_first": norm_first, "activation": activation}
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 48, **made).eval()
+    x, padding = torch.randn(2, 10, 32), torch.zeros(2, 10, dtype=torch.bool)
+    padding[1, 7:] = True
+    with torch.no_grad():
+        found = compiled(lambda x, padding: (layer(x), layer(x, src_key_padding_mask=padding)))(x, padding)
+        expected = layer(x), layer(x, src_key_padding_mask=padding)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[1][0], expected[1][0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[1][1, :7], expected[1][1, :7], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_attention_of_torch_nn_in_evaluation_mode(average: bool) -> None:
+    attention = torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()
+    x, mask = torch.randn(2, 10, 32), torch.ones(10, 10, dtype=torch.bool).triu(1)
+    with torch.no_grad():
+        found = compiled(lambda x: attention(x, x, x, attn_mask=mask, average_attn_weights=average))(x)
+        expected = attention(x, x, x, attn_mask=mask, average_attn_weights=average)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Which operators of PyTorch are taken apart by PyTorch itself before the graph is imported."""
+"""Which operators of PyTorch are taken apart before the graph is imported, nearly all of them by PyTorch itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 
+from nki.graph.importers.torch_fast_path import fast_path
 from nki.graph.importers.torch_table import CONVERTERS
 
 _MORE = (
@@ -25,7 +26,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         del table[operator]
     aten = torch.ops.aten
     wanted = [getattr(aten, name.removeprefix("aten.")) for name in _MORE if hasattr(aten, name.removeprefix("aten."))]
-    return {**table, **get_decompositions(wanted)}
+    return {**table, **get_decompositions(wanted), **fast_path()}
 
 
 _ANYHOW = frozenset(("aten._unsafe_index.Tensor", "aten.t.default", "aten.transpose.int"))
