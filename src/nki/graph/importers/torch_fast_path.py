@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 _KEYS, _HEADS = 1, 2
-"""Values of ``mask_type``: a mask of keys for each sequence, or of each head; else one for all (ATen, transformer.cpp)."""
+"""Values of ``mask_type``: a mask of keys for each sequence, or of each head; else one for all (ATen)."""
 
 
 def fast_path() -> dict[Any, Callable[..., Any]]:
