@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -175,12 +174,7 @@ def check(
         _compared(f"output {at}", inputs, *each)
         for at, each in enumerate(zip(found, expected, limits, margins, strict=True))
     ]
-    CASES[made.kind] += sum(array.size for array in found)
     return max(errors)
-
-
-CASES: Counter[str] = Counter()
-"""Elements of results that were compared so far, by kind of group."""
 
 
 def _compared(

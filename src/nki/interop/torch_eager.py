@@ -182,10 +182,12 @@ def _compiled(plain: Plain, given: Any, tensors: list[torch.Tensor], wanted: Seq
     from nki.graph.compile import compile_module
     from nki.graph.importers.torch_import import import_graph
 
-    try:
-        graph, fakes = _traced(plain.operator, given, [_lowered(tensor) for tensor in tensors])
-    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-        return f"PyTorch cannot trace it: {error}"
+    graph = _traced(plain.operator, given, [_lowered(tensor) for tensor in tensors])
+    if isinstance(graph, str):
+        return graph
+    fakes = _results(graph)
+    if isinstance(fakes, str):
+        return fakes
     types = tuple((tuple(fake.shape), fake.dtype) for fake in fakes if fake is not None)
     if wanted and types != tuple(wanted):
         return "its result has another shape or dtype than the tensor that is written to"
@@ -204,16 +206,30 @@ def _compiled(plain: Plain, given: Any, tensors: list[torch.Tensor], wanted: Seq
     return _OneOperator(imported, executable, strides)
 
 
-def _traced(operator: Any, given: Any, tensors: list[torch.Tensor]) -> tuple[torch.fx.GraphModule, list[Any]]:
-    """The operator as a graph of core ATen, and its results without values."""
+def _traced(operator: Any, given: Any, tensors: list[torch.Tensor]) -> torch.fx.GraphModule | str:
+    """The operator as a graph of core ATen, or why there is none.
+
+    PyTorch has no error of its own for arguments that an operator refuses, nor for operators that depend on values; the
+    CPU, which runs the operator then, raises the former again.
+    """
     from nki.graph.importers.torch_decompose import decompositions
+
+    host = _on_host(given)
 
     def function(*inputs: torch.Tensor) -> Any:
         rest = iter(inputs)
-        found = operator(**map_tensors(_on_host(given), lambda _: next(rest)))
+        found = operator(**map_tensors(host, lambda _: next(rest)))
         return found if isinstance(found, tuple | list) else (found,)
 
-    graph = make_fx(function, decomposition_table=decompositions(), tracing_mode="fake")(*tensors)
+    trace = make_fx(function, decomposition_table=decompositions(), tracing_mode="fake")
+    try:
+        return trace(*tensors)
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+        return f"PyTorch cannot trace it: {error}"
+
+
+def _results(graph: torch.fx.GraphModule) -> list[Any] | str:
+    """The results of a graph without values, or why it is none of a program."""
     fakes: list[Any] = []
     output = next(node for node in graph.graph.nodes if node.op == "output")
     for node in output.args[0]:
@@ -221,11 +237,11 @@ def _traced(operator: Any, given: Any, tensors: list[torch.Tensor]) -> tuple[tor
             fakes.append(None)
             continue
         if not isinstance(node, torch.fx.Node) or not isinstance(node.meta["val"], torch.Tensor):
-            raise TypeError("a result is no tensor")
+            return "a result is no tensor"
         if node.op == "placeholder":
-            raise TypeError("a result is an argument")
+            return "a result is an argument"
         fakes.append(node.meta["val"])
-    return graph, fakes
+    return fakes
 
 
 def _on_host(value: Any) -> Any:

@@ -8,7 +8,7 @@ import nki.isa as nisa
 from nki.core.dtypes import float32
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.evaluation import Evaluation
-from nki.graph.emit.rows import combined
+from nki.graph.emit.reducers import combined
 from nki.graph.ir import Op
 from nki.isa import alu
 

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from nki.core.dtypes import DType, bool_, int32, uint32
-from nki.graph.emit.rows import Extreme, combined
+from nki.graph.emit.reducers import Extreme, combined
 from nki.graph.errors import GraphError, unsupported
 from nki.graph.ir import Op, Region, TensorType, Value
 from nki.graph.passes.numpy_ops import compute
