@@ -17,6 +17,7 @@ import pytest
 import scipy.special
 from ml_dtypes import bfloat16
 
+import nki
 import nki.driver as driver
 import nki.language as nl
 from nki.frontend.manifest import manifest_of
@@ -118,6 +119,38 @@ def test_a_module_that_is_not_imported_yet_is_refused_once(tmp_path: Path, monke
     call()
     assert "not imported yet" in call.doubt
     assert (call(), call(), call.traces, call.doubt) == ((1.0,), (1.0,), 2, "")
+
+
+def test_asserts_that_pytest_rewrites_are_remembered(tmp_path: Path) -> None:
+    """In a test's module an assert calls functions of pytest, which say how it failed."""
+    source = (
+        "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nCALLS = []\n\n"
+        "@nki.jit\ndef kernel(x):\n    assert x.shape[0] == 128, 'partitions'\n"
+        "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n    nisa.dma_copy(dst=out, src=x)\n"
+        "    return out\n\n"
+        "def test_kernel():\n    x = np.ones((128, 4), np.float32)\n    kernel(x)\n"
+        "    assert '@pytest_ar' in globals(), 'the module is rewritten'\n    assert kernel.report.doubt == ''\n"
+    )
+    (tmp_path / "test_rewritten.py").write_text("import numpy as np\n" + source)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "test_rewritten.py")]
+    environment = dict(os.environ, PYTHONPATH=str(Path(nki.__file__).parents[1]))
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def test_a_package_behind_a_link_knows_its_own_code(tmp_path: Path) -> None:
+    (tmp_path / "nki").symlink_to(Path(nki.__file__).parent)
+    program = (
+        "import nki, nki.isa as nisa\nfrom nki.core.source import is_internal\n"
+        "from nki.frontend.manifest_outside import origin_of_code\n"
+        "code = type(nisa.memset).__call__.__code__\nprint(nki.__file__, origin_of_code(code), is_internal(code))"
+    )
+    environment = dict(os.environ, PYTHONPATH=str(tmp_path))
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == [str(tmp_path / "nki/__init__.py"), "package", "True"]
 
 
 def test_code_that_was_reached_in_another_way_is_noticed(tmp_path: Path) -> None:

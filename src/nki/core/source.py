@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from types import CodeType, FrameType
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent) + "/"
+_PACKAGE = str(Path(__file__).absolute().parent.parent) + "/"
 _EXAMPLES = _PACKAGE + "examples/"  # kernels that an installed package carries: they are user code
 _CHAIN_INNER, _CHAIN_OUTER = 6, 3
 

@@ -19,7 +19,7 @@ from nki.frontend.check_source import FunctionSource
 UNKNOWN = object()
 """What a name stands for if that cannot be told."""
 
-_PACKAGE = str(Path(__file__).resolve().parents[1]) + "/"
+_PACKAGE = str(Path(__file__).absolute().parents[1]) + "/"
 _LIBRARIES = tuple(sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 

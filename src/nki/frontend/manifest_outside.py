@@ -13,10 +13,10 @@ from nki.core.source import is_internal
 
 Origin = Literal["package", "standard", "library", "user"]
 
-LIBRARIES = frozenset({"numpy", "ml_dtypes", "scipy", "torch", "jax", "jaxlib"})
+LIBRARIES = frozenset({"numpy", "ml_dtypes", "scipy", "torch", "jax", "jaxlib", "_pytest"})
 """Packages that count by their version, not by their source."""
 
-_PACKAGE = str(Path(__file__).resolve().parents[1]) + "/"
+_PACKAGE = str(Path(__file__).absolute().parents[1]) + "/"
 _EXAMPLES = _PACKAGE + "examples/"
 _STANDARD = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib")})
 _INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})
@@ -36,10 +36,24 @@ _PURE_ATTRIBUTES: MappingProxyType[str, frozenset[str]] = MappingProxyType(
     {
         "sys": frozenset({"maxsize", "float_info", "int_info", "version_info", "byteorder", "stdout", "stderr"}),
         "os": frozenset({"path", "sep", "linesep", "name"}),
-        "inspect": frozenset({"isfunction", "isclass", "Parameter"}),
+        "inspect": frozenset(
+            {"Parameter", "Signature", "get_annotations", "isclass", "isfunction", "ismethod", "signature"}
+        ),
         "json": frozenset({"dumps", "loads"}),
         "torch": frozenset(),
         "jax": frozenset({"numpy"}),
+        # What pytest writes into the asserts of a test module, which says how they failed.
+        "_pytest": frozenset(
+            {
+                "_call_reprcompare",
+                "_check_if_assertion_pass_impl",
+                "_format_assertmsg",
+                "_format_boolop",
+                "_format_explanation",
+                "_saferepr",
+                "_should_repr_global_name",
+            }
+        ),
     }
 )
 """Of modules that are not pure, what is."""

@@ -115,7 +115,7 @@ class Kernels:
             return None
 
 
-_EMITTERS = str(Path(__file__).resolve().parent / "emit") + os.sep
+_EMITTERS = str(Path(__file__).absolute().parent / "emit") + os.sep
 _LOCK = threading.Lock()
 _KNOWN: dict[str, Program] = {}
 _MOST_KNOWN = 4096

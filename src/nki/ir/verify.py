@@ -12,7 +12,7 @@ from nki.ir.mlir import MLIRError, Module
 from nki.ir.read import read
 from nki.spec.program import Program
 from nki.spec.rule import Finding
-from nki.spec.verify import verify as verify_issued
+from nki.spec.verify_program import verify_program
 from nki.target.model import Target
 
 
@@ -57,8 +57,7 @@ def broken_rules(programs: Sequence[Program], target: Target, disabled: frozense
                 fix=f"compile it for {target.name}, or use {program.target}",
                 location=program.location,
             )
-        for issued in program.body.walk():
-            yield from verify_issued(issued, target, disabled)
+        yield from verify_program(program, target, disabled)
 
 
 def ir_error(code: str, error: MLIRError) -> IRError:

@@ -10,6 +10,7 @@ for the pass that follows.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from nki.compiler import AddressRotation
@@ -19,6 +20,7 @@ from nki.passes.context import Context, Pass
 from nki.passes.dependences import dependences, segments_of
 from nki.passes.enough import about_least
 from nki.passes.list_schedule import Manner, list_schedule
+from nki.passes.relief import relieved
 from nki.passes.reorder import NewOrder, reordered
 from nki.passes.schedule import PATIENT, Foreseen, Tasks, foresee, hardware
 from nki.spec.program import Program
@@ -58,13 +60,29 @@ ENOUGH = 1.002
 def run(program: Program, context: Context) -> Program:
     """The program with its `placement`, in an order that may differ from the one that came in.
 
-    With `AddressRotation.DISABLE` tensors are packed tightly for the order in which the kernel was written.
+    With `AddressRotation.DISABLE` tensors are packed tightly for the order in which the kernel was written. Where that
+    order needs more than there is, whatever the configuration, one is looked for that does not; see `relief`.
 
     Raises:
-        VerificationError: see `allocate.run`.
+        VerificationError: see `allocate.run`; of the order in which the kernel was written.
     """
+    try:
+        return _arranged(program, replace(context, config=replace(context.config, spill=False)))
+    except VerificationError as error:
+        if error.code != "memory.capacity":
+            raise
+        for other in relieved(program, context.target):
+            with suppress(VerificationError):
+                return _arranged(other, context)
+        if context.config.spill:
+            return allocate.run(program, context)
+        raise
+
+
+def _arranged(program: Program, context: Context) -> Program:
+    """As `run`, of no other order than those of the scheduler."""
     count = sum(1 for _ in program.body.walk())
-    if context.config.address_rotation is AddressRotation.DISABLE or context.config.spill or count > MOST_TRIED:
+    if context.config.address_rotation is AddressRotation.DISABLE or count > MOST_TRIED:
         return allocate.run(program, context)
     if all(segment.after - segment.first <= SMALL for segment in segments_of(program)):
         return allocate.run(program, context)

@@ -6,7 +6,7 @@ compared as bit masks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import gcd
 from typing import Literal, NamedTuple
 
@@ -21,7 +21,7 @@ _MOST_PAIRS = 1 << 16
 
 # Sizes of cells as powers of two, by the bits of an access's extent: few sizes, so that few grids are looked at.
 _ROW_LEVEL = [max(4, -(-bits // 4) * 4) for bits in range(64)]
-_BYTE_LEVEL = [max(6, -(-bits // 3) * 3) for bits in range(64)]
+_BYTE_LEVEL = [max(12, -(-bits // 4) * 4) for bits in range(64)]
 
 
 class Doer(NamedTuple):
@@ -80,7 +80,7 @@ class Conflicts:
     def read(self, doer: Doer, footprint: Footprint, clock: Clock, found: list[Conflict]) -> None:
         """Add a read; finds the writes of its bytes that may not have completed."""
         self._meet_all(self._writers, "raw", doer, footprint, clock, found)
-        self._meet_all(self._readers, None, doer, footprint, clock, found)
+        self._forget(footprint, clock)
         self.add(doer, footprint, writes=False)
 
     def write(self, doer: Doer, footprint: Footprint, clock: Clock, found: list[Conflict]) -> None:
@@ -92,13 +92,13 @@ class Conflicts:
     def _meet_all(
         self,
         grids: dict[Space, _Grid],
-        kind: Kind | None,
+        kind: Kind,
         doer: Doer,
         footprint: Footprint,
         clock: Clock,
         found: list[Conflict],
     ) -> None:
-        """Find the conflicts of a kind (None: there are none), and forget what is ordered and within the new access.
+        """Find the conflicts of a kind, and forget what is ordered and within the new access.
 
         Whatever conflicts with that later, conflicts with the new access as well. A read stands for no write.
         """
@@ -119,11 +119,27 @@ class Conflicts:
                 elif clock[queue] >= done:
                     if forget and _within(entry, footprint, area):
                         gone.add(id(entry))
-                elif kind and position != doer.position and position not in reported and self._meet(other, footprint):
+                elif position != doer.position and position not in reported and self._meet(other, footprint):
                     reported.add(position)
                     found.append(Conflict(kind, position, doer.position, other, footprint))
             if gone:
                 cell[:] = [entry for entry in cell if id(entry) not in gone]
+
+    def _forget(self, footprint: Footprint, clock: Clock) -> None:
+        """Forget reads that a new one stands for: those of its own bytes, which is where they pile up."""
+        grid = self._readers.get(footprint.space)
+        if grid is None:
+            return
+        over = self.over
+        for cell in grid.same(self._area(footprint)):
+            kept = [
+                entry
+                for entry in cell
+                if (clock[entry[0].queue] < entry[0].done or entry[1] is not footprint)
+                and not (over and over[entry[0].queue] >= entry[0].done)
+            ]
+            if len(kept) < len(cell):
+                cell[:] = kept
 
     def add(self, doer: Doer, footprint: Footprint, writes: bool) -> None:
         """Add an access without asking what it conflicts with."""
@@ -174,20 +190,38 @@ class _Grid:
                 else:
                     cell.append(entry)
 
-    def near(self, area: _Area) -> Iterator[list[_Entry]]:
+    def near(self, area: _Area) -> list[list[_Entry]]:
         """The cells that an area touches."""
         top, bottom, left, right, _ = area
+        found = []
         for (high, wide), cells in self.levels.items():
-            rows, columns = range(top >> high, (bottom >> high) + 1), range(left >> wide, (right >> wide) + 1)
+            row, column = top >> high, left >> wide
+            last_row, last_column = bottom >> high, right >> wide
+            if row == last_row and column == last_column:
+                cell = cells.get((row, column))
+                if cell:
+                    found.append(cell)
+                continue
+            rows, columns = range(row, last_row + 1), range(column, last_column + 1)
             if len(rows) * len(columns) > len(cells):
-                for (row, column), cell in cells.items():
-                    if cell and row in rows and column in columns:
-                        yield cell
+                found += [cell for (row, column), cell in cells.items() if cell and row in rows and column in columns]
                 continue
             for row in rows:
                 for column in columns:
-                    if (row, column) in cells:
-                        yield cells[row, column]
+                    cell = cells.get((row, column))
+                    if cell:
+                        found.append(cell)
+        return found
+
+    def same(self, area: _Area) -> list[list[_Entry]]:
+        """The cells in which accesses of the same area lie."""
+        top, bottom, left, right, _ = area
+        high, wide = level = _ROW_LEVEL[(bottom - top).bit_length()], _BYTE_LEVEL[(right - left).bit_length()]
+        cells = self.levels.get(level)
+        if cells is None:
+            return []
+        rows, columns = range(top >> high, (bottom >> high) + 1), range(left >> wide, (right >> wide) + 1)
+        return [cell for row in rows for column in columns if (cell := cells.get((row, column)))]
 
 
 def _within(entry: _Entry, footprint: Footprint, area: _Area) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from nki.asm.decode import decode
 from nki.asm.encode import encode
@@ -13,8 +12,7 @@ from nki.asm.raising import raise_
 from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
 from nki.spec.program import Program
-from nki.spec.signature import Key, Seen, add
-from nki.spec.verify import verify
+from nki.spec.verify_program import verify_program
 from nki.store.artifact_tar import read_tar, write_tar
 from nki.target.model import Target
 
@@ -56,20 +54,9 @@ def unpack_programs(
 
 
 def _verify(program: Program, target: Target, disabled_rules: frozenset[str]) -> None:
-    """Check all rules, for each signature once."""
-    legal: set[Key] = set()
-    for issued in program.body.walk():
-        key: list[Any] = [issued.instruction, issued.engine]
-        seen: Seen = {}
-        static = all([add(key, value, seen) for value in issued.arguments])
-        signature = tuple(key)
-        if static and signature in legal:
-            continue
-        broken = [f for f in verify(issued, target, disabled_rules) if f.severity == "error"]
-        if broken:
-            raise _refused(broken[0].message)
-        if static:
-            legal.add(signature)
+    for finding in verify_program(program, target, disabled_rules):
+        if finding.severity == "error":
+            raise _refused(finding.message)
 
 
 def _refused(what: str) -> ArtifactError:

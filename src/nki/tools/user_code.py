@@ -11,7 +11,7 @@ from pathlib import Path
 from nki.core.errors import FrontendError, NkiError, UsageError
 from nki.core.source import UNKNOWN, Frame, Location
 
-_PACKAGE = str(Path(__file__).resolve().parents[1]) + "/"
+_PACKAGE = str(Path(__file__).absolute().parents[1]) + "/"
 _LIBRARIES = tuple(sysconfig.get_path(name) + "/" for name in ("stdlib", "purelib", "platlib"))
 
 

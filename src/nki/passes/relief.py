@@ -1,0 +1,223 @@
+"""Relief: where more is live at once than there is, instructions that end the lives of tensors move forward.
+
+A kernel may fill tensor after tensor and empty them only later: what is written does not fit, but the same instructions
+do in another order, and reordering them is the compiler's business. The order that was written stays wherever it fits.
+Just before an instruction that would begin one tensor too many, the fewest instructions that make room are brought
+forward: all remaining uses of a tensor, with everything that they wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nki.core.tensor import View
+from nki.passes.dependences import Segment, dependences, segments_of
+from nki.passes.liveness import Range, liveness
+from nki.passes.onchip import Demand, demand, memories
+from nki.passes.reorder import NewOrder, reordered
+from nki.passes.summary import load
+from nki.spec.program import Issued, Program
+from nki.target.model import Target
+
+SHARES = (1.0, 0.9, 0.75)
+"""How much of the memories an order may use, one after the other: what is live at once may fit, yet not be packed."""
+MOST_MOVED = 512
+"""Instructions that may be brought forward for one tensor."""
+EFFORT = 400
+"""Instructions that may be looked at for each one of a segment, on average."""
+
+
+def relieved(program: Program, target: Target) -> Iterator[Program]:
+    """The program in orders in which less is live at once, the nearest to the written one first; maybe none.
+
+    Nothing is moved out of its run of instructions between loops, and every dependence is kept, those of the kernel's
+    own schedule included: the program computes the same bytes.
+    """
+    bare = replace(program, placement=None)
+    live = liveness(bare)
+    needs = [demand(memory, live.buffers) for memory in memories(target)]
+    loads = [load(each.items, each.fixed, live.positions) for each in needs]
+    seen = set()
+    for share in SHARES:
+        limits = [int(each.memory.limit * share) for each in needs]
+        orders: dict[tuple[int, int], NewOrder] = {}
+        for segment in segments_of(bare):
+            order = _order(segment, bare, target, needs, loads, limits)
+            if order is None:
+                return
+            orders[id(segment.block), segment.first] = NewOrder(segment.walk, order, None)
+        key = tuple(tuple(new.order) for new in orders.values())
+        if key not in seen:
+            seen.add(key)
+            yield reordered(bare, orders)
+
+
+def _order(
+    segment: Segment,
+    program: Program,
+    target: Target,
+    needs: Sequence[Demand],
+    loads: Sequence[np.ndarray],
+    limits: Sequence[int],
+) -> Sequence[int] | None:
+    """Positions in a segment in an order that fits; None if none was found."""
+    here = slice(segment.walk, segment.walk + len(segment.items))
+    if all(bytes_live[here].max() <= limit for bytes_live, limit in zip(loads, limits, strict=True)):
+        return range(len(segment.items))
+    producers = dependences(segment.items, program, target, segment.edges, segment.fences)
+    return _Relief(segment, producers, needs, limits).order()
+
+
+@dataclass(slots=True)
+class _Tensor:
+    """A tensor that begins or ends in a segment.
+
+    Attributes:
+        memory: position in the demands.
+        size: bytes of each partition.
+        users: positions of the segment that use it.
+        left: how many of them are still to come.
+        live: whether it has begun.
+        ends: whether nothing behind the segment needs it.
+    """
+
+    memory: int
+    size: int
+    users: list[int]
+    left: int
+    live: bool
+    ends: bool
+
+
+class _Relief:
+    """A segment that is put into an order, instruction by instruction."""
+
+    def __init__(
+        self, segment: Segment, producers: Sequence[tuple[int, ...]], needs: Sequence[Demand], limits: Sequence[int]
+    ) -> None:
+        self._producers = producers
+        self._limits = limits
+        self._count = len(segment.items)
+        self._placed = bytearray(self._count)
+        self._order: list[int] = []
+        self._effort = EFFORT * self._count
+        self._tensors: dict[int, _Tensor] = {}
+        own = {buffer.id for buffer in segment.block.buffers}
+        self._live = [self._base(number, each, segment.walk, own) for number, each in enumerate(needs)]
+        self._begun = {id(tensor): tensor for tensor in self._tensors.values() if tensor.live}
+        self._of = [self._used(position, issued) for position, issued in enumerate(segment.items)]
+
+    def _base(self, number: int, needs: Demand, walk: int, own: set[int]) -> int:
+        """Bytes that are taken all the time, or when the segment begins; a loop needs what is not its own in any trip."""
+        after, resident, began = walk + self._count, list[Range](), 0
+        for live in needs.automatic:
+            if live.last < walk or live.first >= after:
+                continue
+            if live.buffer.id not in own or (live.first < walk and live.last >= after):
+                resident.append(live)
+                continue
+            size, before = needs.memory.size(live.buffer), live.first < walk
+            self._tensors[live.buffer.id] = _Tensor(number, size, [], 0, before, live.last < after)
+            began += size if before else 0
+        items = [needs.memory.item(live) for live in resident]
+        return began + int(load(items, needs.fixed, after)[walk:].max(initial=0))
+
+    def _used(self, position: int, issued: Issued) -> list[_Tensor]:
+        """The tensors of the segment that an instruction uses."""
+        used: dict[int, _Tensor] = {}
+        for _, view in issued.views():
+            chain: View | None = view
+            while isinstance(chain, View):
+                tensor = self._tensors.get(chain.buffer.id)
+                if tensor is not None:
+                    used[chain.buffer.id] = tensor
+                chain = None if chain.dynamic is None else chain.dynamic.indices  # type: ignore[assignment]
+        for tensor in used.values():
+            tensor.users.append(position)
+            tensor.left += 1
+        return list(used.values())
+
+    def order(self) -> list[int] | None:
+        """All positions; None where nothing makes room."""
+        for position in range(self._count):
+            if self._placed[position]:
+                continue
+            while self._short(position) is not None:
+                chosen = self._forward(position)
+                if chosen is None:
+                    return None
+                for each in chosen:
+                    self._place(each)
+                if self._placed[position]:
+                    break
+            else:
+                self._place(position)
+        return self._order
+
+    def _short(self, position: int) -> int | None:
+        """The memory in which an instruction would begin more than there is room for."""
+        live = list(self._live)
+        for tensor in self._of[position]:
+            if not tensor.live:
+                live[tensor.memory] += tensor.size
+        return next((n for n, (used, limit) in enumerate(zip(live, self._limits, strict=True)) if used > limit), None)
+
+    def _place(self, position: int) -> None:
+        self._placed[position] = 1
+        self._order.append(position)
+        for tensor in self._of[position]:
+            if not tensor.live:
+                tensor.live = True
+                self._begun[id(tensor)] = tensor
+                self._live[tensor.memory] += tensor.size
+        for tensor in self._of[position]:
+            tensor.left -= 1
+            if tensor.left == 0 and tensor.ends:
+                del self._begun[id(tensor)]
+                self._live[tensor.memory] -= tensor.size
+
+    def _forward(self, position: int) -> list[int] | None:
+        """The fewest instructions after which less of the memory is live that is short."""
+        memory = self._short(position)
+        best: list[int] | None = None
+        for tensor in self._begun.values():
+            self._effort -= 1
+            if tensor.memory == memory and tensor.ends:
+                found = self._closure(tensor, MOST_MOVED if best is None else len(best) - 1)
+                if found and self._gains(found, memory):
+                    best = found
+            if self._effort < 0:
+                return None
+        return best
+
+    def _closure(self, tensor: _Tensor, most: int) -> list[int] | None:
+        """The uses that a tensor still has, and all that they wait for; None if they are too many."""
+        found = {user for user in tensor.users if not self._placed[user]}
+        stack = list(found)
+        while stack and len(found) <= most:
+            self._effort -= 1
+            for producer in self._producers[stack.pop()]:
+                if not self._placed[producer] and producer not in found:
+                    found.add(producer)
+                    stack.append(producer)
+        return sorted(found) if len(found) <= most else None
+
+    def _gains(self, positions: Sequence[int], memory: int) -> bool:
+        """Whether instructions fit, and leave less of a memory live than there was before them."""
+        live, begun, left = list(self._live), set[int](), dict[int, int]()
+        for position in positions:
+            self._effort -= 1
+            for tensor in self._of[position]:
+                if not tensor.live and id(tensor) not in begun:
+                    begun.add(id(tensor))
+                    live[tensor.memory] += tensor.size
+            if any(used > limit for used, limit in zip(live, self._limits, strict=True)):
+                return False
+            for tensor in self._of[position]:
+                left[id(tensor)] = left.get(id(tensor), tensor.left) - 1
+                if left[id(tensor)] == 0 and tensor.ends:
+                    live[tensor.memory] -= tensor.size
+        return live[memory] < self._live[memory]
