@@ -26,7 +26,7 @@ SHARES = (1.0, 0.9, 0.75)
 """How much of the memories an order may use, one after the other: what is live at once may fit, yet not be packed."""
 MOST_MOVED = 512
 """Instructions that may be brought forward for one tensor."""
-EFFORT = 400
+EFFORT = 100
 """Instructions that may be looked at for each one of a segment, on average."""
 
 
@@ -111,7 +111,7 @@ class _Relief:
         self._of = [self._used(position, issued) for position, issued in enumerate(segment.items)]
 
     def _base(self, number: int, needs: Demand, walk: int, own: set[int]) -> int:
-        """Bytes that are taken all the time, or when the segment begins; a loop needs what is not its own in any trip."""
+        """Bytes that are taken all the time or from the start: all trips of a loop need what is not its own."""
         after, resident, began = walk + self._count, list[Range](), 0
         for live in needs.automatic:
             if live.last < walk or live.first >= after:
