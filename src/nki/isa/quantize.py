@@ -25,6 +25,7 @@ from nki.spec.rule import Rule
 from nki.target.model import Target
 
 _ISA = "nki/api/nki/isa quantize_mx"
+_NOTES = "release-notes/components/nki.rst, NKI 0.5.0, improvements"
 _LAYOUT = "nki/deep-dives/mxfp-matmul.rst, Packing Scale Values"
 _OFFSETS = (0, 4, 8, 12)  # first scale row inside a quadrant
 _LARGEST_EXPONENT = {float8_e4m3fn_x4: 8, float8_e5m2_x4: 15}
@@ -96,49 +97,73 @@ def scale_rules(scale: str, data: str) -> list[Rule]:
     ]
 
 
+_RULES = [
+    Rule(
+        "partitions",
+        "the partitions of src are a multiple of {t.quadrant}",
+        lambda a, t: a.src.partitions % t.quadrant == 0,
+        _ISA,
+        "pad src to a multiple of {t.quadrant} partitions",
+        lambda a, t: f"src has {a.src.partitions} partitions",
+    ),
+    Rule(
+        "src-size",
+        "src has a multiple of {t.pe.mx_pack} elements per partition",
+        lambda a, t: a.src.free_size % t.pe.mx_pack == 0,
+        _ISA,
+        "pad src to a multiple of {t.pe.mx_pack} elements",
+        lambda a, t: f"src has {a.src.free_size} elements per partition",
+    ),
+    Rule(
+        "dst-shape",
+        "dst has the partitions of src, and one element for {t.pe.mx_pack} of src",
+        lambda a, t: (
+            a.dst.partitions == a.src.partitions and a.dst.free_size == -(-a.src.free_size // t.pe.mx_pack)
+        ),
+        _ISA,
+        "allocate dst with a quarter of the elements of src",
+        lambda a, t: (
+            f"dst is {a.dst.partitions} x {a.dst.free_size}, src is {a.src.partitions} x {a.src.free_size}"
+        ),
+    ),
+    *scale_rules("dst_scale", "dst"),
+    Rule(
+        "indirect",
+        "no operand uses tensor indirection",
+        lambda a, t: not any(isinstance(v.dynamic, FreeIndirection) for v in (a.dst, a.src, a.dst_scale)),
+        _ISA,
+        "copy src to a plain tensor with nisa.tensor_copy first",
+    ),
+]
+
+
+@instruction(
+    engines=(Engine.vector,), feature="quantize_mx", source=_NOTES, rules=_RULES, public=False, steps=QUANTIZE_MX
+)
+def quantize_mx_sample(
+    dst: Annotated[NkiTensor, out(SBUF, (float8_e4m3fn_x4, float8_e5m2_x4))],
+    src: Annotated[NkiTensor, source(SBUF, (bfloat16, float16))],
+    dst_scale: Annotated[NkiTensor, Operand("tensor", writes=True, regions=SBUF, dtypes=SCALES, engine_access=False)],
+    name: Name = None,
+) -> None:
+    """`quantize_mx` as it was before NKI 0.5: the scale is ``2**(floor(log2(amax)) - Emax)``, as in the OCP sample.
+
+    The largest values of a group saturate where they would be rounded up. All else is as in `quantize_mx`.
+    """
+
+
+@quantize_mx_sample.body
+def _(a: Any, x: Arrays) -> None:
+    _quantize(a, x, _LARGEST_EXPONENT[a.dst.dtype])
+
+
 @instruction(
     engines=(Engine.vector,),
     feature="quantize_mx",
     source=_ISA,
-    rules=[
-        Rule(
-            "partitions",
-            "the partitions of src are a multiple of {t.quadrant}",
-            lambda a, t: a.src.partitions % t.quadrant == 0,
-            _ISA,
-            "pad src to a multiple of {t.quadrant} partitions",
-            lambda a, t: f"src has {a.src.partitions} partitions",
-        ),
-        Rule(
-            "src-size",
-            "src has a multiple of {t.pe.mx_pack} elements per partition",
-            lambda a, t: a.src.free_size % t.pe.mx_pack == 0,
-            _ISA,
-            "pad src to a multiple of {t.pe.mx_pack} elements",
-            lambda a, t: f"src has {a.src.free_size} elements per partition",
-        ),
-        Rule(
-            "dst-shape",
-            "dst has the partitions of src, and one element for {t.pe.mx_pack} of src",
-            lambda a, t: (
-                a.dst.partitions == a.src.partitions and a.dst.free_size == -(-a.src.free_size // t.pe.mx_pack)
-            ),
-            _ISA,
-            "allocate dst with a quarter of the elements of src",
-            lambda a, t: (
-                f"dst is {a.dst.partitions} x {a.dst.free_size}, src is {a.src.partitions} x {a.src.free_size}"
-            ),
-        ),
-        *scale_rules("dst_scale", "dst"),
-        Rule(
-            "indirect",
-            "no operand uses tensor indirection",
-            lambda a, t: not any(isinstance(v.dynamic, FreeIndirection) for v in (a.dst, a.src, a.dst_scale)),
-            _ISA,
-            "copy src to a plain tensor with nisa.tensor_copy first",
-        ),
-    ],
+    rules=_RULES,
     steps=QUANTIZE_MX,
+    before=("0.5", quantize_mx_sample),
 )
 def quantize_mx(
     dst: Annotated[NkiTensor, out(SBUF, (float8_e4m3fn_x4, float8_e5m2_x4))],
@@ -167,10 +192,15 @@ def quantize_mx(
 
 @quantize_mx.body
 def _(a: Any, x: Arrays) -> None:
-    t, emax = x.target, _LARGEST_EXPONENT[a.dst.dtype]
+    _quantize(a, x, _LARGEST_EXPONENT[a.dst.dtype] - 1)
+
+
+def _quantize(a: Any, x: Arrays, highest: int) -> None:
+    """Quantize; the largest values of a group are scaled to the exponent `highest`."""
+    t = x.target
     values = x.load(a.src)
     largest = _largest_exponent(x, x.exponent(values), a.src)
-    wanted = x.add(largest, x.constant(_BIAS - (emax - 1)))
+    wanted = x.add(largest, x.constant(_BIAS - highest))
     scale_bytes = x.minimum(x.maximum(wanted, x.constant(0.0)), x.constant(_LARGEST_BYTE))
     shrink = x.subtract(x.constant(_BIAS), spread_groups(x, scale_bytes))
     packed = x.pack_x4(x.ldexp(values, shrink), a.dst.dtype)

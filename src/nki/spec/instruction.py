@@ -119,6 +119,7 @@ class Instruction(Generic[P]):
         nullable: the arguments that may be None.
         steps: what it costs, or None for instructions that take no time on any unit.
         effects: what it touches beside its operands, see `EFFECTS`.
+        before: a version of the interface, and what a kernel of an older one issues in its place.
     """
 
     def __init__(  # noqa: PLR0913 - one parameter for each part of a declaration
@@ -134,6 +135,7 @@ class Instruction(Generic[P]):
         moves_bits: bool,
         steps: Cost | None,
         effects: Effects,
+        before: tuple[str, Instruction[P]] | None,
     ) -> None:
         self.name = function.__name__
         self.label = f"{'nki.collectives' if '.collectives.' in function.__module__ else 'nisa'}.{self.name}"
@@ -152,6 +154,9 @@ class Instruction(Generic[P]):
         self.moves_bits = moves_bits
         self.steps = steps
         self._effects = effects
+        self.before = before
+        if before is not None:
+            before[1].label = self.label  # it is what the kernel calls
         hints = _hints(function)
         self.operands = _operands(function, hints)
         self.arguments: Any = namedtuple(self.name, list(self.operands))  # type: ignore[misc]
@@ -182,6 +187,8 @@ class Instruction(Generic[P]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NkiInstruction:
         sink = current_sink(self.label)
+        if self.before is not None and sink.options.api < self.before[0]:
+            return self.before[1](*args, **kwargs)
         try:
             values = self._bind(*args, **kwargs)
         except TypeError:
@@ -305,12 +312,13 @@ def instruction(
     moves_bits: bool = False,
     steps: Cost | None = None,
     effects: Effects = (),
+    before: tuple[str, Instruction[Any]] | None = None,
 ) -> Callable[[Callable[P, Any]], Instruction[P]]:
     """Declare an instruction: decorates a function with the public signature, whose docstring is the manual."""
 
     def declare(function: Callable[P, Any]) -> Instruction[P]:
         declared = Instruction(
-            function, engines, choose, rules, feature, source, deprecated, public, moves_bits, steps, effects
+            function, engines, choose, rules, feature, source, deprecated, public, moves_bits, steps, effects, before
         )
         assert declared.name not in REGISTRY, f"{declared.name} is declared twice"
         REGISTRY[declared.name] = declared

@@ -56,8 +56,11 @@ def mx_array(r: Any, kind: str, partitions: int, columns: int, offset: int = 0) 
     return MxArray(words.astype(f"u{bits // 2}"), f"{kind}_x4"), scale
 
 
-def reference(values: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes of the elements ``(P, F)`` and of the scales ``(P/8, F/4)``, group by group from the definition."""
+def reference(values: np.ndarray, kind: str, reserve: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes of the elements ``(P, F)`` and of the scales ``(P/8, F/4)``, group by group from the definition.
+
+    `reserve` is how many powers of two stay free above the largest value of a group.
+    """
     emax, largest = LARGEST[kind]
     element = getattr(ml_dtypes, kind)
     partitions, count = values.shape
@@ -68,7 +71,7 @@ def reference(values: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
             where = (slice(8 * g, 8 * g + 8), slice(4 * f, 4 * f + 4))
             group = values[where].astype(np.float64)
             amax = float(np.max(np.abs(group)))
-            exponent = max(math.frexp(amax)[1] - 1 - (emax - 1), -127) if amax > 0 else -127
+            exponent = max(math.frexp(amax)[1] - 1 - (emax - reserve), -127) if amax > 0 else -127
             scaled = np.clip(group / math.ldexp(1.0, exponent), -largest, largest)
             data[where] = scaled.astype(np.float32).astype(element).view(np.uint8)
             scales[g, f] = exponent + 127
@@ -83,8 +86,9 @@ def quantize(
     dst_shape: Any = None,
     src_view: Any = lambda t: t,
     fill: int = 77,
+    issue: str = "quantize_mx",
 ) -> Any:
-    """A kernel with one quantize_mx; returns the words and the whole scale tensor, which held `fill` before."""
+    """A kernel with one instruction; returns the words and the whole scale tensor, which held `fill` before."""
 
     def kernel(a: Any) -> Any:
         src = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
@@ -94,7 +98,7 @@ def quantize(
         dst = nl.ndarray(dst_shape or (data.shape[0], count), f"{kind}_x4", buffer=nl.sbuf)
         scales = nl.ndarray(scale_shape or (data.shape[0], count), scale_dtype, buffer=nl.sbuf)
         memset(scales.view(nl.uint8), fill)
-        family.quantize_mx(dst=dst, src=data, dst_scale=view(scales))
+        getattr(family, issue)(dst=dst, src=data, dst_scale=view(scales))
         return out(dst.view(nl.uint32)), out(scales.view(nl.uint8))
 
     return kernel
@@ -119,11 +123,13 @@ def spread(dtype: Any = bf16, shape: Any = (64, 48)) -> Any:
     return make
 
 
-def expected(kind: str = "float8_e4m3fn", rows: int | None = None, offset: int = 0, fill: int = 77) -> Any:
+def expected(
+    kind: str = "float8_e4m3fn", rows: int | None = None, offset: int = 0, fill: int = 77, reserve: int = 1
+) -> Any:
     """Words, and scales at their rows of a tensor that keeps everything else."""
 
     def both(a: Any) -> tuple[np.ndarray, np.ndarray]:
-        data, scales = reference(a.reshape(a.shape[0], -1), kind)
+        data, scales = reference(a.reshape(a.shape[0], -1), kind, reserve)
         tensor = np.full((rows or a.shape[0], scales.shape[1]), fill, np.uint8)
         for g, row in enumerate(scales):
             tensor[32 * (g // 4) + g % 4 + offset] = row
@@ -132,25 +138,54 @@ def expected(kind: str = "float8_e4m3fn", rows: int | None = None, offset: int =
     return both
 
 
-def other_quadrant(a: Any) -> Any:
+def other_quadrant(issue: str) -> Any:
     """Data in the second quadrant, scales in the first."""
-    src = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
-    dma_copy(dst=src, src=a)
-    dst = nl.ndarray((128, a.shape[1] // 4), nl.float8_e4m3fn_x4, buffer=nl.sbuf)
-    scales = nl.ndarray((128, a.shape[1] // 4), nl.uint8, buffer=nl.sbuf)
-    family.quantize_mx(dst[32:64, :], src[32:64, :], scales[0:4, :])
-    return out(scales)
+
+    def kernel(a: Any) -> Any:
+        src = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
+        dma_copy(dst=src, src=a)
+        dst = nl.ndarray((128, a.shape[1] // 4), nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+        scales = nl.ndarray((128, a.shape[1] // 4), nl.uint8, buffer=nl.sbuf)
+        getattr(family, issue)(dst[32:64, :], src[32:64, :], scales[0:4, :])
+        return out(scales)
+
+    return kernel
 
 
-def by_index(a: Any, index: Any) -> Any:
-    src = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
-    dma_copy(dst=src, src=a)
-    offsets = nl.ndarray(index.shape, index.dtype, buffer=nl.sbuf)
-    dma_copy(dst=offsets, src=index)
-    dst = nl.ndarray((64, 12), nl.float8_e4m3fn_x4, buffer=nl.sbuf)
-    scales = nl.ndarray((64, 12), nl.uint8, buffer=nl.sbuf)
-    family.quantize_mx(dst, src.indirect(offsets, 48), scales)
-    return out(scales)
+def by_index(issue: str) -> Any:
+    def kernel(a: Any, index: Any) -> Any:
+        src = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
+        dma_copy(dst=src, src=a)
+        offsets = nl.ndarray(index.shape, index.dtype, buffer=nl.sbuf)
+        dma_copy(dst=offsets, src=index)
+        dst = nl.ndarray((64, 12), nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+        scales = nl.ndarray((64, 12), nl.uint8, buffer=nl.sbuf)
+        getattr(family, issue)(dst, src.indirect(offsets, 48), scales)
+        return out(scales)
+
+    return kernel
+
+
+SAMPLE = "quantize_mx_sample"
+
+
+def breaking(issue: str) -> list[Breaks]:
+    """Each rule, broken by itself."""
+    return [
+        Breaks(f"{issue}.partitions", quantize(issue=issue, src_view=lambda t: t[0:48, :]), spread(), "trn3"),
+        Breaks(
+            f"{issue}.src-size",
+            quantize(issue=issue, dst_shape=(64, 12), scale_shape=(64, 12)),
+            spread(shape=(64, 46)),
+            "trn3",
+        ),
+        Breaks(f"{issue}.dst-shape", quantize(issue=issue, dst_shape=(64, 11)), spread(), "trn3"),
+        Breaks(f"{issue}.dst-scale-shape", quantize(issue=issue, view=lambda t: t[:, 0:11]), spread(), "trn3"),
+        Breaks(f"{issue}.dst-scale-shape", quantize(issue=issue, scale_shape=(8, 12)), spread(), "trn3"),
+        Breaks(f"{issue}.dst-scale-offset", quantize(issue=issue, view=lambda t: t[3:, :]), spread(), "trn3"),
+        Breaks(f"{issue}.dst-scale-quadrant", other_quadrant(issue), spread(shape=(128, 16)), "trn3"),
+        Breaks(f"{issue}.indirect", by_index(issue), lambda: (*spread()(), np.zeros((64, 3), np.uint16)), "trn3"),
+    ]
 
 
 EXAMPLES = [
@@ -171,12 +206,8 @@ EXAMPLES = [
         expected(rows=16, offset=8),
         TRN3,
     ),
-    Breaks("quantize_mx.partitions", quantize(src_view=lambda t: t[0:48, :]), spread(), "trn3"),
-    Breaks("quantize_mx.src-size", quantize(dst_shape=(64, 12), scale_shape=(64, 12)), spread(shape=(64, 46)), "trn3"),
-    Breaks("quantize_mx.dst-shape", quantize(dst_shape=(64, 11)), spread(), "trn3"),
-    Breaks("quantize_mx.dst-scale-shape", quantize(view=lambda t: t[:, 0:11]), spread(), "trn3"),
-    Breaks("quantize_mx.dst-scale-shape", quantize(scale_shape=(8, 12)), spread(), "trn3"),
-    Breaks("quantize_mx.dst-scale-offset", quantize(view=lambda t: t[3:, :]), spread(), "trn3"),
-    Breaks("quantize_mx.dst-scale-quadrant", other_quadrant, spread(shape=(128, 16)), "trn3"),
-    Breaks("quantize_mx.indirect", by_index, lambda: (*spread()(), np.zeros((64, 3), np.uint16)), "trn3"),
+    Legal(SAMPLE, quantize(issue=SAMPLE), spread(), expected(reserve=0), TRN3),
+    Legal(SAMPLE, quantize("float8_e5m2", issue=SAMPLE), spread(np.float16), expected("float8_e5m2", reserve=0), TRN3),
+    *breaking("quantize_mx"),
+    *breaking(SAMPLE),
 ]
