@@ -56,7 +56,7 @@ class Compiled:
         written: positions of the inputs that some core writes to.
         kept: what its calls have in common.
         origin: "compiled" in this call, from "memory" or from "disk".
-        doubt: why the next call must not use it again; empty if it may.
+        doubt: why the next call has to trace the kernel anew; empty if it need not.
     """
 
     programs: tuple[Program, ...]
@@ -70,12 +70,16 @@ class Compiled:
 
 
 Cache = dict[Any, tuple[Manifest, Compiled]]
+"""By target, options and arguments; kernels that are traced in every call by what the trace gives."""
+_TRACED = "traced"
+_MOST_TRACED = 8
 
 
 def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options: Options, cache: Cache) -> Compiled:
     """Trace once per core, verify, compile, build IR and read it back.
 
     Remembered by shapes, dtypes and constants, here and on disk, while everything that the kernel can read is the same.
+    Where that cannot be told, the kernel is traced in every call, and compiled if it gives other programs.
     """
     key = (target.name, launch.lnc, launch.schedule, options, arguments.key())
     kept = cache.get(key)
@@ -91,23 +95,26 @@ def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options
     else:
         now = manifest_of(launch.function, described.references)
     disk = _disk_key(launch, arguments, described, now, target, options)
-    compiled = _from_disk(disk, target, options) or _compile(launch, arguments, target, options, now, disk)
+    compiled = _from_disk(disk, target, options) or _compile(launch, arguments, target, options, now, disk, cache)
     if not compiled.doubt:
         cache[key] = (now, replace(compiled, origin="memory"))
     return compiled
 
 
 def _compile(
-    launch: Launch, arguments: Arguments, target: Target, options: Options, manifest: Manifest, disk: str
+    launch: Launch, arguments: Arguments, target: Target, options: Options, manifest: Manifest, disk: str, cache: Cache
 ) -> Compiled:
     tracers = [tracer_of(launch, target, options, core) for core in range(launch.cores)]
     with paused_collector():
         results = [trace_body(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
         add_named_edges([tracer.program for tracer in tracers], launch.schedule)
         doubt = manifest.doubt_after(code for tracer in tracers for code in tracer.locator.codes())
-        built = gate.compile_kernel(
-            [tracer.program for tracer in tracers], target, options, launch.compile_config or CompileConfig()
-        )
+        programs = [tracer.program for tracer in tracers]
+        config = launch.compile_config or CompileConfig()
+        traced = (_TRACED, target.name, options, config, gate.digest_of(programs)) if doubt else None
+        if traced in cache and not (options.dump_ir or options.print_after):
+            return replace(cache[traced][1], result=results[0], origin="memory")
+        built = gate.compile_kernel(programs, target, options, config)
     findings = (*(finding for tracer in tracers for finding in tracer.findings), *built.notes)
     store = settings().cache()
     if store is not None and disk and not doubt:
@@ -116,9 +123,20 @@ def _compile(
         entry = pack(Traced(artifact, built.kernel_hash, results[0], findings))
         if entry is not None and store.put(artifact, streams):
             store.put(disk, entry)
-    return Compiled(
+    compiled = Compiled(
         built.programs, results[0], findings, built.kernel_hash, written_inputs(built.programs), Kept(), doubt=doubt
     )
+    if traced is not None:
+        _keep_traced(cache, traced, (manifest, compiled))
+    return compiled
+
+
+def _keep_traced(cache: Cache, key: Any, entry: tuple[Manifest, Compiled]) -> None:
+    """Keep a kernel that is traced in every call under what the trace gave, and few of those that differ."""
+    others = [known for known in cache if known[0] == _TRACED]
+    for oldest in others[: max(0, len(others) + 1 - _MOST_TRACED)]:
+        del cache[oldest]
+    cache[key] = entry
 
 
 def _disk_key(

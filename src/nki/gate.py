@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,6 +56,14 @@ def through_ir(programs: Sequence[Program], target: Target, disabled_rules: froz
     module = build(programs)
     read = verify(module, target, disabled_rules)
     return Built(tuple(read), fingerprint(module), ())
+
+
+def digest_of(programs: Sequence[Program]) -> str:
+    """SHA-256 of the IR of programs, source locations included: equal for equal traces in this process."""
+    from nki.ir.build import build
+    from nki.ir.text import to_bytecode
+
+    return sha256(to_bytecode(build(programs))).hexdigest()
 
 
 def _stage_writer(options: Options, kernel: str) -> Callable[[Stage], None] | None:

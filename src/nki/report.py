@@ -64,7 +64,7 @@ class Report:
         findings: warnings of the verifier and of the run.
         programs: what ran on each core.
         compiled: "compiled" in this call, from "memory" or from "disk"; empty in eager mode.
-        doubt: why the compiled kernel is not used again in the next call; empty if it is.
+        doubt: why the kernel is traced in every call, and compiled if that gives something else; empty if it is not.
         statements: settings of ``nki.jit`` that differ from their defaults, and what they change.
         executed: who executed the instructions.
     """

@@ -85,16 +85,29 @@ def test_without_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache
     assert not own_cache.exists()
 
 
-def test_a_kernel_that_reads_the_environment_is_compiled_every_time(
+def test_a_kernel_that_reads_the_environment_is_traced_every_time_and_compiled_if_that_gives_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path
 ) -> None:
     monkeypatch.setenv("SIZE", "1")
     module = load(tmp_path, "import os\n@nki.jit\ndef kernel():\n    return fill(os.environ['SIZE'])")
-    assert [call(module.kernel) for _ in range(2)] == [(1.0, "compiled"), (1.0, "compiled")]
+    assert [call(module.kernel) for _ in range(2)] == [(1.0, "compiled"), (1.0, "memory")]
     assert "os.environ" in module.kernel.report.doubt
     monkeypatch.setenv("SIZE", "2")
     assert call(module.kernel) == (2.0, "compiled")
+    monkeypatch.setenv("SIZE", "1")
+    assert call(module.kernel) == (1.0, "memory")
     assert not own_cache.exists()
+
+
+def test_few_different_traces_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load(tmp_path, "import os\n@nki.jit\ndef kernel():\n    return fill(os.environ['SIZE'])")
+    origins = []
+    for size in (*range(9), 8, 1, 0):
+        monkeypatch.setenv("SIZE", str(size))
+        value, origin = call(module.kernel)
+        assert value == size
+        origins.append(origin)
+    assert origins == ["compiled"] * 9 + ["memory", "memory", "compiled"]
 
 
 def test_another_target_or_core_count_is_another_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,14 +117,10 @@ _RULES = [
     Rule(
         "dst-shape",
         "dst has the partitions of src, and one element for {t.pe.mx_pack} of src",
-        lambda a, t: (
-            a.dst.partitions == a.src.partitions and a.dst.free_size == -(-a.src.free_size // t.pe.mx_pack)
-        ),
+        lambda a, t: a.dst.partitions == a.src.partitions and a.dst.free_size == -(-a.src.free_size // t.pe.mx_pack),
         _ISA,
         "allocate dst with a quarter of the elements of src",
-        lambda a, t: (
-            f"dst is {a.dst.partitions} x {a.dst.free_size}, src is {a.src.partitions} x {a.src.free_size}"
-        ),
+        lambda a, t: f"dst is {a.dst.partitions} x {a.dst.free_size}, src is {a.src.partitions} x {a.src.free_size}",
     ),
     *scale_rules("dst_scale", "dst"),
     Rule(

@@ -300,7 +300,7 @@ _AS_DECLARED = frozenset({"enum", "flag", "int", "number", "text", "column", "in
 REGISTRY: dict[str, Instruction[Any]] = {}
 
 
-def instruction(
+def instruction(  # noqa: PLR0913 - one parameter for each part of a declaration
     *,
     engines: Sequence[Engine],
     source: str,
