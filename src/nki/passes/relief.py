@@ -8,6 +8,7 @@ forward: all remaining uses of a tensor, with everything that they wait for.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,10 +23,15 @@ from nki.passes.summary import load
 from nki.spec.program import Issued, Program
 from nki.target.model import Target
 
-SHARES = (1.0, 0.9, 0.75)
-"""How much of the memories an order may use, one after the other: what is live at once may fit, yet not be packed."""
+SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
+"""How much of the memories is filled before something is brought forward, one order for each.
+
+What is live at once may fit, yet not be packed; and what makes room may need room of its own first.
+"""
 MOST_MOVED = 512
 """Instructions that may be brought forward for one tensor."""
+CANDIDATES = 8
+"""Tensors of which the one is chosen that needs the fewest."""
 EFFORT = 100
 """Instructions that may be looked at for each one of a segment, on average."""
 
@@ -40,35 +46,34 @@ def relieved(program: Program, target: Target) -> Iterator[Program]:
     live = liveness(bare)
     needs = [demand(memory, live.buffers) for memory in memories(target)]
     loads = [load(each.items, each.fixed, live.positions) for each in needs]
+    runs = list(segments_of(bare))
+    crowded = {
+        segment.walk: dependences(segment.items, bare, target, segment.edges, segment.fences)
+        for segment in runs
+        if _is_crowded(segment, needs, loads)
+    }
+    effort = EFFORT * sum(map(len, crowded.values()))
     seen = set()
     for share in SHARES:
-        limits = [int(each.memory.limit * share) for each in needs]
         orders: dict[tuple[int, int], NewOrder] = {}
-        for segment in segments_of(bare):
-            order = _order(segment, bare, target, needs, loads, limits)
+        for segment in runs:
+            order: Sequence[int] | None = range(len(segment.items))
+            if segment.walk in crowded:
+                relief = _Relief(segment, crowded[segment.walk], needs, share, effort)
+                order, effort = relief.order(), relief.effort
             if order is None:
-                return
+                break
             orders[id(segment.block), segment.first] = NewOrder(segment.walk, order, None)
         key = tuple(tuple(new.order) for new in orders.values())
-        if key not in seen:
+        if len(orders) == len(runs) and key not in seen:
             seen.add(key)
             yield reordered(bare, orders)
 
 
-def _order(
-    segment: Segment,
-    program: Program,
-    target: Target,
-    needs: Sequence[Demand],
-    loads: Sequence[np.ndarray],
-    limits: Sequence[int],
-) -> Sequence[int] | None:
-    """Positions in a segment in an order that fits; None if none was found."""
+def _is_crowded(segment: Segment, needs: Sequence[Demand], loads: Sequence[np.ndarray]) -> bool:
     here = slice(segment.walk, segment.walk + len(segment.items))
-    if all(bytes_live[here].max() <= limit for bytes_live, limit in zip(loads, limits, strict=True)):
-        return range(len(segment.items))
-    producers = dependences(segment.items, program, target, segment.edges, segment.fences)
-    return _Relief(segment, producers, needs, limits).order()
+    pairs = zip(needs, loads, strict=True)
+    return any(bytes_live[here].max() > SHARES[1] * each.memory.limit for each, bytes_live in pairs)
 
 
 @dataclass(slots=True)
@@ -96,14 +101,20 @@ class _Relief:
     """A segment that is put into an order, instruction by instruction."""
 
     def __init__(
-        self, segment: Segment, producers: Sequence[tuple[int, ...]], needs: Sequence[Demand], limits: Sequence[int]
+        self,
+        segment: Segment,
+        producers: Sequence[tuple[int, ...]],
+        needs: Sequence[Demand],
+        share: float,
+        effort: int,
     ) -> None:
+        self.effort = effort
         self._producers = producers
-        self._limits = limits
+        self._limits = [each.memory.limit for each in needs]
+        self._wanted = [int(share * limit) for limit in self._limits]
         self._count = len(segment.items)
         self._placed = bytearray(self._count)
         self._order: list[int] = []
-        self._effort = EFFORT * self._count
         self._tensors: dict[int, _Tensor] = {}
         own = {buffer.id for buffer in segment.block.buffers}
         self._live = [self._base(number, each, segment.walk, own) for number, each in enumerate(needs)]
@@ -145,25 +156,29 @@ class _Relief:
         for position in range(self._count):
             if self._placed[position]:
                 continue
-            while self._short(position) is not None:
-                chosen = self._forward(position)
-                if chosen is None:
-                    return None
+            while (memory := self._short(position, self._wanted)) is not None:
+                chosen = self._forward(memory)
                 for each in chosen:
                     self._place(each)
-                if self._placed[position]:
+                if not chosen or self._placed[position]:
                     break
-            else:
+            if not self._placed[position]:
+                if self._short(position, self._limits) is not None:
+                    return None
                 self._place(position)
         return self._order
 
-    def _short(self, position: int) -> int | None:
-        """The memory in which an instruction would begin more than there is room for."""
+    def _short(self, position: int, limits: Sequence[int]) -> int | None:
+        """The memory in which an instruction would begin more than it may."""
         live = list(self._live)
+        begins = False
         for tensor in self._of[position]:
             if not tensor.live:
                 live[tensor.memory] += tensor.size
-        return next((n for n, (used, limit) in enumerate(zip(live, self._limits, strict=True)) if used > limit), None)
+                begins = True
+        if not begins:
+            return None
+        return next((n for n, (used, limit) in enumerate(zip(live, limits, strict=True)) if used > limit), None)
 
     def _place(self, position: int) -> None:
         self._placed[position] = 1
@@ -179,26 +194,28 @@ class _Relief:
                 del self._begun[id(tensor)]
                 self._live[tensor.memory] -= tensor.size
 
-    def _forward(self, position: int) -> list[int] | None:
-        """The fewest instructions after which less of the memory is live that is short."""
-        memory = self._short(position)
-        best: list[int] | None = None
-        for tensor in self._begun.values():
-            self._effort -= 1
-            if tensor.memory == memory and tensor.ends:
-                found = self._closure(tensor, MOST_MOVED if best is None else len(best) - 1)
+    def _forward(self, memory: int) -> list[int]:
+        """Instructions after which less of a memory is live, the fewest for a few tensors; none if there are no such.
+
+        Those are looked at whose last use comes first in the written order, else those with the fewest uses left.
+        """
+        ending = [tensor for tensor in self._begun.values() if tensor.memory == memory and tensor.ends]
+        for order in (lambda tensor: tensor.users[-1], lambda tensor: tensor.left):
+            best: list[int] = []
+            for tensor in heapq.nsmallest(CANDIDATES, ending, key=order):
+                found = self._closure(tensor, len(best) - 1 if best else MOST_MOVED)
                 if found and self._gains(found, memory):
                     best = found
-            if self._effort < 0:
-                return None
-        return best
+            if best or self.effort < 0:
+                return best
+        return []
 
     def _closure(self, tensor: _Tensor, most: int) -> list[int] | None:
         """The uses that a tensor still has, and all that they wait for; None if they are too many."""
         found = {user for user in tensor.users if not self._placed[user]}
         stack = list(found)
         while stack and len(found) <= most:
-            self._effort -= 1
+            self.effort -= 1
             for producer in self._producers[stack.pop()]:
                 if not self._placed[producer] and producer not in found:
                     found.add(producer)
@@ -209,7 +226,7 @@ class _Relief:
         """Whether instructions fit, and leave less of a memory live than there was before them."""
         live, begun, left = list(self._live), set[int](), dict[int, int]()
         for position in positions:
-            self._effort -= 1
+            self.effort -= 1
             for tensor in self._of[position]:
                 if not tensor.live and id(tensor) not in begun:
                     begun.add(id(tensor))
