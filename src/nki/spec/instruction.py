@@ -135,7 +135,7 @@ class Instruction(Generic[P]):
         moves_bits: bool,
         steps: Cost | None,
         effects: Effects,
-        before: tuple[str, Instruction[P]] | None,
+        before: tuple[str, Instruction[P]] | None = None,
     ) -> None:
         self.name = function.__name__
         self.label = f"{'nki.collectives' if '.collectives.' in function.__module__ else 'nisa'}.{self.name}"

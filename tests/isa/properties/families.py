@@ -60,6 +60,7 @@ _FUNCTIONS = {"activation": 6, "activation_reduce": 4, "activate2": 6, "exponent
 _SELECT = {"iota": 1, "affine_select": 2, "range_select": 2, "select_reduce": 2, "max8": 1, "nc_find_index8": 1}
 _SELECT |= {"nc_match_replace8": 1, "nonzero_with_count": 1, "topk": 1, "sequence_bounds": 1}
 _MOVES = {"nc_n_gather": 1, "local_gather": 1, "nc_stream_shuffle": 1, "nc_transpose": 1, "quantize_mx": 1}
+_MOVES |= {"quantize_mx_sample": 1}
 
 _ALL = [
     *_named(strategies_elementwise, references_elementwise, _ELEMENTWISE),

@@ -78,6 +78,9 @@ def quantize_mx(c: Chooser) -> Calls:
     return ({"dst": c.tile("dst", rows, count // 4), "src": src, "dst_scale": scale},)
 
 
+quantize_mx_sample = quantize_mx
+
+
 def _without_nan(array: Any) -> Any:
     """1 instead of NaN, of which there are many encodings."""
     with np.errstate(invalid="ignore"):
