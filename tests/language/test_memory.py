@@ -148,3 +148,16 @@ def test_expand_dims_is_a_view(axis: int, shape: tuple[int, ...]) -> None:
         return tile
 
     same(on_tiles(function, x)[0], np.full(5, 7))
+
+
+def test_base_tensor_is_all_that_a_view_was_taken_of() -> None:
+    def kernel(a: Any) -> Any:
+        part = a[0:2, 4:8]
+        assert part.base_tensor.shape == a.shape == a.base_tensor.shape
+        assert part.base_tensor.dtype == a.dtype
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=part.base_tensor)
+        return out
+
+    a = np.arange(64, dtype=np.float32).reshape(4, 16)
+    np.testing.assert_array_equal(both(kernel, a), a)

@@ -20,7 +20,7 @@ from nki.core.pattern import check_inside
 from nki.core.pattern import pattern as explicit_pattern
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
-from nki.core.tensor import MemoryRegion, NKIObject, Storage, View, contiguous_strides
+from nki.core.tensor import MemoryRegion, NKIObject, Storage, View, contiguous_strides, whole
 
 _new = object.__new__
 
@@ -175,6 +175,14 @@ class NkiTensor(NoArithmetic, NKIObject):
     def data(self) -> NkiTensor:
         """The tensor itself, so that code for grids (`nl.tiles`) takes tensors as well."""
         return self
+
+    @property
+    def base_tensor(self) -> NkiTensor:
+        """All of the tensor that this is a view of, as it was allocated.
+
+        No document has this name; AWS's kernel library reads it of the tensors that its MX kernels are given.
+        """
+        return NkiTensor.of(whole(self._view.buffer), self.storage)
 
     # --- views
 
