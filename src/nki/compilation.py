@@ -111,9 +111,10 @@ def _compile(
         doubt = manifest.doubt_after(code for tracer in tracers for code in tracer.locator.codes())
         programs = [tracer.program for tracer in tracers]
         config = launch.compile_config or CompileConfig()
-        traced = (_TRACED, target.name, options, config, gate.digest_of(programs)) if doubt else None
-        if traced in cache and not (options.dump_ir or options.print_after):
-            return replace(cache[traced][1], result=results[0], origin="memory")
+        traced = (_TRACED, target.name, launch.schedule, options, config, gate.digest_of(programs)) if doubt else None
+        known = cache.get(traced)
+        if known is not None and not (options.dump_ir or options.print_after):
+            return replace(known[1], result=results[0], origin="memory")
         built = gate.compile_kernel(programs, target, options, config)
     findings = (*(finding for tracer in tracers for finding in tracer.findings), *built.notes)
     store = settings().cache()
@@ -132,10 +133,13 @@ def _compile(
 
 
 def _keep_traced(cache: Cache, key: Any, entry: tuple[Manifest, Compiled]) -> None:
-    """Keep a kernel that is traced in every call under what the trace gave, and few of those that differ."""
-    others = [known for known in cache if known[0] == _TRACED]
+    """Keep a kernel that is traced in every call under what the trace gave, and few of those that differ.
+
+    Other threads may call the kernel meanwhile.
+    """
+    others = [known for known in list(cache) if known[0] == _TRACED]
     for oldest in others[: max(0, len(others) + 1 - _MOST_TRACED)]:
-        del cache[oldest]
+        cache.pop(oldest, None)
     cache[key] = entry
 
 

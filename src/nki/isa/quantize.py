@@ -97,6 +97,10 @@ def scale_rules(scale: str, data: str) -> list[Rule]:
     ]
 
 
+_Packed = Annotated[NkiTensor, out(SBUF, (float8_e4m3fn_x4, float8_e5m2_x4))]
+_Values = Annotated[NkiTensor, source(SBUF, (bfloat16, float16))]
+_Scale = Annotated[NkiTensor, Operand("tensor", writes=True, regions=SBUF, dtypes=SCALES, engine_access=False)]
+
 _RULES = [
     Rule(
         "partitions",
@@ -136,12 +140,7 @@ _RULES = [
 @instruction(
     engines=(Engine.vector,), feature="quantize_mx", source=_NOTES, rules=_RULES, public=False, steps=QUANTIZE_MX
 )
-def quantize_mx_sample(
-    dst: Annotated[NkiTensor, out(SBUF, (float8_e4m3fn_x4, float8_e5m2_x4))],
-    src: Annotated[NkiTensor, source(SBUF, (bfloat16, float16))],
-    dst_scale: Annotated[NkiTensor, Operand("tensor", writes=True, regions=SBUF, dtypes=SCALES, engine_access=False)],
-    name: Name = None,
-) -> None:
+def quantize_mx_sample(dst: _Packed, src: _Values, dst_scale: _Scale, name: Name = None) -> None:
     """`quantize_mx` as it was before NKI 0.5: the scale is ``2**(floor(log2(amax)) - Emax)``, as in the OCP sample.
 
     The largest values of a group saturate where they would be rounded up. All else is as in `quantize_mx`.
@@ -161,12 +160,7 @@ def _(a: Any, x: Arrays) -> None:
     steps=QUANTIZE_MX,
     before=("0.5", quantize_mx_sample),
 )
-def quantize_mx(
-    dst: Annotated[NkiTensor, out(SBUF, (float8_e4m3fn_x4, float8_e5m2_x4))],
-    src: Annotated[NkiTensor, source(SBUF, (bfloat16, float16))],
-    dst_scale: Annotated[NkiTensor, Operand("tensor", writes=True, regions=SBUF, dtypes=SCALES, engine_access=False)],
-    name: Name = None,
-) -> None:
+def quantize_mx(dst: _Packed, src: _Values, dst_scale: _Scale, name: Name = None) -> None:
     """Quantize to MXFP8: packed values in `dst`, one power-of-two scale per 8 partitions x 4 elements in `dst_scale`.
 
     The scale of a group with the largest magnitude ``amax`` is ``2**(floor(log2(amax)) - (Emax - 1))``; Emax is 8 for

@@ -33,7 +33,7 @@ MOST_MOVED = 512
 CANDIDATES = 8
 """Tensors of which the one is chosen that needs the fewest."""
 EFFORT = 100
-"""Instructions that may be looked at for each one of a segment, on average."""
+"""Instructions that may be looked at for each one of the crowded segments, on average, for all orders together."""
 
 
 def relieved(program: Program, target: Target) -> Iterator[Program]:
