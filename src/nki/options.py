@@ -30,6 +30,8 @@ class Options:
         print_after: NKI_PRINT_AFTER, a pass after which the IR is printed to stderr, or "all"; "" for none.
         native: NKI_NATIVE, "auto" compiles instructions where that pays, "always" at their first use, "0" has NumPy
             execute everything; results are the same.
+        uninitialized: NKI_UNINITIALIZED, what unwritten storage shows: "sentinel" (NaN, in integers 4) or "zero".
+            Reading it is reported either way.
         threads: NKI_THREADS, how many threads execute native code; 0 for as many as there are processors.
         require_native: NKI_REQUIRE_NATIVE=1 makes it an error if native code cannot be made or executed.
     """
@@ -48,6 +50,7 @@ class Options:
     native: str = "auto"
     require_native: bool = False
     threads: int = 0
+    uninitialized: str = "sentinel"
 
 
 # variable, field, meaning; the documentation prints this table
@@ -65,6 +68,7 @@ ENVIRONMENT: tuple[tuple[str, str, str], ...] = (
     ("NKI_PRINT_AFTER", "print_after", "pass after which the IR is printed to stderr, or all"),
     ("NKI_NATIVE", "native", "auto (default), always or 0: which instructions are compiled; NumPy gives the same bits"),
     ("NKI_THREADS", "threads", "threads that execute native code; 0 (default): one for each processor"),
+    ("NKI_UNINITIALIZED", "uninitialized", "sentinel (default: NaN, integers 4) or zero: what unwritten storage shows"),
     ("NKI_REQUIRE_NATIVE", "require_native", "1: an error where native code cannot be made or executed"),
 )
 
@@ -112,6 +116,7 @@ def _options(values: tuple[str | None, ...]) -> Options:
         native=_one_of(env, "NKI_NATIVE", "auto", ("auto", "always", "0")),
         threads=_number(env, "NKI_THREADS", 0),
         require_native=_flag(env, "NKI_REQUIRE_NATIVE", False),
+        uninitialized=_one_of(env, "NKI_UNINITIALIZED", "sentinel", ("sentinel", "zero")),
     )
 
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from nki.core.dtypes import DType
 from nki.core.errors import ExecutionError, TensorError
-from nki.core.numerics import poison_fill, to_f32
+from nki.core.numerics import to_f32
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View
 from nki.sim.pieces import Pieces
+from nki.sim.unwritten import fill_unwritten, unwritten_shadow
 from nki.sim.window import Window
 from nki.spec.program import Program
 from nki.target.model import Target
@@ -104,7 +105,7 @@ class LiveStorage(Storage):
             pieces = self.pieces
             if not self.overlaid:
                 kept = [] if pieces is None else [piece.copy() for piece in self._written_bytes(pieces)]
-                poison_fill(self.base, self.buffer.dtype)
+                fill_unwritten(self.base, self.buffer.dtype)
                 for piece, bits in zip([] if pieces is None else self._written_bytes(pieces), kept, strict=True):
                     piece[...] = bits
             self.written = np.zeros(self.buffer.nbytes, bool)
@@ -156,7 +157,7 @@ class Memory:
         else:
             storage = _own(buffer)
         if not self._precise_fp and _is_low_precision(buffer.dtype):
-            storage.shadow = np.full((buffer.partitions, buffer.row_bytes // buffer.dtype.itemsize), np.nan, np.float32)
+            storage.shadow = unwritten_shadow((buffer.partitions, buffer.row_bytes // buffer.dtype.itemsize))
         self._live[buffer.id] = storage
         return storage
 
@@ -196,7 +197,9 @@ class Memory:
         overlaid = self._placement is not None
         if buffer.region not in self._arenas:
             size = self._target.partitions * pitch
-            base = np.zeros(size, np.uint8) if overlaid else np.full(size, 0xFF, np.uint8)
+            base = np.zeros(size, np.uint8)
+            if not overlaid:
+                fill_unwritten(base, None)
             self._arenas[buffer.region] = (base, np.zeros(size, bool))
         base, written = self._arenas[buffer.region]
         if buffer.address is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki.core.numerics import poison_fill
 from nki.core.tensor import whole
 from nki.sim.memory import LiveStorage
+from nki.sim.unwritten import fill_unwritten
 from nki.sim.window import byte_window
 
 
@@ -24,10 +24,7 @@ def as_seen(storage: LiveStorage) -> LiveStorage:
     buffer = storage.buffer
     view = whole(buffer)
     dense = np.empty(buffer.nbytes, np.uint8)
-    if buffer.address is None:
-        poison_fill(dense, buffer.dtype)
-    else:
-        dense[...] = 0xFF
+    fill_unwritten(dense, None if buffer.address is not None else buffer.dtype)
     mask = byte_window(view, storage.written, storage.note_start, storage.note_pitch)
     bits = byte_window(view, storage.base, storage.start, storage.pitch)
     np.copyto(byte_window(view, dense, 0, buffer.row_bytes), bits, where=mask)
