@@ -43,7 +43,7 @@ def eager_machines(
     native = None if watch is not None else gate.native_machine(options)
 
     def machine(core: int) -> Machine:
-        memory = Memory(target, precise_fp=options.precise_fp)
+        memory = Memory(target, precise_fp=options.precise_fp, uninitialized=options.uninitialized)
         arguments = (target, options, memory, report, core, _meeting(cores, core))
         if watch is not None:
             return WatchedMachine(watch, *arguments)
@@ -106,7 +106,7 @@ def _interpret(
 
     def run(number: int) -> list[LiveStorage]:
         program = compiled.programs[number]
-        memory = placed_memory(program, target)
+        memory = placed_memory(program, target, options.uninitialized)
         kind: Callable[..., Machine] = Machine if watch is None else partial(WatchedMachine, watch)
         machine = kind(target, options, memory, report, number, _meeting(cores, number))
         adopted = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, inputs, strict=True)]

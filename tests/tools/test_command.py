@@ -16,7 +16,7 @@ from nki.version import version
 from tests.tools.kernels import GOOD, SEVERAL, SMALL, write
 from tests.tools.running import nki
 
-RUN = (sys.executable, "-c", "from nki.tools.cli import main; main(prog_name='nki')")
+RUN = (sys.executable, "-m", "nki")
 
 
 def process(*words: str) -> subprocess.CompletedProcess[str]:

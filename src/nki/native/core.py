@@ -46,7 +46,7 @@ class Core:
     ) -> None:
         threads = threads_of(options.threads)
         self.plan = plan
-        self.memory = _Memory(layout, target)
+        self.memory = _Memory(layout, target, options.uninitialized)
         self._layout = layout
         self._functions = functions
         self._contexts = [functions.context(plan.context) for _ in range(1 + (threads if threads > 1 else 0))]
@@ -223,8 +223,9 @@ class _Memory(Memory):
         pool: the bytes that on-chip tensors share.
     """
 
-    def __init__(self, layout: Layout, target: Target) -> None:
-        super().__init__(target, placement=layout.program.placement or {}, reach=reach_of(layout.program))
+    def __init__(self, layout: Layout, target: Target, uninitialized: str) -> None:
+        placement, reach = layout.program.placement or {}, reach_of(layout.program)
+        super().__init__(target, placement=placement, reach=reach, uninitialized=uninitialized)
         self._layout = layout
         self.pool = np.empty(layout.pool_bytes, np.uint8)
         self._strong: dict[int, LiveStorage] = {}

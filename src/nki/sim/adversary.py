@@ -92,7 +92,7 @@ def run_adversely(
 
     def run(core: int) -> dict[int, LiveStorage]:
         program = programs[core]
-        memory = placed_memory(program, target)
+        memory = placed_memory(program, target, options.uninitialized)
         meet = None if len(programs) == 1 else lambda key, values, where: cores.meet(core, key, values, where)
         executor = machine(target, options, memory, lambda finding: None, core, meet)
         inputs = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, arrays, strict=True)]

@@ -36,6 +36,7 @@ class LiveStorage(Storage):
             others are in the same bytes before and after it.
         overlaid: other buffers may have left their bytes here, so that there is no poison to read; see `as_seen`.
         fresh: nothing was written or read yet; poison and `written` are made when they can first be seen (`settle`).
+        uninitialized: what unwritten bytes show, "sentinel" or "zero".
         unmarked: bytes that must at least be written before all can be; counts down to a look at `written`.
         pieces: as long as it is fresh, what was written all the same, if that is a few boxes.
         psum_state: uint8 per byte of a PSUM buffer: 0 never written, 1 by a matmul, 2 by another engine; None in other
@@ -62,6 +63,7 @@ class LiveStorage(Storage):
         "shadow",
         "start",
         "stated",
+        "uninitialized",
         "unmarked",
         "windows",
         "written",
@@ -80,6 +82,7 @@ class LiveStorage(Storage):
         self.note_start = start
         self.overlaid = False
         self.fresh = fresh
+        self.uninitialized = "sentinel"
         self.unmarked = buffer.nbytes
         self.pieces: Pieces | None = None
         self.psum_pieces: Pieces | None = None
@@ -105,7 +108,7 @@ class LiveStorage(Storage):
             pieces = self.pieces
             if not self.overlaid:
                 kept = [] if pieces is None else [piece.copy() for piece in self._written_bytes(pieces)]
-                fill_unwritten(self.base, self.buffer.dtype)
+                fill_unwritten(self.base, self.buffer.dtype, self.uninitialized)
                 for piece, bits in zip([] if pieces is None else self._written_bytes(pieces), kept, strict=True):
                     piece[...] = bits
             self.written = np.zeros(self.buffer.nbytes, bool)
@@ -135,15 +138,18 @@ class Memory:
         precise_fp: bool = True,
         placement: Mapping[int, tuple[int, int]] | None = None,
         reach: Mapping[MemoryRegion, int] | None = None,
+        uninitialized: str = "sentinel",
     ) -> None:
         """`placement` says where the compiler put buffers, by id; without one each has bytes of its own.
 
         `reach` is how many bytes of each partition are used at all; a small kernel does not have to touch more.
+        `uninitialized` is what unwritten storage shows, "sentinel" or "zero".
         """
         self._target = target
         self._placement = placement
         self._reach = reach or {}
         self._precise_fp = precise_fp
+        self.uninitialized = uninitialized
         self._live: weakref.WeakValueDictionary[int, LiveStorage] = weakref.WeakValueDictionary()
         self._arenas: dict[MemoryRegion, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -156,8 +162,11 @@ class Memory:
             storage = self._place(buffer, address)
         else:
             storage = _own(buffer)
+        storage.uninitialized = self.uninitialized
         if not self._precise_fp and _is_low_precision(buffer.dtype):
-            storage.shadow = unwritten_shadow((buffer.partitions, buffer.row_bytes // buffer.dtype.itemsize))
+            storage.shadow = unwritten_shadow(
+                (buffer.partitions, buffer.row_bytes // buffer.dtype.itemsize), self.uninitialized
+            )
         self._live[buffer.id] = storage
         return storage
 
@@ -199,7 +208,7 @@ class Memory:
             size = self._target.partitions * pitch
             base = np.zeros(size, np.uint8)
             if not overlaid:
-                fill_unwritten(base, None)
+                fill_unwritten(base, None, self.uninitialized)
             self._arenas[buffer.region] = (base, np.zeros(size, bool))
         base, written = self._arenas[buffer.region]
         if buffer.address is not None:
@@ -211,9 +220,9 @@ class Memory:
         return storage
 
 
-def placed_memory(program: Program, target: Target) -> Memory:
+def placed_memory(program: Program, target: Target, uninitialized: str = "sentinel") -> Memory:
     """The memories of one core for a compiled program."""
-    return Memory(target, placement=program.placement, reach=reach_of(program))
+    return Memory(target, placement=program.placement, reach=reach_of(program), uninitialized=uninitialized)
 
 
 def reach_of(program: Program) -> dict[MemoryRegion, int]:

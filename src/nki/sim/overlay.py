@@ -24,7 +24,7 @@ def as_seen(storage: LiveStorage) -> LiveStorage:
     buffer = storage.buffer
     view = whole(buffer)
     dense = np.empty(buffer.nbytes, np.uint8)
-    fill_unwritten(dense, None if buffer.address is not None else buffer.dtype)
+    fill_unwritten(dense, None if buffer.address is not None else buffer.dtype, storage.uninitialized)
     mask = byte_window(view, storage.written, storage.note_start, storage.note_pitch)
     bits = byte_window(view, storage.base, storage.start, storage.pitch)
     np.copyto(byte_window(view, dense, 0, buffer.row_bytes), bits, where=mask)

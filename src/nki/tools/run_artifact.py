@@ -116,7 +116,7 @@ def _execute(
     def run(core: int) -> list[Any]:
         program = programs[core]
         meet = (lambda key, values, where: cores.meet(core, key, values, where)) if len(programs) > 1 else None
-        memory = placed_memory(program, target)
+        memory = placed_memory(program, target, options.uninitialized)
         machine = Machine(target, options, memory, findings.append, core, meet)
         inputs = [memory.adopt(buffer, host.array) for buffer, host in zip(program.inputs, hosts, strict=True)]
         with np.errstate(all="ignore"):
