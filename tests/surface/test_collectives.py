@@ -1,4 +1,4 @@
-"""Collectives of more than one rank: traced, verified and written to IR, but refused when they run."""
+"""Collectives of more than one rank: traced, verified and written to IR, but refused in a plain call, which has one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def kernel_of(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_several_ranks_are_refused_when_they_run(name: str) -> None:
+def test_several_ranks_are_refused_in_a_plain_call(name: str) -> None:
     error = rejection(kernel_of(name), X)
     assert isinstance(error, LaunchError) and error.code == "collective.ranks"
     assert name in error.message and "this launch has 1 rank" in error.message

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from nki.collectives.shared import (
     ENGINES,
@@ -19,23 +22,52 @@ from nki.collectives.shared import (
     Priority,
     Ranks,
     Sources,
+    bits_of,
     dimension,
+    exchanged,
     first_dimension,
     grown,
-    one_rank,
+    members_of,
     pairs,
+    put,
+    reduced,
     scaled_shapes,
 )
+from nki.core.dtypes import DType
 from nki.spec.arrays import Arrays
 from nki.spec.cost_core import collective
 from nki.spec.instruction import instruction
 from nki.spec.operand import Int, Name, Op
 
+Meaning = Callable[[Any, Arrays, Sequence[np.ndarray], int, DType], np.ndarray]
+"""Of the call, the sources of all ranks, the place of this rank and the dtype: the bits of the destination."""
 
-def _copy_pairs(a: Any, x: Arrays) -> None:
-    """What every one of these means among one rank."""
-    for src, dst in pairs(a):
-        x.dma(dst, src, False)
+
+def _carry_out(a: Any, x: Arrays, label: str, meaning: Meaning) -> None:
+    """Every pair of tensors; among one rank all of these are copies."""
+    if len(members_of(a.replica_group, x, label)) == 1:
+        for src, dst in pairs(a):
+            x.dma(dst, src, False)
+        return
+    place, brought = exchanged(a, x, label, [bits_of(x, src) for src in a.srcs])
+    for number, dst in enumerate(a.dsts):
+        put(x, dst, meaning(a, x, [sources[number] for sources in brought], place, dst.dtype))
+
+
+def _all(a: Any, x: Arrays, sources: Sequence[np.ndarray], place: int, dtype: DType) -> np.ndarray:
+    return reduced(x, a.op.name, sources, dtype)
+
+
+def _part(a: Any, x: Arrays, sources: Sequence[np.ndarray], place: int, dtype: DType) -> np.ndarray:
+    return reduced(x, a.op.name, [np.split(source, len(sources))[place] for source in sources], dtype)
+
+
+def _joined(a: Any, x: Arrays, sources: Sequence[np.ndarray], place: int, dtype: DType) -> np.ndarray:
+    return np.concatenate(sources, axis=a.collective_dim)
+
+
+def _exchanged(a: Any, x: Arrays, sources: Sequence[np.ndarray], place: int, dtype: DType) -> np.ndarray:
+    return np.concatenate([np.split(source, len(sources))[place] for source in sources])
 
 
 @instruction(
@@ -66,8 +98,7 @@ def all_reduce(
 
 @all_reduce.body
 def _(a: Any, x: Arrays) -> None:
-    one_rank(a, "all_reduce")
-    _copy_pairs(a, x)
+    _carry_out(a, x, "all_reduce", _all)
 
 
 @instruction(
@@ -111,8 +142,7 @@ def all_gather(
 
 @all_gather.body
 def _(a: Any, x: Arrays) -> None:
-    one_rank(a, "all_gather")
-    _copy_pairs(a, x)
+    _carry_out(a, x, "all_gather", _joined)
 
 
 @instruction(
@@ -156,8 +186,7 @@ def reduce_scatter(
 
 @reduce_scatter.body
 def _(a: Any, x: Arrays) -> None:
-    one_rank(a, "reduce_scatter")
-    _copy_pairs(a, x)
+    _carry_out(a, x, "reduce_scatter", _part)
 
 
 @instruction(
@@ -197,5 +226,4 @@ def all_to_all(
 
 @all_to_all.body
 def _(a: Any, x: Arrays) -> None:
-    one_rank(a, "all_to_all")
-    _copy_pairs(a, x)
+    _carry_out(a, x, "all_to_all", _exchanged)

@@ -19,11 +19,14 @@ from nki.collectives.shared import (
     HbmSources,
     Priority,
     Ranks,
-    combined,
+    bits_of,
+    check_ranks,
     described,
-    one_rank,
-    only_rank_zero,
+    exchanged,
+    members_of,
     pairs,
+    put,
+    reduced,
 )
 from nki.core.register import VirtualRegister
 from nki.core.tensor import View
@@ -112,10 +115,19 @@ def collective_permute(
 
 @collective_permute.body
 def _(a: Any, x: Arrays) -> None:
-    only_rank_zero(a.source_target_pairs, "collective_permute")
-    if a.source_target_pairs:
-        ((src, dst),) = pairs(a)
-        x.dma(dst, src, False)
+    number = check_ranks(a.source_target_pairs, x, "collective_permute")
+    members = sorted({rank for pair in a.source_target_pairs for rank in pair})
+    if number not in members:
+        return
+    ((src, dst),) = pairs(a)
+    brought = x.together(
+        members, ("collective_permute", src.shape, src.dtype.name, *a.source_target_pairs), bits_of(x, src)
+    )
+    for source, target in a.source_target_pairs:
+        if target == number == source:
+            x.dma(dst, src, False)
+        elif target == number:
+            put(x, dst, brought[members.index(source)])
 
 
 @instruction(
@@ -148,9 +160,13 @@ def collective_permute_implicit(
 
 @collective_permute_implicit.body
 def _(a: Any, x: Arrays) -> None:
-    one_rank(a, "collective_permute_implicit")
-    for src, dst in zip(a.srcs_by_channel, a.dsts_by_channel, strict=True):
-        x.dma(dst, src, False)
+    if len(members_of(a.replica_group, x, "collective_permute_implicit")) == 1:
+        for src, dst in zip(a.srcs_by_channel, a.dsts_by_channel, strict=True):
+            x.dma(dst, src, False)
+        return
+    place, brought = exchanged(a, x, "collective_permute_implicit", [bits_of(x, src) for src in a.srcs_by_channel])
+    for dst, bits in zip(a.dsts_by_channel, brought[place - 1], strict=True):
+        put(x, dst, bits)
 
 
 @instruction(
@@ -186,14 +202,11 @@ def collective_permute_implicit_reduce(
 
 @collective_permute_implicit_reduce.body
 def _(a: Any, x: Arrays) -> None:
-    one_rank(a, "collective_permute_implicit_reduce")
-    channels = zip(a.srcs0_by_channel, a.srcs1_by_channel, a.dsts_by_channel, strict=True)
-    for first, second, dst in channels:
-        values = combined(x, a.op.name, first, second)
-        if dst.dtype.is_integer and dst.dtype.itemsize == 4:
-            x.store_raw(dst, values)
-        else:
-            x.store(dst, values)
+    channels = zip(a.srcs0_by_channel, a.srcs1_by_channel, strict=True)
+    sent = [reduced(x, a.op.name, [bits_of(x, first), bits_of(x, second)], first.dtype) for first, second in channels]
+    place, brought = exchanged(a, x, "collective_permute_implicit_reduce", sent)
+    for dst, bits in zip(a.dsts_by_channel, brought[place - 1], strict=True):
+        put(x, dst, bits)
 
 
 @instruction(engines=(Engine.sync,), source=SOURCE, public=False, steps=sequences("RankId"))
@@ -203,11 +216,11 @@ def collective_rank_id(dst: _RegisterDst, name: Name = None) -> None:
 
 @collective_rank_id.body
 def _(a: Any, x: Arrays) -> None:
-    x.write_register(a.dst, 0)
+    x.write_register(a.dst, x.ranks()[0])
 
 
 def rank_id(name: str | None = None) -> VirtualRegister:
-    """A register with the number of this rank; 0 in a launch in one process, which has one rank.
+    """A register with the number of this rank; 0 in a plain call, which has one rank.
 
     Args:
         name: of the instruction.
@@ -242,8 +255,9 @@ def collective_processing_rank_id(
 
 @collective_processing_rank_id.body
 def _(a: Any, x: Arrays) -> None:
-    one_rank(a, "collective_permute_implicit_current_processing_rank_id")
-    x.write_register(a.dst, 0)
+    members = members_of(a.replica_group, x, "collective_permute_implicit_current_processing_rank_id")
+    step = x.read_register(a.iteration_id)
+    x.write_register(a.dst, members[(members.index(x.ranks()[0]) - step) % len(members)])
 
 
 def collective_permute_implicit_current_processing_rank_id(
@@ -251,7 +265,7 @@ def collective_permute_implicit_current_processing_rank_id(
 ) -> VirtualRegister:
     """A register with the number of the rank whose data is worked on in one step of a ring.
 
-    Step 0 works on the rank's own data; each further step on data of the next predecessor. Among one rank it is 0.
+    Step 0 works on the rank's own data; each further step on data of the next predecessor.
 
     Args:
         iteration_id: the step, from 0.

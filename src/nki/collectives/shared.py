@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from math import prod
 from typing import Annotated, Any
 
-from nki.core.dtypes import int32, uint32
+import numpy as np
+
+from nki.core.dtypes import DType, int32, uint32
 from nki.core.errors import LaunchError
 from nki.core.nki_tensor import NkiTensor
+from nki.core.numerics import round_to, to_f32
 from nki.core.source import UNKNOWN
-from nki.core.tensor import View
+from nki.core.tensor import View, contiguous_strides
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
 from nki.spec.operand import DMA_REACHABLE, HBM, Operand
@@ -150,35 +154,100 @@ def described(views: Sequence[View]) -> str:
     return ", ".join(view.describe() for view in views)
 
 
-def one_rank(a: Any, label: str) -> None:
-    """Raise unless the group is the one rank of a launch in this process, rank 0.
+def members_of(groups: Sequence[Sequence[int]], x: Arrays, label: str) -> tuple[int, ...]:
+    """The ranks of the list that this rank is in.
+
+    Raises:
+        LaunchError: ``collective.ranks``: the launch does not have all of these ranks, or no list names this one.
+    """
+    number = check_ranks(groups, x, label)
+    found = [tuple(ranks) for ranks in groups if number in ranks]
+    if not found:
+        raise LaunchError(
+            "collective.ranks",
+            f"rank {number} calls {label}, but replica_group is {[list(ranks) for ranks in groups]}",
+            rule="a rank that takes part in a collective is in one of the lists of its replica group",
+            source=f"{SOURCE} ReplicaGroup",
+            fix=f"add a list with rank {number}",
+            location=UNKNOWN,
+        )
+    return found[0]
+
+
+def check_ranks(groups: Sequence[Sequence[int]], x: Arrays, label: str) -> int:
+    """Raise unless the launch has all ranks that are named; returns the number of this one.
 
     Raises:
         LaunchError: ``collective.ranks``.
     """
-    only_rank_zero(a.replica_group, label)
-
-
-def only_rank_zero(groups: Sequence[Sequence[int]], label: str) -> None:
-    """`one_rank` for ranks that do not come as a replica group."""
+    number, count = x.ranks()
     ranks = sorted({rank for group in groups for rank in group})
-    if ranks not in ([], [0]):
+    if ranks and ranks[-1] >= count:
+        have = "1 rank" if count == 1 else f"{count} ranks"
         raise LaunchError(
             "collective.ranks",
-            f"{label} among ranks {', '.join(map(str, ranks))}, but this launch has 1 rank",
-            rule="a launch in one process has one rank, whose number is 0",
+            f"{label} among ranks {', '.join(map(str, ranks))}, but this launch has {have}",
+            rule="ranks count from 0, and a plain call has one",
             source=SOURCE,
-            fix="run the kernel with ReplicaGroup([[0]]), or only check it: `nki check` takes any replica group",
+            fix="nki.runtime.run_ranks(kernel, [arguments of rank 0, arguments of rank 1, ...]) runs several; "
+            "`nki check` takes any replica group",
             location=UNKNOWN,
         )
+    return number
 
 
-def combined(x: Arrays, name: str, first: View, second: View) -> Any:
-    """``first <op> second``: 32-bit integers exactly, anything else in float32."""
-    if first.dtype in (int32, uint32):
-        return x.integer(name, x.load_raw(first), x.load_raw(second), first.dtype)
+def exchanged(a: Any, x: Arrays, what: str, values: Any) -> tuple[int, list[Any]]:
+    """What all ranks of the list bring to this call, in its order, and the place of this rank in it."""
+    members = members_of(a.replica_group, x, what)
+    return members.index(x.ranks()[0]), x.together(members, (what, *_kinds(a)), values)
+
+
+def _kinds(a: Any) -> tuple[Any, ...]:
+    """What has to be the same on all ranks."""
+    views = [view for name in a._fields for view in _views(getattr(a, name))]
+    return (*((view.shape, view.dtype.name) for view in views), getattr(getattr(a, "op", None), "name", ""))
+
+
+def _views(value: Any) -> list[View]:
+    if isinstance(value, View):
+        return [value]
+    return [view for item in value for view in _views(item)] if isinstance(value, list | tuple) else []
+
+
+def bits_of(x: Arrays, view: View) -> np.ndarray:
+    """A copy of the storage values of a tensor, in its shape."""
+    return np.array(x.load_raw(view)).reshape(view.shape)
+
+
+def put(x: Arrays, view: View, bits: np.ndarray) -> None:
+    """Write storage values of as many elements."""
+    x.store_raw(view, bits.reshape(view.shape[0], -1))
+
+
+def flat_parts(view: View, start: int, count: int) -> Iterator[tuple[View, int, int]]:
+    """A range of the flat elements as views of one row, each with its place in the range and its size."""
+    if view.strides == contiguous_strides(view.shape):
+        if count:
+            yield view._replace(shape=(1, count), strides=(count, 1), offset=view.offset + start), 0, count
+        return
+    inner, step, at = view.shape[-1], view.strides[-1], start
+    while at < start + count:
+        row, first = divmod(at, inner)
+        size = min(inner - first, start + count - at)
+        index = np.unravel_index(row, view.shape[:-1])
+        offset = (
+            view.offset + first * step + sum(int(i) * stride for i, stride in zip(index, view.strides, strict=False))
+        )
+        yield view._replace(shape=(1, size), strides=(size * step, step), offset=offset), at - start, size
+        at += size
+
+
+def reduced(x: Arrays, name: str, parts: Sequence[np.ndarray], dtype: DType) -> np.ndarray:
+    """``part <op> part <op> ...`` in this order: 32-bit integers exactly, else in float32 with one rounding."""
+    if dtype in (int32, uint32):
+        return reduce(lambda first, second: x.integer(name, first, second, dtype), parts)
     function = {"add": x.add, "minimum": x.minimum, "maximum": x.maximum}[name]
-    return function(x.load(first), x.load(second))
+    return round_to(reduce(function, [to_f32(part, dtype) for part in parts]), dtype)
 
 
 def _proper(groups: Sequence[Sequence[int]]) -> bool:

@@ -16,9 +16,12 @@ from nki.collectives.shared import (
     HbmSources,
     Priority,
     Ranks,
+    bits_of,
     described,
     elements,
-    one_rank,
+    exchanged,
+    flat_parts,
+    members_of,
     size_of_group,
 )
 from nki.core.dtypes import uint32
@@ -96,27 +99,45 @@ def _row(metadata: View, row: int) -> View:
     )
 
 
-def _send_to_self(a: Any, x: Arrays, label: str) -> None:
-    """Among one rank, the chunk that the table names goes to the place that the table names."""
-    one_rank(a, label)
+def _table(a: Any, x: Arrays) -> np.ndarray:
+    """The rows of the metadata that are inputs."""
+    rows = (_COUNT, _OFFSET, *((_PLACE,) if a.has_rdispls else ()))
+    return np.stack([np.array(x.load_raw(_row(a.metadata_tensor, row))[0], np.int64) for row in rows])
+
+
+def _send(a: Any, x: Arrays, label: str, to_all: bool) -> None:
+    """Every rank gets from each rank the chunk that the sender's table names, and puts it where its own table says.
+
+    Args:
+        to_all: whether senders have one chunk for all ranks, in the first column.
+    """
     src, dst = a.srcs[0], a.dsts[0]
-    wanted = (_COUNT, _OFFSET, *((_PLACE,) if a.has_rdispls else ()))
-    count, offset, *place = (int(x.load_raw(_row(a.metadata_tensor, row))[0, 0]) for row in wanted)
-    start = place[0] if place else 0
-    if offset + count > elements(src) or start + count > elements(dst):
+    own = _table(a, x)
+    place, brought = exchanged(a, x, label, (bits_of(x, src).reshape(-1), own))
+    slot = elements(dst) // len(brought)
+    counts = []
+    for sender, (source, table) in enumerate(brought):
+        count, offset = (int(number) for number in table[:2, 0 if to_all else place])
+        start = int(own[2, sender]) if a.has_rdispls else slot * sender
+        _check_chunk(label, (count, offset, start), (len(source), elements(dst)))
+        for part, first, size in flat_parts(dst, start, count):
+            x.store_raw(part, source[offset + first : offset + first + size].reshape(1, -1))
+        counts.append(count)
+    if not a.recv_counts_known:
+        x.store_raw(_row(a.metadata_tensor, _RECEIVED), np.array([counts], np.uint32))
+
+
+def _check_chunk(label: str, chunk: tuple[int, int, int], sizes: tuple[int, int]) -> None:
+    count, offset, start = chunk
+    if offset + count > sizes[0] or start + count > sizes[1]:
         raise ExecutionError(
             "collective.size",
-            f"{label} sends {count} elements from {offset} of {elements(src)} to {start} of {elements(dst)}",
+            f"{label} sends {count} elements from {offset} of {sizes[0]} to {start} of {sizes[1]}",
             rule="what the metadata names lies inside the tensors",
             source=SOURCE,
             fix="correct the metadata, or allocate larger tensors",
             location=UNKNOWN,
         )
-    index = np.arange(elements(dst), dtype=np.int64) - start
-    positions = np.where((index >= 0) & (index < count), index + offset, -1)
-    x.gather(dst, src, positions.reshape(dst.shape[0], -1))
-    if not a.recv_counts_known:
-        x.store_raw(_row(a.metadata_tensor, _RECEIVED), np.uint32(count))
 
 
 @instruction(
@@ -157,7 +178,7 @@ def all_gather_v(
 
 @all_gather_v.body
 def _(a: Any, x: Arrays) -> None:
-    _send_to_self(a, x, "all_gather_v")
+    _send(a, x, "all_gather_v", to_all=True)
 
 
 @instruction(
@@ -196,7 +217,7 @@ def all_to_all_v(
 
 @all_to_all_v.body
 def _(a: Any, x: Arrays) -> None:
-    _send_to_self(a, x, "all_to_all_v")
+    _send(a, x, "all_to_all_v", to_all=False)
 
 
 @instruction(
@@ -223,7 +244,7 @@ def all_gather_v_setup(
 
 @all_gather_v_setup.body
 def _(a: Any, x: Arrays) -> None:
-    one_rank(a, "all_gather_v_prepare")
+    members_of(a.replica_group, x, "all_gather_v_prepare")
 
 
 @instruction(
@@ -250,7 +271,7 @@ def all_to_all_v_setup(
 
 @all_to_all_v_setup.body
 def _(a: Any, x: Arrays) -> None:
-    one_rank(a, "all_to_all_v_prepare")
+    members_of(a.replica_group, x, "all_to_all_v_prepare")
 
 
 def all_gather_v_prepare(

@@ -102,7 +102,7 @@ class RemovedError(NkiError, AttributeError):
 
 
 class DivergenceError(NkiError, RuntimeError):
-    """The cores of one kernel did not do the same things where they must."""
+    """The cores or ranks of one launch did not do the same things where they must."""
 
 
 class ExecutionError(NkiError, RuntimeError):

@@ -3,6 +3,7 @@
 from nki.runtime.api import Runtime
 from nki.runtime.handles import CoreState, Loaded, Tensor
 from nki.runtime.model import Model, load_model
+from nki.runtime.ranks import run_ranks
 from nki.runtime.spans import Span, recording, show_ranges
 from nki.runtime.status import NrtError, Status
 from nki.runtime.trace import write_system_trace
@@ -18,6 +19,7 @@ __all__ = [
     "Tensor",
     "load_model",
     "recording",
+    "run_ranks",
     "show_ranges",
     "write_system_trace",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 from nki.core.errors import DivergenceError
@@ -39,7 +40,9 @@ class Cores:
         """Run one task per core; the first error of any core is raised."""
         results: list[Any] = [None] * self.count
         threads = [
-            threading.Thread(target=self._task, args=(core, task, results), name=f"nki core {core}", daemon=True)
+            threading.Thread(
+                target=copy_context().run, args=(self._task, core, task, results), name=f"nki core {core}", daemon=True
+            )
             for core, task in enumerate(tasks)
         ]
         for thread in threads:

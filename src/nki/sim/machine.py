@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from nki.sim.accumulate import Accumulation
 from nki.sim.memory import Memory
 from nki.sim.notes import Report
 from nki.sim.parcel import Parcel, check_contents, check_route
+from nki.sim.ranks import Meeting, current_rank
 from nki.spec.program import Issued
 from nki.spec.signature import Signature
 from nki.target.model import Target
@@ -65,7 +66,7 @@ class Machine(Accumulation):
             values = raw if view.dtype.kind in ("int", "uint", "bool") else self.load(view).reshape(view.shape)
         self._printer(f"{prefix}{np.array2string(values, threshold=64, precision=6)}")
 
-    # --- other cores
+    # --- other cores and ranks
 
     def barrier(self) -> None:
         self._together(("barrier",), None)
@@ -82,6 +83,16 @@ class Machine(Accumulation):
             check_route(sent, taken)
         check_contents(taken, dst)
         self._write(dst, taken.bits, taken.precise)
+
+    def ranks(self) -> tuple[int, int]:
+        _, number, count = current_rank()
+        return number, count
+
+    def together(self, members: Sequence[int], what: tuple[Any, ...], value: Any) -> list[Any]:
+        meeting_point, number, _ = current_rank()
+        if meeting_point is None:
+            return [value]
+        return meeting_point.meet(number, Meeting(tuple(members), (*what, self.core), value, self._location))
 
     def _together(self, key: Any, values: Any) -> Any:
         if self._meet is None:

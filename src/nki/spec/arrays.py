@@ -104,6 +104,15 @@ class Arrays(Protocol):
     def exchange(self, key: int, dst: View, src: View, to: int, source: int) -> None:
         """Send the bits of `src` to core `to`, and put what core `source` sends under the same key into `dst`."""
 
+    def ranks(self) -> tuple[int, int]:
+        """The number of this rank, and how many ranks the launch has."""
+
+    def together(self, members: Sequence[int], what: tuple[Any, ...], value: Any) -> list[Any]:
+        """Wait until all `members`, this rank among them, make the same call; returns their values in that order.
+
+        A value is not changed any more after it was given away.
+        """
+
     def say(self, prefix: str, view: View) -> None:
         """Print a tensor."""
 

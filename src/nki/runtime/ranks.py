@@ -1,0 +1,65 @@
+"""Kernels with collectives, on several ranks in one process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nki.core.errors import LaunchError, NkiError
+from nki.core.source import here
+from nki.jit import Kernel
+from nki.sim.ranks import Ranks
+
+_MOST = 64
+"""Ranks of a launch: those of one trn2 instance at LNC=2; nki/guides/architecture/trainium2_arch.rst."""
+
+
+def run_ranks(
+    kernel: Any, arguments: Sequence[Sequence[Any]], keywords: Sequence[Mapping[str, Any]] | None = None
+) -> list[Any]:
+    """Call a kernel on several ranks, which meet in its collectives; returns the result of each rank.
+
+    One rank runs at a time, in an order that does not change, and hands over where it waits for others. Every rank has
+    its own HBM; with ``kernel[2]`` it is a logical core of two cores, and core c meets core c of the other ranks.
+
+    Args:
+        kernel: a kernel, ``kernel[2]``, ``nki.simulate(kernel)`` or a plain function; the same for all ranks.
+        arguments: the positional arguments of each rank, 1 to 64 of them.
+        keywords: the keyword arguments of each rank.
+
+    Raises:
+        LaunchError: other numbers of ranks or keywords (``ranks.arguments``); a collective names a rank that is not
+            there (``collective.ranks``).
+        DivergenceError: ranks wait for each other at different calls (``ranks.mismatch``), or for one that has ended
+            (``ranks.deadlock``).
+        NkiError: what a single call raises; a note says on which rank.
+    """
+    count = len(arguments) if isinstance(arguments, list | tuple) else 0
+    if not 1 <= count <= _MOST or not all(isinstance(own, list | tuple) for own in arguments):
+        raise _refused(f"arguments is {type(arguments).__name__} of {count}")
+    if keywords is not None and len(keywords) != count:
+        raise _refused(f"arguments are for {count} ranks, keywords for {len(keywords)}")
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    given = [{}] * count if keywords is None else [dict(own) for own in keywords]
+
+    where = here()
+
+    def task(rank: int) -> Any:
+        try:
+            return made(*arguments[rank], **given[rank])
+        except NkiError as error:
+            if not error.location.frames or error.location.frames[0].file == threading.__file__:
+                error.location = where  # an argument's fault, which has no line in the kernel
+            raise
+
+    return Ranks(count).run([lambda rank=rank: task(rank) for rank in range(count)])  # type: ignore[misc]
+
+
+def _refused(message: str) -> LaunchError:
+    return LaunchError(
+        "ranks.arguments",
+        f"run_ranks: {message}",
+        rule=f"arguments has a tuple of positional arguments for each rank, of 1 to {_MOST} ranks, and so has keywords",
+        fix="write run_ranks(kernel, [(x0, w), (x1, w)])",
+    )

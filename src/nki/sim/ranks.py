@@ -1,0 +1,172 @@
+"""Several ranks in one process: threads that pass one baton, so that a run is deterministic and a debugger works."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from nki.core.errors import DivergenceError
+from nki.core.source import Location
+
+T = TypeVar("T")
+
+_RULE = "all ranks of a list make the same collective calls in the same order"
+_FIX = "make the same call on every rank of the list: move it out of what depends on the rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What a rank waits for.
+
+    Attributes:
+        members: the ranks that meet, in the order of their list.
+        what: the call, which is the same on all of them.
+        value: what this rank brings.
+    """
+
+    members: tuple[int, ...]
+    what: tuple[Any, ...]
+    value: Any
+    location: Location
+
+
+class Ranks:
+    """The meeting point of the ranks of a launch.
+
+    Exactly one rank runs at any time. It hands the baton on when it waits for others and when it ends.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._condition = threading.Condition()
+        self._turn = 0
+        self._ended = [False] * count
+        self._waiting: list[Meeting | None] = [None] * count
+        self._inbox: list[list[Any] | None] = [None] * count
+        self._errors: list[BaseException | None] = [None] * count
+
+    def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        """Run one task for each rank; the first error that is not another one's consequence is raised."""
+        results: list[Any] = [None] * self.count
+        threads = [
+            threading.Thread(
+                target=copy_context().run, args=(self._task, rank, task, results), name=f"nki rank {rank}", daemon=True
+            )
+            for rank, task in enumerate(tasks)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for rank, error in enumerate(self._errors):
+            if error is not None and not isinstance(error, _Aborted):
+                error.add_note(f"on rank {rank} of {self.count}")
+                raise error
+        return results
+
+    def meet(self, rank: int, meeting: Meeting) -> list[Any]:
+        """Wait until all members are here; returns what they bring, in the order of the list."""
+        with self._condition:
+            self._check(rank, meeting)
+            self._waiting[rank] = meeting
+            present = [self._waiting[member] for member in meeting.members]
+            if all(other is not None and other.members == meeting.members for other in present):
+                values = [other.value for other in present if other is not None]
+                for member in meeting.members:
+                    self._waiting[member], self._inbox[member] = None, values
+            else:
+                self._hand_on(rank)
+                self._wait_for_turn(rank)
+            taken, self._inbox[rank] = self._inbox[rank], None
+        assert taken is not None, "the last member leaves it for all"
+        return taken
+
+    def _check(self, rank: int, meeting: Meeting) -> None:
+        for member in meeting.members:
+            other = self._waiting[member]
+            if other is not None and other.members == meeting.members and other.what != meeting.what:
+                raise DivergenceError(
+                    "ranks.mismatch",
+                    f"rank {rank} is at {_described(meeting)} while rank {member} waits at {_described(other)}, "
+                    f"{other.location}",
+                    location=meeting.location,
+                    rule=_RULE,
+                    fix=_FIX,
+                )
+
+    def _task(self, rank: int, task: Callable[[], Any], results: list[Any]) -> None:
+        _HERE.set((self, rank))
+        try:
+            with self._condition:
+                self._wait_for_turn(rank)
+            results[rank] = task()
+        except BaseException as error:  # noqa: BLE001 - carried to the caller's thread by run()
+            self._errors[rank] = error
+        finally:
+            with self._condition:
+                self._ended[rank] = True
+                self._hand_on(rank)
+
+    def _hand_on(self, rank: int) -> None:
+        """Give the baton to the next rank that can run; if all that are left wait, they cannot go on."""
+        order = [(rank + step) % self.count for step in range(1, self.count + 1)]
+        running = [other for other in order if not self._ended[other] and self._waiting[other] is None]
+        stuck = [other for other in order if not self._ended[other]]
+        if not running and stuck:
+            self._release(sorted(stuck))
+            running = stuck
+        self._turn = running[0] if running else -1
+        self._condition.notify_all()
+
+    def _release(self, stuck: Sequence[int]) -> None:
+        """All that wait get an error: a deadlock, unless somebody else's error is the reason."""
+        failed = any(error is not None for error in self._errors)
+        for rank in stuck:
+            meeting = self._waiting[rank]
+            assert meeting is not None, "who does not wait can run"
+            self._errors[rank] = _Aborted() if failed else self._deadlock(rank, meeting)
+            failed = True
+
+    def _deadlock(self, rank: int, meeting: Meeting) -> DivergenceError:
+        others = ", ".join(self._state_of(member) for member in meeting.members if member != rank)
+        return DivergenceError(
+            "ranks.deadlock",
+            f"rank {rank} waits at {_described(meeting)}, but {others}",
+            location=meeting.location,
+            rule=_RULE,
+            fix=_FIX,
+        )
+
+    def _state_of(self, rank: int) -> str:
+        meeting = self._waiting[rank]
+        if meeting is None:
+            return f"rank {rank} has ended"
+        return f"rank {rank} waits at {_described(meeting)}, {meeting.location}"
+
+    def _wait_for_turn(self, rank: int) -> None:
+        while self._turn != rank:
+            self._condition.wait()
+        error = self._errors[rank]
+        if error is not None:
+            self._waiting[rank] = None
+            raise error
+
+
+class _Aborted(Exception):
+    """Another rank failed; its error is the one to show."""
+
+
+_HERE: ContextVar[tuple[Ranks, int] | None] = ContextVar("rank", default=None)
+
+
+def current_rank() -> tuple[Ranks | None, int, int]:
+    """The meeting point of this launch, the number of this rank, and how many there are; alone it is rank 0 of 1."""
+    here = _HERE.get()
+    return (None, 0, 1) if here is None else (here[0], here[1], here[0].count)
+
+
+def _described(meeting: Meeting) -> str:
+    return f"{meeting.what[0]} among ranks {', '.join(map(str, meeting.members))}"
