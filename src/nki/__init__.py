@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nki import collectives as collectives
+from nki import dtype as dtype
 from nki import isa as isa
 from nki import lang as lang
 from nki import language as language
@@ -19,6 +20,7 @@ __all__ = [
     "autotune",
     "benchmark",
     "collectives",
+    "dtype",
     "errors",
     "isa",
     "jit",
