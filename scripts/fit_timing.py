@@ -64,12 +64,12 @@ FREE = (
     Free("scalar_fixed_cycles", ("trn2",), 350, 50, 500),
     Free("tensor_rate", ("trn1",), 1.0, 0.7, 1.0),
     Free("tensor_fixed_cycles", BOTH, 400, 50, 800),
-    Free("load_factor", BOTH, 4.0, 0.5, 4.0),
     Free("load_fixed_cycles", BOTH, 180, 20, 500),
     Free("activation_table_load_ns", BOTH, 1300, 500, 3000),
     Free("dma_trigger_ns", BOTH, 1000, 300, 2000),
     Free("dma_trigger_gpsimd_ns", BOTH, 1000, 300, 2000),
     Free("dma_skew_ns", BOTH, 225, 10, 800),
+    Free("dma_signal_ns", BOTH, 15, 1, 200),
     Free("dma_completion_ns", BOTH, 300, 100, 800),
     Free("semaphore_ns", BOTH, 30, 5, 100),
 )

@@ -13,6 +13,8 @@ import nki.language as nl
 F32, BF16 = np.float32, nl.bfloat16
 STREAM, CHAIN = 16, 8
 """Instructions of a stream and links of a chain in the micro-benchmarks."""
+LONG, SHORT = 64, 4
+"""Transfers of a stream of small and of large ones: enough that its beginning hardly counts."""
 
 
 def _mamba(kernel: Any, channels: int, columns: int, times: float = 1.0) -> Case:
@@ -70,8 +72,9 @@ def cases(small: bool = False) -> dict[str, Case]:
         for version, kernel in ((2, mamba.version2), (3, mamba.version3)):
             found[f"mamba_v{version}_{columns}"] = _mamba(kernel, 1024, columns, 4.0)
     for nbytes in (128, 2048, 4096, 32768):
-        found[f"inf2_read_{nbytes}"] = Case(transfers.reads, "trn1", (((4, 128, nbytes // 4), F32),))
-        found[f"inf2_write_{nbytes}"] = _square(transfers.writes, nbytes // 4, 4)
+        times = LONG if nbytes <= 4096 else SHORT
+        found[f"inf2_read_{nbytes}"] = Case(transfers.reads, "trn1", (((times, 128, nbytes // 4), F32),))
+        found[f"inf2_write_{nbytes}"] = _square(transfers.writes, nbytes // 4, times)
     for columns in (512, 2048):
         found[f"inf2_scalar_{columns}"] = _square(instructions.exponentials, columns, STREAM)
         found[f"inf2_vector_one_{columns}"] = _square(instructions.additions, columns, STREAM)
@@ -81,7 +84,14 @@ def cases(small: bool = False) -> dict[str, Case]:
 
 def holdout_cases() -> dict[str, Case]:
     """Cases of points that are never fitted."""
+    loads = {
+        f"software_loads_{n}": Case(
+            transfers.software_loads, "trn2", (((LONG if n <= 2048 else SHORT, 128, n // 4), F32),)
+        )
+        for n in (256, 1024, 2048, 4096, 32768)
+    }
     return {
+        **loads,
         "matmul_blocked_all": _product(products.blocked_all, 2048),
         "mamba_v2_3072": _mamba(mamba.version2, 1024, 3072, 4.0),
         "mamba_v3_3072": _mamba(mamba.version3, 1024, 3072, 4.0),

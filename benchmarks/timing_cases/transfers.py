@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.timing_cases.instructions import hbm, loaded, sbuf
+from benchmarks.timing_cases.instructions import hbm, loaded, sbuf, stored
 
 import nki.isa as nisa
 import nki.language as nl
@@ -29,6 +29,19 @@ def writes(a: Any, times: int) -> Any:
     for turn in range(times):
         nisa.dma_copy(dst=out[turn], src=tile)
     return out
+
+
+def software_loads(a: Any) -> Any:
+    """Independent loads whose descriptors GpSimd writes, each kept alive by one number."""
+    times = a.shape[0]
+    seen, tiles = sbuf((1, times)), []
+    for turn in range(times):
+        tile = sbuf(a.shape[1:])
+        nisa.dma_copy(dst=tile, src=a[turn], dge_mode=nisa.dge_mode.swdge)
+        tiles.append(tile)
+    for turn, tile in enumerate(tiles):
+        nisa.tensor_copy(dst=seen[:, turn : turn + 1], src=tile[0:1, 0:1], engine=nisa.engine.vector)
+    return stored(seen)
 
 
 def round_trips(a: Any, times: int) -> Any:

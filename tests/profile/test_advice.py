@@ -67,6 +67,52 @@ def _rows(rows: int) -> Callable[..., Any]:
     return kernel
 
 
+def _scaled(again: bool) -> Callable[..., Any]:
+    """Sums of products; one factor of each is the same product every time."""
+
+    def kernel(a: Any) -> Any:
+        x, total, kept = loaded(a), sbuf(a.shape), sbuf(a.shape)
+        nisa.memset(dst=total, value=0.0)
+        nisa.tensor_tensor(dst=kept, data1=x, data2=x, op=nl.multiply)
+        for number in range(20):
+            if again:
+                kept = sbuf(a.shape)
+                nisa.tensor_tensor(dst=kept, data1=x, data2=x, op=nl.multiply)
+            scaled = sbuf(a.shape)
+            nisa.tensor_scalar(dst=scaled, data=kept, op0=nl.multiply, operand0=number + 1.0)
+            nisa.tensor_tensor(dst=total, data1=total, data2=scaled, op=nl.add)
+        return stored(total)
+
+    return kernel
+
+
+def test_what_was_overwritten_is_no_repetition() -> None:
+    """The same instruction again, after its input was changed in place."""
+
+    def kernel(a: Any) -> Any:
+        x, y = loaded(a), sbuf(a.shape)
+        for _ in range(20):
+            nisa.tensor_scalar(dst=x, data=x, op0=nl.multiply, operand0=0.5)
+            nisa.tensor_tensor(dst=y, data1=x, data2=x, op=nl.add)
+        return stored(y)
+
+    assert "repeated-results" not in rules(profiled(kernel, array(128, 1024)))
+
+
+def test_sums_that_are_cleared_are_no_repetition() -> None:
+    """Each tile is set to 0 and then added to, so that none can stand for another one."""
+
+    def kernel(a: Any) -> Any:
+        x, tiles = loaded(a), [sbuf(a.shape) for _ in range(20)]
+        for number, tile in enumerate(tiles):
+            nisa.memset(dst=tile, value=0.0)
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=number + 1.0)
+            nisa.tensor_tensor(dst=x, data1=x, data2=tile, op=nl.add)
+        return stored(x)
+
+    assert "repeated-results" not in rules(profiled(kernel, array(128, 1024)))
+
+
 def _long(a: Any) -> Any:
     x = loaded(a)
     for _ in range(8):
@@ -250,6 +296,7 @@ CASES: dict[str, Case] = {
     "loop-barriers": Case((_looped(True), (array(128, 512),)), (_looped(False), (array(128, 512),))),
     "small-descriptors": Case((_loads(True), (array(4, 128, 128),)), (_loads(False), (array(4, 128, 128),))),
     "transfer-starts": Case((_copies(64), (array(128, 4096),)), (_copies(4), (array(128, 4096),))),
+    "repeated-results": Case((_scaled(True), (array(128, 1024),)), (_scaled(False), (array(128, 1024),))),
     "repeated-loads": Case(
         (_again(False), (array(128, 4096, dtype=BF16),)), (_again(True), (array(128, 4096, dtype=BF16),))
     ),
@@ -280,7 +327,9 @@ def test_a_rule_leaves_the_better_kernel_alone(name: str) -> None:
     assert name not in rules(profiled(kernel, *arguments))
 
 
-@pytest.mark.parametrize("name", ["two-inputs", "float32-matmul", "far-strides", "activation-tables", "loop-barriers"])
+@pytest.mark.parametrize(
+    "name", ["two-inputs", "float32-matmul", "far-strides", "activation-tables", "loop-barriers", "repeated-results"]
+)
 def test_the_saving_is_no_empty_promise(name: str) -> None:
     """The kernel without the fault is faster by at least half of what is said, and not by much more."""
     bad, good = (profiled(kernel, *arguments) for kernel, arguments in CASES[name])

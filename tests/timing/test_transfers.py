@@ -137,14 +137,42 @@ def test_a_transfer_takes_the_time_of_its_descriptors(rows: int, engines: int) -
     timing = TRN2.timing
     working = min(rows, 8) * 2048 / timing["dma_read_bytes_per_ns"]
     skew = timing["dma_skew_ns"] * (engines - 1) / 15
-    assert data.ns == pytest.approx(working + skew) and data.skew == pytest.approx(skew)
-    assert data.occupied * data.ns == pytest.approx(working * engines / 16)
+    signal = timing["dma_signal_ns"]
+    assert data.ns == pytest.approx(working + skew) and data.skew == pytest.approx(skew - signal)
+    assert data.occupied * data.ns == pytest.approx(working * engines / 16 + signal)
 
 
 def test_short_rows_count_as_the_least_descriptor() -> None:
     """Below 256 bytes for each row, overhead dominates (nki-dma-bandwidth-guide.rst)."""
     by_size = [transfers_of(loading, np.zeros((128, n), np.float32))[0][1].ns for n in (1, 64, 128)]
     assert by_size[0] == by_size[1] < by_size[2]
+
+
+def storing(a: object) -> object:
+    """A store of all of a tensor in SBUF."""
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)  # type: ignore[attr-defined]
+    nisa.dma_copy(dst=out, src=nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf))  # type: ignore[attr-defined]
+    return out
+
+
+def test_pieces_below_a_burst_of_memory_are_read_before_they_are_written() -> None:
+    """Stores of 4 bytes for each row work twice as long as those of 64; loads do not."""
+
+    def working(kernel: object, columns: int) -> float:
+        data = transfers_of(kernel, np.zeros((128, columns), np.float32))[0][1]  # type: ignore[arg-type]
+        return data.occupied * data.ns - TRN2.timing["dma_signal_ns"]
+
+    assert working(storing, 1) == pytest.approx(2 * working(storing, 16))
+    assert working(loading, 1) == pytest.approx(working(loading, 16))
+
+
+def test_a_single_engine_goes_on_when_the_signal_is_written() -> None:
+    """Without a skew, the next transfer of a queue begins later than the last byte of the one before."""
+    step = Step("Move", "dma", 500, 0, 0, 0, 0.4, -30)
+    sketch = Sketch()
+    for _ in range(3):
+        sketch.add("dma0", trigger(10, 90), step)
+    assert list(timeline(sketch.program(), TRN2).end) == pytest.approx([600, 1130, 1660])
 
 
 def test_a_transfer_follows_another_one_of_its_queue_without_the_skew() -> None:

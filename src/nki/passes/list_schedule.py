@@ -152,11 +152,11 @@ class _Scheduler:
     def _place(self, position: int, lane: Lane, start: float) -> float:
         """Occupy a queue; returns when the result is visible."""
         task = self._tasks[position]
-        finish = max(start, self._ready[position]) + lane.switch_to(task.group) + task.busy
+        begin = max(start, self._ready[position]) + lane.switch_to(task.group)
+        finish = begin + task.busy
         if task.queue == DMA:
-            begin, ready = finish - task.busy, self._ready[position]
             self._queues[position] = self._transfers.place(
-                begin, ready, task.busy, task.interval, self._before.get(position)
+                begin, self._ready[position], task.busy, task.interval, self._before.get(position)
             )
         else:
             lane.free = finish

@@ -19,6 +19,7 @@ from nki.profile.path import Piece, critical_path
 from nki.profile.record import About, Profile
 from nki.profile.rules import far_strides, few_partitions, float32_matmul, short_instructions, slow_engine, two_inputs
 from nki.profile.rules_dma import repeated_loads, small_descriptors, transfer_starts
+from nki.profile.rules_repeated import repeated_results
 from nki.profile.rules_waiting import (
     activation_tables,
     loop_barriers,
@@ -50,6 +51,7 @@ RULES = (
     small_descriptors,
     transfer_starts,
     repeated_loads,
+    repeated_results,
 )
 """All rules of the advice."""
 

@@ -47,7 +47,8 @@ def _saved(evidence: Evidence, positions: list[int], change: Callable[[Issued], 
     return found
 
 
-def _busy(evidence: Evidence, unit: str) -> str:
+def busy(evidence: Evidence, unit: str) -> str:
+    """``VectorE 98 % busy``."""
     return f"{_ENGINES[unit]} {percent(evidence.busy(unit), evidence.makespan)} busy"
 
 
@@ -78,7 +79,7 @@ def two_inputs(evidence: Evidence) -> Advice | None:
     return Advice(
         "two-inputs",
         "vector",
-        f"{_busy(evidence, 'vector')}; {percent(sum(costs.values()), evidence.busy('vector'))} of that are operations "
+        f"{busy(evidence, 'vector')}; {percent(sum(costs.values()), evidence.busy('vector'))} of that are operations "
         f"on two tiles of SBUF, two cycles for an element; {where(evidence, costs)}",
         "; ".join(options),
         evidence.possible("vector", sum(best.values())),
@@ -108,7 +109,7 @@ def float32_matmul(evidence: Evidence) -> Advice | None:
     return Advice(
         "float32-matmul",
         "tensor",
-        f"{_busy(evidence, 'tensor')}; {percent(sum(costs.values()), evidence.busy('tensor'))} of that are matmuls of "
+        f"{busy(evidence, 'tensor')}; {percent(sum(costs.values()), evidence.busy('tensor'))} of that are matmuls of "
         f"float32, {times:.3g} times the work of bfloat16; {where(evidence, costs)}",
         f"bfloat16 operands save {micro(sum(saved.values()))}; products still add up in float32",
         evidence.possible("tensor", sum(saved.values())),
@@ -134,7 +135,7 @@ def far_strides(evidence: Evidence) -> Advice | None:
     return Advice(
         "far-strides",
         unit,
-        f"{_busy(evidence, unit)}; {micro(sum(saved.values()))} of that because innermost elements lie more than {far} "
+        f"{busy(evidence, unit)}; {micro(sum(saved.values()))} of that because innermost elements lie more than {far} "
         f"bytes apart; {where(evidence, saved)}",
         "lay the tile out so that the innermost dimension is contiguous, or transpose while it is loaded",
         evidence.possible(unit, sum(saved.values())),
@@ -179,7 +180,7 @@ def few_partitions(evidence: Evidence) -> Advice | None:
     return Advice(
         "few-partitions",
         unit,
-        f"{_busy(evidence, unit)}; {percent(sum(costs.values()), evidence.busy(unit))} of that with {mean:.0f} of "
+        f"{busy(evidence, unit)}; {percent(sum(costs.values()), evidence.busy(unit))} of that with {mean:.0f} of "
         f"{lanes} partitions; {where(evidence, costs)}",
         f"put more of the work into the partition dimension: an instruction takes as long for {lanes} partitions as "
         "for one; rows are spread by a matmul with ones, or by the transfer that loads them",
@@ -207,7 +208,7 @@ def short_instructions(evidence: Evidence) -> Advice | None:
     return Advice(
         "short-instructions",
         unit,
-        f"{_busy(evidence, unit)}; {times:.0f} instructions have {mean:.0f} elements per partition on average, and "
+        f"{busy(evidence, unit)}; {times:.0f} instructions have {mean:.0f} elements per partition on average, and "
         f"take as long as {least} and the start: {micro(sum(here.values()))} without work; {where(evidence, here)}",
         "work on several tiles with one instruction: more elements per partition",
         evidence.possible(unit, sum(here.values())),
@@ -226,7 +227,7 @@ def slow_engine(evidence: Evidence) -> Advice | None:
     return Advice(
         "slow-engine",
         "gpsimd",
-        f"{_busy(evidence, 'gpsimd')}; {percent(sum(costs.values()), evidence.busy('gpsimd'))} of that could run on "
+        f"{busy(evidence, 'gpsimd')}; {percent(sum(costs.values()), evidence.busy('gpsimd'))} of that could run on "
         f"VectorE in {micro(sum(costs.values()) - sum(saved.values()))}, which is idle for {micro(spare)}; "
         f"{where(evidence, costs)}",
         "give these instructions engine=nisa.engine.vector, as many as VectorE has time for",

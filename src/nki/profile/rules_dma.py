@@ -16,7 +16,7 @@ def small_descriptors(evidence: Evidence) -> Advice | None:
     for position in core.transfers():
         fact, recipe = evidence.facts[position], core.recipes[position]
         if 0 < fact.nbytes < fact.descriptors * least:
-            working = (recipe.ns - recipe.skew) * recipe.demand * evidence.runs(position)
+            working = recipe.work * evidence.runs(position)
             costs[position] = working
             saved[position] = working * (1.0 - fact.nbytes / (fact.descriptors * least))
     if not saved:

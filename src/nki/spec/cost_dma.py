@@ -3,8 +3,9 @@
 The elements of a transfer split into descriptors, runs that are contiguous on both sides. Each takes its engine the
 time of its bytes; a short one counts as ``dma.overhead_bound_bytes``, below which the bandwidth guide lets overhead
 dominate. A transfer uses one engine for every ``dma.partitions_per_engine`` partitions, and its engines begin one after
-the other, the last one ``timing.dma_skew_ns`` after the first. Other transfers can use the engines meanwhile, and the
-next transfer of a queue follows on each engine as soon as that is done.
+the other, the last one ``timing.dma_skew_ns`` after the first. Every engine of the core then writes a signal, also
+those without data, which takes it ``timing.dma_signal_ns`` (nki-dma-overview.rst, Example 1). Other transfers can use
+the engines meanwhile, and the next transfer of a queue follows on each engine as soon as that has written its signal.
 
 Starting a transfer is a different matter: a block that generates descriptors takes ``dma.hwdge_instruction_ns`` for
 each transfer, whatever its size, so that many small ones are bound by their triggers.
@@ -76,18 +77,23 @@ def transfer(name: str, dst: View, src: View, target: Target, share: float = 1.0
     pieces = _pieces(count, run_length(dst), run_length(src))
     engines = engines_used(dst, src, target)
     least = pieces * target.dma.overhead_bound_bytes
-    moved = (nbytes if nbytes > least else least) * passes
+    moved = (nbytes if nbytes > least else least) * passes * _read_first(dst, nbytes / pieces, target)
     working = moved / (engines * engine_rate(dst, src, target) * share)
     return _moves(name, working, engines, nbytes, pieces, target)
 
 
+def _read_first(dst: View, piece: float, target: Target) -> float:
+    """2 if device memory is written in pieces of less than it writes at once: it then reads what lies around them."""
+    return 1.0 if dst.buffer.on_chip or piece >= target.hbm.write_bytes else 2.0
+
+
 def _moves(name: str, working: float, engines: int, nbytes: int, pieces: int, target: Target) -> Step:
-    """A transfer for which some engines work so many ns each."""
+    """A transfer for which some engines work so many ns each, and then all of them write their signal."""
     dma, timing = target.dma, target.timing
-    skew = timing["dma_skew_ns"] * (engines - 1) / (dma.engines - 1)
+    skew, signal = timing["dma_skew_ns"] * (engines - 1) / (dma.engines - 1), timing["dma_signal_ns"]
     ns = working + skew
-    occupied = working * engines / dma.engines / ns if ns > 0.0 else 0.0
-    return Step(name, "dma", ns, timing["dma_completion_ns"], nbytes, pieces, occupied, skew)
+    occupied = (working * engines / dma.engines + signal) / ns if ns > 0.0 else 0.0
+    return Step(name, "dma", ns, timing["dma_completion_ns"], nbytes, pieces, occupied, skew - signal)
 
 
 def trigger(mode: dge_mode, engine: Engine, dst: View, src: View, target: Target) -> Step:

@@ -15,23 +15,36 @@ from nki.target.model import Target
 _GUIDE = "nki/guides/architecture/trainium_inferentia2_arch.rst, Tensor Engine: Cost Model, Fast LoadStationary"
 _EXACT = "nki/guides/architecture/trainium2_arch.rst, Built-in Transpose Support"
 _MX = "nki/guides/architecture/trainium3_arch.rst, Quad-MXFP8/MXFP4 Matmul Performance"
+_WIDE = 2.0
+"""Cycles for a column of 32-bit elements in one pass; two passes make the 4 cycles of a float32 product."""
+
 _ESTIMATE = (
-    "loading is up to 4x faster, of which timing.load_factor is what profiles show; onezero operands up to 2x, taken "
-    f"as reached; tiles of parts of the array count as if they ran one after the other; {LATENCY}"
+    "loading is up to 4x faster, taken as reached but for float32, which profiles show to load no faster than it "
+    "multiplies; onezero operands up to 2x, taken as reached; tiles of parts of the array count as if they ran one "
+    f"after the other; {LATENCY}"
 )
 
 
 def _load(columns: float, factor: float, stationary: View, target: Target) -> Step:
-    """LoadStationary: its columns stream ``timing.load_factor`` times as fast as those of a multiplication."""
+    """LoadStationary of one pass: its columns stream ``issue.fast_load_factor`` times as fast as those of a product.
+
+    Those of 32-bit elements (a `factor` above 1) do not: the published loads of 128 float32 columns (v2-zoom.png,
+    v3-zoom.png) last as much longer than the published load of one column (nki_perf_guide.rst, fig20-21.png) as 128
+    columns take in a pass.
+    """
     timing, ghz = target.timing, target.engines.tensor.ghz
-    ns = paced(columns * factor / timing["load_factor"], target, stationary) / ghz
+    each = _WIDE if factor > 1.0 else 1.0 / target.issue.fast_load_factor
+    ns = paced(columns * each, target, stationary) / ghz
     return Step("LoadStationary", "tensor.load", ns, timing["load_fixed_cycles"] / ghz)
 
 
-def _multiply(name: str, columns: float, factor: float, moving: View | None, target: Target) -> Step:
+def _multiply(name: str, columns: float, factor: float, moving: View | None, load: Step, target: Target) -> Step:
+    """All passes of a product; the weights are loaded again for every pass, behind the one before."""
     cycles = max(paced(columns, target, moving), target.issue.matmul_min_ii_cycles)
     timing, ghz = target.timing, target.engines.tensor.ghz
-    return Step(name, "tensor", cycles * factor / (ghz * timing["tensor_rate"]), timing["tensor_fixed_cycles"] / ghz)
+    passes = max(1.0, factor / _WIDE)
+    each = cycles * factor / passes / (ghz * timing["tensor_rate"])
+    return Step(name, "tensor", each + (passes - 1.0) * max(each, load.ns), timing["tensor_fixed_cycles"] / ghz)
 
 
 def _matmul(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
@@ -47,14 +60,13 @@ def _matmul(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
     if a.is_transpose:
         name = "Transpose"
         factor = min(factor, issue.fp32_transpose_factor)
-    return _load(loaded, factor, stationary, target), _multiply(name, streamed, factor, moving, target)
+    load = _load(loaded, factor, stationary, target)
+    return load, _multiply(name, streamed, factor, moving, load, target)
 
 
 def _matmul_mx(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
-    return (
-        _load(elements(a.stationary), 1.0, a.stationary, target),
-        _multiply("MultiplyMoving", elements(a.moving), 1.0, a.moving, target),
-    )
+    load = _load(elements(a.stationary), 1.0, a.stationary, target)
+    return load, _multiply("MultiplyMoving", elements(a.moving), 1.0, a.moving, load, target)
 
 
 def _transpose(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
@@ -62,10 +74,8 @@ def _transpose(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
         return (on(engine, "Transpose", paced(elements(a.data), target, a.dst, a.data), target),)
     factor = target.issue.fp32_transpose_factor if a.data.dtype.itemsize == 4 else 1.0
     # the moving operand is an identity matrix with a column for each partition of the data
-    return (
-        _load(elements(a.data), factor, a.data, target),
-        _multiply("Transpose", a.data.shape[0], factor, None, target),
-    )
+    load = _load(elements(a.data), factor, a.data, target)
+    return load, _multiply("Transpose", a.data.shape[0], factor, None, load, target)
 
 
 MATMUL = Cost(_matmul, _GUIDE, _ESTIMATE)

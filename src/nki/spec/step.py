@@ -25,7 +25,8 @@ class Step(NamedTuple):
         descriptors: elements that the DMA moves one by one, each contiguous on both sides, or 0.
         occupied: part of the time of a DMA transfer for which all DMA engines of the core would have to work for it;
             0 if only its bytes count.
-        skew: ns of a DMA transfer that it does not take right after another one of its queue, whose engines go on each.
+        skew: ns of a DMA transfer that it does not take right after another one of its queue, whose engines go on each;
+            negative if it has to wait longer for their signals than for them to begin.
     """
 
     name: str

@@ -199,6 +199,7 @@ class Hbm:
     stacks: int
     cores_per_stack: int
     bandwidth_gbps: float
+    write_bytes: int  # writes of less read what lies around them first
 
     @property
     def bytes_per_stack(self) -> int:

@@ -66,7 +66,7 @@ def _busiest(recipes: Sequence[Recipe]) -> float:
         for unit, ns in recipe.busy:
             busy[unit] += ns
         if recipe.kind == TRANSFER:
-            busy[DMA] += (recipe.ns - recipe.skew) * recipe.demand
+            busy[DMA] += recipe.work
     return max(busy)
 
 
@@ -88,8 +88,9 @@ def _longest(items: Sequence[Issued], recipes: Sequence[Recipe], needs: Dependen
                 start[position] = max(start[position], start[producer] + _hold(other))
             else:
                 start[position] = max(start[position], visible[producer] + other.signal)
-        least = recipe.ns - recipe.skew
-        visible[position] = max(start[position] + recipe.alone - recipe.skew, moved + least + recipe.latency)
+        spared = max(0.0, recipe.skew)
+        least = recipe.ns - spared
+        visible[position] = max(start[position] + recipe.alone - spared, moved + least + recipe.latency)
     return max(visible, default=0.0)
 
 

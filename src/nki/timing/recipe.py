@@ -30,7 +30,9 @@ class Recipe:
         chain: ``(unit, ns, latency)`` of the steps; without that of the transfer.
         unit, ns, latency: the same of the last step.
         demand: part of the aggregate DMA rate that the transfer uses.
-        skew: ns that a transfer does not take right after another one of its queue.
+        skew: ns that a transfer does not take right after another one of its queue; negative if it takes longer then,
+            because the engines of that one still write its signal.
+        work: least ns for which all DMA engines work for a transfer.
         nbytes: payload of transfers.
         alone: ns on an idle core until the result is visible.
         signal: ns from then until an instruction of another queue can start.
@@ -68,6 +70,7 @@ class Recipe:
         "table",
         "touches",
         "unit",
+        "work",
         "writes",
     )
 
@@ -82,6 +85,7 @@ class Recipe:
             self.chain = ((self.unit, self.ns, self.latency),)
         self.demand = _demand(last, hardware) if self.kind == TRANSFER else 0.0
         self.skew = last.skew
+        self.work = min(self.ns * self.demand, self.ns - self.skew)
         self.nbytes = sum(step.nbytes for step in steps)
         self.alone = alone(steps)
         self.signal = 0.0 if self.kind == TRANSFER else hardware.semaphore

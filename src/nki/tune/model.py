@@ -67,7 +67,7 @@ def _busiest(program: Program, target: Target) -> float:
                 for unit, ns in recipe.busy:
                     busy[unit] += ns * runs
                 if recipe.kind == TRANSFER:
-                    busy[DMA] += (recipe.ns - recipe.skew) * recipe.demand * runs
+                    busy[DMA] += recipe.work * runs
             else:
                 trips, _ = trips_of(item, None, runs)
                 loops += 1
