@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import warnings
 from collections.abc import Callable
@@ -37,6 +38,10 @@ _OLD_KEYWORDS: dict[str, str | None] = {
     "additional_compile_opt": None,
 }
 
+_KEYWORDS = ("compile_config", "specialization_config", "api")
+_GRIDS = ("grid", "lnc", "num_cores", "num_programs", "spmd_grid")
+"""What other frameworks and older kernels call the number of programs, which a launch says here."""
+
 _JAX = "nki.interop.jax"
 
 
@@ -67,7 +72,7 @@ class Kernel:
                 "launch.grid",
                 f"{self.func.__name__}[{one_line(repr(lnc))}]",
                 rule="a grid is one positive int, the number of cores",
-                fix="write kernel[2](...)",
+                fix="write kernel[2](...), and loop over tiles in the kernel",
             )
         return Kernel(replace(self._launch, lnc=lnc), self._cache)
 
@@ -264,10 +269,17 @@ def _nested(code: str, message: str, what: str) -> Finding:
     )
 
 
+def _argument_fix(name: str) -> str:
+    if name in _GRIDS:
+        return "write @nki.jit, and launch the kernel on two cores with kernel[2](...)"
+    close = difflib.get_close_matches(name, _KEYWORDS, n=1)
+    return f"write {close[0]}=" if close else "write @nki.jit"
+
+
 def _old_keywords(kwargs: dict[str, Any]) -> str:
     for name in kwargs:
         if name not in _OLD_KEYWORDS:
-            raise LaunchError("jit.argument", f"nki.jit has no argument {name!r}", fix="write @nki.jit")
+            raise LaunchError("jit.argument", f"nki.jit has no argument {name!r}", fix=_argument_fix(name))
         instead = _OLD_KEYWORDS[name]
         warnings.warn(
             f"nki.jit: argument {name} is deprecated; {instead or 'it has no effect and can be removed'}",

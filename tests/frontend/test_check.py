@@ -359,13 +359,41 @@ def test_assignment_into_tensors(load: Load) -> None:
     text = """
     def kernel(a, sizes):
         out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-        «out[0:128, :]» = nl.load(a)
-        «a[0]» += 1
+        out[0:128, :] = nl.load(a)
+        out[0] = 0
+        a[0] = out[0]
         tiles = [out]
-        tiles[0] = out
+        tiles[0] = nisa.dma_copy(dst=out, src=a)
+        «out[0:128, :]» = nisa.dma_copy(dst=out, src=a)
+        «a[1]» = None
+        «out[0]» = tiles[0] = [1, 2]
         return out
     """
-    expect(load, text, *["warning tensor.assignment"] * 2)
+    expect(load, text, *["warning tensor.assignment"] * 3)
+
+
+def test_operators_that_assign(load: Load) -> None:
+    text = """
+    def kernel(a, n):
+        x = nl.load(a)
+        «x[0:64]» += 1
+        «a[0]» *= x
+        n += a.shape[0]
+        return x
+    """
+    expect(load, text, *["warning tensor.arithmetic"] * 2)
+
+
+def test_parameters_that_are_written_like_tensors(load: Load) -> None:
+    text = """
+    def kernel(a, rows, out, table):
+        out[...] = nl.load(a)
+        rows[0:128] = nl.load(a)
+        «table["key"]» = 1
+        «table[0]» = 1
+    """
+    expect(load, text, *["warning purity.argument"] * 2)
+    expect(load, "def kernel(out):\n    out[:, 0] = 0\n    return «np.exp(out)»\n", "warning tensor.numpy")
 
 
 def test_conditions_that_are_tensors(load: Load) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,46 @@ def test_the_fix_names_the_function_with_the_operands_in_order() -> None:
     assert refusal(lambda tile: tile - 2).fix == "write nl.subtract(x, 2)"
     assert refusal(lambda tile: 2 - tile).fix == "write nl.subtract(2, x)"
     assert refusal(lambda tile: tile @ tile).fix == "write nl.matmul(x, y)"
+
+
+IN_PLACE = [getattr(operator, name) for name in (
+    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor", "ilshift",
+    "irshift",
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize("symbol", IN_PLACE, ids=lambda function: function.__name__)
+def test_in_place(symbol: Callable[[Any, Any], Any]) -> None:
+    error = refusal(lambda tile: symbol(tile[:, 0:4], 3))
+    assert error.code == "tensor.arithmetic" and "= with float32[4, 4] in sbuf" in error.message
+    assert re.fullmatch(r"write x\[\.\.\.\] = nl\.\w+\((nl\.divide\()?x, 3\)+", error.fix)
+
+
+def test_nothing_is_issued_before_an_operator_in_place_is_refused() -> None:
+    def kernel(a: Any) -> Any:
+        tile = nl.load(a)
+        with pytest.raises(FrontendError):
+            tile[...] += 1
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, tile)
+        return out
+
+    compiled = nki.jit(kernel)
+    np.testing.assert_array_equal(compiled(X), X)
+    assert [issued.instruction.name for issued in compiled.report.programs[0].body.walk()] == ["dma_copy", "dma_copy"]
+
+
+def test_operands_in_hbm_are_loaded_first() -> None:
+    def fix(body: Callable[[Any, Any], Any]) -> str:
+        with pytest.raises(FrontendError) as caught:
+            nki.simulate(lambda a: body(a, nl.load(a)))(X)
+        return caught.value.fix
+
+    assert fix(lambda hbm, tile: hbm + 1) == "write nl.add(nl.load(x), 1)"
+    assert fix(lambda hbm, tile: tile + hbm) == "write nl.add(x, nl.load(y))"
+    assert fix(lambda hbm, tile: 2 - hbm) == "write nl.subtract(2, nl.load(x))"
+    assert fix(lambda hbm, tile: -hbm) == "write nl.negative(nl.load(x))"
+    assert fix(operator.iadd) == "write x[...] = nl.add(nl.load(x), y)"
 
 
 def test_every_function_that_a_fix_names_exists() -> None:

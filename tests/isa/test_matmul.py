@@ -493,7 +493,11 @@ def test_a_matmul_without_a_destination_says_what_is_missing() -> None:
 
     error = rejection(kernel, *small((16, 8), (16, 20))())
     assert isinstance(error, ArgumentError)
-    assert (error.code, error.fix) == ("call.missing", "add dst=...")
+    assert error.code == "call.destination"
+    assert error.fix == (
+        "allocate the result with nl.ndarray(..., buffer=nl.psum), and write "
+        "nisa.nc_matmul(dst=result, stationary=load(a), moving=load(b))"
+    )
 
 
 def test_an_error_names_the_numbers_and_the_limit() -> None:

@@ -225,15 +225,106 @@ def iteration_over_rows(a: Any) -> None:
         nl.load(row)
 
 
+@refused("tensor.assignment", X, at="tile[:, 0:4]", cure=edit("[1.0, 2.0, 3.0, 4.0]", "1.0"))
+def assignment_of_a_list(a: Any) -> None:
+    tile = nl.load(a)
+    tile[:, 0:4] = [1.0, 2.0, 3.0, 4.0]
+
+
 @refused(
     "tensor.assignment",
     X,
-    at="tile[:, 0:4]",
-    cure=edit("tile[:, 0:4] = tile[:, 4:8]", "nisa.tensor_copy(dst=tile[:, 0:4], src=tile[:, 4:8])"),
+    at="half[...]",
+    cure=edit(
+        "half[...] = nisa.activation(dst=tile[:, 0:4],",
+        "nisa.activation(dst=half[...],",
+    ),
 )
-def assignment_to_a_slice(a: Any) -> None:
+def assignment_of_an_instruction(a: Any) -> None:
     tile = nl.load(a)
-    tile[:, 0:4] = tile[:, 4:8]
+    half = nl.ndarray((4, 4), a.dtype)
+    half[...] = nisa.activation(dst=tile[:, 0:4], op=nl.exp, data=tile[:, 4:8])
+
+
+@refused(
+    "tensor.assignment",
+    INTS,
+    at="tile[0:1, 0:1]",
+    cure=edit("tile[0:1, 0:1] = count", "nisa.scalar_store(tile[0:1, 0:1], count)"),
+)
+def assignment_of_a_register(a: Any) -> None:
+    tile = nl.load(a)
+    count = nisa.register_alloc(3)
+    tile[0:1, 0:1] = count
+
+
+@refused("tensor_copy.shapes", X, at="tile[:, 0:8]", cure=edit("tile[:, 0:8]", "tile[:, 0:4]"))
+def assignment_of_another_size(a: Any) -> None:
+    tile = nl.load(a)
+    tile[:, 0:8] = nl.exp(tile[:, 4:8])
+
+
+@refused(
+    "tensor.arithmetic",
+    X,
+    at="tile[:, 0:4] += 1.5",
+    cure=edit("tile[:, 0:4] += 1.5", "tile[:, 0:4] = nl.add(tile[:, 0:4], 1.5)"),
+)
+def sum_in_place(a: Any) -> None:
+    tile = nl.load(a)
+    tile[:, 0:4] += 1.5
+
+
+@refused(
+    "tensor.arithmetic",
+    X,
+    at="a[0] -= tile",
+    cure=edit("a[0] -= tile", "a[0] = nl.subtract(nl.load(a[0]).reshape((8, 1)), tile)"),
+)
+def difference_in_place_in_hbm(a: Any) -> None:
+    tile = nl.load(a[1])
+    a[0] -= tile
+
+
+@refused(
+    "call.destination",
+    X,
+    at="nisa.tensor_scalar(tile, nl.multiply, 2.0)",
+    cure=edit(
+        "y = nisa.tensor_scalar(tile, nl.multiply, 2.0)",
+        "y = nl.ndarray((4, 8), a.dtype)\n    nisa.tensor_scalar(dst=y, data=tile, op0=nl.multiply, operand0=2.0)",
+    ),
+)
+def scaled_as_before_0_2(a: Any) -> None:
+    tile = nl.load(a)
+    y = nisa.tensor_scalar(tile, nl.multiply, 2.0)
+    nl.store(a, y)
+
+
+@refused(
+    "call.destination",
+    X,
+    at="nisa.nc_matmul(tile, tile)",
+    cure=edit(
+        "y = nisa.nc_matmul(tile, tile)",
+        "y = nl.ndarray((8, 8), a.dtype, buffer=nl.psum)\n    nisa.nc_matmul(dst=y, stationary=tile, moving=tile)",
+    ),
+)
+def product_as_before_0_2(a: Any) -> None:
+    tile = nl.load(a)
+    y = nisa.nc_matmul(tile, tile)
+    nl.copy(y)
+
+
+@refused(
+    "call.missing",
+    X,
+    at="nisa.tensor_copy(tile)",
+    cure=edit("nisa.tensor_copy(tile)", "nisa.tensor_copy(tile, src=tile)"),
+)
+def copy_of_what(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.tensor_copy(tile)
 
 
 @refused("tensor.arithmetic", X, at="tile + 1", cure=edit("tile + 1", "nl.add(tile, 1)"))

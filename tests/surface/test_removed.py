@@ -17,6 +17,17 @@ GONE = [
     ("nki.language", "arange", "slice the tensor"),
     ("nki.language", "mgrid", "slice the tensor"),
     ("nki.language", "par_dim", "partitions first"),
+    ("nki.language", "all_reduce", "nisa.sendrecv"),
+    ("nki.language", "atomic_rmw", "nisa.dma_compute"),
+    ("nki.language", "cast", "nl.copy(x, dtype=...)"),
+    ("nki.language", "constexpr", "leave the annotation out"),
+    ("nki.language", "dot", "nl.matmul"),
+    ("nki.language", "float64", "nl.float32"),
+    ("nki.language", "int64", "nl.int32"),
+    ("nki.language", "loop_reduce", "nisa.tensor_tensor"),
+    ("nki.language", "nc", "kernel[2](...)"),
+    ("nki.language", "spmd_dim", "kernel[2](...)"),
+    ("nki.language", "static_cast", "nl.copy(x, dtype=...)"),
     ("nki.isa", "tensor_copy_dynamic_src", "scalar_offset"),
     ("nki.isa", "tensor_copy_dynamic_dst", "scalar_offset"),
 ]
@@ -45,6 +56,23 @@ def test_unknown_name_is_a_plain_attribute_error(module: str) -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'") as caught:
         owner.nonsense  # noqa: B018
     assert not isinstance(caught.value, NkiError)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "close"),
+    [
+        ("nki", "profle", "profile"),
+        ("nki.language", "softmx", "softmax"),
+        ("nki.language", "bool", "bool_"),
+        ("nki.isa", "activate", "activate2 or activation"),
+        ("nki.isa", "nc_matmull", "nc_matmul or nc_matmul_mx"),
+    ],
+)
+def test_a_misspelt_name_is_told_the_close_ones(module: str, name: str, close: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(importlib.import_module(module), name)
+    assert str(caught.value) == f"module {module!r} has no attribute {name!r}; did you mean {close}?"
+    assert all(hasattr(importlib.import_module(module), each) for each in close.split(" or "))
 
 
 def test_the_document_lists_the_same_names() -> None:

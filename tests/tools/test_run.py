@@ -175,6 +175,15 @@ def test_a_file_that_cannot_be_imported(tmp_path: Path, text: str, expected: str
     assert text.splitlines()[line - 1] in nki("run", f"{file}::f", code=2).stderr
 
 
+@pytest.mark.parametrize("line", ["import neuronxcc.nki as nki", "from neuronxcc.nki import language as nl"])
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_file_for_the_old_package(tmp_path: Path, line: str, command: str) -> None:
+    error = nki_json(command, write(tmp_path, f"{line}\n{GOOD}", "old.py"), code=2)["error"]
+    assert error["code"] == "kernel.import"
+    assert error["fix"].startswith("write `import nki`: neuronxcc.nki was NKI 0.1")
+    assert error["location"][0]["line"] == 1
+
+
 def test_files_beside_it_and_packages_around_it_can_be_imported(tmp_path: Path) -> None:
     package = tmp_path / "some_kernels"
     package.mkdir()

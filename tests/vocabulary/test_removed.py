@@ -6,6 +6,7 @@ import linecache
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -28,7 +29,7 @@ EACH = [
 
 
 def test_there_are_some_of_each() -> None:
-    assert {path: len(table) for path, (_, table) in TABLES.items()} == {"nki": 3, "nki.language": 3, "nki.isa": 2}
+    assert {path: len(table) for path, (_, table) in TABLES.items()} == {"nki": 3, "nki.language": 14, "nki.isa": 2}
 
 
 @pytest.mark.parametrize(("module", "path", "name", "item"), EACH)
@@ -40,7 +41,7 @@ def test_a_kernel_that_reads_it(module: ModuleType, path: str, name: str, item: 
     error = rejection(kernel, X)
     assert isinstance(error, RemovedError)
     assert (error.code, error.fix) == ("name.removed", item.instead)
-    assert error.message == f"{path}.{name} does not exist since NKI {item.since}"
+    assert error.message == f"{path}.{name} does not exist" + (f" since NKI {item.since}" if item.since else "")
     frame = error.location.frames[0]
     assert linecache.getline(frame.file, frame.line)[frame.column : frame.end_column] == "getattr(module, name)"
 
@@ -87,3 +88,29 @@ def test_what_the_messages_say_works() -> None:
     np.testing.assert_array_equal(both(slices, X), X[0:3, 1:3])
     for n in range(4):
         np.testing.assert_array_equal(both(chosen, X, np.array([[n]], np.int32)), X[:, n : n + 1])
+
+
+def test_casts_and_sums_as_the_messages_say() -> None:
+    def cast(a: Any) -> Any:
+        out = nl.ndarray(a.shape, nl.bfloat16, buffer=nl.shared_hbm)
+        nl.store(out, nl.copy(nl.load(a), dtype=nl.bfloat16))
+        return out
+
+    def read_modify_write(a: Any) -> Any:
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        nl.store(out, tile)
+        nisa.dma_compute(dst=out, srcs=[tile, out], reduce_op=nl.add)
+        return out
+
+    def total(a: Any) -> Any:
+        total = nl.zeros((3, 1), a.dtype)
+        for i in range(4):
+            nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(a[:, i : i + 1]), op=nl.add)
+        out = nl.ndarray((3, 1), a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, total)
+        return out
+
+    np.testing.assert_array_equal(both(cast, X), X.astype(ml_dtypes.bfloat16))
+    np.testing.assert_array_equal(both(read_modify_write, X), 2 * X)
+    np.testing.assert_array_equal(both(total, X), X.sum(1, keepdims=True))

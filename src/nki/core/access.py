@@ -208,6 +208,8 @@ def index(view: View, key: Any, as_view: Callable[[Any], View | None]) -> View:
     dropped = []
     for dim, item in enumerate(keys):
         if isinstance(item, slice):
+            if item.start is item.stop is item.step is None:
+                continue  # all of it: also of a dimension with an index of run time, which cannot be sliced
             start, stop, step = _slice_of(view, dim, item)
             view = slice_dim(view, dim, start, stop, step)
         elif isinstance(item, DynamicSlice):
@@ -219,7 +221,7 @@ def index(view: View, key: Any, as_view: Callable[[Any], View | None]) -> View:
                 raise TensorError(
                     "access.dynamic-index",
                     f"dimension {dim} is indexed with a value that is only known at run time",
-                    fix=_dynamic_fix(view, dim),
+                    fix=_dynamic_fix(view, dim, tensor),
                 )
             at = _wrap(view, dim, _as_int(item, dim, view))
             view = slice_dim(view, dim, at, at + 1)
@@ -297,7 +299,9 @@ def _as_int(value: Any, dim: int, view: View) -> int:
     )
 
 
-def _dynamic_fix(view: View, dim: int) -> str:
+def _dynamic_fix(view: View, dim: int, index: View | None) -> str:
+    if index is not None and index.shape == view.shape:
+        return "choose between values with nl.where(mask, value, tensor): a mask is no index"
     if is_partition(view, dim):
         return "keep the tensor in HBM: on chip no partition is chosen at run time"
     return f"write tensor.select({dim}, index)"

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from nki.core.no_arithmetic import NoArithmetic
 from nki.core.pattern import check_inside
 from nki.core.pattern import pattern as explicit_pattern
 from nki.core.register import VirtualRegister
+from nki.core.removed import missing_attribute
 from nki.core.shown import shown
 from nki.core.tensor import MemoryRegion, NKIObject, Storage, View, contiguous_strides, whole
 
@@ -65,6 +66,9 @@ class NkiTensor(NoArithmetic, NKIObject):
     """
 
     __slots__ = ("_index_storage", "_problem", "_view", "storage")
+
+    assigner: ClassVar[Callable[[NkiTensor, Any], None]]
+    """What ``view = value`` does: instructions, which `nki.language.assignment` knows and this module is below."""
 
     def __init__(
         self,
@@ -297,14 +301,29 @@ class NkiTensor(NoArithmetic, NKIObject):
             scalar_offset if vector_offset is None else vector_offset,
         )
 
+    # --- what is written into it
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """``tensor[key] = value``: the instructions that `nki.language.assignment` issues for it."""
+        NkiTensor.assigner(self[key], value)
+
     # --- what it is not
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+    def __delitem__(self, key: Any) -> NoReturn:
         raise FrontendError(
             "tensor.assignment",
-            "a tensor cannot be assigned to: results are written by instructions",
-            fix="write dst=tensor[...] in the instruction, or nisa.tensor_copy(dst=tensor[...], src=value)",
+            f"a part of {self.describe()} is deleted",
+            rule="the shape of a tensor stays as it was allocated",
+            fix="copy what is needed to a tensor of its own",
         )
+
+    if not TYPE_CHECKING:  # so that type checkers know the attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(f"'NkiTensor' object has no attribute {name!r}", name=name)
+            own = [each for each in dir(self) if not each.startswith("_")]
+            raise missing_attribute(self.describe(), self._on_chip(), name, own)
 
     def __bool__(self) -> bool:
         """A whole tensor, and any in HBM, is there, so it is true: kernels ask that of optional arguments.
@@ -351,6 +370,9 @@ class NkiTensor(NoArithmetic, NKIObject):
         values = self.storage.values(self._view)
         shown = "" if values is None else "\n" + np.array2string(values, threshold=64, precision=4)
         return f"NkiTensor({self.name}: {self._view.describe()}){shown}"
+
+    def _on_chip(self) -> bool:
+        return self._view.on_chip
 
     def _with(self, view: View, index: Any = None) -> NkiTensor:
         """A view of the same storage; the storage of its index tensor must live as long as it does."""

@@ -12,21 +12,24 @@ from nki.core.errors import FrontendError
 _VALUES = (bool, int, float, complex, np.generic, np.ndarray)
 
 
-def _binary(symbol: str, remedy: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The operator and its reflection; `remedy` has the names x and y."""
+def _binary(symbol: str, remedy: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """The operator, its reflection and its assignment (``x += y``); `remedy` has the names x and y."""
 
     def operator(self: NoArithmetic, other: Any) -> NoReturn:
-        raise _refused(self, symbol, remedy.format(x="x", y=_operand(other)))
+        raise _refused(self, symbol, remedy.format(x=_named(self, "x"), y=_operand(other)))
 
     def reflected(self: NoArithmetic, other: Any) -> NoReturn:
-        raise _refused(self, symbol, remedy.format(x=_operand(other), y="x"))
+        raise _refused(self, symbol, remedy.format(x=_operand(other), y=_named(self, "x")))
 
-    return operator, reflected
+    def in_place(self: NoArithmetic, other: Any) -> NoReturn:
+        raise _refused(self, f"{symbol}=", "x[...] = " + remedy.format(x=_named(self, "x"), y=_operand(other)))
+
+    return operator, reflected, in_place
 
 
 def _unary(symbol: str, remedy: str) -> Callable[..., Any]:
     def operator(self: NoArithmetic) -> NoReturn:
-        raise _refused(self, symbol, remedy)
+        raise _refused(self, symbol, remedy.format(x=_named(self, "x")))
 
     return operator
 
@@ -51,26 +54,29 @@ class NoArithmetic:
         """Short text for messages."""
         raise NotImplementedError
 
-    __add__, __radd__ = _binary("+", "nl.add({x}, {y})")
-    __sub__, __rsub__ = _binary("-", "nl.subtract({x}, {y})")
-    __mul__, __rmul__ = _binary("*", "nl.multiply({x}, {y})")
-    __truediv__, __rtruediv__ = _binary("/", "nl.divide({x}, {y})")
-    __floordiv__, __rfloordiv__ = _binary("//", "nl.floor(nl.divide({x}, {y}))")
-    __mod__, __rmod__ = _binary("%", "nl.mod({x}, {y})")
-    __pow__, __rpow__ = _binary("**", "nl.power({x}, {y})")
-    __matmul__, __rmatmul__ = _binary("@", "nl.matmul({x}, {y})")
-    __and__, __rand__ = _binary("&", "nl.bitwise_and({x}, {y})")
-    __or__, __ror__ = _binary("|", "nl.bitwise_or({x}, {y})")
-    __xor__, __rxor__ = _binary("^", "nl.bitwise_xor({x}, {y})")
-    __lshift__, __rlshift__ = _binary("<<", "nl.left_shift({x}, {y})")
-    __rshift__, __rrshift__ = _binary(">>", "nl.right_shift({x}, {y})")
-    __lt__, _ = _binary("<", "nl.less({x}, {y})")
-    __le__, _ = _binary("<=", "nl.less_equal({x}, {y})")
-    __gt__, _ = _binary(">", "nl.greater({x}, {y})")
-    __ge__, _ = _binary(">=", "nl.greater_equal({x}, {y})")
-    __neg__ = _unary("-", "nl.negative(x)")
-    __invert__ = _unary("~", "nl.invert(x)")
-    __abs__ = _unary("abs", "nl.abs(x)")
+    def _on_chip(self) -> bool:
+        raise NotImplementedError
+
+    __add__, __radd__, __iadd__ = _binary("+", "nl.add({x}, {y})")
+    __sub__, __rsub__, __isub__ = _binary("-", "nl.subtract({x}, {y})")
+    __mul__, __rmul__, __imul__ = _binary("*", "nl.multiply({x}, {y})")
+    __truediv__, __rtruediv__, __itruediv__ = _binary("/", "nl.divide({x}, {y})")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _binary("//", "nl.floor(nl.divide({x}, {y}))")
+    __mod__, __rmod__, __imod__ = _binary("%", "nl.mod({x}, {y})")
+    __pow__, __rpow__, __ipow__ = _binary("**", "nl.power({x}, {y})")
+    __matmul__, __rmatmul__, __imatmul__ = _binary("@", "nl.matmul({x}, {y})")
+    __and__, __rand__, __iand__ = _binary("&", "nl.bitwise_and({x}, {y})")
+    __or__, __ror__, __ior__ = _binary("|", "nl.bitwise_or({x}, {y})")
+    __xor__, __rxor__, __ixor__ = _binary("^", "nl.bitwise_xor({x}, {y})")
+    __lshift__, __rlshift__, __ilshift__ = _binary("<<", "nl.left_shift({x}, {y})")
+    __rshift__, __rrshift__, __irshift__ = _binary(">>", "nl.right_shift({x}, {y})")
+    __lt__, *_ = _binary("<", "nl.less({x}, {y})")
+    __le__, *_ = _binary("<=", "nl.less_equal({x}, {y})")
+    __gt__, *_ = _binary(">", "nl.greater({x}, {y})")
+    __ge__, *_ = _binary(">=", "nl.greater_equal({x}, {y})")
+    __neg__ = _unary("-", "nl.negative({x})")
+    __invert__ = _unary("~", "nl.invert({x})")
+    __abs__ = _unary("abs", "nl.abs({x})")
     __int__ = _value("int")
     __index__ = _value("int")
     __float__ = _value("float")
@@ -79,12 +85,12 @@ class NoArithmetic:
     def __eq__(self, other: object) -> bool:
         """Options are compared with None and with strings, which no tensor is; values are compared by instructions."""
         if isinstance(other, (NoArithmetic, *_VALUES)):
-            raise _refused(self, "==", f"nl.equal(x, {_operand(other)})")
+            raise _refused(self, "==", f"nl.equal({_named(self, 'x')}, {_operand(other)})")
         return False
 
     def __ne__(self, other: object) -> bool:
         if isinstance(other, (NoArithmetic, *_VALUES)):
-            raise _refused(self, "!=", f"nl.not_equal(x, {_operand(other)})")
+            raise _refused(self, "!=", f"nl.not_equal({_named(self, 'x')}, {_operand(other)})")
         return True
 
 
@@ -98,4 +104,11 @@ def _refused(tensor: NoArithmetic, symbol: str, remedy: str) -> FrontendError:
 
 
 def _operand(value: Any) -> str:
+    if isinstance(value, NoArithmetic):
+        return _named(value, "y")
     return repr(value) if isinstance(value, bool | int | float) else "y"
+
+
+def _named(tensor: NoArithmetic, name: str) -> str:
+    """The name of an operand; functions of nki.language compute on tiles on chip."""
+    return name if tensor._on_chip() else f"nl.load({name})"

@@ -157,12 +157,19 @@ def tensor_parameters(names: Names) -> frozenset[str]:
         node.value.id
         for inner in scope.within()
         for node in inner.nodes
-        if isinstance(node, ast.Attribute)
-        and node.attr in _TELLING
-        and isinstance(node.value, ast.Name)
-        and inner.home(node.value.id) is scope
+        if (isinstance(node, ast.Attribute) and node.attr in _TELLING)
+        or (isinstance(node, ast.Subscript) and _is_view(node))
+        if isinstance(node.value, ast.Name) and inner.home(node.value.id) is scope
     }
     return frozenset(once & told)
+
+
+def _is_view(node: ast.Subscript) -> bool:
+    """Whether only a tensor takes this index: lists and dicts have no ``[...]`` and no ``[a:b, c]``."""
+    keys = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+    return any(isinstance(key, ast.Slice) for key in keys) or any(
+        isinstance(key, ast.Constant) and key.value is Ellipsis for key in [node.slice, *keys]
+    )
 
 
 def passed_tensors(call: ast.Call, callee: FunctionType, kinds: Kinds, scope: Scope) -> frozenset[str]:

@@ -125,7 +125,7 @@ def writes_to_arguments(body: Body) -> Iterator[Found]:
     for write in writes(body.scope):
         if write.how == "name" or not _is_argument(write.name, body.scope):
             continue
-        if body.kinds.of(ast.Name(write.name, ast.Load()), body.scope) in TENSORS:
+        if body.kinds.of(ast.Name(write.name, ast.Load()), body.scope) in TENSORS or _is_rows(write.node):
             continue
         yield likely_mistake(
             "purity.argument",
@@ -135,6 +135,11 @@ def writes_to_arguments(body: Body) -> Iterator[Found]:
             source=_SOURCE,
             fix=f"change a copy of {write.name}, and return tensors",
         )
+
+
+def _is_rows(node: ast.AST) -> bool:
+    """``x[a:b] = value`` writes into a tensor more likely than into a list."""
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
 
 
 def _is_argument(name: str, kernel: Scope) -> bool:

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from nki.frontend.check_found import Body, Found, likely_mistake, text
 from nki.frontend.check_kinds import REGISTERS, TENSORS, Kind, returned_by
 from nki.frontend.check_scopes import Scope
+from nki.spec.instruction import Instruction
 
 _LIBRARIES = frozenset({"jax", "math", "numpy", "scipy", "torch"})
 _SHAPES = frozenset({"iterable", "ndim", "shape", "size"})  # these only look at the shape
 _CONVERSIONS = (bool, float, int, range)
+_FUNCTIONS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 _RULE = "values are computed when the kernel runs, after its Python has"
 
 
@@ -35,19 +37,46 @@ def host_functions(body: Body) -> Iterator[Found]:
 
 
 def assignments(body: Body) -> Iterator[Found]:
-    """``tensor[...] = value``."""
+    """``tensor[...] = value`` with values that cannot be assigned, and ``tensor[...] += value``."""
     for node, scope in body.nodes():
-        if not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load):
-            continue
-        if body.kinds.of(node.value, scope) in TENSORS:
-            yield likely_mistake(
-                "tensor.assignment",
-                node,
-                f"{text(node)} is assigned to",
-                rule="tensors are written by instructions",
-                source="nki/migration/index.rst, All ISA functions require a destination parameter",
-                fix=f"pass dst={text(node)} to the instruction that computes the value",
-            )
+        match node:
+            case ast.Assign(targets, value) if _is_no_value(value, scope, body):
+                parts = [target for target in targets if isinstance(target, ast.Subscript)]
+                yield from (_assigned(part, value) for part in parts if body.kinds.of(part.value, scope) in TENSORS)
+            case ast.AugAssign(ast.Subscript(base) as target) if body.kinds.of(base, scope) in TENSORS:
+                yield _changed(target, node, body.kinds.of(base, scope))
+
+
+def _changed(target: ast.Subscript, node: ast.AugAssign, kind: Kind) -> Found:
+    read = f"nl.load({text(target)})" if kind is Kind.argument else text(target)
+    return likely_mistake(
+        "tensor.arithmetic",
+        target,
+        f"{text(target)} is changed by an operator of Python",
+        rule="functions of nki.language and instructions compute with tensors",
+        fix=f"write {text(target)} = nl.{_FUNCTIONS.get(type(node.op), 'FUNCTION')}({read}, {text(node.value)})",
+    )
+
+
+def _is_no_value(value: ast.expr, scope: Scope, body: Body) -> bool:
+    """Whether it is certainly no tensor and no number."""
+    match value:
+        case ast.Call(function):
+            return isinstance(body.names.value(function, scope), Instruction)
+        case ast.Constant(constant):
+            return constant is None or isinstance(constant, str)
+    return isinstance(value, ast.List | ast.Tuple | ast.Dict)
+
+
+def _assigned(target: ast.Subscript, value: ast.expr) -> Found:
+    return likely_mistake(
+        "tensor.assignment",
+        target,
+        f"{text(target)} is assigned {text(value)}",
+        rule="tensors and numbers can be assigned to a tensor; instructions return neither, and write into dst",
+        source="nki/migration/index.rst, All ISA functions require a destination parameter",
+        fix=f"pass dst={text(target)} to the instruction that computes the value",
+    )
 
 
 def truth(body: Body) -> Iterator[Found]:

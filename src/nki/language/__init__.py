@@ -28,6 +28,7 @@ from nki.core.dtypes import (
 from nki.core.nki_tensor import NkiTensor
 from nki.core.removed import LANGUAGE, missing_name
 from nki.core.tensor import MemoryRegion, NKIObject
+from nki.language.assignment import assign as _assign
 from nki.language.broadcasting import broadcast_to, expand_dims
 from nki.language.composites import dropout, rms_norm, softmax, where
 from nki.language.constants import shared_constant, shared_identity_matrix
@@ -258,6 +259,8 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+NkiTensor.assigner = _assign
 
 
 def __getattr__(name: str) -> NoReturn:

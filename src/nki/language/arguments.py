@@ -16,6 +16,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
 from nki.core.shown import shown
 from nki.spec.allocation import checked_dtype
+from nki.spec.instruction import NkiInstruction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,7 +77,7 @@ def hbm_tensor(value: Any, name: str, function: str) -> NkiTensor:
             f"nl.{function}: {name} is {value.view_record.describe()}",
             rule=f"{name} of nl.{function} is in HBM",
             source=_REFERENCE,
-            fix="use nl.copy between tiles on chip",
+            fix="write dst[...] = value" if name == "dst" else "use nl.copy between tiles on chip",
         )
     return value
 
@@ -163,10 +164,14 @@ def _axis_fix(axes: list[int], x: NkiTensor) -> str:
 def _not_a_tile(value: Any, name: str, function: str) -> ArgumentError:
     kind = type(value).__module__.partition(".")[0]
     host = isinstance(value, np.ndarray) or kind in ("torch", "jax", "jaxlib")
+    if isinstance(value, NkiInstruction):
+        fix = "pass the dst of the instruction: it wrote there, and returned no tensor"
+    else:
+        fix = "pass the array as an argument of the kernel" if host else "pass a tile from nl.load or nl.ndarray"
     return ArgumentError(
         "language.tile",
         f"nl.{function}: {name} must be a tensor of this kernel, not {shown(value)}",
-        fix="pass the array as an argument of the kernel" if host else "pass a tile from nl.load or nl.ndarray",
+        fix=fix,
     )
 
 

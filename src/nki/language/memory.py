@@ -8,15 +8,17 @@ from typing import Any
 import nki.isa as nisa
 from nki.core.access import DynamicSlice
 from nki.core.dtypes import DType
+from nki.core.errors import ArgumentError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister, not_python
+from nki.core.shown import shown
 from nki.core.tensor import MemoryRegion, whole
-from nki.language.arguments import integer, number, public, result_dtype
+from nki.language.arguments import integer, is_number, number, public, result_dtype
 from nki.language.arguments import tile as checked_tile
 from nki.spec.allocation import check_fit, checked_address, checked_dtype, checked_name, checked_region, checked_shape
 from nki.spec.sink import current_sink
 
-_FILL_BYTES = 2048
+FILL_BYTES = 2048
 """Bytes per partition of the SBUF tile that HBM tensors are filled from: DMA is at full rate from 2 KiB on."""
 
 
@@ -35,6 +37,13 @@ def ndarray(
     """
     sink = current_sink("nl.ndarray")
     region = checked_region(buffer)
+    if is_number(shape) and is_number(dtype):
+        raise ArgumentError(
+            "tensor.shape",
+            f"the shape is {shown(shape)}, and the dtype {shown(dtype)}",
+            rule="a shape is a tuple of ints",
+            fix=f"write ({shape}, {dtype}), dtype=...",
+        )
     sizes, kind, place = checked_shape(shape, region), checked_dtype(dtype), checked_address(address)
     check_fit(sizes, kind, region, place, sink.target)
     storage = sink.allocate(sizes, kind, region, checked_name(name), place)
@@ -107,15 +116,15 @@ def _full(shape: Any, value: float, dtype: Any, buffer: Any, name: str) -> NkiTe
     if tensor.buffer.on_chip:
         nisa.memset(dst=tensor, value=value)
     else:
-        _fill_hbm(tensor, value)
+        fill_hbm(tensor, value)
     return tensor
 
 
-def _fill_hbm(tensor: NkiTensor, value: float) -> None:
-    """Full tiles, then full rows, then the rest of a row."""
+def fill_hbm(tensor: NkiTensor, value: float) -> None:
+    """Write one value into a contiguous HBM tensor: full tiles, then full rows, then the rest of a row."""
     partitions = current_sink("nl.full").target.partitions
     total = prod(tensor.shape)
-    columns = min(-(-total // partitions), _FILL_BYTES // tensor.dtype.itemsize)
+    columns = min(-(-total // partitions), FILL_BYTES // tensor.dtype.itemsize)
     rows = min(partitions, -(-total // columns))
     tile = filled_tile((rows, columns), tensor.dtype, value)
     flat = tensor.reshape((total,))

@@ -82,7 +82,8 @@ def _kind(value: Any) -> str:
 
 def _fix(name: str, value: Any) -> str:
     if isinstance(value, NkiTensor):
-        return f"allocate one tensor before the loop, and write into it: nisa.tensor_copy(dst={name}, src=...)"
+        copy = "nisa.tensor_copy" if value.buffer.on_chip else "nisa.dma_copy"
+        return f"allocate one tensor before the loop, and write into it: {copy}(dst={name}, src=...)"
     if isinstance(value, VirtualRegister):
         return f"keep one register, and change what it holds: nisa.register_move({name}, ...)"
     return "count in a register (nisa.register_move) or in a tensor, or use a Python range loop"

@@ -61,6 +61,9 @@ def checked_dtype(dtype: Any) -> DType:
     return found
 
 
+_REGION_NAMES = ("hbm", *MemoryRegion.__members__)
+
+
 def checked_region(region: Any) -> MemoryRegion:
     """A memory region, never a string."""
     if isinstance(region, MemoryRegion):
@@ -69,7 +72,7 @@ def checked_region(region: Any) -> MemoryRegion:
         "tensor.buffer",
         f"buffer is {shown(region)}",
         rule="a buffer is one of nl.sbuf, nl.psum, nl.hbm, nl.private_hbm, nl.shared_hbm",
-        fix=f"write nl.{region}" if region in MemoryRegion.__members__ else "write buffer=nl.sbuf",
+        fix=f"write buffer=nl.{region}" if region in _REGION_NAMES else "write buffer=nl.sbuf",
     )
 
 

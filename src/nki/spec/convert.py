@@ -16,6 +16,7 @@ from nki.core.shown import shown
 from nki.core.tensor import View
 from nki.spec.operand import Operand
 from nki.spec.operator import Operator, operator_of
+from nki.spec.program import Issued
 from nki.spec.ranks import ReplicaGroup
 from nki.spec.sink import Sink
 
@@ -177,10 +178,12 @@ CONVERTERS: dict[str, Converter] = {
 
 
 def _tensor_fix(value: Any, name: str) -> str:
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and any(isinstance(item, NkiTensor) for item in value):
         return f"pass the tensors of {name} one by one"
     if isinstance(value, np.ndarray) or type(value).__module__.partition(".")[0] in ("torch", "jax", "jaxlib"):
         return "pass the array as an argument of the kernel, and load it with nisa.dma_copy"
+    if isinstance(getattr(value, "issued", None), Issued):  # NkiInstruction is declared above
+        return "pass the dst of the instruction: it wrote there, and returned no tensor"
     return "allocate with nl.ndarray and pass the tensor"
 
 

@@ -21,6 +21,7 @@ from nki.core.tensor import NKIObject, View
 from nki.spec.arrays import Arrays
 from nki.spec.convert import CONVERTERS
 from nki.spec.engine import engine as Engine
+from nki.spec.functional import Functional, functional
 from nki.spec.operand import Operand
 from nki.spec.program import Issued
 from nki.spec.rule import Rule
@@ -193,7 +194,13 @@ class Instruction(Generic[P]):
             values = self._bind(*args, **kwargs)
         except TypeError:
             values = self._bind_old(args, kwargs)
-        arguments, key = self._converted(values, sink)
+        try:
+            arguments, key = self._converted(values, sink)
+        except ArgumentError:
+            old = self._functional(args, kwargs)
+            if old is None or not old.certain:
+                raise
+            raise old.error(self.label) from None
         signature = None if key is None else known(key)
         if signature is None:
             issued, signature = self._verified(arguments, key, sink)
@@ -282,16 +289,24 @@ class Instruction(Generic[P]):
     def _argument_error(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ArgumentError:
         found = misfit(self.__signature__, args, kwargs)
         assert found is not None, "the binder has the same signature"
+        old = self._functional(args, kwargs)
+        if old is not None and old.certain:
+            return old.error(self.label)
         message, rule = f"{self.label} {found.message}", f"{self.label}({spelled(self.__signature__)})"
         match found.kind:
             case "unknown":
-                return ArgumentError("call.unknown-argument", message, rule=rule, fix=found.fix)
+                fix = "slice the tensors instead; mask= was removed" if found.names == ("mask",) else found.fix
+                return ArgumentError("call.unknown-argument", message, rule=rule, fix=fix)
             case "surplus":
                 return ArgumentError("call.too-many", message, rule=rule, fix=found.fix)
             case "twice":
                 return ArgumentError("call.twice", message, rule=rule, fix=found.fix)
             case "missing":
-                return ArgumentError("call.missing", message, rule=rule, fix=found.fix)
+                fix = found.fix if old is None else f"{found.fix}; or if no argument is dst, write {old.call}"
+                return ArgumentError("call.missing", message, rule=rule, fix=fix)
+
+    def _functional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Functional | None:
+        return functional(self.label, self.__signature__, self.operands, args, kwargs)
 
 
 # A default stands for itself, so that a declaration may use a default that no caller could pass.

@@ -85,6 +85,8 @@ def _headline(problem: BaseException) -> str:
 def _import_fix(problem: BaseException) -> str:
     if isinstance(problem, SystemExit):
         return 'put what runs the program under `if __name__ == "__main__":`'
+    if isinstance(problem, ModuleNotFoundError) and (problem.name or "").partition(".")[0] == "neuronxcc":
+        return "write `import nki`: neuronxcc.nki was NKI 0.1, and nki/migration/index.rst says what has changed since"
     if isinstance(problem, ModuleNotFoundError):
         return f"install {problem.name}, or run the command in the environment that has it"
     return "correct the file"

@@ -1,0 +1,105 @@
+"""Calls as before NKI 0.2, without `dst`: told apart from those that only lack an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nki.isa as nisa
+import nki.language as nl
+from nki.core.errors import NkiError
+from tests.support import rejection
+
+X = np.arange(32, dtype=np.float32).reshape(4, 8)
+
+
+def error_of(call: Callable[[Any, Any], Any]) -> NkiError:
+    def kernel(a: Any) -> None:
+        call(nl.load(a), a)
+
+    return rejection(kernel, X)
+
+
+OLD: list[tuple[Callable[[Any, Any], Any], str]] = [
+    (
+        lambda x, a: nisa.tensor_scalar(x, nl.multiply, 2.0),
+        "nisa.tensor_scalar(dst=result, data=x, op0=nl.multiply, operand0=2.0)",
+    ),
+    (
+        lambda x, a: nisa.tensor_scalar(x, nl.multiply, 2.0, False, nl.add, 1.0),
+        "nisa.tensor_scalar(dst=result, data=x, op0=nl.multiply, operand0=2.0, reverse0=False, op1=nl.add, "
+        "operand1=1.0)",
+    ),
+    (lambda x, a: nisa.activation(nl.exp, x), "nisa.activation(dst=result, op=nl.exp, data=x)"),
+    (lambda x, a: nisa.activation(nl.exp, x[0:2], mask=None), "nisa.activation(dst=result, op=nl.exp, data=x[0:2])"),
+    (lambda x, a: nisa.activation(data=x, op=nl.exp), "nisa.activation(dst=result, op=nl.exp, data=x)"),
+    (
+        lambda x, a: nisa.tensor_reduce(np.max, x, axis=[1]),
+        "nisa.tensor_reduce(dst=result, op=np.max, data=x, axis=[1])",
+    ),
+    (
+        lambda x, a: nisa.tensor_tensor(x, x, nl.add, dtype=nl.float32),
+        "nisa.tensor_tensor(dst=result, data1=x, data2=x, op=nl.add)",
+    ),
+    (lambda x, a: nisa.tensor_copy(a[0]), "nisa.tensor_copy(dst=result, src=a[0])"),
+    (lambda x, a: nisa.nc_matmul(x, x), "nisa.nc_matmul(dst=result, stationary=x, moving=x)"),
+    (
+        lambda x, a: nisa.tensor_tensor(*[x, x, nl.add]),
+        "nisa.tensor_tensor(dst=result, data1=..., data2=..., op=nl.add)",
+    ),
+    # here only the use of the result tells
+    (lambda x, a: [nisa.tensor_copy(x)], "nisa.tensor_copy(dst=result, src=x)"),
+    (
+        lambda x, a: len(str(nisa.tensor_tensor(x, x, op=nl.add))),
+        "nisa.tensor_tensor(dst=result, data1=x, data2=x, op=nl.add)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "written"), OLD, ids=lambda value: value if isinstance(value, str) else "")
+def test_without_a_destination(call: Callable[[Any, Any], Any], written: str) -> None:
+    error = error_of(call)
+    assert error.code == "call.destination"
+    assert error.rule == "since NKI 0.2 dst comes first, and instructions write into it: they return no tensor"
+    place = "nl.ndarray(..., buffer=nl.psum)" if "matmul" in written else "nl.ndarray"
+    assert error.fix == f"allocate the result with {place}, and write {written}"
+
+
+def test_a_statement_of_its_own_may_lack_a_source_or_a_destination() -> None:
+    def copied(x: Any, a: Any) -> None:
+        nisa.tensor_copy(x)
+
+    def added(x: Any, a: Any) -> None:
+        if a is not None: nisa.tensor_tensor(x, x, op=nl.add)  # fmt: skip # noqa: E701
+
+    error = error_of(copied)
+    assert (error.code, error.message) == ("call.missing", "nisa.tensor_copy needs src")
+    assert error.fix == "add src=...; or if no argument is dst, write nisa.tensor_copy(dst=result, src=x)"
+    assert error_of(added).fix.startswith(
+        "add data2=...; or if no argument is dst, write nisa.tensor_tensor(dst=result, "
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "fix"),
+    [
+        (lambda x, a: nisa.tensor_copy(dst=x), "call.missing", "add src=..."),
+        (lambda x, a: nisa.tensor_copy(x, 3), "operand.kind", "allocate with nl.ndarray and pass the tensor"),
+        (lambda x, a: nisa.memset((4, 8), 0), "operand.kind", "allocate with nl.ndarray and pass the tensor"),
+        (lambda x, a: nisa.tensor_copy([x], x), "operand.kind", "pass the tensors of dst one by one"),
+        (lambda x, a: nisa.activation(x, max, x), "operand.operator", "pass for example nl.exp"),
+        (
+            lambda x, a: nisa.tensor_copy(dst=x, src=x, mask=None),
+            "call.unknown-argument",
+            "slice the tensors instead; mask= was removed",
+        ),
+        (lambda x, a: nisa.core_barrier(), "call.missing", "add data=..."),
+    ],
+    ids=str,
+)
+def test_other_wrong_calls_say_what_they_lack(call: Callable[[Any, Any], Any], code: str, fix: str) -> None:
+    error = error_of(call)
+    assert (error.code, error.fix) == (code, fix)
