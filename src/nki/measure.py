@@ -44,19 +44,30 @@ def profile(kernel: Any, *, run: bool = False) -> Profiler:
     return Profiler(kernel if isinstance(kernel, Kernel) else Kernel(kernel), run=run)
 
 
-def benchmark(kernel: Any, *, warmup_iter: int = 5, benchmark_iter: int = 5, mode: str = "device") -> Benchmark:
+def benchmark(
+    kernel: Any = None, *, warmup_iter: int = 5, benchmark_iter: int = 5, mode: str = "device", **older: Any
+) -> Any:
     """How long a call of the kernel takes: ``nki.benchmark(kernel)(a, b).mean_ms``.
 
     Args:
-        kernel: a kernel, ``kernel[lnc]``, or a plain function. The result can be subscripted as well.
+        kernel: a kernel, ``kernel[lnc]``, or a plain function. The result, a `Benchmark`, can be subscripted as well.
+            Without one the result takes it: ``@nki.benchmark(benchmark_iter=10)``.
         warmup_iter: calls before the first that counts.
         benchmark_iter: calls that count, at least 1.
         mode: "device" for the time on the target by the timing model, the same in every iteration and without running
             anything; "host" for the wall time of running the kernel on this machine, which tells nothing of a device.
+        older: keywords of earlier versions, which are refused.
 
     Raises:
-        LaunchError: numbers of iterations or a mode that cannot be (``benchmark.argument``).
+        LaunchError: numbers of iterations or a mode that cannot be, or another keyword (``benchmark.argument``).
     """
+    if older:
+        raise LaunchError(
+            "benchmark.argument",
+            f"nki.benchmark({', '.join(f'{name}={value!r}' for name, value in older.items())})"[:200],
+            rule="the keywords of nki.benchmark are warmup_iter, benchmark_iter and mode",
+            fix="write result = nki.benchmark(kernel, warmup_iter=5, benchmark_iter=10)(arguments), and result.mean_ms",
+        )
     if mode not in _MODES or benchmark_iter < 1 or warmup_iter < 0:
         raise LaunchError(
             "benchmark.argument",
@@ -64,8 +75,12 @@ def benchmark(kernel: Any, *, warmup_iter: int = 5, benchmark_iter: int = 5, mod
             rule='mode is "device" or "host", benchmark_iter is at least 1, warmup_iter at least 0',
             fix="leave them out for the defaults",
         )
-    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    return Benchmark(made, warmup_iter, benchmark_iter, mode)
+
+    def of(found: Any) -> Benchmark:
+        made = found if isinstance(found, Kernel) else Kernel(found)
+        return Benchmark(made, warmup_iter, benchmark_iter, mode)
+
+    return of if kernel is None else of(kernel)
 
 
 class Profiler:

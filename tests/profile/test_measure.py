@@ -134,3 +134,14 @@ def test_importing_the_package_loads_no_profiler() -> None:
     code = f"import nki, sys; print([name for name in {heavy!r} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_benchmark_is_a_decorator_too() -> None:
+    made = nki.benchmark(benchmark_iter=2)(pipeline)
+    assert made(*PIPELINE).iterations == 2
+
+
+def test_keywords_of_older_versions_are_told_what_to_write() -> None:
+    with pytest.raises(LaunchError, match="warmup_iter, benchmark_iter and mode") as caught:
+        nki.benchmark(warmup=5, iters=10)
+    assert caught.value.code == "benchmark.argument"
