@@ -21,8 +21,8 @@ from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.spec.schedule import add_named_edges
 from nki.store.keys import key_of
+from nki.store.outline import outlined, outlines
 from nki.store.payload import Traced, pack, result_of, unpack
-from nki.store.programs import pack_programs, unpack_programs
 from nki.store.settings import settings
 from nki.target.model import Target
 
@@ -57,6 +57,7 @@ class Compiled:
         kept: what its calls have in common.
         origin: "compiled" in this call, from "memory" or from "disk".
         doubt: why the next call has to trace the kernel anew; empty if it need not.
+        artifact: the key of its programs on disk; empty if they are not there.
     """
 
     programs: tuple[Program, ...]
@@ -67,6 +68,7 @@ class Compiled:
     kept: Kept
     origin: str = "compiled"
     doubt: str = ""
+    artifact: str = ""
 
 
 Cache = dict[Any, tuple[Manifest, Compiled]]
@@ -117,19 +119,37 @@ def _compile(
             return replace(known[1], result=results[0], origin="memory")
         built = gate.compile_kernel(programs, target, options, config)
     findings = (*(finding for tracer in tracers for finding in tracer.findings), *built.notes)
-    store = settings().cache()
-    if store is not None and disk and not doubt:
-        streams = pack_programs(built.programs)
-        artifact = key_of("artifact", streams=streams)
-        entry = pack(Traced(artifact, built.kernel_hash, results[0], findings))
-        if entry is not None and store.put(artifact, streams):
-            store.put(disk, entry)
     compiled = Compiled(
         built.programs, results[0], findings, built.kernel_hash, written_inputs(built.programs), Kept(), doubt=doubt
     )
+    if disk and not doubt:
+        compiled = replace(compiled, artifact=_keep_on_disk(compiled, disk))
     if traced is not None:
         _keep_traced(cache, traced, (manifest, compiled))
     return compiled
+
+
+def _keep_on_disk(compiled: Compiled, key: str) -> str:
+    """Have other processes find a compiled kernel; returns the key of its programs, empty if they are not kept."""
+    store = settings().cache()
+    if store is None:
+        return ""
+    streams = gate.pack_programs(compiled.programs)
+    artifact = key_of("artifact", streams=streams)
+    entry = pack(
+        Traced(
+            artifact,
+            compiled.kernel_hash,
+            compiled.result,
+            compiled.findings,
+            compiled.written,
+            outlines(compiled.programs),
+        )
+    )
+    if entry is None or not store.put(artifact, streams):
+        return ""
+    store.put(key, entry)
+    return artifact
 
 
 def _keep_traced(cache: Cache, key: Any, entry: tuple[Manifest, Compiled]) -> None:
@@ -173,10 +193,24 @@ def _from_disk(key: str, target: Target, options: Options) -> Compiled | None:
     if traced is None or streams is None:
         return None
     own = key_of("artifact", streams=streams) == traced.artifact  # kept under the digest of what was written
-    try:
+
+    def load() -> tuple[Program, ...]:
         with paused_collector():
-            programs = unpack_programs(streams, target, options.disabled_rules, own)
-    except NkiError:
+            return gate.unpack_programs(streams, target, options.disabled_rules, own)
+
+    try:
+        programs = outlined(traced.outlines, load) if own and traced.outlines else load()
+        result = result_of(traced.result, programs[0].outputs)
+    except (NkiError, ValueError, KeyError, TypeError, IndexError):
         return None
-    result = result_of(traced.result, programs[0].outputs)
-    return Compiled(programs, result, traced.findings, traced.kernel_hash, written_inputs(programs), Kept(), "disk")
+    artifact = traced.artifact if own else ""
+    return Compiled(
+        programs,
+        result,
+        traced.findings,
+        traced.kernel_hash,
+        traced.written,
+        Kept(),
+        "disk",
+        artifact=artifact,
+    )

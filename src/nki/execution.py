@@ -70,7 +70,7 @@ def run_compiled(
     """Execute a compiled kernel on the arrays of its arguments."""
     kernel = None
     if watch is None:
-        kernel = compiled.kept.native(lambda: gate.native_kernel(compiled.programs, target, options))
+        kernel = compiled.kept.native(lambda: gate.native_kernel(compiled.programs, target, options, compiled.artifact))
     with paused_collector():
         natives = None if kernel is None else kernel.cores()
     if kernel is not None and natives is not None:

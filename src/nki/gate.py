@@ -1,4 +1,4 @@
-"""The one way from the driver to passes, IR and native code: loaded when a kernel is compiled, not before."""
+"""The one way from the driver to passes, IR, streams and native code: loaded when they are needed, not before."""
 
 from __future__ import annotations
 
@@ -66,6 +66,20 @@ def digest_of(programs: Sequence[Program]) -> str:
     return sha256(to_bytecode(build(programs))).hexdigest()
 
 
+def pack_programs(programs: Sequence[Program]) -> bytes:
+    """The instruction streams of compiled programs, as the disk keeps them."""
+    from nki.store.programs import pack_programs as pack
+
+    return pack(programs)
+
+
+def unpack_programs(data: bytes, target: Target, disabled_rules: frozenset[str], own: bool) -> tuple[Program, ...]:
+    """What `pack_programs` wrote, as `nki.store.programs` reads it: raises ArtifactError for anything else."""
+    from nki.store.programs import unpack_programs as unpack
+
+    return unpack(data, target, disabled_rules, own)
+
+
 def _stage_writer(options: Options, kernel: str) -> Callable[[Stage], None] | None:
     """Writes the IR after every pass where NKI_DUMP_IR and NKI_PRINT_AFTER want it; None if nowhere."""
     if not options.dump_ir and not options.print_after:
@@ -101,15 +115,20 @@ def native_machine(options: Options) -> Callable[..., Machine] | None:
     return None if found is None else partial(NativeMachine, found)
 
 
-def native_kernel(programs: Sequence[Program], target: Target, options: Options) -> NativeKernel | None:
-    """A compiled kernel as native code; None if NumPy executes everything."""
+def native_kernel(
+    programs: Sequence[Program], target: Target, options: Options, artifact: str = ""
+) -> NativeKernel | None:
+    """A compiled kernel as native code; None if NumPy executes everything.
+
+    `artifact` is the key of its programs on disk, beside which their plans are kept; empty to keep none.
+    """
     if not _may_be_native(options):
         return None
     from nki.native.functions import functions
     from nki.native.kernel import NativeKernel
 
     found = functions(options)
-    return None if found is None else NativeKernel(programs, target, options, found)
+    return None if found is None else NativeKernel(programs, target, options, found, artifact)
 
 
 def _may_be_native(options: Options) -> bool:

@@ -72,6 +72,33 @@ def test_keys_are_the_same_in_every_process_and_tell_installations_apart(monkeyp
     assert key_of("k", a={"x", "y", "z"}, b=1.5) != here
 
 
+def test_an_installation_is_told_by_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, bindings = tmp_path / "site" / "nki", tmp_path / "site" / "torch_mlir"
+    (package / "isa").mkdir(parents=True)
+    bindings.mkdir()
+    (bindings / "__init__.py").touch()
+    (package / "isa" / "copy.py").write_text("1")
+    monkeypatch.setattr("nki.store.keys._PACKAGE", package)
+    monkeypatch.setattr("nki.store.keys.version", lambda: "a version")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delitem(sys.modules, "torch_mlir", raising=False)  # an imported module is where it was found
+    tell = installation.__wrapped__
+    seen = [tell()]
+    assert tell() == seen[0]
+    (package / "isa" / "copy.py").write_text("2")
+    seen.append(tell())
+    (package / "target.toml").write_text("2")
+    seen.append(tell())
+    (tmp_path / "site" / "torch_mlir-7.dist-info").mkdir()
+    seen.append(tell())
+    assert "torch_mlir-7.dist-info" in seen[-1]
+    assert "a version" not in seen[-1]
+    (package / "VERSION").write_text("any")
+    seen.append(tell())
+    assert "a version" in seen[-1]
+    assert len(set(seen)) == len(seen)
+
+
 def test_settings(tmp_path: Path) -> None:
     default = settings({})
     assert (default.enabled, default.limit_bytes) == (True, DEFAULT_LIMIT_BYTES)
@@ -110,13 +137,14 @@ def _outputs(count: int) -> list[Any]:
 def test_an_entry_comes_back() -> None:
     a, b, c = _outputs(3)
     tree = (a, [b, None, {"x": c, 2: 1.5}], "text", True)
-    traced = Traced("artifact", "hash", tree, (FINDING,))
+    traced = Traced("artifact", "hash", tree, (FINDING,), frozenset({0, 2}), [{"name": "k"}])
     data = pack(traced)
     assert data is not None
     json.loads(data)
     found = unpack(data)
     assert found is not None
     assert (found.artifact, found.kernel_hash) == ("artifact", "hash")
+    assert (found.written, found.outlines) == ({0, 2}, [{"name": "k"}])
     fresh = _outputs(3)
     again = result_of(found.result, fresh)
     assert again == (fresh[0], [fresh[1], None, {"x": fresh[2], 2: 1.5}], "text", True)

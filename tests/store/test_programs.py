@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from nki.asm.encode import encode
 from nki.asm.lower import lower
 from nki.core.errors import ArtifactError
 from nki.store.artifact_tar import write_tar
+from nki.store.outline import outlined, outlines
 from nki.store.programs import pack_programs, unpack_programs
 from nki.target.load import load_target
 from tests.asm.compiled import compiled, loops, replaced, summed
@@ -38,3 +43,41 @@ def test_another_encoding_of_the_same_program_is_not_ours() -> None:
     parts["core0/tables.bin"] += b"\0"
     with pytest.raises(ArtifactError):
         unpack_programs(write_tar(parts), load_target(program.target), frozenset())
+
+
+def test_an_outlined_program_is_loaded_once_and_late() -> None:
+    program, loaded = compiled(summed()), []
+
+    def load() -> tuple[Any, ...]:
+        loaded.append(1)
+        return (program,)
+
+    (found,) = outlined(json.loads(json.dumps(outlines([program]))), load)
+    assert (found.name, found.target, found.core, found.cores) == (program.name, program.target, 0, 1)
+    assert repr(found.inputs) == repr(program.inputs)
+    assert repr(found.outputs) == repr(program.outputs)
+    assert not loaded
+    assert found.body is program.body
+    assert found.placement is program.placement
+    assert found.inputs is program.inputs
+    assert loaded == [1]
+    with pytest.raises(AttributeError):
+        _ = found.something  # type: ignore[attr-defined]
+
+
+DAMAGE: dict[str, Callable[[Any], Any]] = {
+    "no program": lambda document: document.clear(),
+    "no inputs": lambda document: document[0].pop("inputs"),
+    "region": lambda document: document[0]["outputs"][0][0].__setitem__(2, "moon"),
+    "dtype": lambda document: document[0]["outputs"][0].__setitem__(1, "float33"),
+    "fields": lambda document: document[0]["outputs"][0].pop(),
+    "shape": lambda document: document[0]["outputs"][0].__setitem__(2, ["x"]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_outline_is_refused(damage: Callable[[Any], Any]) -> None:
+    document = json.loads(json.dumps(outlines([compiled(summed())])))
+    damage(document)
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        outlined(document, tuple)

@@ -196,7 +196,7 @@ def apart(views: Sequence[View | None], places: Sequence[Place], writes: Sequenc
 
 def still(view: View | None) -> View | None:
     """The view as if its scalar offset were 0."""
-    return None if view is None else view._replace(dynamic=None)
+    return view if view is None or view.dynamic is None else view._replace(dynamic=None)
 
 
 def _still(value: Any) -> Any:

@@ -19,7 +19,7 @@ from nki.native.team import Team, threads_of
 from nki.native.words import BASES
 from nki.options import Options
 from nki.sim.machine import Machine, Meet
-from nki.sim.memory import LiveStorage, Memory, reach_of
+from nki.sim.memory import LiveStorage, Memory
 from nki.sim.notes import Report
 from nki.sim.walk import TRIP_LIMIT, bounds, check_trips
 from nki.spec.program import ForLoop, Issued, WhileLoop
@@ -55,11 +55,10 @@ class Core:
         self._team = Team(self._contexts[1:]) if threads > 1 else None
         self._kept: dict[int, LiveStorage] = {}
         self._claim: Claim = self.memory.allocate
-        program = layout.program
-        self._returned = {view.buffer.id for view in program.outputs}
+        self._returned = {view.buffer.id for view in layout.outputs}
         self._explicit = [b for b in layout.buffers if layout.place(b).base in ON_CHIP.values()]
         self._device = [b for b in layout.buffers if not b.on_chip]
-        self._outermost = {buffer.id for buffer in program.body.buffers}
+        self._outermost = layout.outermost
         for (engine, path), base in REGISTERS.items():
             self._base(base, self.machine.register_address(path, engine))
         self._base(POOL, address_of(self.memory.pool))
@@ -73,9 +72,9 @@ class Core:
         self.machine.begin(report, meet)
         self._refuel()
         self.memory.begin()
-        for buffer, array in zip(self._layout.program.inputs, inputs, strict=True):
+        for buffer, array in zip(self._layout.inputs, inputs, strict=True):
             self._put(self.memory.adopt(buffer, array))
-        doubtful = self._layout.proven.doubtful
+        doubtful = self._layout.doubtful
         for buffer in self._explicit:
             if buffer.id not in self._kept or buffer.id in doubtful:
                 self._put(self._known(self.memory.allocate(buffer)))
@@ -89,11 +88,11 @@ class Core:
     def run(self) -> list[LiveStorage]:
         """Execute the plan; returns the storages of the outputs."""
         self._steps(self.plan.steps)
-        return [self._kept[view.buffer.id] for view in self._layout.program.outputs]
+        return [self._kept[view.buffer.id] for view in self._layout.outputs]
 
     def end(self) -> None:
         """Let go of the caller's memory."""
-        for buffer in self._layout.program.inputs:
+        for buffer in self._layout.inputs:
             del self._kept[buffer.id]
         for key in self._returned:
             self._kept.pop(key, None)
@@ -102,10 +101,10 @@ class Core:
 
     def _known(self, storage: LiveStorage) -> LiveStorage:
         """A storage whose reads are proven needs no notes; what is never written is poison all the same."""
-        key, proven = storage.buffer.id, self._layout.proven
-        if key in proven.doubtful:
+        key, layout = storage.buffer.id, self._layout
+        if key in layout.doubtful:
             return storage
-        if storage.fresh and not storage.buffer.on_chip and key not in proven.complete:
+        if storage.fresh and not storage.buffer.on_chip and key not in layout.complete:
             storage.settle()
         storage.fresh = False
         storage.written = None
@@ -224,8 +223,7 @@ class _Memory(Memory):
     """
 
     def __init__(self, layout: Layout, target: Target, uninitialized: str) -> None:
-        placement, reach = layout.program.placement or {}, reach_of(layout.program)
-        super().__init__(target, placement=placement, reach=reach, uninitialized=uninitialized)
+        super().__init__(target, placement=layout.placement, reach=layout.reach, uninitialized=uninitialized)
         self._layout = layout
         self.pool = np.empty(layout.pool_bytes, np.uint8)
         self._strong: dict[int, LiveStorage] = {}
@@ -241,7 +239,7 @@ class _Memory(Memory):
 
     def _placed(self, buffer: Buffer) -> LiveStorage:
         """The storage of a tensor in the pool, or of one that is part of device memory."""
-        chunk, elsewhere = self._layout.chunk(buffer), self._layout.elsewhere(buffer)
+        chunk, elsewhere = self._layout.chunks.get(buffer.id), self._layout.elsewhere.get(buffer.id)
         if elsewhere is not None:
             device = self._live[elsewhere.buffer]
             storage = LiveStorage(buffer, device.base, elsewhere.pitch, device.start + elsewhere.start, None)

@@ -31,19 +31,42 @@ class Extent(NamedTuple):
     high: int
 
 
+class Box(NamedTuple):
+    """The shape of what a static view touches.
+
+    Attributes:
+        partitions: how many; 0 in HBM, which is one row.
+        low, high: bytes of each that it touches, from its first element on; half open.
+    """
+
+    partitions: int
+    low: int
+    high: int
+
+
+def box(view: View) -> Box:
+    """The box of a view, wherever it is."""
+    size, on_chip = view.dtype.itemsize, view.buffer.on_chip
+    steps = [(n - 1) * s * size for n, s in zip(view.shape, view.strides, strict=True)][on_chip:]
+    low = sum([step for step in steps if step < 0])
+    high = sum([step for step in steps if step > 0]) + size
+    return Box(view.shape[0] if on_chip else 0, low, high)
+
+
+def extent_at(begin: int, shape: Box, place: Place) -> Extent:
+    """The bytes of a box whose first element is `begin` bytes behind the base of a place."""
+    first, last = 0, 1
+    if shape.partitions:
+        column = place.start % place.pitch
+        first, begin = divmod(begin - column, place.pitch)
+        begin += column
+        last = first + shape.partitions
+    return Extent((place.base, place.memory), first, last, begin + shape.low, begin + shape.high)
+
+
 def extent(view: View, place: Place) -> Extent:
     """The box around a static view; HBM is one partition."""
-    begin, _ = start_of(view, place)
-    size = view.dtype.itemsize
-    dims = [(n, s * size) for n, s in zip(view.shape, view.strides, strict=True)]
-    first, last = 0, 1
-    if view.buffer.on_chip:
-        first, begin = divmod(begin - place.start % place.pitch, place.pitch)
-        begin += place.start % place.pitch
-        last, dims = first + view.shape[0], dims[1:]
-    low = begin + sum([(n - 1) * s for n, s in dims if s < 0])
-    high = begin + sum([(n - 1) * s for n, s in dims if s > 0]) + size
-    return Extent((place.base, place.memory), first, last, low, high)
+    return extent_at(start_of(view, place)[0], box(view), place)
 
 
 def overlap(read: View, at: Place, written: View, to: Place) -> Overlap:

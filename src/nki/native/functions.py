@@ -7,7 +7,7 @@ executed by NumPy until that took as long for its form as compiling takes, unles
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 
 from nki.native.context import Context
@@ -72,6 +72,33 @@ class Functions:
             self._spent += cost
             self._loaded = now or self.always or self._spent >= _BASE_SECONDS or self._library.has(MODULE)
         return self._loaded
+
+    def found(self, names: Sequence[str]) -> list[int] | None:
+        """The addresses of functions that need not be compiled; None if one has to be."""
+        base = self._library.found(MODULE, NAMES)
+        if base is None:
+            return None
+        self._loaded = True
+        addresses = []
+        for name in names:
+            known = base if name in base else self._library.found(name, (name,))
+            if known is None:
+                return None
+            addresses.append(known[name])
+        return addresses
+
+    def names(self, forms: Iterable[Form]) -> dict[int, str]:
+        """The names of the functions of these forms and of those that every record may need, by address."""
+        own = {form.function: form.native.template.name for form in forms if form.native is not None and form.function}
+        return own | {address: name for name, address in self._base.items()}
+
+    def kept(self, key: str) -> bytes | None:
+        """Data that is kept beside the native code."""
+        return self._library.kept(key)
+
+    def keep(self, key: str, data: bytes) -> None:
+        """Keep data beside the native code."""
+        self._library.keep(key, data)
 
     def context(self, bases: int = 1) -> Context:
         """A context with the helpers of the base module."""

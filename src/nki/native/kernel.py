@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nki.core.tensor import MemoryRegion
+from nki.native import blobs
 from nki.native.control import Control, at_scalar_offsets
 from nki.native.core import Core
 from nki.native.forms import Form, form_of
 from nki.native.forward import forwarded
 from nki.native.functions import Functions
-from nki.native.layout import Layout
+from nki.native.kept import functions_of, packed, plan_key, unpacked
+from nki.native.layout import Layout, arrange
 from nki.native.moves import Product
 from nki.native.plan import Planner
-from nki.native.proof import Proven, prove
+from nki.native.proof import FormOf, Proven, prove
 from nki.native.steps import Plan, trips
 from nki.native.team import threads_of
 from nki.options import Options
@@ -34,23 +36,58 @@ _MOST_IDLE = 2
 class NativeKernel:
     """What the calls of a compiled kernel have in common; they may come from several threads at once."""
 
-    def __init__(self, programs: Sequence[Program], target: Target, options: Options, functions: Functions) -> None:
+    def __init__(
+        self, programs: Sequence[Program], target: Target, options: Options, functions: Functions, artifact: str = ""
+    ) -> None:
+        """`artifact` is the key of the programs on disk; their plans are kept as well if it is not empty."""
         self.functions = functions
         self._target = target
         self._options = options
         self._programs = programs
         self._lock = threading.Lock()
         self._calls = 0
-        self._forms = [_forms(program, target, options.matmul) for program in programs]
-        found = list(zip(programs, self._forms, strict=True))
-        self._counts = _counts(found)
-        self._weights = [(form, count * form.cost) for form, count in self._counts.values() if form.native is not None]
         self._there = 0
         self._proven: list[Proven] = []
         self._waiting: frozenset[int] = frozenset()
         self._layouts: list[Layout] = []
         self._plans: list[Plan] = []
         self._idle: list[list[Core]] = []
+        self._key = plan_key(artifact, options, threads_of(options.threads)) if artifact else ""
+        self._kept = self._take_kept()
+        if not self._kept:
+            self._find_forms()
+
+    def _find_forms(self) -> None:
+        found = [_forms(program, self._target, self._options.matmul) for program in self._programs]
+        self._forms = [forms for forms, _ in found]
+        self._moving = [moving for _, moving in found]
+        self._counts = _counts(list(zip(self._programs, self._forms, strict=True)))
+        self._weights = [(form, count * form.cost) for form, count in self._counts.values() if form.native is not None]
+
+    def _take_kept(self) -> bool:
+        """Take the plans from disk; whether they and all their functions are there."""
+        data = self.functions.kept(self._key) if self._key else None
+        if data is None:
+            return False
+        try:
+            document, arrays = blobs.read(data)
+            addresses = self.functions.found(functions_of(document))
+        except (blobs.DamagedError, KeyError, TypeError):
+            return False
+        found = None if addresses is None else unpacked(document, arrays, self._programs, addresses)
+        if found is None:
+            return False
+        self._layouts, self._plans = found
+        return True
+
+    def _keep(self) -> None:
+        """Keep the plans on disk once everything is compiled, so that there is nothing to add."""
+        if self._key and self._there == len(self._weights):
+            names = self.functions.names(form for form, _ in self._weights)
+            data = packed(self._programs, self._layouts, self._plans, names)
+            if data is not None:
+                self.functions.keep(self._key, data)
+            self._key = ""
 
     def cores(self) -> list[Core] | None:
         """A core for each program, with its plan; None if NumPy is to execute this call.
@@ -59,10 +96,11 @@ class NativeKernel:
         """
         with self._lock:
             self._calls += 1
-            if not self._compiled():
+            if not self._kept and not self._compiled():
                 return None
             if not self._plans:
                 self._make_plans()
+                self._keep()
             if self._idle:
                 return self._idle.pop()
             return [
@@ -118,12 +156,16 @@ class NativeKernel:
         constant, unread = _untouched(self._programs)
         self._plans, self._layouts, self._idle = [], [], []
         for number, (program, proven, forms) in enumerate(zip(self._programs, self._proven, looked, strict=True)):
-            moved = forwarded(program, proven, _at_static_addresses(forms), constant[number], unread[number])
-            layout = Layout(program, proven, moved, self._target)
+            moving = self._moving[number]
+            static = _at_static_addresses(forms, moving)
+            moved = forwarded(program, proven, static, constant[number], unread[number])
+            layout = arrange(program, proven, moved, self._target)
             self._layouts.append(layout)
             barrier = self.functions.barrier if threads_of(self._options.threads) > 1 else 0
             control = Control(layout.bases, self.functions.control, layout.place)
-            planner = Planner(program, proven, forms, moved.skipped, layout.place, layout.register, control, barrier)
+            planner = Planner(
+                program, proven, forms, moving, moved.skipped, layout.place, layout.register, control, barrier
+            )
             self._plans.append(planner.plan())
 
 
@@ -134,7 +176,8 @@ def _untouched(programs: Sequence[Program]) -> tuple[list[frozenset[int]], list[
     shared memory, the other may have written. Cores that meet take turns, so that memory which both write, be it with
     the same values in the end, cannot be a tile of either.
     """
-    reads, writes = [_touched(p, reads=True) for p in programs], [_touched(p, reads=False) for p in programs]
+    touched = [_touched(program) for program in programs]
+    reads, writes = [reads for reads, _ in touched], [writes for _, writes in touched]
     inputs = [frozenset(buffer.id for buffer in program.inputs) for program in programs]
     written = any(own & found for own, found in zip(inputs, writes, strict=True))
     shared = [
@@ -156,32 +199,37 @@ def _meets(program: Program) -> bool:
     return any("rendezvous" in issued.instruction.effects(issued.arguments) for issued in program.body.walk())
 
 
-def _touched(program: Program, reads: bool) -> frozenset[int]:
-    found = set()
+def _touched(program: Program) -> tuple[frozenset[int], frozenset[int]]:
+    """Ids of the buffers that are read, and of those that are written."""
+    reads, writes = set(), set()
     for issued in program.body.walk():
+        operands = issued.instruction.operands
         for name, view in issued.views():
-            operand = issued.instruction.operands[name]
-            if operand.reads if reads else operand.writes:
-                found.add(view.buffer.id)
-    return frozenset(found)
+            if operands[name].reads:
+                reads.add(view.buffer.id)
+            if operands[name].writes:
+                writes.add(view.buffer.id)
+    return frozenset(reads), frozenset(writes)
 
 
-def _forms(program: Program, target: Target, matmul: str) -> dict[int, Form]:
-    """The forms of the instructions, as if scalar offsets were 0, by the identity of the instruction."""
-    found = {}
+def _forms(program: Program, target: Target, matmul: str) -> tuple[dict[int, Form], frozenset[int]]:
+    """The forms of the instructions, as if scalar offsets were 0, and which have dynamic addresses, by identity."""
+    found, moving = {}, set()
     for issued in program.body.walk():
         still = at_scalar_offsets(issued)
         if still is not None:
             found[id(issued)] = form_of(still, target, matmul)
-    return found
+        if still is not issued:
+            moving.add(id(issued))
+    return found, frozenset(moving)
 
 
-def _at_static_addresses(forms: Callable[[Issued], Form | None]) -> Callable[[Issued], Form | None]:
+def _at_static_addresses(forms: FormOf, moving: frozenset[int]) -> FormOf:
     """The same for instructions without dynamic addresses only."""
-    return lambda issued: forms(issued) if all(view.dynamic is None for _, view in issued.views()) else None
+    return lambda issued: None if id(issued) in moving else forms(issued)
 
 
-def _looked_up(forms: Mapping[int, Form], waiting: frozenset[int] = frozenset()) -> Callable[[Issued], Form | None]:
+def _looked_up(forms: Mapping[int, Form], waiting: frozenset[int] = frozenset()) -> FormOf:
     """The form of an instruction, None for those that are `waiting` to be compiled.
 
     A product that NumPy executes asks who wrote PSUM before, which only the notes of a tensor in doubt can tell it.

@@ -7,14 +7,15 @@ do tensors that the NumPy machine watches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.native.forward import Elsewhere, Forwarded
 from nki.native.proof import Proven
 from nki.native.words import Place
-from nki.sim.memory import LiveStorage, placed_memory
+from nki.sim.memory import Memory, reach_of
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 from nki.target.model import Target
@@ -39,59 +40,85 @@ class Chunk(NamedTuple):
     pitch: int
 
 
+@dataclass(frozen=True, slots=True)
 class Layout:
     """The numbers of the base addresses of a core, and the offsets from there.
 
     Attributes:
-        buffers: all but the inputs, in program order.
+        inputs, outputs: of the program.
+        buffers: all others that get memory when a call begins: device memory, and those that stay at their address.
+        places: where these and the inputs are; of a program that was just planned, all buffers.
+        chunks: the bytes of the pool that a tensor on chip has, by id.
+        elsewhere: the device memory that a tensor on chip is, by id.
+        bases: how many base addresses there are.
         pool_bytes: size of the memory that on-chip tensors share.
+        doubtful, complete: as in `Proven`.
+        outermost: ids of the buffers that live as long as the program runs.
+        reach: how many bytes of each partition are used.
+        placement: ``(partition, byte)`` of those that the NumPy machine watches, by id.
     """
 
-    def __init__(self, program: Program, proven: Proven, forwarded: Forwarded, target: Target) -> None:
-        self.program = program
-        self.proven = proven
-        self.buffers = list(program.body.all_buffers())
-        self._chunks: dict[int, Chunk] = {}
-        self._places: dict[int, Place] = {}
-        self._bases = FIRST_BUFFER
-        self.pool_bytes = _Pool(proven.doubtful | forwarded.places.keys()).block(program.body, self._chunks)
-        memory = placed_memory(program, target)
-        for buffer in (*program.inputs, *self.buffers):
-            watched = buffer.on_chip and buffer.id not in self._chunks
-            self._places[buffer.id] = self._place(buffer, memory.allocate(buffer) if watched else None)
-        self._elsewhere = forwarded.places
-        for key, elsewhere in forwarded.places.items():
-            self._places[key] = elsewhere.at(self._places[elsewhere.buffer])
-
-    def _place(self, buffer: Buffer, watched: LiveStorage | None) -> Place:
-        chunk = self._chunks.get(buffer.id)
-        if chunk is not None:
-            return Place(POOL, chunk.start, chunk.pitch, chunk.start)
-        if watched is not None:
-            return Place(ON_CHIP[buffer.region], watched.start, watched.pitch)
-        self._bases += 1
-        return Place(self._bases - 1, 0, buffer.row_bytes)
-
-    @property
-    def bases(self) -> int:
-        """How many base addresses there are."""
-        return self._bases
+    inputs: Sequence[Buffer]
+    outputs: Sequence[View]
+    buffers: Sequence[Buffer]
+    places: Mapping[int, Place]
+    chunks: Mapping[int, Chunk]
+    elsewhere: Mapping[int, Elsewhere]
+    bases: int
+    pool_bytes: int
+    doubtful: frozenset[int]
+    complete: frozenset[int]
+    outermost: frozenset[int]
+    reach: Mapping[MemoryRegion, int]
+    placement: Mapping[int, tuple[int, int]]
 
     def place(self, buffer: Buffer) -> Place:
         """Where a buffer is."""
-        return self._places[buffer.id]
+        return self.places[buffer.id]
 
-    def chunk(self, buffer: Buffer) -> Chunk | None:
-        """The bytes of the pool that a buffer has, if it has any."""
-        return self._chunks.get(buffer.id)
-
-    def elsewhere(self, buffer: Buffer) -> Elsewhere | None:
-        """The device memory that a tensor is, if it is."""
-        return self._elsewhere.get(buffer.id)
-
-    def register(self, engine: Engine, path: str) -> Place:
+    @staticmethod
+    def register(engine: Engine, path: str) -> Place:
         """Where the accumulator registers of an engine are."""
         return Place(REGISTERS[engine, path], 0, 4)
+
+
+def arrange(program: Program, proven: Proven, forwarded: Forwarded, target: Target) -> Layout:
+    """Give every buffer of a program a place."""
+    buffers = list(program.body.all_buffers())
+    chunks: dict[int, Chunk] = {}
+    pool_bytes = _Pool(proven.doubtful | forwarded.places.keys()).block(program.body, chunks)
+    placement, reach = program.placement or {}, reach_of(program)
+    memory = Memory(target, placement=placement, reach=reach)
+    places: dict[int, Place] = {}
+    bases = FIRST_BUFFER
+    for buffer in (*program.inputs, *buffers):
+        chunk = chunks.get(buffer.id)
+        if chunk is not None:
+            places[buffer.id] = Place(POOL, chunk.start, chunk.pitch, chunk.start)
+        elif buffer.on_chip:
+            watched = memory.allocate(buffer)
+            places[buffer.id] = Place(ON_CHIP[buffer.region], watched.start, watched.pitch)
+        else:
+            places[buffer.id] = Place(bases, 0, buffer.row_bytes)
+            bases += 1
+    for key, elsewhere in forwarded.places.items():
+        places[key] = elsewhere.at(places[elsewhere.buffer])
+    at_address = ON_CHIP.values()
+    return Layout(
+        inputs=program.inputs,
+        outputs=program.outputs,
+        buffers=[b for b in buffers if not b.on_chip or places[b.id].base in at_address],
+        places=places,
+        chunks=chunks,
+        elsewhere=forwarded.places,
+        bases=bases,
+        pool_bytes=pool_bytes,
+        doubtful=proven.doubtful,
+        complete=proven.complete,
+        outermost=frozenset(buffer.id for buffer in program.body.buffers),
+        reach=reach,
+        placement=placement,
+    )
 
 
 class _Pool:

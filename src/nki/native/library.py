@@ -68,6 +68,24 @@ class Library:
                 self._modules[module] = found
             return {name: found[name] for name in names}
 
+    def found(self, module: str, names: Sequence[str]) -> dict[str, int] | None:
+        """The addresses of functions that are loaded already or on disk; None if they would have to be compiled."""
+        with self._lock:
+            known = self._modules.get(module) or self._loaded(module, names)
+            if known is None:
+                return None
+            self._modules[module] = known
+            return {name: known[name] for name in names}
+
+    def kept(self, key: str) -> bytes | None:
+        """What `keep` kept under this key, if nothing about it is in doubt."""
+        return None if self._objects is None else self._objects.get(key)
+
+    def keep(self, key: str, data: bytes) -> None:
+        """Keep data beside the objects, for this installation and processor, which the key has to cover."""
+        if self._objects is not None:
+            self._objects.put(key, data)
+
     def has(self, name: str) -> bool:
         """Whether a function or module is loaded already or on disk, and would cost no compilation.
 

@@ -16,7 +16,7 @@ from nki.native.fill import record
 from nki.native.forms import Form, Native, Source
 from nki.native.primitives.control import TARGET
 from nki.native.proof import Proven
-from nki.native.sharing import Sharing
+from nki.native.sharing import Shapes, Sharing
 from nki.native.steps import Plan, Recorded, Repeat, Steps, Stretch, trips
 from nki.native.words import HEADER, Place
 from nki.spec.engine import engine as Engine
@@ -42,6 +42,7 @@ class Planner:
 
     Args:
         forms: the form of an instruction, as if scalar offsets were 0; None for one with other dynamic addresses.
+        moving: identities of instructions with a dynamic address.
         skipped: identities of transfers that need not be made.
         place_of: where buffers are.
         accumulators: where the accumulator registers of an engine are.
@@ -54,6 +55,7 @@ class Planner:
         program: Program,
         proven: Proven,
         forms: Callable[[Issued], Form | None],
+        moving: frozenset[int],
         skipped: frozenset[int],
         place_of: PlaceOf,
         accumulators: RegisterPlace,
@@ -63,6 +65,7 @@ class Planner:
         self._program = program
         self._proven = proven
         self._forms = forms
+        self._moving = moving
         self._skipped = skipped
         self._place_of = place_of
         self._accumulators = accumulators
@@ -70,7 +73,8 @@ class Planner:
         self._barrier = barrier
         self._arguments = _perhaps_same(program)
         self._aliases = frozenset(place_of(buffer).base for buffer in program.inputs if buffer.id in self._arguments)
-        self._sharing = Sharing(self._aliases)
+        self._shapes: Shapes = {}
+        self._sharing = Sharing(self._aliases, self._shapes)
         self._work = 0.0
         self._words: list[int] = []
         self._position = 0
@@ -155,7 +159,7 @@ class Planner:
 
     def _meet(self) -> None:
         """Every trip begins together, and so does what comes after the loop."""
-        self._sharing = Sharing(self._aliases)
+        self._sharing = Sharing(self._aliases, self._shapes)
         if self._barrier:
             self._words += [self._barrier, HEADER, 0, 0]
 
@@ -164,7 +168,7 @@ class Planner:
         if inside.issued:
             start, end = min(inside.issued), len(self._words)
             steps.items.append(Stretch(start, end, inside.issued, inside.after, self._work))
-        self._work, self._sharing = 0.0, Sharing(self._aliases)
+        self._work, self._sharing = 0.0, Sharing(self._aliases, self._shapes)
 
     def _record(self, issued: Issued) -> list[list[int]] | None:
         """The records of an instruction; None if NumPy executes it."""
@@ -194,15 +198,34 @@ class Planner:
         views, places = self._operands(native, issued)
         if self._arguments and self._crosses_arguments(issued):
             return None, "arguments may overlap"
-        based, bases = self._based(native, issued, places)
         adds = self._proven.adds.get(self._position, False)
-        words = record(native, form.function, [still(view) for view in views], bases, adds)
-        if words is None or not apart(views, places, [source.writes for source in native.sources]):
+        if id(issued) in self._moving:
+            found = self._at_dynamic_addresses(form, native, issued, views, places, adds)
+        else:
+            found = self._at_static_addresses(native, form.function, views, places, adds)
+        if found is None:
             return None, f"{issued.instruction.name}: operands overlap"
         self._work += form.cost
+        return found, ""
+
+    def _at_static_addresses(
+        self, native: Native, function: int, views: Sequence[View | None], places: Sequence[Place], adds: bool
+    ) -> list[list[int]] | None:
+        words = record(native, function, views, places, adds)
+        if words is not None:
+            self._wait(self._barrier != 0 and self._sharing.waits(native, words, views, places))
+        return None if words is None else [words]
+
+    def _at_dynamic_addresses(
+        self, form: Form, native: Native, issued: Issued, views: Sequence[View | None], places: list[Place], adds: bool
+    ) -> list[list[int]] | None:
+        based, bases = self._based(native, issued, places)
+        words = record(native, form.function, [still(view) for view in views], bases, adds)
+        if words is None or not apart(views, places, [source.writes for source in native.sources]):
+            return None
         indices = [(view, self._place_of(view.buffer)) for view in _indices(issued)]
         self._wait(self._barrier != 0 and self._sharing.waits(native, words, views, places, indices))
-        return [*based, words], ""
+        return [*based, words]
 
     def _steering(self, issued: Issued) -> tuple[list[list[int]] | None, str]:
         """The record of an instruction on registers."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nki.core.tensor import View, whole
-from nki.native.extents import Extent, extent
+from nki.native.extents import Box, Extent, box, extent, extent_at
 from nki.native.forms import Native
 from nki.native.moves import Copy
 from nki.native.primitives.abi import ALONE, LENGTH_BITS
@@ -27,6 +27,9 @@ _ANYWHERE = Extent((-1, 0), 0, 1, 0, 1 << 62)
 """What an argument touches that may be the same memory as another one."""
 
 
+Shapes = dict[int, list[Box | None]]
+
+
 class Access(NamedTuple):
     """Bytes that a record touches.
 
@@ -39,11 +42,11 @@ class Access(NamedTuple):
     aligned: bool
 
     def collides(self, other: Access) -> bool:
-        """Whether two threads may touch the same bytes, and one of them writes."""
+        """Whether two threads may touch the same bytes of one memory, and one of them writes."""
         if not (self.writes or other.writes) or (self.aligned and other.aligned):
             return False
         a, b = self.extent, other.extent
-        return a.memory == b.memory and a.first < b.last and b.first < a.last and a.low < b.high and b.low < a.high
+        return a.first < b.last and b.first < a.last and a.low < b.high and b.low < a.high
 
 
 class Sharing:
@@ -51,11 +54,14 @@ class Sharing:
 
     Args:
         aliases: base addresses of arguments that may be the same memory, because some argument is written.
+        shapes: the boxes of the operands of each form, by its identity; those of instructions of one form are equal.
     """
 
-    def __init__(self, aliases: frozenset[int] = frozenset()) -> None:
+    def __init__(self, aliases: frozenset[int] = frozenset(), shapes: Shapes | None = None) -> None:
         self._aliases = aliases
-        self._since: list[Access] = []
+        self._shapes: Shapes = {} if shapes is None else shapes
+        self._since: dict[tuple[int, int], list[Access]] = {}  # by memory
+        self._count = 0
         self._alone = False
 
     def waits(
@@ -72,10 +78,18 @@ class Sharing:
         """
         home = next((view.start_partition for view in views if view is not None and view.buffer.on_chip), 0)
         alone = native.may_refuse or words[2] * words[3] <= _SMALL
+        shapes = self._shapes.get(id(native))
+        if shapes is None:
+            shapes = self._shapes[id(native)] = [None if view is None else box(view) for view in views]
         accesses = []
         for slot, (source, view, place) in enumerate(zip(native.sources, views, places, strict=True)):
             aligned = not alone and view is not None and _stays(native, slot, view, words[2], home)
-            accesses.append(Access(self._extent(view, place), source.writes, aligned))
+            shape = shapes[slot]
+            if shape is None or view is None or view.dynamic is not None or place.base in self._aliases:
+                found = self._extent(view, place)
+            else:
+                found = extent_at(words[native.template.patches[slot].at + 1], shape, place)
+            accesses.append(Access(found, source.writes, aligned))
         accesses += [Access(self._extent(view, place), False, False) for view, place in indices]
         words[1] |= (home << LENGTH_BITS) | (ALONE if alone else 0)
         return self._waits(accesses, native.may_refuse)
@@ -85,17 +99,22 @@ class Sharing:
         return self._waits([Access(self._extent(view, place), writes, False)], False)
 
     def _waits(self, accesses: Sequence[Access], may_refuse: bool) -> bool:
-        waits = (
-            may_refuse
-            or self._alone
-            or len(self._since) + len(accesses) > _MOST
-            or any(new.collides(old) for new in accesses for old in self._since)
-        )
+        waits = may_refuse or self._alone or self._count + len(accesses) > _MOST or self._meets(accesses)
         if waits:
-            self._since = []
-        self._since += accesses
+            self._since, self._count = {}, 0
+        for access in accesses:
+            self._since.setdefault(access.extent.memory, []).append(access)
+        self._count += len(accesses)
         self._alone = may_refuse
         return waits
+
+    def _meets(self, accesses: Sequence[Access]) -> bool:
+        """Whether one of them collides with one since the threads last waited."""
+        for new in accesses:
+            for old in self._since.get(new.extent.memory, ()):
+                if new.collides(old):
+                    return True
+        return False
 
     def _extent(self, view: View | None, place: Place) -> Extent:
         """What an operand may touch; of registers, all: an instruction may make those of all partitions undefined."""

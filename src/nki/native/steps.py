@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nki.core.tensor import Buffer
-from nki.spec.program import ForLoop, Issued, WhileLoop
+from nki.spec.program import Block, ForLoop, Issued, WhileLoop
 
 Recorded = Issued | ForLoop | WhileLoop
 _UNKNOWN_TRIPS = 32
@@ -75,6 +75,14 @@ class Plan:
     native: int
     interpreted: int
     reasons: Mapping[str, int]
+
+
+def recorded(block: Block) -> Iterator[Recorded]:
+    """All instructions and loops in the order in which a program is written."""
+    for item in block.items:
+        yield item
+        if not isinstance(item, Issued):
+            yield from recorded(item.body)
 
 
 def trips(loop: ForLoop | WhileLoop) -> int:

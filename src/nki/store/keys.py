@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
-import importlib.metadata
 import json
+import os
 import sys
+from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 from nki.version import version
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_MLIR = "torch-mlir"
+_MLIR = "torch_mlir"
 
 
 def key_of(kind: str, **parts: Any) -> str:
@@ -38,27 +40,48 @@ def key_of(kind: str, **parts: Any) -> str:
 def installation() -> str:
     """What wrote an entry: versions of this package, of Python, NumPy and MLIR.
 
-    A checkout counts by its source as well, whose version stays the same while somebody edits it.
+    A checkout counts by its source, whatever git calls it: its version stays the same while somebody edits it.
     """
-    parts = [version(), sys.version, np.__version__, _version_of(_MLIR)]
-    if not (_PACKAGE / "VERSION").is_file():
-        parts.append(_source_hash())
-    return " ".join(parts)
+    own = version() if (_PACKAGE / "VERSION").is_file() else _source_hash()
+    return " ".join([own, sys.version, np.__version__, _mlir()])
 
 
 def _source_hash() -> str:
     found = hashlib.sha256()
-    for path in sorted([*_PACKAGE.rglob("*.py"), *_PACKAGE.rglob("*.toml")]):
-        data = path.read_bytes()
-        found.update(f"{path.relative_to(_PACKAGE)} {len(data)} ".encode() + data)
+    for path in sorted(_sources(str(_PACKAGE))):
+        with open(path, "rb", buffering=0) as file:
+            data = file.read()
+        found.update(f"{path[len(str(_PACKAGE)) :]} {len(data)} ".encode() + data)
     return found.hexdigest()
 
 
-def _version_of(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
+def _sources(directory: str) -> Iterator[str]:
+    """The files below a directory that decide what this package does."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.endswith((".py", ".toml")):
+                yield entry.path
+            elif entry.name != "__pycache__" and entry.is_dir(follow_symlinks=False):
+                yield from _sources(entry.path)
+
+
+def _mlir() -> str:
+    """Which MLIR is installed: the names of the directories with its metadata, in which the version is, and no more.
+
+    The module `importlib.metadata`, which reads them, takes a tenth of what importing this package takes.
+    """
+    spec = find_spec(_MLIR)
+    places = [] if spec is None else sorted(spec.submodule_search_locations or ())
+    return " ".join([name for place in places for name in _metadata_of(Path(place))]) or "none"
+
+
+def _metadata_of(package: Path) -> list[str]:
+    """The names; where there are none, such as in a build directory, when the package's directory last changed."""
+    with os.scandir(package.parent) as entries:
+        found = sorted(
+            e.name for e in entries if e.name.startswith(_MLIR) and e.name.endswith(("dist-info", "egg-info"))
+        )
+    return found or [f"{package} {package.stat().st_mtime_ns}"]
 
 
 def _plain(value: Any) -> Any:

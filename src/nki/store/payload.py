@@ -22,12 +22,16 @@ class Traced:
         kernel_hash: hash of its IR.
         result: the tree that the kernel returned, with views in it.
         findings: warnings of the trace.
+        written: positions of the inputs that some core writes to.
+        outlines: of the programs, as `nki.store.outline` writes them; None if they have none.
     """
 
     artifact: str
     kernel_hash: str
     result: Any
     findings: tuple[Finding, ...]
+    written: frozenset[int] = frozenset()
+    outlines: list[Any] | None = None
 
 
 def pack(traced: Traced) -> bytes | None:
@@ -39,6 +43,8 @@ def pack(traced: Traced) -> bytes | None:
             "kernel_hash": traced.kernel_hash,
             "result": _written(traced.result, views),
             "findings": [_finding_written(finding, views) for finding in traced.findings],
+            "written": sorted(traced.written),
+            "outlines": traced.outlines,
         }
     except TypeError:
         return None
@@ -54,6 +60,8 @@ def unpack(data: bytes) -> Traced | None:
             str(document["kernel_hash"]),
             document["result"],
             tuple(_finding_read(each) for each in document["findings"]),
+            frozenset([int(position) for position in document["written"]]),
+            document["outlines"],
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None
