@@ -11,6 +11,7 @@ import pytest
 import nki.isa as nisa
 import nki.language as nl
 from nki.core import dtypes
+from nki.report import NkiWarning
 from tests.isa.examples.dma import gathered
 from tests.isa.tiles import bits_of, filled, floats, store
 from tests.isa.tiles import dma_load as load
@@ -82,15 +83,45 @@ def test_a_negative_row_is_outside_even_if_the_pattern_starts_late() -> None:
     assert both(kernel, data, np.array([[-1], [1]], np.int32)).tolist() == [[-1, -1], [6, 7]]
 
 
-def test_a_row_that_leaves_the_tensor_is_skipped_as_a_whole() -> None:
+def long_rows(mode: Any) -> Any:
     def kernel(a: Any, rows: Any) -> Any:
-        tile = filled((2, 2), -1.0, a.dtype)
-        index = load(rows)
-        nisa.dma_copy(dst=tile, src=a.ap([[3, 2], [1, 2]], offset=2, vector_offset=index), oob_mode=SKIP)
+        tile = filled((rows.shape[0], 2), 7, a.dtype)
+        view = a.ap([[3, rows.shape[0]], [1, 2]], offset=2, vector_offset=load(rows))
+        nisa.dma_copy(dst=tile, src=view, oob_mode=mode)
         return store(tile)
 
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
+def test_of_a_row_that_runs_past_the_end_the_part_inside_is_moved(dtype: Any) -> None:
+    data = np.arange(9).reshape(3, 3).astype(dtype)
+    with pytest.warns(
+        NkiWarning, match=r"access.past-end.* row 0 has index 2 and reaches elements 8 to 9, but a holds 9"
+    ):
+        result = both(long_rows(SKIP), data, np.array([[2], [1], [3]], np.int32))
+    assert result.tolist() == [[8, 7], [5, 6], [7, 7]]
+
+
+def test_a_row_that_runs_past_the_end_is_an_error_by_default() -> None:
     data = np.arange(9, dtype=np.float32).reshape(3, 3)
-    assert both(kernel, data, np.array([[2], [1]], np.int32)).tolist() == [[-1, -1], [5, 6]]
+    error = rejection(long_rows(nisa.oob_mode.error), data, np.array([[1], [2]], np.int32))
+    assert error.code == "access.dynamic-out-of-bounds"
+    assert error.message == "row 1 has index 2 and reaches elements 8 to 9, but a holds 9 elements of float32"
+
+
+def test_a_scatter_writes_the_part_of_a_row_that_is_inside() -> None:
+    def kernel(data: Any, rows: Any) -> Any:
+        out = nl.ndarray((3, 3), data.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=filled(out.shape, 9, data.dtype))
+        place = out.ap([[3, 3], [1, 4]], vector_offset=load(rows))
+        nisa.dma_copy(dst=place, src=load(data), oob_mode=SKIP)
+        return out
+
+    data = np.arange(12, dtype=np.float32).reshape(3, 4)
+    with pytest.warns(NkiWarning, match="access.past-end"):
+        result = both(kernel, data, np.array([[2], [0], [5]], np.int32))
+    assert result.tolist() == [[4, 5, 6], [7, 9, 9], [0, 1, 2]]
 
 
 def scatter_kernel(mode: Any) -> Any:

@@ -23,13 +23,22 @@ from nki.target.model import Target
 
 _SNAKE_TENSOR = 32
 _SNAKE_OTHERS = 16
+_SKIP = "correct the index, or pass oob_mode=nisa.oob_mode.skip"
 
 
 class Rows(NamedTuple):
-    """Rows at dynamic addresses: the first element of each, and which of them are inside the buffer."""
+    """Rows at dynamic addresses.
+
+    Attributes:
+        starts: the first element of each.
+        inside: which of them are inside the buffer.
+        partly: which of the others begin inside it and run past its end, where accesses out of bounds are skipped; None
+            if none does.
+    """
 
     starts: np.ndarray
     inside: np.ndarray
+    partly: np.ndarray | None = None
 
 
 class Addresses(Engines):
@@ -58,7 +67,9 @@ class Addresses(Engines):
         if view.dynamic is None or isinstance(view.dynamic, ScalarOffset):
             return self._readable(view).bits
         if isinstance(view.dynamic, VectorOffset):
-            return self._read_rows(storage, view, self._row_starts(view, view.dynamic))
+            rows = self._row_starts(view, view.dynamic)
+            if rows.partly is None:
+                return self._read_rows(storage, view, rows)
         flat, valid = self._indices(view)
         return self._elements(storage, view, flat, valid)
 
@@ -136,24 +147,50 @@ class Addresses(Engines):
         raise _out_of_bounds(view, f"index {value} reaches elements {low} to {high}", total)
 
     def _row_starts(self, view: View, dynamic: VectorOffset) -> Rows:
-        """The rows of a gather or scatter; out of bounds is an error unless such accesses are skipped."""
+        """The rows of a gather or scatter; out of bounds is an error unless such accesses are skipped.
+
+        Skipped are indices out of bounds (nki/api/nki/isa dma_copy, `oob_mode`). Of a row whose index is inside, what
+        lies inside is moved; hardware goes on to whatever follows the tensor in memory.
+        """
         rows = self._index_values(dynamic.indices).reshape(-1, order="F")[: view.shape[0]]
         rows = np.broadcast_to(rows, view.shape[:1])
         starts = rows * dynamic.scale + view.offset
         low, high = reach(view)
         total = view.buffer.nbytes // view.dtype.itemsize
         inside = (starts + low >= 0) & (starts + high < total) & (rows >= 0)
-        if not inside.all() and self._oob is oob_mode.error:
-            row = int(np.argmin(inside))
-            raise _out_of_bounds(view, f"row {row} has index {int(rows[row])}", total, dynamic.scale)
-        return Rows(starts, inside)
+        if inside.all():
+            return Rows(starts, inside)
+        partly = ~inside & (starts >= 0) & (starts < total) & (rows >= 0)
+        row = int(np.argmax(partly if partly.any() else ~inside))
+        if not partly[row]:
+            if self._oob is oob_mode.error:
+                raise _out_of_bounds(view, f"row {row} has index {int(rows[row])}", total, dynamic.scale)
+            return Rows(starts, inside)
+        reached = (
+            f"row {row} has index {int(rows[row])} and reaches elements {starts[row] + low} to {starts[row] + high}"
+        )
+        if self._oob is oob_mode.error:
+            raise _out_of_bounds(view, reached, total, fix="correct the index, or make the rows of the view shorter")
+        self._past_end(view, reached, total)
+        return Rows(starts, inside, partly)
+
+    def _past_end(self, view: View, reached: str, total: int) -> None:
+        self.warn(
+            "access.past-end",
+            f"{reached}, but {view.buffer.name or 'the tensor'} holds {total}: the rest of the row is left alone",
+            "make rows end with the tensor: oob_mode.skip is for indices that are out of bounds",
+        )
 
     def _indices(self, view: View) -> tuple[np.ndarray, np.ndarray]:
         """Flat element numbers of a gather or scatter in the buffer, and which of them are inside it."""
         dynamic = view.dynamic
         if isinstance(dynamic, VectorOffset):
-            starts, inside = self._row_starts(view, dynamic)
-            return _spread(view, starts), np.broadcast_to(_column(inside, view), view.shape)
+            rows = self._row_starts(view, dynamic)
+            flat, valid = _spread(view, rows.starts), np.broadcast_to(_column(rows.inside, view), view.shape)
+            if rows.partly is not None:
+                total = view.buffer.nbytes // view.dtype.itemsize
+                valid = valid | (_column(rows.partly, view) & (flat >= 0) & (flat < total))
+            return flat, valid
         assert isinstance(dynamic, FreeIndirection), "the two indirect kinds"
         return self._snake(view, dynamic)
 
@@ -187,7 +224,7 @@ def _column(values: np.ndarray, view: View) -> np.ndarray:
     return values.reshape(-1, *[1] * (view.ndim - 1))
 
 
-def _out_of_bounds(view: View, what: str, total: int, row: int = 0) -> ExecutionError:
+def _out_of_bounds(view: View, what: str, total: int, row: int = 0, fix: str = _SKIP) -> ExecutionError:
     """`total` elements are there; `row` is how many of them an index counts by, where it counts rows."""
     whole = row > 0 and total % row == 0
     extent = f"has {total // row} rows" if whole else f"holds {total} elements of {view.dtype}"
@@ -196,7 +233,7 @@ def _out_of_bounds(view: View, what: str, total: int, row: int = 0) -> Execution
         f"{what}, but {view.buffer.name or 'the tensor'} {extent}",
         rule="dynamic addresses stay inside their tensor",
         source="nki/api/nki/isa dma_copy",
-        fix="correct the index, or pass oob_mode=nisa.oob_mode.skip",
+        fix=fix,
     )
 
 

@@ -135,8 +135,10 @@ class Moves(Addresses):
         blocks = isinstance(view.dynamic, VectorOffset) and not view.on_chip and is_block(view)
         if blocks and where is None and storage.shadow is None and reach(view).high < view.row:
             assert isinstance(view.dynamic, VectorOffset), "asked above"
-            self._scatter_rows(storage, view, values, self._row_starts(view, view.dynamic))
-            return
+            rows = self._row_starts(view, view.dynamic)
+            if rows.partly is None:
+                self._scatter_rows(storage, view, values, rows)
+                return
         flat, valid = self._indices(view)
         valid = valid if where is None else valid & where
         chosen, bits = flat[valid], values[valid]
@@ -210,9 +212,9 @@ class Moves(Addresses):
 
         valid = None
         if isinstance(src.dynamic, VectorOffset):
-            inside = self._row_starts(src, src.dynamic).inside
+            inside = self._indices(src)[1]
             if not inside.all():
-                valid = ordered(inside.reshape(-1, *[1] * (src.ndim - 1)))
+                valid = ordered(inside)
         bits, precise = ordered(self._read(storage, src)), self._precise(storage, src)
         precise = None if precise is None else ordered(precise)
         if add or dst.dtype != src.dtype:
