@@ -18,7 +18,7 @@ from nki.sim.cores import Cores
 from nki.sim.machine import Machine, Meet
 from nki.sim.memory import LiveStorage, Memory, placed_memory
 from nki.sim.notes import Report
-from nki.sim.walk import run_program
+from nki.sim.walk import run_program, runs_of
 from nki.sim.watch import Watch, WatchedMachine
 from nki.target.model import Target
 
@@ -75,10 +75,10 @@ def run_compiled(
         natives = None if kernel is None else kernel.cores()
     if kernel is not None and natives is not None:
         storages = _run_natively(natives, inputs, report)
-        executed = Executed(*kernel.executed(natives))
+        executed = Executed(*kernel.executed(natives), trips=tuple(core.trips() for core in natives))
         kernel.release(natives)
         return storages, executed
-    return _interpret(compiled, inputs, target, options, report, watch), Executed()
+    return _interpret(compiled, inputs, target, options, report, watch)
 
 
 def _run_natively(natives: Sequence[Core], inputs: Sequence[np.ndarray], report: Report) -> list[LiveStorage]:
@@ -101,10 +101,10 @@ def _interpret(
     options: Options,
     report: Report,
     watch: Watch | None,
-) -> list[LiveStorage]:
+) -> Outcome:
     cores = Cores(len(compiled.programs))
 
-    def run(number: int) -> list[LiveStorage]:
+    def run(number: int) -> tuple[list[LiveStorage], dict[int, float]]:
         program = compiled.programs[number]
         memory = placed_memory(program, target, options.uninitialized)
         kind: Callable[..., Machine] = Machine if watch is None else partial(WatchedMachine, watch)
@@ -112,10 +112,10 @@ def _interpret(
         adopted = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, inputs, strict=True)]
         claim: Callable[[Buffer], LiveStorage] = partial(cores.claim, number, memory)
         with np.errstate(all="ignore"):
-            return run_program(machine, program, adopted, claim)
+            return run_program(machine, program, adopted, claim), runs_of(program, machine.trips)
 
-    first: list[LiveStorage] = on_cores(cores, run)[0]
-    return first
+    outcomes: list[tuple[list[LiveStorage], dict[int, float]]] = on_cores(cores, run)
+    return outcomes[0][0], Executed(trips=tuple(trips for _, trips in outcomes))
 
 
 def _meeting(cores: Cores, number: int) -> Meet | None:

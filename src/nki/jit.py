@@ -162,11 +162,11 @@ class Kernel:
 
 def _profile_of(report: Report, launch: Launch) -> Profile:
     """The profile of a call; what ran eagerly is compiled first."""
-    target, programs = load_target(report.target), report.programs
+    target, programs, trips = load_target(report.target), report.programs, report.executed.trips
     if report.mode == "eager":
         config = launch.compile_config or CompileConfig()
         programs = gate.compile_kernel(programs, target, from_environment(), config).programs
-    return profile_programs(programs, target)
+    return profile_programs(programs, target, trips or None)
 
 
 def jit(

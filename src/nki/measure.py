@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nki.core.errors import LaunchError
-from nki.core.source import Location
-from nki.core.tensor import View
 from nki.driver import Cache, Compiled, compile_kernel
 from nki.execution import run_compiled
 from nki.frontend.check import check_function, raise_errors
@@ -20,8 +17,7 @@ from nki.jit import Kernel
 from nki.launch import Launch, bound_arguments, check_lnc, launch_options
 from nki.options import from_environment
 from nki.profile.lazy import profile_programs
-from nki.sim.machine import Machine
-from nki.spec.program import Block, ForLoop, Issued, WhileLoop
+from nki.spec.program import depends_on_data, loops
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 
@@ -98,7 +94,7 @@ class Profiler:
         launch = self._kernel.launch()
         compiled, target = _compiled(launch, args, kwargs, self._cache)
         trips = None
-        if self._run and any(_depends_on_data(loop) for program in compiled.programs for loop in _loops(program.body)):
+        if self._run and any(depends_on_data(loop) for program in compiled.programs for loop in loops(program.body)):
             trips = _executed_trips(compiled, bound_arguments(launch, args, kwargs), target)
         return profile_programs(compiled.programs, target, trips)
 
@@ -201,50 +197,11 @@ class Benchmark:
         return durations
 
 
-class _Counter:
-    """Counts how often each instruction is executed."""
-
-    def __init__(self) -> None:
-        self.runs: Counter[int] = Counter()
-
-    def before(self, machine: Machine, issued: Issued) -> None:
-        """Nothing."""
-
-    def after(self, machine: Machine, issued: Issued) -> None:
-        """One more."""
-        self.runs[id(issued)] += 1
-
-    def tap(self, machine: Machine, name: str, view: View, location: Location) -> None:
-        """Nothing."""
-
-
-def _executed_trips(compiled: Compiled, arguments: Arguments, target: Target) -> list[dict[int, float]]:
-    """For each core how often the body of each loop runs, by the number of the loop.
-
-    The kernel runs on copies of its arrays. A loop whose body has no instruction of its own is left out.
-    """
-    seen = _Counter()
+def _executed_trips(compiled: Compiled, arguments: Arguments, target: Target) -> Sequence[Mapping[int, float]]:
+    """For each core how often the body of each loop runs, by the number of the loop; on copies of the arrays."""
     inputs = [host.array.copy() for host in arguments.arrays]
-    run_compiled(compiled, inputs, target, from_environment(), lambda finding: None, seen)
-    found: list[dict[int, float]] = []
-    for program in compiled.programs:
-        firsts = [
-            next((each for each in loop.body.items if isinstance(each, Issued)), None) for loop in _loops(program.body)
-        ]
-        found.append({n: float(seen.runs[id(first)]) for n, first in enumerate(firsts) if first is not None})
-    return found
-
-
-def _loops(block: Block) -> Iterator[ForLoop | WhileLoop]:
-    """In the order of the program, an outer one before those in it."""
-    for item in block.items:
-        if not isinstance(item, Issued):
-            yield item
-            yield from _loops(item.body)
-
-
-def _depends_on_data(loop: ForLoop | WhileLoop) -> bool:
-    return isinstance(loop, WhileLoop) or not (isinstance(loop.lower, int) and isinstance(loop.upper, int))
+    _, executed = run_compiled(compiled, inputs, target, from_environment(), lambda finding: None, None)
+    return executed.trips
 
 
 def _compiled(launch: Launch, args: tuple[Any, ...], kwargs: dict[str, Any], cache: Cache) -> tuple[Compiled, Target]:

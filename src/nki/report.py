@@ -28,11 +28,14 @@ class Executed(NamedTuple):
         native: how many are compiled functions; instructions in a device loop count once in compiled mode.
         interpreted: how many NumPy executed, where there was native code at all; None if NumPy executed all of them.
         reasons: why NumPy executed them, as far as that is known, and how many for each reason.
+        trips: for each core of a compiled kernel, how often the body of each device loop ran whose bounds depend on
+            data, by the number of the loop.
     """
 
     native: int = 0
     interpreted: int | None = None
     reasons: Mapping[str, int] = MappingProxyType({})
+    trips: tuple[Mapping[int, float], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """JSON types only."""

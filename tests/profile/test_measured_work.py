@@ -11,6 +11,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from tests.profile.support import array, by, hbm, loaded, profiled, psum, sbuf, stored
+from tests.support import environment
 
 
 def doubled_often(a: Any, times: Any) -> Any:
@@ -43,6 +44,61 @@ def test_trips_that_depend_on_data_are_those_of_a_run() -> None:
     for opcode, runs in (("multiply", 7.0), ("add", 21.0)):
         (row,) = [row for row in found["instructions"].rows() if opcode in row["operands"]]
         assert row["runs"] == runs
+
+
+def nested(a: Any, times: Any) -> Any:
+    """As often as the number says: a loop of one trip more than the time before, from 0, and a `while` of one trip."""
+    tile, count, stop = loaded(a), loaded(times), sbuf((1, 1), nl.int32)
+    nisa.memset(dst=stop, value=0)
+    outer, more = nisa.register_alloc(), nisa.register_alloc()
+    nisa.register_load(outer, count)
+
+    def added(_: Any) -> None:
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+
+    def doubled(_: Any) -> Any:
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+        nisa.register_load(more, stop)
+        return more
+
+    def body(i: Any) -> None:
+        nl.fori_loop(0, i, added)
+        nisa.register_move(more, 1)
+        nl.while_loop(more, doubled)
+
+    nl.fori_loop(0, outer, body)
+    return stored(tile)
+
+
+@pytest.mark.parametrize("settings", [("0", "1"), ("always", "1"), ("always", "2"), ("auto", "1")], ids=" ".join)
+def test_the_profile_of_a_call_has_the_trips_of_that_call(settings: tuple[str, str]) -> None:
+    made, a = nki.jit(nested), array(128, 64)
+    with environment(NKI_NATIVE=settings[0], NKI_THREADS=settings[1]):
+        for count in (3, 0, 5, 5):
+            made(a.copy(), often(count))
+            assert made.profile is not None
+            loops = made.profile["loops"].rows()
+            expected = [count, (count - 1) / 2, 1] if count else [0]
+            assert [row["trips"] for row in loops] == expected
+            assert not any(row["assumed"] for row in loops)
+
+
+def test_trips_of_a_loop_of_which_numpy_executes_something_count_too() -> None:
+    def kernel(a: Any, times: Any) -> Any:
+        tile, count = loaded(a), loaded(times)
+        trips = nisa.register_alloc()
+        nisa.register_load(trips, count)
+        for _ in nl.dynamic_range(trips):
+            nl.device_print("row", tile[0:1, 0:1])
+            for _ in nl.dynamic_range(trips):
+                nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+        return stored(tile)
+
+    made = nki.jit(kernel)
+    with environment(NKI_NATIVE="always", NKI_THREADS="1"):
+        made(array(128, 64), often(3))
+    assert made.report.executed.native and made.report.executed.interpreted
+    assert made.report.executed.trips == ({0: 3.0, 1: 9.0},)
 
 
 def test_without_such_loops_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,15 @@ class Control:
         words[control.TARGET] = body
         return words
 
+    def total(self, loop: ForLoop | WhileLoop) -> int:
+        """The word that counts the trips of a loop over all times that it is entered."""
+        return self._of(loop, "total")
+
+    def count(self, loop: ForLoop | WhileLoop) -> list[int]:
+        """The record at the begin of a trip that counts it."""
+        total = self.total(loop)
+        return self._record(control.ALU, total, 1, total, 0, 1, control.OPERATIONS.index("add"))
+
     def _of_for(self, loop: ForLoop) -> tuple[int, int, int]:
         return self._of(loop, "counter"), self.number(loop.index), self._of(loop, "limit")
 

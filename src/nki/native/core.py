@@ -70,6 +70,9 @@ class Core:
         """
         self._claim = claim
         self.machine.begin(report, meet)
+        self.machine.trips.clear()
+        for number in self.plan.trips.values():
+            self._base(number, 0)
         self._refuel()
         self.memory.begin()
         for buffer, array in zip(self._layout.inputs, inputs, strict=True):
@@ -89,6 +92,15 @@ class Core:
         """Execute the plan; returns the storages of the outputs."""
         self._steps(self.plan.steps)
         return [self._kept[view.buffer.id] for view in self._layout.outputs]
+
+    def trips(self) -> dict[int, float]:
+        """How often the bodies of loops whose bounds depend on data ran in the last call, by the number of the loop."""
+        held = self._contexts[0].words
+        found = {number: float(held[BASES + word]) for number, word in self.plan.trips.items()}
+        for key, runs in self.machine.trips.items():
+            if key in self.plan.numbers:
+                found[self.plan.numbers[key]] += runs
+        return found
 
     def end(self) -> None:
         """Let go of the caller's memory."""
@@ -181,10 +193,12 @@ class Core:
             lower, upper = bounds(self.machine, loop)
             for value in range(lower, upper, loop.step):
                 self.machine.write_register(loop.index, value)
+                self.machine.trips[id(loop)] += 1
                 self._steps(repeat.body)
             return
         trips = 0
         while self.machine.read_register(loop.condition) != 0:
+            self.machine.trips[id(loop)] += 1
             self._steps(repeat.body)
             trips += 1
             check_trips(trips, loop.location)

@@ -122,6 +122,7 @@ def _core(layout: Layout, plan: Plan, stretches: Sequence[Stretch]) -> dict[str,
     return {
         "stretches": [[stretch.start, stretch.end, stretch.work] for stretch in stretches],
         "registers": list(plan.registers.items()),
+        "trips": list(plan.trips.items()),
         "numbers": [plan.fuel, plan.context, plan.native, layout.bases, layout.pool_bytes],
         "inputs": [layout.place(buffer) for buffer in layout.inputs],
         "buffers": [
@@ -197,7 +198,7 @@ def _natural(number: Any) -> int:
 
 
 def _plan(core: Any, columns: _Columns, program: Program, addresses: Sequence[int]) -> Plan:
-    fuel, context, native, _, _ = [_natural(number) for number in core["numbers"]]
+    fuel, context, native, bases, _ = [_natural(number) for number in core["numbers"]]
     words, starts = columns.words.copy(), columns.starts
     _check_records(words, starts, len(addresses))
     words[starts] = np.array(addresses, np.int64)[words[starts]]
@@ -211,9 +212,12 @@ def _plan(core: Any, columns: _Columns, program: Program, addresses: Sequence[in
         if start not in known or not (end in known or end == len(words)):
             raise ValueError(f"a stretch from {start} to {end}")
         steps.items.append(Stretch(start, end, issued, after, float(work)))
+    trips = {_natural(number): _natural(word) for number, word in core["trips"]}
+    if any(not bases <= word < context for word in trips.values()):
+        raise ValueError("a counter of trips outside of the context")
     plain = array("q")
     plain.frombytes(words.tobytes())
-    return Plan(plain, steps, dict(core["registers"]), fuel, context, native, 0, {})
+    return Plan(plain, steps, dict(core["registers"]), fuel, context, native, 0, {}, trips)
 
 
 def _check_records(words: np.ndarray, starts: np.ndarray, functions: int) -> None:

@@ -20,7 +20,7 @@ from nki.native.sharing import Shapes, Sharing
 from nki.native.steps import Plan, Recorded, Repeat, Steps, Stretch, trips
 from nki.native.words import HEADER, Place
 from nki.spec.engine import engine as Engine
-from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop, depends_on_data, loops
 
 _WORTH_TRIPS = 3e-3
 """Seconds that NumPy would take for one trip, from which threads share the trips."""
@@ -87,9 +87,20 @@ class Planner:
         steps = self._block(self._program.body)
         interpreted = sum(self._reasons.values())
         control = self._control
+        counted = {n: loop for n, loop in enumerate(loops(self._program.body)) if depends_on_data(loop)}
+        totals = {number: control.total(loop) for number, loop in counted.items()}
         words = array("q", self._words)
         return Plan(
-            words, steps, control.registers, control.fuel, control.end, self._native, interpreted, self._reasons
+            words,
+            steps,
+            control.registers,
+            control.fuel,
+            control.end,
+            self._native,
+            interpreted,
+            self._reasons,
+            totals,
+            {id(loop): number for number, loop in counted.items()},
         )
 
     def _block(self, block: Block) -> Steps:
@@ -146,6 +157,9 @@ class Planner:
         body, outside = len(self._words), self._work
         self._work = 0.0
         self._meet()
+        if depends_on_data(loop):
+            inside.issued[len(self._words)] = loop
+            self._words += self._control.count(loop)
         for item in loop.body.items:
             if not (self._instruction(item, inside) if isinstance(item, Issued) else self._loop(item, inside)):
                 return False

@@ -63,6 +63,8 @@ class Plan:
         registers: the word of the context of each register, by id.
         fuel: the word that says how many trips may be made until Python is asked.
         context: how many words of the context from the first base on are used.
+        trips: the words that count the trips of loops whose bounds depend on data, by the number of the loop.
+        numbers: of those loops, by identity, where Python may count trips as well.
         native, interpreted: how many instructions there are of each kind, those of a loop once.
         reasons: why the others are not native, and how many for each reason.
     """
@@ -75,6 +77,8 @@ class Plan:
     native: int
     interpreted: int
     reasons: Mapping[str, int]
+    trips: Mapping[int, int] = field(default_factory=dict)
+    numbers: Mapping[int, int] = field(default_factory=dict)
 
 
 def recorded(block: Block) -> Iterator[Recorded]:

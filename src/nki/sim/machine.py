@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ class Machine(Accumulation):
         self.matmul_mode = options.matmul
         self.ordered_matmul = options.matmul == "ordered"
         self._meet = meet
+        self.trips: Counter[int] = Counter()
+        """How often the bodies of loops ran, by identity of the loop, where Python counts them."""
 
     def run_known(self, issued: Issued, signature: Signature) -> None:
         """The same as `run`, for who can make use of the signature."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from nki.core.errors import ExecutionError, NkiError
 from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion
 from nki.sim.machine import Machine
 from nki.sim.memory import LiveStorage
-from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop, depends_on_data, loops
 from nki.spec.schedule import check_order
 
 Claim = Callable[[Buffer], LiveStorage]
@@ -68,13 +68,24 @@ def _run_item(machine: Machine, item: Issued | ForLoop | WhileLoop, claim: Claim
             lower, upper = bounds(machine, item)
             for value in range(lower, upper, item.step):
                 machine.write_register(item.index, value)
+                machine.trips[id(item)] += 1
                 _run_block(machine, item.body, claim, set())
         case WhileLoop():
             trips = 0
             while machine.read_register(item.condition) != 0:
+                machine.trips[id(item)] += 1
                 _run_block(machine, item.body, claim, set())
                 trips += 1
                 check_trips(trips, item.location)
+
+
+def runs_of(program: Program, counted: Mapping[int, int]) -> dict[int, float]:
+    """What `Machine.trips` counted of the loops whose bounds depend on data, by the number of the loop."""
+    return {
+        number: float(counted.get(id(loop), 0))
+        for number, loop in enumerate(loops(program.body))
+        if depends_on_data(loop)
+    }
 
 
 def bounds(machine: Machine, loop: ForLoop) -> tuple[int, int]:

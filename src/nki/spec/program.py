@@ -117,6 +117,19 @@ class WhileLoop:
     location: Location
 
 
+def loops(block: Block) -> Iterator[ForLoop | WhileLoop]:
+    """All loops in the order of the program, an outer one before those in it; their numbers count in this order."""
+    for item in block.items:
+        if not isinstance(item, Issued):
+            yield item
+            yield from loops(item.body)
+
+
+def depends_on_data(loop: ForLoop | WhileLoop) -> bool:
+    """Whether nobody knows how often it runs before it does."""
+    return isinstance(loop, WhileLoop) or not (isinstance(loop.lower, int) and isinstance(loop.upper, int))
+
+
 @dataclass(slots=True)
 class Program:
     """What one core does.
