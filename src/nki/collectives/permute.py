@@ -15,10 +15,10 @@ from nki.collectives.shared import (
     SOURCE,
     ChannelDestinations,
     ChannelSources,
-    HbmDestinations,
     HbmSources,
     Priority,
     Ranks,
+    SomeHbmDestinations,
     bits_of,
     check_ranks,
     described,
@@ -97,7 +97,7 @@ def _fit_together(lists: Sequence[Sequence[View]]) -> bool:
 )
 def collective_permute(
     srcs: HbmSources,
-    dsts: HbmDestinations,
+    dsts: SomeHbmDestinations,
     source_target_pairs: _RankPairs,
     priority: Priority = None,
     name: Name = None,

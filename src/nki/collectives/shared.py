@@ -31,14 +31,17 @@ Ranks = Annotated[ReplicaGroup, Operand("ranks")]
 Priority = Annotated["int | None", Operand("int")]
 
 
-def _tensors(kind: Any, regions: Any, *, written: bool) -> Operand:
-    return Operand(kind, reads=not written, writes=written, regions=regions, engine_access=False)
+def _tensors(kind: Any, regions: Any, *, written: bool, partial: bool = False) -> Operand:
+    return Operand(kind, reads=not written, writes=written, regions=regions, engine_access=False, partial=partial)
 
 
 Sources = Annotated[list[NkiTensor], _tensors("tensors", DMA_REACHABLE, written=False)]
 Destinations = Annotated[list[NkiTensor], _tensors("tensors", DMA_REACHABLE, written=True)]
 HbmSources = Annotated[list[NkiTensor], _tensors("tensors", HBM, written=False)]
 HbmDestinations = Annotated[list[NkiTensor], _tensors("tensors", HBM, written=True)]
+SomeHbmDestinations = Annotated[list[NkiTensor], _tensors("tensors", HBM, written=True, partial=True)]
+"""Of these, elements or all may stay as they were."""
+
 ChannelSources = Annotated[list[list[NkiTensor]], _tensors("channels", DMA_REACHABLE, written=False)]
 ChannelDestinations = Annotated[list[list[NkiTensor]], _tensors("channels", DMA_REACHABLE, written=True)]
 

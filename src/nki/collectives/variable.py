@@ -12,10 +12,10 @@ from nki.collectives.shared import (
     PRIORITY,
     SINGLE,
     SOURCE,
-    HbmDestinations,
     HbmSources,
     Priority,
     Ranks,
+    SomeHbmDestinations,
     bits_of,
     described,
     elements,
@@ -42,7 +42,7 @@ _GATHER_RANKS = 4
 _SPLIT = "nki/api/generated/nki.collectives.all_to_all_v_prepare (NKI 0.7)"
 _COUNT, _OFFSET, _RECEIVED, _PLACE = range(4)
 
-_Metadata = Annotated[NkiTensor, out(DMA_REACHABLE, (uint32,), dma=True, also_read=True)]
+_Metadata = Annotated[NkiTensor, out(DMA_REACHABLE, (uint32,), dma=True, also_read=True, partial=True)]
 
 _METADATA = Rule(
     "metadata",
@@ -150,7 +150,7 @@ def _check_chunk(label: str, chunk: tuple[int, int, int], sizes: tuple[int, int]
 )
 def all_gather_v(
     srcs: HbmSources,
-    dsts: HbmDestinations,
+    dsts: SomeHbmDestinations,
     replica_group: Ranks,
     metadata_tensor: _Metadata,
     recv_counts_known: Flag = False,
@@ -191,7 +191,7 @@ def _(a: Any, x: Arrays) -> None:
 )
 def all_to_all_v(
     srcs: HbmSources,
-    dsts: HbmDestinations,
+    dsts: SomeHbmDestinations,
     replica_group: Ranks,
     metadata_tensor: _Metadata,
     recv_counts_known: Flag = False,
@@ -231,7 +231,7 @@ def _(a: Any, x: Arrays) -> None:
 )
 def all_gather_v_setup(
     srcs: HbmSources,
-    dsts: HbmDestinations,
+    dsts: SomeHbmDestinations,
     replica_group: Ranks,
     metadata_tensor: _Metadata,
     recv_counts_known: Flag = False,
@@ -258,7 +258,7 @@ def _(a: Any, x: Arrays) -> None:
 )
 def all_to_all_v_setup(
     srcs: HbmSources,
-    dsts: HbmDestinations,
+    dsts: SomeHbmDestinations,
     replica_group: Ranks,
     metadata_tensor: _Metadata,
     recv_counts_known: Flag = False,

@@ -9,7 +9,7 @@ from nki.core.dtypes import bfloat16, float4_e2m1fn_x4, float8_e4m3fn_x4, float8
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
 from nki.isa.matmul_rules import Accumulate, index_of, indirect_rules, inputs, size_rules, tile_rules
-from nki.isa.quantize import SCALES, rows_per_quadrant, scale_rules, spread_groups
+from nki.isa.quantize import SCALES, rows_per_quadrant, scale_parts, scale_rules, spread_groups
 from nki.spec.arrays import Arrays
 from nki.spec.cost_tensor import MATMUL_MX
 from nki.spec.engine import engine as Engine
@@ -20,7 +20,20 @@ from nki.spec.rule import Rule
 _MX = "nki/api/nki/isa nc_matmul_mx"
 _MX_DTYPES = (float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4)
 _MxSrc = Annotated[NkiTensor, source(SBUF, _MX_DTYPES)]
-_Scale = Annotated[NkiTensor, source(SBUF, SCALES, dma=True)]
+
+
+def _scale_of(data: str) -> Operand:
+    """The scales of a tensor, of which only the rows of its quadrants are read."""
+    return Operand(
+        "tensor",
+        reads=True,
+        regions=SBUF,
+        dtypes=SCALES,
+        engine_access=False,
+        parts=lambda a, t: scale_parts(getattr(a, f"{data}_scale"), getattr(a, data), t),
+    )
+
+
 _OptionalPair = Annotated[tuple[int, ...] | None, Operand("ints")]
 
 
@@ -73,8 +86,8 @@ def nc_matmul_mx(
     dst: Annotated[NkiTensor, out(PSUM, (float32, bfloat16))],
     stationary: _MxSrc,
     moving: _MxSrc,
-    stationary_scale: _Scale,
-    moving_scale: _Scale,
+    stationary_scale: Annotated[NkiTensor, _scale_of("stationary")],
+    moving_scale: Annotated[NkiTensor, _scale_of("moving")],
     tile_position: _OptionalPair = None,
     tile_size: _OptionalPair = None,
     accumulate: Accumulate = None,

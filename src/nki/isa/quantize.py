@@ -47,6 +47,13 @@ def rows_per_quadrant(t: Target) -> int:
     return t.quadrant // t.pe.mx_group_partitions
 
 
+def scale_parts(scale: View, data: View, t: Target) -> list[View]:
+    """The rows of a scale tensor that belong to the quadrants of its data; others are not touched."""
+    if isinstance(scale.dynamic, FreeIndirection):
+        return [scale]
+    return [slice_dim(scale, 0, first, first + rows_per_quadrant(t)) for first in range(0, data.partitions, t.quadrant)]
+
+
 def scale_rules(scale: str, data: str) -> list[Rule]:
     """What the scale operand of an MX tensor must satisfy: size, place inside the quadrant, and quadrant."""
 
@@ -99,7 +106,17 @@ def scale_rules(scale: str, data: str) -> list[Rule]:
 
 _Packed = Annotated[NkiTensor, out(SBUF, (float8_e4m3fn_x4, float8_e5m2_x4))]
 _Values = Annotated[NkiTensor, source(SBUF, (bfloat16, float16))]
-_Scale = Annotated[NkiTensor, Operand("tensor", writes=True, regions=SBUF, dtypes=SCALES, engine_access=False)]
+_Scale = Annotated[
+    NkiTensor,
+    Operand(
+        "tensor",
+        writes=True,
+        regions=SBUF,
+        dtypes=SCALES,
+        engine_access=False,
+        parts=lambda a, t: scale_parts(a.dst_scale, a.src, t),
+    ),
+]
 
 _RULES = [
     Rule(
@@ -195,13 +212,10 @@ def _quantize(a: Any, x: Arrays, highest: int) -> None:
     shrink = x.subtract(x.constant(_BIAS), spread_groups(x, scale_bytes))
     packed = x.pack_x4(x.ldexp(values, shrink), a.dst.dtype)
     count = rows_per_quadrant(t)
-    parts = [
-        x.rows(scale_bytes, first, count) for first in range(0, a.src.partitions // t.pe.mx_group_partitions, count)
-    ]
+    found = [(part, x.rows(scale_bytes, n * count, count)) for n, part in enumerate(scale_parts(a.dst_scale, a.src, t))]
     x.store_raw(a.dst, packed)
-    for quadrant, part in enumerate(parts):
-        first = quadrant * t.quadrant
-        x.store(slice_dim(a.dst_scale, 0, first, first + count)._replace(dtype=uint8), part)
+    for part, rows in found:
+        x.store(part._replace(dtype=uint8), rows)
 
 
 def _largest_exponent(x: Arrays, exponents: Any, src: View) -> Any:

@@ -98,7 +98,8 @@ class _Walk:
 
     def _instruction(self, issued: Issued) -> None:
         form = self._forms(issued)
-        sources = _operands(issued) if form is None or form.native is None else _sources(form.native, issued)
+        native = None if form is None else form.native
+        sources = _operands(issued, self._target) if native is None else _sources(native, issued)
         for view, writes, _ in sources:
             if not writes:
                 self._read(view)
@@ -170,7 +171,8 @@ class _Walk:
 
     def _loop(self, loop: ForLoop | WhileLoop) -> None:
         """One trip stands for all: what is written before the loop stays written."""
-        written = {view.buffer.id for issued in loop.body.walk() for view, writes, _ in _operands(issued) if writes}
+        touched = [each for issued in loop.body.walk() for each in _operands(issued, self._target)]
+        written = {view.buffer.id for view, writes, _ in touched if writes}
         psum = {key for key in written if key in self.notes and self.notes[key].buffer.region is MemoryRegion.psum}
         before = {key for key in written if key in self.notes and _whole_written(self.notes[key])}
         outside = set(self.notes)
@@ -197,8 +199,13 @@ def _sources(native: Native, issued: Issued) -> list[tuple[View, bool, bool]]:
     return [(s.of(issued.arguments), s.writes, True) for s in native.sources if isinstance(s, Source)]
 
 
-def _operands(issued: Issued) -> list[tuple[View, bool, bool]]:
-    """The operands as they are declared; one that is read and written comes twice.
+def written_for_certain(issued: Issued, target: Target) -> list[View]:
+    """What an instruction writes all of, whatever its values are."""
+    return [view for view, writes, certain in _operands(issued, target) if writes and certain]
+
+
+def _operands(issued: Issued, target: Target) -> list[tuple[View, bool, bool]]:
+    """The operands as they are declared, or their parts; one that is read and written comes twice.
 
     Where a transfer skips rows that are out of bounds, its destination may keep some.
     """
@@ -206,10 +213,11 @@ def _operands(issued: Issued) -> list[tuple[View, bool, bool]]:
     skips = oob_mode.skip in issued.arguments
     for name, view in issued.views():
         operand = issued.instruction.operands[name]
-        if operand.reads:
-            found.append((view, False, False))
-        if operand.writes:
-            found.append((view, True, not operand.partial and not skips))
+        for part in (view,) if operand.parts is None else operand.parts(issued.arguments, target):
+            if operand.reads:
+                found.append((part, False, False))
+            if operand.writes:
+                found.append((part, True, not operand.partial and not skips))
     return found
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Literal
 
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
-from nki.core.tensor import MemoryRegion
+from nki.core.tensor import MemoryRegion, View
+from nki.target.model import Target
 
 Kind = Literal[
     "tensor",
@@ -39,6 +40,9 @@ HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 DMA_REACHABLE = (*HBM, *SBUF)
 
 
+Parts = Callable[[Any, Target], Sequence[View]]
+
+
 @dataclass(frozen=True, slots=True)
 class Operand:
     """What an argument may be.
@@ -55,6 +59,7 @@ class Operand:
         choices: the enumeration for kind "enum".
         example: an operator that fits, for messages.
         partial: some elements may stay as they were though the whole tensor is the destination.
+        parts: of the arguments and the target: the views that are read or written, if these are not all of the tensor.
         engine_access: False for operands that are reached by DMA, which obeys none of the engines' partition rules.
     """
 
@@ -67,6 +72,7 @@ class Operand:
     example: str = "nl.add"
     partial: bool = False
     engine_access: bool = True
+    parts: Parts | None = None
 
     @property
     def is_tensor(self) -> bool:
