@@ -39,6 +39,11 @@ ENUMS = ("dge_mode", "dma_engine", "engine", "matmul_perf_mode", "nc_version", "
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "unknown")
 OLD_ENGINES = [f"{name}_engine" for name in ENGINES]
 GETATTR = """
+# Some files of this folder are called like functions: kernels that write nisa.copy(...) are told what there is instead.
+for _file in ISA.keys() & globals().keys():
+    del globals()[_file]
+
+
 def __getattr__(name: str) -> Any:
     if name not in _OLD_ENGINES:
         raise missing_name("nki.isa", name, ISA)
@@ -83,7 +88,8 @@ def text() -> str:
         "",
         "from nki.core.errors import VerificationError as NkiValidationError",
         "from nki.core.register import VirtualRegister",
-        "from nki.core.removed import ISA, missing_name, warn_deprecated",
+        "from nki.core.removed import missing_name, warn_deprecated",
+        "from nki.core.removed_names import ISA",
     ]
     modules = families()
     for name, names in modules.items():
@@ -99,7 +105,7 @@ def text() -> str:
     lines += ["_OLD_ENGINES = {", *(f'    "{old}": engine.{name},' for old, name in engines), "}"]
     everything = [*FIXED, *OLD_ENGINES, *ENUMS, *(n for names in modules.values() for n in names)]
     key = lambda n: (not n[0].isupper(), n)  # noqa: E731 - ruff's order of __all__: capitals first
-    lines += ["", "__all__ = [", *(f'    "{name}",' for name in sorted(everything, key=key)), "]", "", "", *GETATTR, ""]
+    lines += ["", "__all__ = [", *(f'    "{name}",' for name in sorted(everything, key=key)), "]", "", *GETATTR, ""]
     return "\n".join(lines)
 
 

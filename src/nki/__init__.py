@@ -8,7 +8,8 @@ from nki import isa as isa
 from nki import lang as lang
 from nki import language as language
 from nki.core import errors as errors
-from nki.core.removed import NKI, missing_name
+from nki.core.removed import missing_name
+from nki.core.removed_names import NKI
 from nki.jit import jit, simulate
 from nki.measure import benchmark, profile
 from nki.tune.autotune import autotune

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import Enum
+from typing import NoReturn
 
 from nki.core.errors import LaunchError
+from nki.core.removed import missing_name
+from nki.core.removed_names import COMPILER
+
+__all__ = ["AddressRotation", "CompileConfig", "SpecializationConfig"]
 
 
 class AddressRotation(Enum):
@@ -110,3 +115,7 @@ def _value(config: object, name: str, expected: str, example: str) -> LaunchErro
 
 def _shown(value: object) -> str:
     return value.name if isinstance(value, Enum) else repr(value)
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing_name("nki.compiler", name, COMPILER)

@@ -29,13 +29,19 @@ def numbers(view: View) -> np.ndarray:
 def step(draw: Any, view: View, array: np.ndarray) -> tuple[View, np.ndarray]:
     dim = draw(st.integers(0, view.ndim - 1))
     size = view.shape[dim]
-    match draw(st.sampled_from(["slice", "select", "permute", "expand", "split", "flatten"])):
+    match draw(st.sampled_from(["slice", "range", "select", "permute", "expand", "split", "flatten"])):
         case "slice":
             start = draw(st.integers(0, size - 1))
             stop = draw(st.integers(start + 1, size))
             by = draw(st.integers(1, 3))
             key = (*[slice(None)] * dim, slice(start, stop, by))
             return access.slice_dim(view, dim, start, stop, by), array[key]
+        case "range":
+            start = draw(st.integers(0, size - 1))
+            stop = draw(st.integers(start + 1, size))
+            by = draw(st.integers(1, 3))
+            key = (*[slice(None)] * dim, range(start, stop, by))
+            return access.index(view, key, lambda _: None), array.take(np.arange(start, stop, by), dim)
         case "select" if view.ndim > 1:
             at = draw(st.integers(-size, size - 1))
             return access.select(view, dim, at), np.take(array, at, axis=dim)

@@ -673,6 +673,33 @@ def test_every_finding_is_complete(load: Load) -> None:
         assert finding.to_json()["location"]
 
 
+def test_numpy_is_a_warning_where_no_tensor_takes_part(load: Load) -> None:
+    text = """
+    SCALE = float(np.sqrt(64))
+    def kernel(a, size=64):
+        scale = 1.0 / «np.sqrt(size)» * «np.sqrt(size + 1)»
+        half = «np.maximum(size, 3)» // 2
+        if a.dtype == np.float32 and a.dtype != np.dtype:
+            scale = math.sqrt(size) * math.ceil(size / 3) + np.pi + size ** -0.5 + SCALE
+        return helper(a, half * scale)
+    def helper(a, number):
+        return nl.multiply(nl.load(a), «np.abs(number)»)
+    """
+    expect(load, text, *["warning parser.numpy"] * 4, frontend="0.6")
+    expect(load, marked(text)[0])
+    fixes = [finding.fix for finding in check_function(load(marked(text)[0]).kernel, "0.6")]
+    assert fixes == [
+        "compute it outside the kernel, or write size ** 0.5",
+        "compute it outside the kernel, or write (size + 1) ** 0.5",
+        *["compute it outside the kernel, and use the number"] * 2,
+    ]
+
+
+def test_numpy_with_a_tensor_is_told_once(load: Load) -> None:
+    text = "def kernel(a):\n    x = nl.load(a)\n    return «np.sqrt(x)»\n"
+    expect(load, text, "warning tensor.numpy", frontend="0.6")
+
+
 # ---------------------------------------------------------------------------------------------------------- `nki check`
 
 MISTAKES = """

@@ -146,3 +146,25 @@ def test_registers_bound_and_steer_loops() -> None:
     data = np.array([[1, 10, 100, 1000, 10000, 7, 7, 7]], np.int32)
     results = both(kernel, data, ONE)
     assert [int(r[0, 0]) for r in results] == [11111, 3, 0]
+
+
+def test_an_immediate_by_its_old_name_is_told_what_to_write() -> None:
+    def old(a: Any) -> Any:
+        register = register_alloc()
+        register_move(register, imm=42)
+        return stored(register)
+
+    error = rejection(old, ONE)
+    assert error.code == "call.deprecated"
+    assert error.message == "nisa.register_move(imm=42): src takes numbers as well as registers"
+    assert error.fix == "write nisa.register_move(dst, number), or nisa.register_alloc(x=number) for a new register"
+
+
+def test_that_works() -> None:
+    def moved(a: Any) -> Any:
+        register = register_alloc()
+        register_move(register, 42)
+        return stored(register), stored(register_alloc(x=43))
+
+    first, second = both(moved, ONE)
+    assert (int(first[0, 0]), int(second[0, 0])) == (42, 43)

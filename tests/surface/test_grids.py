@@ -47,6 +47,13 @@ def test_geometry_of_tiles() -> None:
     assert seen(lambda a: facts(nl.tiles(a, tile_shape=(128, 32))[0, 1])) == ((), (128, 32), (), False, True)
     assert seen(lambda a: facts(nl.tiles(a, tile_shape=(128, 32))[2, -1])) == ((), (44, 6), (), True, True)
     assert seen(lambda a: facts(nl.tiles(a, tile_shape=(128, 32))[1:, 0])) == ((2,), (172, 32), (128,), True, True)
+    assert seen(lambda a: facts(nl.tiles(a, tile_shape=(128, 32))[range(1, 3), 0])) == (
+        (2,),
+        (172, 32),
+        (128,),
+        True,
+        True,
+    )
     assert seen(lambda a: nl.tiles(a, tile_shape=(128, 32))[0].tile_shape) == (128, 32)
 
 
@@ -179,6 +186,10 @@ def test_a_tensor_is_its_own_data() -> None:
         ("grid.index", lambda a: nl.tiles(a, tile_shape=(128, 32))[0, 0, 0]),
         ("grid.index", lambda a: nl.tiles(a, tile_shape=(128, 32))[0, 2:5]),
         ("grid.index", lambda a: nl.tiles(a, tile_shape=(128, 32))[0, ::2]),
+        ("grid.index", lambda a: nl.tiles(a, tile_shape=(128, 32))[0, range(2, 5)]),
+        ("grid.index", lambda a: nl.tiles(a, tile_shape=(128, 32))[0, range(0, 3, 2)]),
+        ("grid.index", lambda a: nl.tiles(a, tile_shape=(128, 32))[0, range(-2, 0)]),
+        ("grid.index", lambda a: nl.tiles(a, tile_shape=(128, 32))[0, range(1, -1)]),
         ("grid.index", lambda a: nl.tiles(a, tile_shape=(128, 32))[nisa.register_alloc(0)]),
         ("grid.index", lambda a: nl.tiles(a, tile_shape=(128, 32))[0][0][0]),
         ("grid.iteration", lambda a: list(nl.tiles(a, tile_shape=(128, 32)))),

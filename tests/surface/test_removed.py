@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nki.core.errors import NkiError, RemovedError
+import nki.isa as nisa
+import nki.language as nl
+from nki.core import removed_names
+from nki.core.errors import NkiError, RemovedError, RemovedImportError
+from nki.isa import alu, functions
+from nki.spec.operator import Operator
 
 GONE = [
     ("nki", "baremetal", "call the kernel"),
@@ -28,6 +33,13 @@ GONE = [
     ("nki.language", "nc", "kernel[2](...)"),
     ("nki.language", "spmd_dim", "kernel[2](...)"),
     ("nki.language", "static_cast", "nl.copy(x, dtype=...)"),
+    ("nki.compiler", "enable_stack_allocator", "delete the decorator"),
+    ("nki.compiler", "force_auto_alloc", "delete the decorator"),
+    ("nki.compiler", "skip_middle_end_transformations", "delete the decorator"),
+    ("nki.compiler", "multi_buffer", "a list of tiles"),
+    ("nki.compiler", "no_reorder", "nl.no_reorder()"),
+    ("nki.compiler", "psum", "buffer=nl.psum"),
+    ("nki.compiler", "sbuf", "buffer=nl.sbuf"),
     ("nki.isa", "tensor_copy_dynamic_src", "scalar_offset"),
     ("nki.isa", "tensor_copy_dynamic_dst", "scalar_offset"),
 ]
@@ -44,13 +56,50 @@ def test_removed_name_says_what_to_write(module: str, name: str, instead: str) -
     assert instead in caught.value.fix and f"{module}.{name}" in caught.value.message
 
 
-@pytest.mark.parametrize(("module", "name", "_"), GONE, ids=lambda v: v.replace(" ", "-"))
-def test_import_from_is_an_import_error(module: str, name: str, _: str) -> None:
-    with pytest.raises(ImportError, match=name):
-        exec(f"from {module} import {name}")
+@pytest.mark.parametrize(("module", "name", "instead"), GONE, ids=lambda v: v.replace(" ", "-"))
+def test_import_from_is_an_import_error_with_the_same_advice(module: str, name: str, instead: str) -> None:
+    for statement in (f"from {module} import {name}", f"from {module} import {name} as other"):
+        with pytest.raises(RemovedImportError) as caught:
+            exec(statement)
+        assert isinstance(caught.value, ImportError) and caught.value.code == "name.removed"
+        assert instead in caught.value.fix and f"{module}.{name}" in caught.value.message
 
 
-@pytest.mark.parametrize("module", ["nki", "nki.language", "nki.isa"])
+def test_the_line_of_the_import_is_shown(tmp_path: Path) -> None:
+    file = tmp_path / "old_kernels.py"
+    file.write_text("import nki\nfrom nki.lang import add, arange\n")
+    with pytest.raises(RemovedImportError) as caught:
+        exec(compile(file.read_text(), str(file), "exec"))
+    frame = caught.value.location.frames[0]
+    assert (frame.file, frame.line) == (str(file), 2)
+    assert caught.value.message == "nki.language.arange does not exist since NKI 0.2"
+
+
+def test_a_default_for_a_missing_import_works() -> None:
+    names: dict[str, object] = {}
+    exec("try:\n    from nki import baremetal\nexcept ImportError:\n    baremetal = None\n", names)
+    assert names["baremetal"] is None
+
+
+@pytest.mark.parametrize("name", sorted(removed_names.ISA))
+def test_advice_for_instructions_names_what_there_is(name: str) -> None:
+    assert not hasattr(nisa, name)
+    fix = removed_names.ISA[name].instead
+    assert all(hasattr(nisa, each) for each in re.findall(r"nisa\.(\w+)", fix))
+    assert all(hasattr(nl, each) for each in re.findall(r"\bnl\.(\w+)", fix))
+
+
+def test_every_operator_is_told_on_the_instructions() -> None:
+    """Functions of the activation unit, and operators of two operands of the ALUs."""
+    operators = [each for module in (functions, alu) for each in vars(module).values() if isinstance(each, Operator)]
+    wanted = {each.name for each in operators if each.activation or each.alu} - set(nisa.__all__)
+    assert wanted == {name for name in removed_names.ISA if hasattr(nl, name) and name in {o.name for o in operators}}
+    for operator in operators:
+        if operator.activation and operator.name in wanted - {"copy"}:
+            assert removed_names.ISA[operator.name].instead.startswith("write nisa.activation(")
+
+
+@pytest.mark.parametrize("module", ["nki", "nki.language", "nki.isa", "nki.compiler"])
 def test_unknown_name_is_a_plain_attribute_error(module: str) -> None:
     owner = importlib.import_module(module)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'") as caught:
@@ -79,5 +128,5 @@ def test_the_document_lists_the_same_names() -> None:
     text = (Path(__file__).parents[2] / "docs/api-versions.md").read_text().partition("## Names that are gone")[2]
     first_columns = " ".join(row.split("|")[1] for row in text.splitlines() if row.startswith("| `"))
     listed = set(re.findall(r"`([\w.]+)`", first_columns))
-    short = {"nki": "nki", "nki.language": "nl", "nki.isa": "nisa"}
+    short = {"nki": "nki", "nki.language": "nl", "nki.isa": "nisa", "nki.compiler": "nki.compiler"}
     assert listed == {f"{short[module]}.{name}" for module, name, _ in GONE}

@@ -36,6 +36,17 @@ def test_a_model_runs_from_its_file(folder: Path, tmp_path: Path) -> None:
     assert np.array_equal(second, _expected(folder) > np.load(folder / "x.npy"))
 
 
+def test_two_cores_run_a_model(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "two.neff"
+    told = nki_json("cc", str(folder / "affine.mlir"), "--target", "trn2", "--lnc", "2", "-o", str(file))
+    assert told["cores"] == 2 and isinstance(told["meetings"], int)
+    nki("run", str(file), "--inputs", f"{folder / 'x.npy'},{folder / 'w.npy'}", "-o", str(tmp_path / "out"))
+    made = [np.load(each) for each in sorted((tmp_path / "out").glob("*.npy"))]
+    assert any(np.array_equal(each, _expected(folder)) for each in made)
+    refused = nki("cc", str(folder / "affine.mlir"), "--target", "trn1", "--lnc", "2", "-o", str(file), code=1)
+    assert "launch.lnc" in refused.stderr
+
+
 def test_one_file_traces_host_and_device(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("perfetto")
     words = ["--arg", "x=200x32:float32:zeros", "--arg", "w=32:float32:ones", "--trace", str(tmp_path / "t.pftrace")]

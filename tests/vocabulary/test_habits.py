@@ -13,7 +13,7 @@ import pytest
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.core import removed
+from nki.core import removed_names as removed
 from nki.core.errors import NkiError, RemovedError
 from tests.support import both, rejection
 

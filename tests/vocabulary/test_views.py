@@ -126,3 +126,67 @@ def test_partitions_have_no_step_and_slices_no_end_outside() -> None:
 
     assert rejection(skipped, X).code == "access.partition-step"
     assert rejection(beyond, X).code == "access.out-of-bounds"
+
+
+RANGES = [
+    (range(5), range(2, 6), range(10)),
+    (slice(None), range(1, 6, 2), range(3, 10, 4)),
+    (Ellipsis, range(9, 10)),
+    (range(8), 2, range(0, 10, 9)),
+]
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+@pytest.mark.parametrize("key", RANGES, ids=str)
+def test_ranges_as_indices(key: Any, space: Any) -> None:
+    def kernel(a: Any) -> Any:
+        read = stored(placed(a, space)[key])
+        out = nl.zeros(a.shape, a.dtype, buffer=nl.shared_hbm)
+        whole = nl.zeros(a.shape, a.dtype, buffer=space)
+        whole[key] = placed(a, space)[key]
+        nisa.dma_copy(dst=out, src=whole)
+        return read, out
+
+    same = tuple(slice(k.start, k.stop, k.step) if isinstance(k, range) else k for k in key)
+    read, written = both(kernel, X)
+    np.testing.assert_array_equal(read.ravel(), X[same].ravel())
+    wanted = np.zeros_like(X)
+    wanted[same] = X[same]
+    np.testing.assert_array_equal(written, wanted)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("make", [nl.affine_range, nl.sequential_range, nl.static_range], ids=lambda f: f.__name__)
+def test_ranges_of_old_loops_as_indices(make: Any) -> None:
+    def kernel(a: Any) -> Any:
+        tile = nl.load(a[make(8), make(0, 6, 2), make(1, 10)])
+        out = nl.ndarray(tile.shape, a.dtype, buffer=nl.shared_hbm)
+        out[make(8), make(3)] = tile[make(8), make(3)]
+        return out
+
+    np.testing.assert_array_equal(both(kernel, X), X[:, 0:6:2, 1:10])
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "index"),
+    [
+        ("access.step", "use a step of at least 1", range(5, 0, -1)),
+        ("access.out-of-bounds", "start at 0 or higher", range(-2, 2)),
+        ("access.out-of-bounds", "start at 0 or higher", range(-3, -1)),
+        ("access.out-of-bounds", "clip it with min(stop, 6)", range(4, 8)),
+        ("access.empty", "make the range at least one element long, or skip the instruction", range(0, -1)),
+        ("access.empty", "make the range at least one element long, or skip the instruction", range(3, 3)),
+    ],
+)
+def test_ranges_that_are_no_slice(code: str, said: str, index: range) -> None:
+    error = rejection(lambda a: stored(placed(a, nl.sbuf)[:, index]), X)
+    assert (error.code, error.fix) == (code, said)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("space", SPACES, ids=str)
+@pytest.mark.parametrize("loop", [nl.dynamic_range, nl.affine_range, nl.sequential_range], ids=lambda f: f.__name__)
+def test_a_range_of_the_device_is_no_index(loop: Any, space: Any) -> None:
+    error = rejection(lambda a: stored(placed(a, space)[:, loop(nisa.register_alloc(3))]), X)
+    assert error.code == "access.index-kind"
+    assert "tensor.select(dim, index)" in error.fix

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,7 +200,10 @@ def squeeze_dim(view: View, dim: int) -> View:
 
 
 def index(view: View, key: Any, as_view: Callable[[Any], View | None]) -> View:
-    """``tensor[key]`` with ints, slices, ``...`` and `DynamicSlice`; `as_view` recognises tensor indices."""
+    """``tensor[key]`` with ints, slices, ranges, ``...`` and `DynamicSlice`; `as_view` recognises tensor indices.
+
+    A ``range`` names the elements of the slice with its start, stop and step, and keeps the dimension as a slice does.
+    """
     found = _plain_index(view, key if type(key) is tuple else (key,))
     if found is not None:
         return found
@@ -215,6 +218,8 @@ def index(view: View, key: Any, as_view: Callable[[Any], View | None]) -> View:
         elif isinstance(item, DynamicSlice):
             first = _as_int(item.start, dim, view)
             view = slice_dim(view, dim, first, first + _as_int(item.size, dim, view))
+        elif isinstance(item, range):  # its bounds are elements: a negative one does not count from the end
+            view = slice_dim(view, dim, item.start, item.stop, item.step)
         else:
             tensor = as_view(item)
             if tensor is not None or isinstance(item, VirtualRegister):
@@ -294,7 +299,7 @@ def _as_int(value: Any, dim: int, view: View) -> int:
     raise TensorError(
         "access.index-kind",
         f"dimension {dim} is indexed with {shown(value)}",
-        rule="an index is an int, a slice, nl.ds(start, size) or ...",
+        rule="an index is an int, a slice, a range, nl.ds(start, size) or ...",
         fix=_index_fix(value, view),
     )
 
@@ -307,9 +312,12 @@ def _dynamic_fix(view: View, dim: int, index: View | None) -> str:
     return f"write tensor.select({dim}, index)"
 
 
+_LOOP = "give its bounds as ints: start:stop; what is known at run time is a loop, with tensor.select(dim, index) in it"
+
+
 def _index_fix(value: Any, view: View) -> str:
     if not isinstance(value, list | np.ndarray):
-        return "use an int"
+        return _LOOP if isinstance(value, Iterable) and not isinstance(value, str) else "use an int"
     gather = "nisa.nc_n_gather" if view.on_chip else "tensor.vector_select"
     return f"loop over the indices, or gather with {gather}"
 

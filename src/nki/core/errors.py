@@ -101,6 +101,10 @@ class RemovedError(NkiError, AttributeError):
     """A name that an earlier version had."""
 
 
+class RemovedImportError(NkiError, ImportError):
+    """`RemovedError` where the name is imported: ``from nki import name``."""
+
+
 class DivergenceError(NkiError, RuntimeError):
     """The cores or ranks of one launch did not do the same things where they must."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, TracebackType
 
 _PACKAGE = str(Path(__file__).absolute().parent.parent) + "/"
 _EXAMPLES = _PACKAGE + "examples/"  # kernels that an installed package carries: they are user code
@@ -173,6 +173,17 @@ def here() -> Location:
             return Locator(frame.f_code).capture()
         frame = frame.f_back
     return Location(Locator().capture().frames[:1])
+
+
+def of_traceback(traceback: TracebackType | None) -> Location:
+    """Where an exception of Python itself came from: the user's lines, innermost first, inside the kernel if in one."""
+    frames: list[Frame] = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_internal(code):
+            frames.insert(0, _frame(code, traceback.tb_lasti))
+        traceback = traceback.tb_next
+    return Location(tuple(frames)) if frames else UNKNOWN
 
 
 def is_own(frame: Frame) -> bool:

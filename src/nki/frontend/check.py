@@ -49,6 +49,7 @@ PARSER: tuple[Check, ...] = (
     parser.sub_kernels,
     parser.old_namespace,
     parser.register_arithmetic,
+    parser.host_calls,
     parser.undescribed,
 )
 FRONTENDS = MappingProxyType({"0.6": PARSER, "0.7": TRACER})

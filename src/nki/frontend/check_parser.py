@@ -11,7 +11,7 @@ from typing import Any
 
 from nki.core.tensor import NKIObject
 from nki.frontend.check_found import GUIDE, MIGRATION, Body, Found, likely_mistake, not_possible, text
-from nki.frontend.check_kinds import REGISTERS
+from nki.frontend.check_kinds import REGISTERS, TENSORS
 from nki.frontend.check_names import is_kernel, is_ours
 from nki.frontend.check_scopes import Scope
 from nki.frontend.check_tracing import defaults
@@ -190,6 +190,36 @@ def register_arithmetic(body: Body) -> Iterator[Found]:
                 source=f"{MIGRATION}, Rules for migrated loops",
                 fix="compute in a tensor, and load the register from it",
             )
+
+
+def host_calls(body: Body) -> Iterator[Found]:
+    """Calls of NumPy's functions with numbers; those with tensors are wrong in every front end.
+
+    The guide says that libraries are missing and not which; `math` is in its examples. A warning, since not every
+    function of NumPy is known to be refused.
+    """
+    for node, scope in body.nodes():
+        if not isinstance(node, ast.Call) or body.names.library(node.func, scope) != "numpy":
+            continue
+        values = [*node.args, *(word.value for word in node.keywords)]
+        if any(body.kinds.of(value, scope) in TENSORS for value in values):
+            continue
+        root = isinstance(node.func, ast.Attribute) and node.func.attr == "sqrt" and len(node.args) == 1
+        yield likely_mistake(
+            "parser.numpy",
+            node,
+            f"{text(node)} calls NumPy while the kernel is compiled",
+            rule="not all libraries of Python can be called in a kernel; np.sqrt is known to be refused",
+            source=GUIDE,
+            fix=f"compute it outside the kernel, or write {_root(node.args[0])}" if root else _OUTSIDE,
+        )
+
+
+_OUTSIDE = "compute it outside the kernel, and use the number"
+
+
+def _root(value: ast.expr) -> str:
+    return f"{text(value)} ** 0.5" if isinstance(value, ast.Name | ast.Constant) else f"({text(value)}) ** 0.5"
 
 
 def undescribed(body: Body) -> Iterator[Found]:

@@ -13,7 +13,7 @@ from nki.core.errors import FrontendError, LaunchError, NkiError, VerificationEr
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
-from nki.core.source import Location, Locator
+from nki.core.source import Location, Locator, of_traceback
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
 from nki.frontend.regions import Region, Regions
 from nki.frontend.spellings import Conditions, trips
@@ -265,7 +265,27 @@ class Tracer:
 
 def run_body(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
     """The frame at which locations stop: everything further out is the caller's."""
-    return function(*args, **kwargs)
+    try:
+        return function(*args, **kwargs)
+    except TypeError as problem:
+        if problem.args == _DTYPE_CALLED:
+            raise _called_dtype(problem) from None
+        raise
+
+
+_DTYPE_CALLED = (f"{DType.__name__!r} object is not callable",)
+
+
+def _called_dtype(problem: TypeError) -> FrontendError:
+    """Dtypes stay objects that are not callable, as operators and functions among the arguments of kernels are."""
+    return FrontendError(
+        "dtype.call",
+        "a dtype is called, and is no function",
+        rule="numbers of a kernel are Python's; tensors have a dtype",
+        source="nki/get-started/nki-language-guide.rst, NKI Values",
+        fix="write the plain number, or nl.full((1, 1), number, dtype) for a tensor",
+        location=of_traceback(problem.__traceback__),
+    )
 
 
 def _outputs(result: Any, tracer: Tracer) -> Any:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from nki.core.errors import VerificationError as NkiValidationError
 from nki.core.register import VirtualRegister
-from nki.core.removed import ISA, missing_name, warn_deprecated
+from nki.core.removed import missing_name, warn_deprecated
+from nki.core.removed_names import ISA
 from nki.isa.activation import activate2, activation, activation_reduce, exponential, reciprocal
 from nki.isa.barrier import barrier
 from nki.isa.batchnorm import bn_aggr, bn_stats
@@ -125,6 +126,10 @@ __all__ = [
     "unknown_engine",
     "vector_engine",
 ]
+
+# Some files of this folder are called like functions: kernels that write nisa.copy(...) are told what there is instead.
+for _file in ISA.keys() & globals().keys():
+    del globals()[_file]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from nki.core.shown import shown
 from nki.spec.arrays import Arrays
 from nki.spec.cost_core import sequences
 from nki.spec.engine import engine as Engine
-from nki.spec.instruction import instruction
+from nki.spec.instruction import Deprecated, instruction
 from nki.spec.operand import DMA_REACHABLE, Operand, choice, out, source
 from nki.spec.rule import Rule
 from nki.spec.sink import current_sink
@@ -97,7 +97,22 @@ def register_alloc(x: int | NkiTensor | None = None) -> VirtualRegister:
     return register
 
 
-@instruction(engines=_SEQUENCERS, source=_ISA, rules=[_NOT_FROZEN, _range("src")], steps=sequences("RegisterMove"))
+_IMMEDIATE = Deprecated(
+    "imm",
+    "write nisa.register_move(dst, number), or nisa.register_alloc(x=number) for a new register",
+    lambda value, bound: False,
+    "src takes numbers as well as registers",
+    today="src",
+)
+
+
+@instruction(
+    engines=_SEQUENCERS,
+    source=_ISA,
+    rules=[_NOT_FROZEN, _range("src")],
+    deprecated=[_IMMEDIATE],
+    steps=sequences("RegisterMove"),
+)
 def register_move(dst: _RegisterDst, src: _RegisterOrInt) -> None:
     """Put a constant, or the value of another register, into a register.
 

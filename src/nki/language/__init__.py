@@ -26,7 +26,8 @@ from nki.core.dtypes import (
     uint32,
 )
 from nki.core.nki_tensor import NkiTensor
-from nki.core.removed import LANGUAGE, missing_name
+from nki.core.removed import missing_name
+from nki.core.removed_names import LANGUAGE
 from nki.core.tensor import MemoryRegion, NKIObject
 from nki.language.assignment import assign as _assign
 from nki.language.broadcasting import broadcast_to, expand_dims

@@ -88,6 +88,8 @@ def _pick(axis: Axis, item: Any) -> Axis:
         if not 0 <= index < axis.count:
             raise _bad_index(f"index {item} of {axis.count}", f"use 0 to {axis.count - 1}")
         return axis.at(index, index + 1, False)
+    if isinstance(item, range) and item and item.start >= 0:
+        item = slice(item.start, item.stop, item.step)
     if isinstance(item, slice) and item.step in (None, 1):
         first, last, _ = item.indices(axis.count)
         if first >= last or (item.stop is not None and item.stop > axis.count):

@@ -14,6 +14,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
 from nki.core.tensor import View
+from nki.spec.no_tensor import PASS_DST
 from nki.spec.operand import Operand
 from nki.spec.operator import Operator, operator_of
 from nki.spec.program import Issued
@@ -183,7 +184,7 @@ def _tensor_fix(value: Any, name: str) -> str:
     if isinstance(value, np.ndarray) or type(value).__module__.partition(".")[0] in ("torch", "jax", "jaxlib"):
         return "pass the array as an argument of the kernel, and load it with nisa.dma_copy"
     if isinstance(getattr(value, "issued", None), Issued):  # NkiInstruction is declared above
-        return "pass the dst of the instruction: it wrote there, and returned no tensor"
+        return PASS_DST
     return "allocate with nl.ndarray and pass the tensor"
 
 

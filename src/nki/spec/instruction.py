@@ -22,6 +22,7 @@ from nki.spec.arrays import Arrays
 from nki.spec.convert import CONVERTERS
 from nki.spec.engine import engine as Engine
 from nki.spec.functional import Functional, functional
+from nki.spec.no_tensor import NoTensor
 from nki.spec.operand import Operand
 from nki.spec.program import Issued
 from nki.spec.rule import Rule
@@ -50,15 +51,17 @@ class Deprecated:
         instead: what to write today.
         accept: ``(value, bound arguments) -> bool``: whether the old meaning still comes out right without it.
         problem: what is wrong if it is not accepted.
+        today: the argument that has its place, or "" if none has.
     """
 
     name: str
     instead: str
     accept: Callable[[Any, dict[str, Any]], bool]
     problem: str
+    today: str = ""
 
 
-class NkiInstruction(NKIObject):
+class NkiInstruction(NoTensor, NKIObject):
     """Handle of an issued instruction."""
 
     __slots__ = ("issued",)
@@ -266,7 +269,8 @@ class Instruction(Generic[P]):
     def _bind_old(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Accept deprecated keywords with a warning; everything else that does not bind is an error with a remedy."""
         old = {name: kwargs[name] for name in kwargs if name in self.deprecated}
-        rest = {name: value for name, value in kwargs.items() if name not in old}
+        moved = {today: value for name, value in old.items() if (today := self.deprecated[name].today)}
+        rest = moved | {name: value for name, value in kwargs.items() if name not in old}
         try:
             values = self._bind(*args, **rest)
         except TypeError:

@@ -117,12 +117,19 @@ def _listed(kernels: list[str], file: str) -> str:
 
 
 def _kernels(names: Mapping[str, Any]) -> list[str]:
-    """Kernels that are defined in the file, not imported into it."""
-    return [
-        name
-        for name, value in names.items()
-        if isinstance(value, Kernel) and value.func.__module__ == names["__name__"]
-    ]
+    """Kernels that are defined in the file, not imported into it; each once, by the name of its function if it has it.
+
+    Other kernels of the same function differ in their settings, so none stands for the others; without one of that name
+    all are told.
+    """
+    by_function: dict[Any, dict[int, str]] = {}
+    for name, value in names.items():
+        if isinstance(value, Kernel) and value.func.__module__ == names["__name__"]:
+            own = names.get(value.func.__name__)
+            defined = isinstance(own, Kernel) and own.func is value.func
+            found = by_function.setdefault(value.func, {})
+            found.setdefault(0 if defined else id(value), value.func.__name__ if defined else name)
+    return [name for found in by_function.values() for name in found.values()]
 
 
 def _functions(names: Mapping[str, Any]) -> list[str]:

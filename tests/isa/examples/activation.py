@@ -157,6 +157,7 @@ ACTIVATION = [
         bf16_bias,
         arrays((8, 24), (8, 1)),
         lambda a, bias: bf16(a * np.float32(0.25) + bf16(bias).astype(np.float32)),
+        targets=FAR,
     ),
     Legal(
         "activation",
@@ -198,6 +199,7 @@ def common_breaks(name: str, call: Any) -> list[Breaks]:
 EXP = functions.EXP
 ACTIVATION += [
     *common_breaks("activation", activation),
+    breaks("activation.copy-bias", lambda d, s, c: activation(d, functions.COPY, s, bias=c), "trn1"),
     breaks(
         "activation.reduce-op",
         lambda d, s, c: activation(d, EXP, s, reduce_op=alu.MAXIMUM, reduce_cmd=reduce_cmd.reduce),

@@ -313,7 +313,12 @@ class Engines:
         return self.column(bias, float32, partitions)
 
     def _affine(self, result: NkiTensor, *operands: Number | NkiTensor | None) -> bool:
-        """Whether a multiplication and an addition are quicker on Scalar, which they then are given to."""
+        """Whether a multiplication and an addition are quicker on Scalar, which they then are given to.
+
+        NeuronCore-v2 is reported to leave the addition out there (the rule activation.copy-bias).
+        """
+        if operands[-1] is not None and self.target.generation == nisa.nc_version.gen2:
+            return False
         return result.dtype.is_float and self._quicker(nisa.engine.scalar, result)
 
     def _spend(self, engine: Any, result: NkiTensor, rate: float = 1.0) -> Any:
