@@ -111,8 +111,8 @@ def markdown(tallies: list[Tally], count: int, seed: int, target: str) -> str:
         "Integers, truth values and everything that only moves elements agree bit by bit. `ulp` is the largest error",
         "in units of the last place of the result's type, `absolute` the largest difference, `relative` that divided",
         "by the largest magnitude of the result; sums and products are judged by the last one, so their ulp is 0.",
-        "Where JAX takes subnormal numbers for zeros, what it computes in 64 bits counts as well. Angles of sine and",
-        "cosine are at most 100000. What is refused is a `GraphError` with operation, types and the model's line.",
+        "Where JAX takes subnormal numbers for zeros, what it computes in 64 bits counts as well. Angles are any",
+        "numbers. What is refused is a `GraphError` with operation, types and the model's line.",
         "",
     ]
     for family, operations in FAMILIES.items():

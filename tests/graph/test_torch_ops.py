@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,32 @@ def test_operators_that_draw() -> None:
         assert float(one.float().min()) >= 0
         assert abs(float(one.float().std()) - float(two.float().std())) < 0.05
     assert not torch.equal(found[-1], found[-2])
+
+
+LACKING = {
+    "aten._fft_c2r.default", "aten._fft_r2c.default", "aten._local_scalar_dense.default", "aten.atan2.out",
+    "aten.nonzero.default", "aten.resize_.default", "aten.sym_numel.default", "aten.sym_storage_offset.default",
+}  # fmt: skip
+"""Complex numbers, sizes that are only known at run time, what graphs do not have: docs/pytorch.md says the same."""
+
+
+def core_operators() -> set[str]:
+    """Those that PyTorch marks as core ATen."""
+    found = set()
+    for full in torch._C._dispatch_get_all_op_names():
+        space, _, name = full.partition("::")
+        base, _, overload = name.partition(".")
+        operator = getattr(getattr(torch.ops.aten, base, None), overload or "default", None)
+        if space == "aten" and operator is not None and torch.Tag.core in operator.tags:
+            found.add(str(operator))
+    return found
+
+
+def test_all_of_core_aten_but_what_is_documented() -> None:
+    known = set(CONVERTERS) | {str(operator) for operator in decompositions()}
+    assert core_operators() - known == LACKING
+    text = (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text()
+    assert all(f"`{name.split('.')[1]}`" in text for name in LACKING)
 
 
 def test_every_converter_is_reached() -> None:

@@ -474,11 +474,57 @@ def _losses() -> Iterator[Case]:
     yield "cosine", F.cosine_similarity, (x, y)
 
 
+def _spelled_out() -> Iterator[Case]:
+    """Operators that PyTorch does not take apart itself."""
+    x = _random(3, 7, 5)
+    gaps = torch.where(x > 1, torch.nan, x)
+    gaps[1, :, 2] = torch.nan
+    for name, values in {"": x, "-even": x[:, :6], "-nan": gaps, "-whole": _whole(3, 8, 2, low=-9, high=9)}.items():
+        yield f"median{name}", torch.median, (values,)
+        yield f"median-dim{name}", lambda a: torch.median(a, 1)[0], (values,)
+    yield "median-places", lambda a: torch.median(a, 1, keepdim=True)[1], (x,)
+    yield "median-places-nan", lambda a: torch.median(a, 1)[1], (gaps,)
+    yield "nanmedian", torch.nanmedian, (gaps,)
+    yield "nanmedian-dim", lambda a: torch.nanmedian(a, -2)[0], (gaps,)
+    yield "kthvalue", lambda a: torch.kthvalue(a, 3, 1), (x,)
+    yield "kthvalue-nan", lambda a: torch.kthvalue(a, 5, 1)[0], (gaps,)
+    table, index, starts = _random(9, 4), _whole(11, low=0, high=9), torch.tensor([0, 3, 3, 7])
+    often = int(index[4])
+    for mode in ("sum", "mean", "max"):
+        bag = lambda w, i, o, m=mode: F.embedding_bag(i, w, o, mode=m)  # noqa: E731
+        yield f"embedding_bag-{mode}", bag, (table, index, starts)
+        yield f"embedding_bag-{mode}-backward", _gradient(bag), (table, index, starts)
+        padded = lambda w, i, o, m=mode: F.embedding_bag(i, w, o, mode=m, padding_idx=often)  # noqa: E731
+        yield f"embedding_bag-{mode}-padding", padded, (table, index, starts)
+    last = lambda w, i, o: F.embedding_bag(i, w, o, mode="sum", include_last_offset=True)  # noqa: E731
+    yield "embedding_bag-last", last, (table, index, torch.tensor([0, 4, 11]))
+    weighed = lambda w, i, o, p: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=p)  # noqa: E731
+    yield "embedding_bag-weights", weighed, (table, index, starts, _random(11))
+    yield "bilinear", F.bilinear, (_random(6, 3), _random(6, 4), _random(5, 3, 4), _random(5))
+    yield "bilinear-backward", _gradient(F.bilinear), (_random(6, 3), _random(6, 4), _random(5, 3, 4), _random(5))
+    for p in (0.0, 1.0, 2.0, 3.0, float("inf")):
+        yield f"cdist-{p}", lambda a, b, p=p: torch.cdist(a, b, p), (_random(2, 5, 3), _random(2, 4, 3))
+        yield f"pdist-{p}", lambda a, p=p: F.pdist(a, p), (_random(5, 3),)
+    yield "masked_scatter", torch.masked_scatter, (x, x > 0, _random(110))
+    image = _random(2, 3, 5, 6, 7)
+    for name, options in {
+        "2": {"kernel_size": 2},
+        "3-2-1": {"kernel_size": 3, "stride": 2, "padding": 1},
+        "ceil": {"kernel_size": (3, 2, 3), "stride": 2, "ceil_mode": True},
+    }.items():
+        yield f"avg_pool3d-{name}", lambda a, o=options: F.avg_pool3d(a, **o), (image,)
+        yield f"max_pool3d-{name}", lambda a, o=options: F.max_pool3d(a, **o), (image,)
+    inner = {"stride": 2, "padding": 1, "count_include_pad": False, "ceil_mode": True}
+    yield "avg_pool3d-inner", lambda a: F.avg_pool3d(a, 3, **inner), (image,)
+    yield "avg_pool3d-divisor", lambda a: F.avg_pool3d(a, 2, divisor_override=3), (image,)
+    yield "adaptive3d", lambda a: F.adaptive_avg_pool3d(a, (2, 4, 7)), (image,)
+
+
 def cases() -> list[Case]:
     """All of them, the same in every process."""
     families = (
         _pointwise, _binary, _logic, _shapes, _creation, _reductions, _order, _indexing, _products, _convolutions,
-        _norms, _pooling, _losses,
+        _norms, _pooling, _losses, _spelled_out,
     )  # fmt: skip
     state = torch.get_rng_state()
     torch.manual_seed(7)

@@ -15,6 +15,7 @@ from nki.graph.errors import GraphError
 from nki.graph.executable import Executable
 from nki.interop.torch import compiled_graphs, enable_device, forget, nki_op, provenance, wrap_nki
 from nki.report import NkiWarning
+from nki.runtime.spans import recording
 from tests.interop.torch_kernels import differentiable, fill_from
 
 
@@ -122,6 +123,20 @@ def test_dropout_follows_the_seed_and_differs_between_calls() -> None:
     assert 0.2 < float((first == 0).float().mean()) < 0.3
 
 
+def test_normal_numbers_and_permutations() -> None:
+    drawn = compiled(lambda x: (torch.randn(64, 64), torch.randn_like(x), torch.randperm(100)))
+    torch.manual_seed(2)
+    one, like, places = drawn(torch.zeros(64, 64, dtype=torch.bfloat16))
+    for numbers in (one, like.float()):
+        assert abs(float(numbers.mean())) < 0.06
+        assert abs(float(numbers.std()) - 1) < 0.05
+        assert 0.66 < float((numbers.abs() < 1).float().mean()) < 0.71
+    assert like.dtype == torch.bfloat16
+    assert sorted(places.tolist()) == list(range(100)) != places.tolist()
+    torch.manual_seed(2)
+    assert torch.equal(drawn(torch.zeros(64, 64, dtype=torch.bfloat16))[0], one)
+
+
 def test_an_unsupported_operator_names_the_model_s_line() -> None:
     def model(x):
         return torch.linalg.svd(x)[1] + 1
@@ -142,6 +157,58 @@ def test_the_host_takes_over_only_where_that_is_asked_for() -> None:
         found = compiled(lambda x: torch.linalg.svd(x)[1], fallback="host")(x)
     torch.testing.assert_close(found, torch.linalg.svd(x)[1])
     assert [count for name, count in provenance().items() if name.startswith("torch.compile inference_")] == [1]
+
+
+def _with_svd(x):
+    y = (x @ x.T).sin()
+    values = torch.linalg.svd(y)[1]
+    spectrum = torch.fft.fft(values).abs()
+    return (spectrum + values).tanh(), y + 3
+
+
+@pytest.mark.filterwarnings("ignore::nki.report.NkiWarning")
+def test_operators_on_the_host_are_between_programs_of_the_device() -> None:
+    x = torch.randn(6, 6)
+    forget()
+    model = compiled(_with_svd, fallback="host")
+    with recording() as recorded:
+        found = model(x)
+    torch.testing.assert_close(found, _with_svd(x), rtol=1e-4, atol=1e-5)
+    hosted = ["aten._fft_r2c.default", "aten._linalg_svd.default", "aten.abs.default"]
+    assert [name.split(": ")[1] for name in provenance()] == hosted
+    assert set(provenance().values()) == {1}
+    spans = [each.name for each in recorded.spans if each.category == "host"]
+    assert spans == ["host aten._linalg_svd.default, aten._fft_r2c.default, aten.abs.default"]
+    reports = [graph.executable.report for graph in compiled_graphs()[-2:]]
+    assert all(report.kernels for report in reports)
+    line = _with_svd.__code__.co_firstlineno + 2
+    assert all(f"{Path(__file__)}:{line}" in dict(report.fallbacks)["aten._linalg_svd.default"] for report in reports)
+    assert "aten._linalg_svd.default at" in str(reports[0])
+
+
+@pytest.mark.filterwarnings("ignore::nki.report.NkiWarning")
+def test_derivatives_of_what_runs_on_the_host() -> None:
+    x = torch.randn(4, 4, requires_grad=True)
+
+    def loss(x):
+        return torch.linalg.svdvals(x @ x.T + torch.eye(4)).log().sum()
+
+    compiled(loss, fallback="host")(x).backward()
+    made, x.grad = x.grad, None
+    loss(x).backward()
+    torch.testing.assert_close(made, x.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::nki.report.NkiWarning")
+def test_what_follows_a_size_that_is_unknown_runs_on_the_host_as_well() -> None:
+    x = torch.randn(8, 8)
+
+    def selected(x):
+        y = x.exp()
+        return y[x > 0].sum(), y * 2
+
+    torch.testing.assert_close(compiled(selected, fallback="host")(x), selected(x))
+    assert any(graph.executable.report.kernels for graph in compiled_graphs()[-2:])
 
 
 @pytest.mark.parametrize("options", [{"fall_back": "host"}, {"fallback": "gpu"}])
@@ -186,6 +253,32 @@ def test_an_operator_that_writes_is_part_of_the_program() -> None:
     torch.testing.assert_close(kept, other)
     assert other.any()
     assert compiled_graphs()[-1].executable.report.kernels["call"] == 2
+
+
+@nki_op("backend_tests::filled", mutates_args=())
+def filled(source: torch.Tensor) -> torch.Tensor:
+    target = torch.zeros_like(source)
+    more = torch.ops.backend_tests.fills(target, source.sin(), 3)
+    fills(target, target + more, 2)
+    return target * 2 + more
+
+
+@nki_op("backend_tests::fills_twice", mutates_args={"target"})
+def fills_twice(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    fills(target, source, 2)
+    return fills(target, target + source, 3) + filled(source)
+
+
+def test_operators_that_write_inside_of_other_operators() -> None:
+    def model(x, kept):
+        return filled(x.cos()) + fills_twice(kept, x)
+
+    x, kept, other = torch.randn(128, 4), torch.zeros(128, 4), torch.zeros(128, 4)
+    found, wanted = compiled(model)(x, kept), model(x, other)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(kept, other)
+    assert other.any()
+    assert compiled_graphs()[-1].executable.report.kernels["call"] == 6
 
 
 def test_an_operator_that_writes_loses_no_gradient() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from nki.compilation import compile_kernel
 from nki.core.dtypes import bool_
 from nki.graph.errors import GraphError
-from nki.graph.ir import Module, Op, Value
+from nki.graph.ir import Module, Op, TensorType, Value
 from nki.graph.passes.context import Context
 from nki.graph.passes.kinds import combiner
 from nki.graph.passes.rewriter import Rewriter, rewrite
@@ -29,12 +29,14 @@ class Match:
     Attributes:
         inputs: the kernel's tensors, in order.
         outputs: values of the model that the kernel returns, in order: results of the operation that was looked at.
-        facts: further arguments of the kernel by name: numbers and truth values.
+        facts: further arguments of the kernel by name: numbers, truth values and strings.
+        finish: makes values of the outputs' types of what the kernel returns, where that has other shapes.
     """
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    finish: Callable[[Rewriter, Sequence[Value]], Sequence[Value]] | None = None
 
 
 Matcher = Callable[[Rewriter, Op], "Match | None"]
@@ -43,6 +45,8 @@ transposes of the inputs."""
 
 _LOCK = threading.Lock()
 _REGISTERED: dict[str, tuple[Matcher, Kernel]] = {}
+_BUILT_IN: dict[str, tuple[Matcher, Kernel]] = {}
+"""Kernels of this package; the user's come first."""
 
 
 def register_pattern(name: str, match: Matcher, kernel: Kernel) -> None:
@@ -53,6 +57,12 @@ def register_pattern(name: str, match: Matcher, kernel: Kernel) -> None:
     """
     with _LOCK:
         _REGISTERED[name] = (match, kernel)
+
+
+def built_in(name: str, match: Matcher, kernel: Kernel) -> None:
+    """As `register_pattern`, for a kernel of this package: it is used where no registered one is."""
+    with _LOCK:
+        _BUILT_IN[name] = (match, kernel)
 
 
 def unregister_pattern(name: str) -> None:
@@ -71,7 +81,7 @@ def patterns(module: Module, context: Context) -> Module:
     with _LOCK:
         wanted = [
             (name, *found)
-            for name, found in _REGISTERED.items()
+            for name, found in (*_REGISTERED.items(), *_BUILT_IN.items())
             if context.patterns is None or name in context.patterns
         ]
 
@@ -88,10 +98,18 @@ def patterns(module: Module, context: Context) -> Module:
 
 def _called(r: Rewriter, op: Op, found: Match, kernel: Kernel, name: str, context: Context) -> tuple[Value, ...]:
     reference = _compiled(found, kernel, context)
-    made = [(tuple(buffer.shape), buffer.dtype) for buffer in reference.programs[0].outputs]
+    made = [TensorType(tuple(buffer.shape), buffer.dtype) for buffer in reference.programs[0].outputs]
     types = [value.type for value in found.outputs]
-    if found.outputs != op.results or made != [(kind.shape or (1,), kind.dtype) for kind in types]:
-        returned = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in made)
+    if found.finish is None:
+        same = [(kind.shape, kind.dtype) for kind in made] == [(kind.shape or (1,), kind.dtype) for kind in types]
+        made = types if same else made
+    config = {"func_name": reference.name, "klir_binary": {"binary": reference.key}}
+    values: Sequence[Value] = r.op(
+        "custom_call", found.inputs, made, {"call_target_name": TARGET, "backend_config": config}
+    )
+    values = values if found.finish is None else found.finish(r, values)
+    if found.outputs != op.results or [value.type for value in values] != types:
+        returned = ", ".join(f"{kind.dtype}{list(kind.shape)}" for kind in made)
         raise GraphError(
             "graph.pattern",
             f"the kernel of pattern {name!r} returns {returned} for {', '.join(map(str, types))}",
@@ -99,8 +117,7 @@ def _called(r: Rewriter, op: Op, found: Match, kernel: Kernel, name: str, contex
             fix="let the pattern match only what the kernel can compute",
             location=op.location,
         )
-    config = {"func_name": reference.name, "klir_binary": {"binary": reference.key}}
-    return r.op("custom_call", found.inputs, types, {"call_target_name": TARGET, "backend_config": config})
+    return tuple(values)
 
 
 def _compiled(found: Match, kernel: Kernel, context: Context) -> Reference:

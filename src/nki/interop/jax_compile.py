@@ -46,9 +46,12 @@ class CompiledFunction:
         donate: Sequence[int],
         static: tuple[tuple[int, ...], tuple[str, ...]],
         dump_dir: str,
+        patterns: frozenset[str] | None = None,
+        lnc: int = 1,
     ) -> None:
         functools.update_wrapper(self, function)
         self._function, self._target, self._dump_dir = function, target, dump_dir
+        self._patterns, self._lnc = patterns, lnc
         self._donate, self._static = tuple(donate), static
         self._entries: dict[Any, Entry] = {}
 
@@ -88,7 +91,13 @@ class CompiledFunction:
         kept = _references(lowered.module)
         folder = f"{self._dump_dir}/{name}_{len(self._entries)}" if self._dump_dir else None
         executable = compile_module(
-            lowered.module, name=name, target=self._target, dump_dir=folder, donated=lowered.donated
+            lowered.module,
+            name=name,
+            target=self._target,
+            dump_dir=folder,
+            donated=lowered.donated,
+            patterns=self._patterns,
+            lnc=self._lnc,
         )
         del kept  # the program has copies of the kernels
         return Entry(lowered, executable, CALLEES.one(_callee(name, lowered, executable)))
@@ -138,6 +147,8 @@ def compile(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     dump_dir: str = "",
+    patterns: Sequence[str] | None = None,
+    lnc: int = 1,
 ) -> Any:
     """Compile a function of JAX as a whole; without a function, the result is a decorator.
 
@@ -150,9 +161,12 @@ def compile(
         donate_argnums: arguments whose memory results may take; arrays of JAX among them are deleted by a call.
         static_argnums, static_argnames: arguments that are constants of the program.
         dump_dir: folder where the stages of each program are written.
+        patterns: names of the kernels that may replace parts of a program; None for all, empty for none.
+        lnc: cores that run the program together, 1 or 2.
 
     Raises:
-        LaunchError: "jax.compile" for something that cannot be called.
+        LaunchError: "jax.compile" for something that cannot be called; in a call "launch.lnc" for a target whose
+            logical cores cannot have so many cores.
         GraphError: in a call, an operation that has no kernel, at the model's line.
     """
 
@@ -166,7 +180,8 @@ def compile(
                 location=user_site(),
             )
         static = (_numbers(static_argnums), _names(static_argnames))
-        return CompiledFunction(target_function, target, _numbers(donate_argnums), static, dump_dir)
+        wanted = None if patterns is None else frozenset(patterns)
+        return CompiledFunction(target_function, target, _numbers(donate_argnums), static, dump_dir, wanted, lnc)
 
     return decorate if function is None else decorate(function)
 

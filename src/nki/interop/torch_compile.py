@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -32,14 +33,18 @@ class CompileOptions:
 
     Attributes:
         target: the target's name; by default that of the environment.
-        fallback: "host": a graph that cannot be compiled runs on the CPU, with a warning, and is counted in
-            `provenance`; empty: it is an error.
+        fallback: "host": operators that cannot be compiled run on the CPU between programs of the device, each with
+            a warning, and are counted in `provenance`; empty: they are errors.
         dump_dir: folder where the stages of each graph are written, in a folder of its name.
+        patterns: names of the kernels that may replace parts of a graph; None for all, empty for none.
+        lnc: cores that run each graph together, 1 or 2.
     """
 
     target: str = ""
     fallback: str = ""
     dump_dir: str = ""
+    patterns: Sequence[str] | None = None
+    lnc: int = 1
 
 
 def register() -> None:
@@ -144,9 +149,37 @@ class _Compiler:
         except NkiError as error:
             if self._options.fallback != "host":
                 raise
-            return _on_host(name, graph, error)
+            return self._on_both(name, graph, error)
 
-    def _on_device(self, name: str, graph: torch.fx.GraphModule) -> Callable[..., Any]:
+    def _on_both(self, name: str, graph: torch.fx.GraphModule, error: NkiError) -> Callable[..., Any]:
+        """What cannot be compiled on the host, everything else as programs of the device."""
+        from nki.graph.importers.torch_refusals import at_line, refusals
+        from nki.interop.torch_compile_calls import Kernels
+        from nki.interop.torch_split import SplitGraph, split
+
+        hosted = dict(refusals(graph, Kernels().converters(graph)) or at_line(graph, error))
+        while hosted and not all(node in hosted for node in operators_of(graph)):
+            whole, left = split(graph, hosted)
+            try:
+                segments = {
+                    part: self._on_device(f"{name}.{part}", getattr(whole, part))
+                    for part, _ in whole.named_children()
+                    if part not in left
+                }
+            except NkiError as problem:
+                more = {node: why for node, why in at_line(graph, problem).items() if node not in hosted}
+                if not more:
+                    break
+                hosted |= more
+                continue
+            for segment in segments.values():
+                segment.tell(hosted)
+            for node, why in hosted.items():
+                _warn(f"{name}: {node.target}", why)
+            return SplitGraph(name, whole, segments, left)
+        return _on_host(name, graph, error)
+
+    def _on_device(self, name: str, graph: torch.fx.GraphModule) -> CompiledGraph:
         from nki.graph.compile import compile_module
         from nki.graph.importers.torch_import import import_graph
         from nki.interop.torch_compile_calls import Kernels
@@ -155,23 +188,40 @@ class _Compiler:
         kernels = Kernels()
         imported = import_graph(graph, more=kernels.converters(graph))
         folder = f"{self._options.dump_dir}/{name}" if self._options.dump_dir else None
-        executable = compile_module(imported.module, name=name, target=self._options.target, dump_dir=folder)
+        patterns = None if self._options.patterns is None else frozenset(self._options.patterns)
+        executable = compile_module(
+            imported.module,
+            name=name,
+            target=self._options.target,
+            dump_dir=folder,
+            patterns=patterns,
+            lnc=self._options.lnc,
+        )
         return CompiledGraph(name, imported, executable)
 
 
-def _on_host(name: str, graph: torch.fx.GraphModule, error: NkiError) -> Callable[..., Any]:
-    """A graph on the CPU, because the caller asked for that; every call of it is counted."""
+def operators_of(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    """The nodes that compute something."""
+    return [node for node in graph.graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
+
+
+def _warn(what: str, error: NkiError) -> None:
     finding = Finding(
         "torch.host",
         "warning",
-        f"{name} runs on the host: {error.message}",
-        'a graph that cannot be compiled runs on the host if options={"fallback": "host"} asks for that',
+        f"{what} runs on the host: {error.message}",
+        'what cannot be compiled runs on the host if options={"fallback": "host"} asks for that',
         "docs/pytorch.md",
         error.fix or "remove the operator from the model",
         error.location,
         {},
     )
     warnings.warn(NkiWarning(finding))
+
+
+def _on_host(name: str, graph: torch.fx.GraphModule, error: NkiError) -> Callable[..., Any]:
+    """A graph on the CPU, because the caller asked for that; every call of it is counted."""
+    _warn(name, error)
 
     def run(arguments: list[Any]) -> Any:
         note(f"torch.compile {name}")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch._library.custom_ops import OPDEFS
+from torch._ops import OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.overrides import TorchFunctionMode
 
 from nki.core.tensor import View, whole
 from nki.graph.importers.torch_builder import Builder
@@ -25,12 +29,72 @@ def bodies() -> dict[Any, Any]:
 
 
 def open_writers(graph: torch.fx.GraphModule) -> None:
-    """Put what operators do that write to arguments in their place; AOT autograd makes a function of the result."""
+    """Put what operators do that write to arguments in their place; AOT autograd makes a function of the result.
+
+    The same for operators that only read and call one that writes to tensors of theirs.
+    """
     for node in graph.graph.nodes:
         body = BODIES.get(node.target) if node.op == "call_function" else None
-        if body is not None and node.target._schema.is_mutable:
-            node.target = body
+        if body is not None and (node.target._schema.is_mutable or _calls_writer(node, body)):
+            node.target = _opened(body)
     graph.recompile()
+
+
+class _Opening(TorchFunctionMode):
+    """Puts what operators made with `nki_op` do in their place, where they are called.
+
+    Attributes:
+        found: whether one of them writes to its arguments.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        overload = func.default if isinstance(func, OpOverloadPacket) and "default" in func.overloads() else func
+        body = BODIES.get(overload) if isinstance(overload, OpOverload) else None
+        if body is None or _has_backward(overload):
+            return func(*args, **(kwargs or {}))
+        self.found = self.found or overload._schema.is_mutable
+        with self:
+            return body(*args, **(kwargs or {}))
+
+
+def _opened(body: Callable[..., Any]) -> Callable[..., Any]:
+    def opened(*args: Any, **kwargs: Any) -> Any:
+        with _Opening():
+            return body(*args, **kwargs)
+
+    return opened
+
+
+def _calls_writer(node: torch.fx.Node, body: Callable[..., Any]) -> bool:
+    """Whether what an operator does calls one that writes: it is tried with tensors that have no values.
+
+    One with a backward of its own has to stay an operator until there is a derivative, so it does not count.
+    """
+    if _has_backward(node.target):
+        return False
+    opening = _Opening()
+    with unset_fake_temporarily(), FakeTensorMode(), torch.no_grad(), opening:
+        args, kwargs = (torch.fx.node.map_arg(given, _without_values) for given in (node.args, node.kwargs))
+        body(*args, **kwargs)
+    return opening.found
+
+
+def _has_backward(operator: OpOverload) -> bool:
+    return OPDEFS[operator._schema.name]._backward_fn is not None
+
+
+def _without_values(source: torch.fx.Node) -> Any:
+    value = source.meta["example_value"]
+    if not isinstance(value, torch.Tensor):
+        return value
+    sizes, strides = (tuple(map(int, each)) for each in (value.shape, value.stride()))
+    return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
 
 
 class Kernels:
@@ -55,7 +119,7 @@ class Kernels:
             raise refused(
                 b,
                 Call(str(operator), call.types, call.used, call.seeds),
-                "an operator that writes to its arguments, inside of another operator or a subgraph",
+                "an operator that writes to its arguments, in a subgraph or inside of an operator with a backward",
                 "call the kernel itself or wrap_nki(kernel) there, or return the new value instead",
                 *arguments,
             )

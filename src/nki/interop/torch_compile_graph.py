@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from nki.core.errors import ArgumentError
+from nki.core.errors import ArgumentError, NkiError
 from nki.graph.executable import Executable
 from nki.graph.importers.torch_import import Imported, Returned
 from nki.graph.importers.torch_types import host_array, host_tensor, narrowed
@@ -52,6 +53,11 @@ class CompiledGraph:
         results = self.executable.run(arrays)
         arguments.clear()
         return [self._result(kind, results) for kind in self._imported.outputs]
+
+    def tell(self, hosted: Mapping[torch.fx.Node, NkiError]) -> None:
+        """List in the report what runs on the host beside this program."""
+        pairs = tuple((str(node.target), str(error.location)) for node, error in hosted.items())
+        self.executable.report = replace(self.executable.report, fallbacks=pairs)
 
     def _result(self, kind: Any, results: Sequence[np.ndarray]) -> Any:
         if not isinstance(kind, Returned):

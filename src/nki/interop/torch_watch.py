@@ -48,6 +48,12 @@ class Watch:
         for key in sorted(self._declared - self._written):
             warnings.warn(NkiWarning(self._unwritten(key)), stacklevel=2)
 
+    def pass_on(self, outer: Watch) -> None:
+        """Tell the operator whose body called this one what it wrote to."""
+        for key, tensor in self._tensors:
+            if key in self._written:
+                outer.writes(tensor)
+
     def _note(self, place: int) -> None:
         """A storage is written to; of several arguments in it, the declared ones are meant."""
         keys = {key for key, tensor in self._tensors if _place(tensor) == place}
@@ -87,11 +93,14 @@ def active_watch() -> Watch | None:
 @contextmanager
 def watching(watch: Watch | None) -> Iterator[None]:
     """Watch what happens inside; with None, nothing is watched."""
+    outer = _ACTIVE.get()
     token = _ACTIVE.set(watch)
     try:
         yield
         if watch is not None:
             watch.finish()
+            if outer is not None:
+                watch.pass_on(outer)
     finally:
         _ACTIVE.reset(token)
 

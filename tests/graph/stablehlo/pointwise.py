@@ -33,6 +33,9 @@ Function = Callable[..., Any]
 _SMALL_ULPS = 1.0
 """Of bfloat16 and float16, where both sides compute in float32: it may be rounded to the other neighbour."""
 
+_NEAREST = 16367173.0 * 2.0**72
+"""Of all float32 the one that is nearest to a multiple of pi / 2: 1.6e-9 away."""
+
 _SPELLED_OUT = 8.0
 """From more ulps on an operation is spelled out in others, each of which rounds to the small type."""
 
@@ -47,23 +50,26 @@ def _unary(function: Function, ulps: float, low: float = 0.0, high: float = 0.0,
     def make(draw: Draw) -> Case:
         dtype, shape = draw.one(*FLOATS), draw.shape()
         x = draw.unit(shape, dtype, low, high) if low < high else draw.array(shape, dtype, special and None)
-        scaled = 2e-7 if low < high and dtype == F32 else 0.0
+        scaled = 2e-7 if low < high else 0.0  # of float32, in which functions of small floats are computed as well
         return lowered(function, x, ulps=_allowed(ulps, dtype), scaled=scaled, note=type_of(x))
 
     return make
 
 
-def _wave(function: Function) -> Generator:
-    """Angles up to 100000, beyond which no more bits of them count; and what is no angle."""
+def _wave(function: Function, ulps: float) -> Generator:
+    """Angles of all magnitudes, also the float32 that are nearest to multiples of pi / 2; and what is no angle."""
 
     def make(draw: Draw) -> Case:
         dtype, shape = draw.one(*FLOATS), draw.shape()
         x = draw.array(shape, dtype, False) * dtype.type(draw.one(1, 1, 100, 1000))
-        numbers = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, np.pi / 2, -np.pi, 1e5]).astype(dtype)
+        numbers = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, np.pi / 2, -np.pi, 1e5, _NEAREST]).astype(dtype)
         some = numbers[draw.random.integers(0, len(numbers), shape)]
         x = np.where(draw.random.random(shape) < draw.one(0.0, 0.2), some, x)
-        x = np.where(np.isfinite(x.astype(np.float32)) & (np.abs(x.astype(np.float32)) > 1e5), some, x)
-        return lowered(function, x, ulps=_allowed(4, dtype), scaled=2e-7 if dtype == F32 else 0.0, note=type_of(x))
+        zeros = np.asarray(draw.random.integers(1, 1 << 24, shape) * (np.pi / 2)).astype(dtype)
+        bits = np.frombuffer(draw.random.bytes(x.size * dtype.itemsize), dtype).reshape(shape)
+        kind = draw.random.random(shape)
+        x = np.where(kind < 0.2, zeros, np.where(kind < 0.5, bits, x)).astype(dtype)
+        return lowered(function, x, ulps=_allowed(ulps, dtype), note=type_of(x))
 
     return make
 
@@ -264,7 +270,7 @@ POINTWISE: Mapping[str, Generator] = {
     "abs": _either(_unary(lax.abs, 0), _unary_of(lax.abs, SIGNED)),
     "cbrt": _unary(lax.cbrt, 4),
     "ceil": _unary(lax.ceil, 0),
-    "cosine": _wave(lax.cos),
+    "cosine": _wave(lax.cos, 4),
     "exponential": _unary(lax.exp, 4),
     "exponential_minus_one": _unary(lax.expm1, 8),
     "floor": _unary(lax.floor, 0),
@@ -280,9 +286,9 @@ POINTWISE: Mapping[str, Generator] = {
     "round_nearest_even": _unary(lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), 0),
     "rsqrt": _unary(lax.rsqrt, 4),
     "sign": _either(_unary(lax.sign, 0), _unary_of(lax.sign, INTEGERS)),
-    "sine": _wave(lax.sin),
+    "sine": _wave(lax.sin, 4),
     "sqrt": _unary(lax.sqrt, 1),
-    "tan": _unary(lax.tan, 8, -100, 100),
+    "tan": _wave(lax.tan, 8),
     "tanh": _unary(lax.tanh, 8),
     "add": _binary(lax.add, (*FLOATS, *INTEGERS)),
     "subtract": _binary(lax.sub, (*FLOATS, *INTEGERS)),
@@ -327,6 +333,6 @@ POINTWISE: Mapping[str, Generator] = {
     "chlo.lgamma": _unary(lax.lgamma, 256, 0.05, 20.0),
     "chlo.next_after": _binary(lax.nextafter, FLOATS, 0),
     "chlo.square": _unary(lax.square, 0),
-    "chlo.tan": _unary(lax.tan, 8, -8.0, 8.0),
+    "chlo.tan": _wave(lax.tan, 8),
 }
 """By the name of the operation."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from nki.core.dtypes import DType, bool_, float32
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit import floats, integers
+from nki.graph.emit import angles, floats, integers, remainders
 from nki.graph.emit.engines import Engines, Form, Number, Splat, is_word, storage
 from nki.graph.emit.evaluation import Evaluation, Pending, Rule, Step, base_name
 from nki.graph.ir import Op, Value
@@ -46,9 +46,9 @@ _FUNCTIONS: Mapping[str, Callable[[Engines, NkiTensor, DType], NkiTensor]] = {
     "log_plus_one": floats.log_plus_one,
     "cbrt": floats.cbrt,
     "erf_inv": floats.erf_inv,
-    "sine": floats.sine,
-    "cosine": floats.cosine,
-    "tan": floats.tan,
+    "sine": angles.sine,
+    "cosine": angles.cosine,
+    "tan": angles.tan,
 }
 
 _SQUARED, _CUBED = 2.0, 3.0
@@ -122,7 +122,7 @@ def _divide(v: Evaluation, op: Op) -> Form | Pending:
 def _remainder(v: Evaluation, op: Op) -> Form:
     a, b = op.operands
     if a.type.dtype.is_float:
-        return floats.remainder(v.e, *v.pair(a, b), a.type.dtype)
+        return remainders.remainder(v.e, *v.pair(a, b), a.type.dtype)
     return integers.divided(v.e, *v.pair(a, b))[1]
 
 

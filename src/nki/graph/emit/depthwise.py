@@ -92,8 +92,8 @@ class Depthwise:
         for number, tap in enumerate(combinations(*(range(window.taps) for window in self._shape.windows))):
             seen = tile[(slice(0, rows), slice(0, images), 0, *shifted(self._shape.windows, tap, box, box.starts[0]))]
             weight = weights[:, multiple, number : number + 1]
-            if number == 0:
-                nisa.tensor_scalar(dst=sums, data=seen, op0=nl.multiply, operand0=weight)
+            if number == 0:  # plus 0, because a sum is never -0
+                nisa.tensor_scalar(dst=sums, data=seen, op0=nl.multiply, operand0=weight, op1=nl.add, operand1=0.0)
             else:
                 nisa.scalar_tensor_tensor(
                     dst=sums, data=seen, op0=nl.multiply, operand0=weight, op1=nl.add, operand1=sums

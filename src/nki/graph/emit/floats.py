@@ -5,26 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import nki.language as nl
 from nki.core.dtypes import DType, float32, int32, uint8, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
 from nki.graph.emit.engines import Engines, Splat
 from nki.isa import alu
 from nki.isa import functions as unit
-from nki.language.trigonometry import PI
 
 _INTEGRAL = float(1 << 23)
 """From here on every float32 is an integer."""
 
 _TINY = 2.0**-126
 _NEAR_ZERO = 2.0**-64
-_BELOW_PI = float.fromhex("0x1.921fb4p+1")
-"""The largest float32 that is not above pi, up to which the sine is defined."""
-
-_ROUNDS = (42, 21, 0)
-"""Powers of two of the divisor whose multiples are taken off first: each step is exact for quotients below 2**21."""
-
 _CENTRAL = (
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
     0.246640727, 1.50140941,
@@ -86,19 +78,6 @@ def truncated(e: Engines, x: NkiTensor, word: DType) -> NkiTensor:
     over = e.binary(nearest, size, alu.GREATER, float32)
     whole = e.binary(nearest, over, alu.SUBTRACT, float32)
     return e.binary(whole, e.activate(x, unit.SIGN, float32), alu.MULTIPLY, float32)
-
-
-def remainder(e: Engines, a: NkiTensor, b: NkiTensor, dtype: DType) -> NkiTensor:
-    """The rest of ``a / b`` with the sign of a: exact for quotients below 2**63, NaN for larger ones."""
-    shape = e.common(a, b)
-    left = e.copy(e.fit(a, shape), float32, e.new(shape, float32))
-    right = e.scalar(e.copy(b, float32), alu.ABS, 0.0)
-    for power in _ROUNDS:
-        divisor = e.scalar(right, alu.MULTIPLY, 2.0**power) if power else right
-        left = nl.fmod(left, e.fit(divisor, shape), dtype=float32)
-    beyond = e.binary(e.scalar(left, alu.ABS, 0.0), right, alu.GREATER_EQUAL, uint8)
-    e.replace(left, beyond, Splat(math.nan))
-    return _cast(e, left, dtype)
 
 
 def exponential_minus_one(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
@@ -187,33 +166,6 @@ def _with_sign(e: Engines, magnitude: NkiTensor, like: NkiTensor) -> NkiTensor:
 def sign(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
     """-1, 1, NaN, or zero with its own sign, which the activation unit drops."""
     return _cast(e, _with_sign(e, e.activate(x, unit.SIGN, float32), e.copy(x, float32)), dtype)
-
-
-def sine(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
-    """The sine of any number, its argument reduced."""
-    return nl.sin(x, dtype=dtype)
-
-
-def cosine(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
-    """The cosine of any number: the sine of what is left of it after an odd number of quarter turns.
-
-    So zeros of the cosine are zeros of the sine, next to which it is as accurate as anywhere.
-    """
-    count = e.scalar(x, alu.MULTIPLY, 1 / math.pi, alu.SUBTRACT, 0.5, dtype=int32)
-    turns = e.scalar(count, alu.ADD, 0.5, dtype=float32)
-    angle = e.copy(x, float32)
-    for piece in PI:
-        angle = e.fused(turns, alu.MULTIPLY, -piece, alu.ADD, angle)
-    angle = e.fused(x, alu.MULTIPLY, 0.0, alu.ADD, angle)  # NaN for infinities, which the limits would hide
-    angle = e.scalar(angle, alu.MINIMUM, _BELOW_PI, alu.MAXIMUM, -_BELOW_PI)
-    even = e.bits(e.bits(count.view(uint32), alu.BITWISE_XOR, 1), alu.LEFT_SHIFT, 31)
-    return e.activate(e.binary(angle.view(uint32), even, alu.BITWISE_XOR).view(float32), unit.SIN, dtype)
-
-
-def tan(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
-    """The tangent of any number."""
-    wide = e.copy(x, float32)
-    return e.binary(nl.sin(wide), e.inverse(cosine(e, wide, float32)), alu.MULTIPLY, dtype)
 
 
 def _cast(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:

@@ -10,23 +10,26 @@ import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 
 from nki.graph.importers.torch_fast_path import fast_path
+from nki.graph.importers.torch_spelled_out import spelled_out
 from nki.graph.importers.torch_table import CONVERTERS
 
 _MORE = (
     "aten.addr", "aten.huber_loss", "aten.logcumsumexp", "aten.native_group_norm_backward",
     "aten.upsample_nearest2d_backward", "aten.grid_sampler_2d", "aten.upsample_bicubic2d",
+    "aten._native_batch_norm_legit", "aten.max_pool3d_with_indices", "aten.upsample_bilinear2d",
+    "aten.upsample_nearest2d",
 )  # fmt: skip
 
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """The table for AOT autograd and ``ExportedProgram.run_decompositions``: core ATen, but what has a converter."""
-    table = dict(core_aten_decompositions().items())
-    for operator in [operator for operator in table if str(operator) in CONVERTERS and str(operator) not in _ANYHOW]:
-        del table[operator]
     aten = torch.ops.aten
     wanted = [getattr(aten, name.removeprefix("aten.")) for name in _MORE if hasattr(aten, name.removeprefix("aten."))]
-    return {**table, **get_decompositions(wanted), **fast_path()}
+    table = {**core_aten_decompositions(), **get_decompositions(wanted)}
+    for operator in [operator for operator in table if str(operator) in CONVERTERS and str(operator) not in _ANYHOW]:
+        del table[operator]
+    return {**table, **fast_path(), **spelled_out()}
 
 
 _ANYHOW = frozenset(("aten._unsafe_index.Tensor", "aten.t.default", "aten.transpose.int"))

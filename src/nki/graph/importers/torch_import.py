@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
 from nki.core.dtypes import uint32
-from nki.core.source import Location
+from nki.core.source import UNKNOWN, Location
 from nki.graph.errors import GraphError
 from nki.graph.importers import (
     torch_convolution,
@@ -31,7 +32,7 @@ from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_location import location_of
 from nki.graph.importers.torch_random import threefry
 from nki.graph.importers.torch_table import CONVERTERS, Call, Converter
-from nki.graph.importers.torch_types import device_dtype, host_array, narrowed, tensor_type
+from nki.graph.importers.torch_types import device_dtype, host_array, narrowed, number, tensor_type
 from nki.graph.ir import Function, Module, TensorType, Value
 
 FAMILIES = (
@@ -79,7 +80,7 @@ class Imported:
 
 
 @dataclass(slots=True)
-class _State:
+class State:
     """What is known while a graph is walked; `made` is by node: a value, several, or a number."""
 
     builder: Builder
@@ -105,7 +106,7 @@ def import_graph(
         GraphError: "graph.unsupported" for an operator without a converter, or a case that its converter lacks;
             "graph.dtype" and "graph.dynamic-shape" for tensors that the device cannot hold.
     """
-    state = _State(Builder(), {**CONVERTERS, **(more or {})}, graph)
+    state = State(Builder(), {**CONVERTERS, **(more or {})}, graph)
     arguments: list[Value] = []
     inputs: list[int] = []
     notes: dict[str, None] = {}
@@ -113,7 +114,7 @@ def import_graph(
     for place, node in enumerate(holders):
         fake = node.meta.get("val")
         if not isinstance(fake, torch.Tensor):
-            state.made[node] = _plain(fake)
+            state.made[node] = plain(fake, location_of(node))
         elif node.users:
             value = Value(tensor_type(fake, location_of(node)), names[place] if place < len(names) else node.name)
             state.made[node] = value
@@ -125,7 +126,7 @@ def import_graph(
         if node.op == "output":
             outputs = node.args[0] if isinstance(node.args[0], tuple | list) else (node.args[0],)
         elif node.op != "placeholder":
-            _convert(state, node)
+            convert(state, node)
     results, kinds = _results(state, outputs)
     if state.keys:
         arguments.append(state.seed)
@@ -133,7 +134,7 @@ def import_graph(
     return Imported(Module({entry: main}, entry), tuple(inputs), kinds, bool(state.keys), tuple(notes))
 
 
-def _results(state: _State, outputs: Sequence[Any]) -> tuple[tuple[Value, ...], tuple[Any, ...]]:
+def _results(state: State, outputs: Sequence[Any]) -> tuple[tuple[Value, ...], tuple[Any, ...]]:
     results: list[Value] = []
     kinds: list[Any] = []
     for output in outputs:
@@ -152,7 +153,7 @@ def _note(notes: dict[str, None], dtype: torch.dtype) -> None:
         notes[f"{dtype} is {narrowed(dtype)} on the device".replace("torch.", "")] = None
 
 
-def _convert(state: _State, node: fx.Node) -> None:
+def convert(state: State, node: fx.Node) -> None:
     """Make the operations of one node."""
     b = state.builder
     b.location = location_of(node)
@@ -163,12 +164,12 @@ def _convert(state: _State, node: fx.Node) -> None:
         whole: Any = node.args[0]
         state.made[node] = state.made[whole][node.args[1]]
     elif isinstance(fake, int | float | bool | torch.SymInt | torch.SymFloat | torch.SymBool):
-        state.made[node] = _plain(fake)
+        state.made[node] = plain(fake, location_of(node))
     elif str(node.target) not in _CHECKS:
         state.made[node] = _called(state, node, fake)
 
 
-def _attribute(state: _State, name: str) -> Value:
+def _attribute(state: State, name: str) -> Value:
     """A tensor that the graph carries: a constant."""
     owner: Any = state.attributes
     for part in name.split("."):
@@ -179,7 +180,7 @@ def _attribute(state: _State, name: str) -> Value:
     return state.builder.constant(host_array(owner.cpu(), dtype), dtype, tuple(owner.shape))
 
 
-def _called(state: _State, node: fx.Node, fake: Any) -> Any:
+def _called(state: State, node: fx.Node, fake: Any) -> Any:
     name = str(node.target)
     converter = state.converters.get(name)
     arguments = [_values(state, argument) for argument in _bound(node)]
@@ -214,18 +215,22 @@ def _bound(node: fx.Node) -> list[Any]:
     return bound
 
 
-def _values(state: _State, argument: Any) -> Any:
+def _values(state: State, argument: Any) -> Any:
     if isinstance(argument, fx.Node):
         return state.made[argument]
     if isinstance(argument, tuple | list):
         return [_values(state, item) for item in argument]
-    return _plain(argument)
+    return plain(argument, state.builder.location)
 
 
-def _plain(argument: Any) -> Any:
-    """Symbolic numbers, which are known here, as numbers."""
+def plain(argument: Any, where: Location = UNKNOWN) -> Any:
+    """Symbolic numbers, which are known here, as numbers.
+
+    Raises:
+        GraphError: "graph.dynamic-shape" for one that is only known at run time.
+    """
     if isinstance(argument, torch.SymInt):
-        return int(argument)
+        return number(argument, where) if has_free_unbacked_symbols(argument) else int(argument)
     if isinstance(argument, torch.SymFloat):
         return float(argument)
     return bool(argument) if isinstance(argument, torch.SymBool) else argument
@@ -238,7 +243,7 @@ def _used(node: fx.Node, count: int) -> frozenset[int]:
     return frozenset(int(str(place)) for place in places)
 
 
-def _key(state: _State) -> Value:
+def _key(state: State) -> Value:
     """Words that no other call of this model has, made of the seed and the number of the call."""
     b = state.builder
     state.keys += 1
@@ -247,7 +252,7 @@ def _key(state: _State) -> Value:
     return b.concatenate([b.reshape(word, (1,)) for word in pair], 0)
 
 
-def _check(state: _State, call: Call, made: Sequence[Any]) -> None:
+def _check(state: State, call: Call, made: Sequence[Any]) -> None:
     """Each value that is used has the type that PyTorch found."""
     for place, (value, type_) in enumerate(zip(made, call.types, strict=False)):
         if isinstance(value, Value) and place in call.used and value.type != type_:
@@ -259,7 +264,7 @@ def _check(state: _State, call: Call, made: Sequence[Any]) -> None:
             )
 
 
-def _unknown(state: _State, message: str, reason: str, fix: str) -> GraphError:
+def _unknown(state: State, message: str, reason: str, fix: str) -> GraphError:
     where: Location = state.builder.location
     return GraphError("graph.unsupported", f"{message}: {reason}", rule=_RULE, fix=fix, location=where)
 

@@ -1,0 +1,1 @@
+"""Attention as one kernel, which keeps the scores on chip."""

@@ -1,0 +1,33 @@
+"""Values of a model that no argument decides, computed when somebody asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nki.graph.ir import Value
+from nki.graph.passes.numpy_ops import compute
+from nki.graph.passes.rewriter import Rewriter
+
+_MOST = 1 << 24
+"""Elements: of the mask of 4096 queries and keys."""
+
+_DEEPEST = 32
+
+
+def known(r: Rewriter, value: Value, depth: int = 0) -> np.ndarray[Any, Any] | None:
+    """The elements of a value that is made of constants and of positions; None if it is not, or is too large."""
+    found = r.constant_of(value)
+    op = r.maker(value)
+    if found is not None or op is None or op.regions or len(op.results) != 1:
+        return found
+    if value.type.size > _MOST or depth == _DEEPEST:
+        return None
+    arrays = []
+    for operand in op.operands:
+        array = known(r, operand, depth + 1)
+        if array is None:
+            return None
+        arrays.append(array)
+    return compute(op, arrays)

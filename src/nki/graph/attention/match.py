@@ -1,0 +1,205 @@
+"""Attention in a model, whichever way it is written: what `attention` in `kernel` is called with instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nki.graph.attention.kernel import LETTERS, MOST_FEATURES, MOST_KEYS, PARTITIONS
+from nki.graph.attention.known import known
+from nki.graph.attention.layouts import Dims, Index, NotAligned, flat, of_shape
+from nki.graph.attention.scores import Attention, Mask, attention_of
+from nki.graph.ir import Op, Value
+from nki.graph.passes.rewriter import Rewriter
+from nki.graph.patterns import Match
+
+_FEWEST = 256
+"""Keys, and queries, from which on the scores are worth keeping on chip."""
+
+_MOST_PIECES = 1 << 12
+"""Of 128 queries and 512 keys, each of which takes a dozen instructions."""
+
+_HIDDEN = -3.0e4
+"""A score that is so low, or lower, has the weight 0 next to any other: the lowest float16 is among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """What the indices of an attention are.
+
+    Attributes:
+        shared: queries, keys, values and the result have them.
+        groups: queries and the result have them.
+    """
+
+    shared: list[Index]
+    groups: list[Index]
+    query: Index
+    key: Index
+    head: Index
+    features: Index
+
+    def letters(self) -> dict[Index, str]:
+        """A letter for each."""
+        loops = [*self.shared, *self.groups]
+        return {
+            **dict(zip(loops, LETTERS, strict=False)),
+            self.query: "q",
+            self.key: "k",
+            self.head: "d",
+            self.features: "f",
+        }
+
+
+def match(r: Rewriter, op: Op) -> Match | None:
+    """The attention whose last product an operation is, if it is one that the kernel computes faster."""
+    if op.name != "dot_general" or not op.results[0].type.dtype.is_float:
+        return None
+    for side in (0, 1):
+        result = of_shape(op.results[0].type.shape)
+        try:
+            found = attention_of(r, op, result, side)
+        except NotAligned:
+            continue
+        made = None if found is None else _matched(r, op, found)
+        if made is not None:
+            return made
+    return None
+
+
+def _matched(r: Rewriter, op: Op, found: Attention) -> Match | None:
+    causal, masks = _causal(r, found)
+    nest = _nest(found, None if causal is None else causal.query)
+    if nest is None or len(masks) > 1 or not _worthwhile(nest):
+        return None
+    letters = nest.letters()
+    specs, inputs = {}, []
+    for name, seen in (("q", found.query), ("k", found.key), ("v", found.value)):
+        order = _order(seen.dims)
+        specs[f"{name}_dims"] = "".join(letters[index] for index in order)
+        inputs.append(r.reshape(seen.value, [index.size for index in order]))
+    if specs["v_dims"].index("k") > specs["v_dims"].index("f"):
+        return None
+    for mask in masks:
+        value, specs["mask_dims"] = _mask_input(r, mask, letters)
+        inputs.append(value)
+    facts: dict[str, Any] = {
+        **specs,
+        "scale": found.scale,
+        "empty": found.empty,
+        "dtype": op.results[0].type.dtype.name,
+    }
+    facts |= {"causal": None if causal is None else causal.offset, "hidden": masks[0].hidden if masks else None}
+    return _with_result(r, op, found, letters, inputs, facts)
+
+
+def _with_result(
+    r: Rewriter, op: Op, found: Attention, letters: Mapping[Index, str], inputs: Sequence[Value], facts: dict[str, Any]
+) -> Match:
+    """The kernel's result has its loops first, then queries and features; it is moved to where the model has them."""
+    order = _order(found.result)
+    inner = [index for index in order if letters[index] not in "qf"]
+    rows, columns = (next(index for index in order if letters[index] == letter) for letter in "qf")
+    made = [*inner, rows, columns]
+    facts["out_dims"] = "".join(letters[index] for index in made)
+    kind = op.results[0].type
+
+    def finish(r: Rewriter, values: Sequence[Value]) -> tuple[Value, ...]:
+        return (r.reshape(r.transpose(values[0], [made.index(index) for index in order]), kind.shape),)
+
+    return Match(tuple(inputs), op.results, facts, finish)
+
+
+def _order(dims: Dims) -> list[Index]:
+    """The indices of a value, slowest first."""
+    return [index for dim in flat(dims) for index in dim]
+
+
+def _nest(found: Attention, query: Index | None) -> _Nest | None:
+    """What each index is; None if one has no place in the kernel."""
+    q, k, v, out = (_order(dims) for dims in (found.query.dims, found.key.dims, found.value.dims, found.result))
+    if any(len(set(map(id, each))) != len(each) for each in (q, k, v, out)):
+        return None
+    shared = [index for index in k if index in q and index in v and index in out]
+    free = [index for index in q if index in out and index not in k and index not in v]
+    key = [index for index in k if index in v and index not in q and index not in out]
+    head = [index for index in q if index in k and index not in v and index not in out]
+    features = [index for index in v if index in out and index not in q and index not in k]
+    places = [*shared, *free, *key, *head, *features]
+    if not free or any(len(each) != 1 for each in (key, head, features)):
+        return None
+    if any(index not in places for index in (*q, *k, *v, *out)):
+        return None
+    rows = query if query in free else max(free, key=lambda index: index.size)
+    groups = [index for index in free if index is not rows]
+    if len(shared) + len(groups) > len(LETTERS):
+        return None
+    return _Nest(shared, groups, rows, key[0], head[0], features[0])
+
+
+def _worthwhile(nest: _Nest) -> bool:
+    """Whether the kernel can compute it, in reasonable time, and is the better way."""
+    loops = prod(index.size for index in (*nest.shared, *nest.groups))
+    pieces = loops * -(-nest.query.size // PARTITIONS) * -(-nest.key.size // MOST_FEATURES)
+    fits = nest.head.size <= PARTITIONS and nest.features.size <= MOST_FEATURES and nest.key.size <= MOST_KEYS
+    return fits and min(nest.key.size, nest.query.size) >= _FEWEST and pieces <= _MOST_PIECES
+
+
+# ------------------------------------------------------------------------------------------------------------- masks
+
+
+@dataclass(frozen=True, slots=True)
+class _Causal:
+    """A mask that lets a query see the keys up to its own position.
+
+    Attributes:
+        offset: how many more keys it sees.
+    """
+
+    query: Index
+    offset: int
+
+
+def _causal(r: Rewriter, found: Attention) -> tuple[_Causal | None, list[Mask]]:
+    """The causal mask, if one of the masks is, and the others; those that hide nothing are left out."""
+    causal, rest = None, []
+    for mask in found.masks:
+        order = _order(mask.seen.dims)
+        rows = [index for index in order if index in _order(found.query.dims)]
+        visible = None
+        if len(order) == 2 and len(rows) == 1:
+            visible = _visible(r, mask)
+        if visible is not None and order[0] is not rows[0]:
+            visible = visible.T
+        offset = None if visible is None else int(np.count_nonzero(visible[0])) - 1
+        if visible is None or causal is not None or offset is None or offset < 0:
+            rest.append(mask)
+        elif np.array_equal(visible, np.tri(len(visible), visible[0].size, offset, dtype=bool)):
+            causal = _Causal(rows[0], offset)
+        else:
+            rest.append(mask)
+    return causal, rest
+
+
+def _visible(r: Rewriter, mask: Mask) -> np.ndarray[Any, Any] | None:
+    """Which scores a constant mask leaves as they are, if it takes all others to where their weights are 0."""
+    array = known(r, mask.seen.value)
+    if array is None:
+        return None
+    array = array.reshape([index.size for index in _order(mask.seen.dims)])
+    if mask.hidden is not None:
+        return array.astype(bool) if mask.hidden <= _HIDDEN else None
+    visible = array == 0
+    return visible if bool(np.all(array[~visible] <= _HIDDEN)) else None
+
+
+def _mask_input(r: Rewriter, mask: Mask, letters: Mapping[Index, str]) -> tuple[Value, str]:
+    """A mask with its loops first, then queries and keys; truth values are bytes in device memory."""
+    order = _order(mask.seen.dims)
+    wanted = sorted(order, key=lambda index: (letters[index] in "qk", letters[index] == "k", letters[index]))
+    value = r.reshape(mask.seen.value, [index.size for index in order])
+    return r.transpose(value, [order.index(index) for index in wanted]), "".join(letters[index] for index in wanted)
