@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from nki.graph import emit
 from nki.graph.compile import Setting, compile_module
 from nki.graph.errors import GraphError
 from nki.graph.executable import Executable
-from nki.graph.ir import Module, Op, Region
+from nki.graph.ir import Group, Module, Op, Region
 from nki.passes.happens_before import check
 from nki.passes.schedule import makespan
 from nki.spec.program import WhileLoop
@@ -201,14 +202,40 @@ def test_a_kernel_on_two_cores_makes_a_model_on_two_cores(tmp_path):
     assert np.array_equal(Executable.load(tmp_path / "two.neff").run([x, y])[0], one)
 
 
-def test_a_kernel_on_two_cores_in_a_branch_is_an_error():
-    flag, a, b, out = value("flag", dtype=bool_), *(value(name, 128, 16) for name in ("a", "b", "out"))
+def test_a_kernel_on_two_cores_in_a_branch_runs_on_both():
+    flag, a, b, out, c = value("flag", dtype=bool_), *(value(name, 128, 16) for name in ("a", "b", "out", "c"))
     call, kept = called(halves[2], (_random(128, 16),), (a,), b, at=6)
-    regions = (Region((), [call], (b,)), Region((), [], (a,)))
-    with pytest.raises(GraphError) as caught:
-        _compiled(module((flag, a), [whole(Op("if", (flag,), (out,), {}, regions))], out))
-    assert caught.value.code == "graph.cores" and caught.value.location.frame.line == 6
-    del kept
+    regions = (Region((), [call], (b,)), Region((), [group("add", (a, a), d := value("d", 128, 16))], (d,)))
+    body = [whole(Op("if", (flag,), (out,), {}, regions)), group("add", (out, a), c)]
+    found = _compiled(module((flag, a), body, c))
+    x = _random(128, 16)
+    for chosen, expected in ((True, x * 2 + x), (False, x + x + x), (True, x * 2 + x)):
+        assert np.array_equal(found.run([np.bool_(chosen), x])[0], expected)
+    assert len(kept.programs) == len(found.programs) == 2
+    assert not check(found.programs, load_target("trn2"))
+
+
+def test_a_kernel_on_two_cores_in_a_loop_runs_on_both():
+    """Doubled until the number in the first element is large enough."""
+    a, top, out, b = value("a", 128, 16), value("top", 128, 16), value("out", 128, 16), value("b", 128, 16)
+    inside, test = value("inside", 128, 16), value("test", 128, 16, dtype=bool_)
+    call, kept = called(halves[2], (_random(128, 16),), (inside,), b, at=6)
+    seen, one = value("seen", 128, 16), value("one", 1, 1, dtype=bool_)
+    flat = value("flat", dtype=bool_)
+    condition = [
+        group("compare", (seen, top), test, comparison_direction="LT"),
+        whole(Op("slice", (test,), (one,), {"start_indices": (0, 0), "limit_indices": (1, 1), "strides": (1, 1)})),
+        whole(Op("reshape", (one,), (flat,))),
+    ]
+    condition[1] = Group("move", condition[1].ops, (test,), (one,))
+    regions = (Region((seen,), condition, (flat,)), Region((inside,), [call], (b,)))
+    setting = replace(_SETTING, emitters={**emit.EMITTERS, **EMITTERS})
+    found = stages.compiled(module((a, top), [whole(Op("while", (a,), (out,), {}, regions))], out), setting)
+    x = np.full((128, 16), 3, np.float32)
+    for limit, expected in ((20, 24), (3, 3), (100, 192)):
+        assert np.array_equal(found.run([x, np.full_like(x, limit)])[0], np.full_like(x, expected))
+    assert len(kept.programs) == len(found.programs) == 2
+    assert not check(found.programs, load_target("trn2"))
 
 
 def test_a_kernel_that_is_not_known_any_more_is_an_error_at_the_models_line():

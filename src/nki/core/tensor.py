@@ -107,7 +107,7 @@ class Buffer:
     Attributes:
         address: explicit ``(partition, byte)`` on chip, or None if the allocator chooses.
         trace: token of the trace that owns it; a tensor is only usable there.
-        role: "input", "temporary" or "constant".
+        role: "input", "temporary", "constant", or "fixed": an input that no core ever writes.
         data: the bytes of a constant, which is there from the start; None for all others.
     """
 

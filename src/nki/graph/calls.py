@@ -7,10 +7,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nki.core.dtypes import uint8
 from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN, Location
 from nki.core.tensor import Buffer, MemoryRegion, View, whole
 from nki.graph import glue
+from nki.graph.bind import writes
 from nki.graph.ir import TensorType, Value
 from nki.graph.kernels import KernelFunction, Kernels, joined
 from nki.graph.plan import Plan, Slot
@@ -33,8 +35,9 @@ class Linker:
         program: what is made, without its body.
         slots: the buffers of the plan.
         constants: of kernels, by the identity of theirs.
+        both: a tensor that the cores name when they meet.
         room: where the next kernel's tensors and transfers go.
-        copies: so far.
+        copies, meetings: so far.
         position: of the next instruction in the walk.
     """
 
@@ -46,9 +49,10 @@ class Linker:
         self.trace: Hashable = object()
         self.ids = itertools.count()
         self.registers = itertools.count()
-        self.copies = 0
+        self.copies = self.meetings = 0
+        self._written = {plan.of[value] for step in steps.steps for value in writes(step, steps)}
         self.position = 0
-        self.slots = [self._slot(slot) for slot in plan.slots]
+        self.slots = [self._slot(number, slot) for number, slot in enumerate(plan.slots)]
         self.program = Program(
             name,
             target.name,
@@ -59,6 +63,7 @@ class Linker:
             placement={},
             passed=("link",),
         )
+        self.both = Buffer(next(self.ids), "both", MemoryRegion.shared_hbm, (1, 1), uint8, trace=self.trace)
         self.constants: Bindings = {}
         self.room = Room(target)
         self._glue: dict[Hashable, Program] = {}
@@ -106,11 +111,13 @@ class Linker:
         """The kernel in which the cores wait for each other."""
         found = self._glue.get("meet")
         if found is None:
-            found = self._glue["meet"] = self.kernels.made_for(self.cores, "meet", glue.meet)[self.core]
+            found = self._glue["meet"] = self.kernels.made_for(self.cores, "meet", glue.meet, glue.BOTH)[self.core]
         return found
 
-    def _slot(self, slot: Slot) -> Buffer:
+    def _slot(self, number: int, slot: Slot) -> Buffer:
         role = "input" if slot.kind in ("argument", "constant") else "temporary"
+        if role == "input" and self.cores > 1 and number not in self._written:
+            role = "fixed"  # so that it can be loaded before the cores meet
         shared = slot.kind == "output" or self.cores > 1
         region = MemoryRegion.shared_hbm if shared else MemoryRegion.private_hbm
         return Buffer(next(self.ids), slot.name, region, slot.shape, slot.dtype, role=role, trace=self.trace)

@@ -16,13 +16,21 @@ from nki.core.dtypes import bool_
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.graph import emit
+from nki.graph.attention.kernel import attention
+from nki.graph.attention.match import match as match_attention
 from nki.graph.bind import bind
+from nki.graph.cores.best import link_for_two
+from nki.graph.cores.cut import cut_kernels, whole_kernels
+from nki.graph.cores.divide import Division, divide
+from nki.graph.cores.halves import Divisible
+from nki.graph.cores.meeting import check_lnc
 from nki.graph.executable import Executable
 from nki.graph.ir import Function, Module, Value
 from nki.graph.kernels import Emitter, Kernels
 from nki.graph.link import Linked, link
 from nki.graph.passes.context import Context
 from nki.graph.passes.pipeline import STAGES, run_passes
+from nki.graph.patterns import built_in
 from nki.graph.plan import Plan, plan
 from nki.graph.read import read
 from nki.graph.references import Reference, register
@@ -45,6 +53,8 @@ _IMPORTED = "imported"
 _REFERENCE = "kernel-"
 _DUMPED = re.compile(r"[0-9]{2}-([a-z]+)\.mlir")
 
+built_in("attention", match_attention, attention)
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -59,6 +69,7 @@ class Setting:
         disabled: names of passes that are left out.
         donated: results that may take the memory of an argument, by position; None for what the model itself says.
         emitters: what makes kernels, by kind of group; None for those of this package.
+        lnc: physical cores of the logical core that runs the model, 1 or 2.
     """
 
     name: str = "model"
@@ -69,6 +80,7 @@ class Setting:
     disabled: frozenset[str] = frozenset()
     donated: Mapping[int, int] | None = None
     emitters: Mapping[str, Emitter] | None = None
+    lnc: int = 1
 
 
 def compile_module(module: Module | str | bytes, setting: Setting | None = None, **changes: Any) -> Executable:
@@ -122,6 +134,7 @@ class Compilation:
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         self._target = load_target(setting.target or setting.options.target or DEFAULT_TARGET)
+        check_lnc(setting.name, setting.lnc, self._target)
         self._context = Context(self._target, patterns=setting.patterns, disabled=setting.disabled)
         self._folder = None if setting.dump_dir is None else Path(setting.dump_dir)
         self._seconds: dict[str, float] = {}
@@ -153,19 +166,39 @@ class Compilation:
         steps = steps_of(function, kernels)
         self._seconds["kernels"] = perf_counter() - began
         names = _argument_names(function)
+        cuts = self._cuts(steps)
         outputs = bind(function, steps)
         donated = _donated(function) if setting.donated is None else dict(setting.donated)
         planned = plan(function, steps, outputs, names, donated)
         self._seconds["planned"] = perf_counter() - began - self._seconds["kernels"]
         began = perf_counter()
-        linked = link(setting.name, steps, planned, kernels, self._target)
+        linked, division = self._linked(steps, planned, cuts, kernels)
         self._seconds["linked"] = perf_counter() - began
-        report = report_of(setting.name, self._context, function, steps, planned, linked, self._seconds)
+        report = report_of(setting.name, self._context, function, steps, planned, linked, self._seconds, division)
         part = _part(setting.name, function, names, steps, planned, report)
         found = Executable(Model(part, linked.programs, self._target, setting.options), report)
         if self._folder is not None:
             _dump(self._folder, planned, linked, steps, found)
         return found
+
+    def _cuts(self, steps: Steps) -> dict[int, Divisible] | None:
+        """The kernels for a model on two cores, by the identity of their programs; None for a model on one core."""
+        found = list(walk(steps.steps))
+        if self._setting.lnc > 1:
+            return cut_kernels(found, self._target)
+        several = any(isinstance(step, Run) and len(step.programs) > 1 for step in found)
+        return whole_kernels(found) if several else None
+
+    def _linked(
+        self, steps: Steps, planned: Plan, cuts: dict[int, Divisible] | None, kernels: Kernels
+    ) -> tuple[Linked, Division | None]:
+        """The programs, and how the steps were divided if the model is compiled for two cores."""
+        name, target = self._setting.name, self._target
+        if cuts is None:
+            return link(name, steps, planned, kernels, target), None
+        if self._setting.lnc > 1:
+            return link_for_two(name, steps, planned, cuts, kernels, target)
+        return link(name, steps, planned, kernels, target, divide(steps, planned, cuts, 0.0, target).shares), None
 
 
 def _part(

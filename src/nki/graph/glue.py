@@ -6,9 +6,10 @@ from collections.abc import Callable
 from math import prod
 
 import nki.isa as nisa
-import nki.language as nl
+from nki.core.dtypes import uint8
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import contiguous_strides
+from nki.graph.ir import TensorType
 from nki.isa.register import register_alu, register_op
 
 _PIECES = 16
@@ -37,9 +38,12 @@ def part_of(strides: tuple[int, ...], shape: tuple[int, ...], offset: int) -> Ca
     return copy_part
 
 
-def meet() -> None:
-    """Both cores wait for each other."""
-    both = nl.ndarray((1, 1), nl.uint8, buffer=nl.shared_hbm)
+BOTH = (TensorType((1, 1), uint8),)
+"""The arguments of `meet`."""
+
+
+def meet(both: NkiTensor) -> None:
+    """The cores wait for each other; they name a tensor that both have."""
     nisa.core_barrier(both, (0, 1))
 
 

@@ -87,9 +87,11 @@ class Kernels:
         """
         return compile_function(name, function, types, where, self._target, self._options)[0]
 
-    def made_for(self, cores: int, name: str, function: KernelFunction) -> tuple[Program, ...]:
-        """A kernel without arguments for several cores, compiled."""
-        return compile_function(name, function, (), UNKNOWN, self._target, self._options, cores)
+    def made_for(
+        self, cores: int, name: str, function: KernelFunction, types: Sequence[TensorType]
+    ) -> tuple[Program, ...]:
+        """A kernel for several cores, compiled."""
+        return compile_function(name, function, types, UNKNOWN, self._target, self._options, cores)
 
     def may_share(self, program: Program, inputs: int) -> tuple[tuple[int, int], ...]:
         """Pairs (result, operand) that may be one tensor, see `nki.graph.sharing.may_share`."""

@@ -14,10 +14,13 @@ from dataclasses import dataclass, replace
 from nki.core.dtypes import int32, uint8
 from nki.core.register import VirtualRegister
 from nki.core.source import Location
-from nki.core.tensor import Buffer, MemoryRegion, View, contiguous_strides
+from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.frontend.results import written_inputs
 from nki.graph import glue
 from nki.graph.calls import Bindings, Call, Linker
+from nki.graph.cores.collisions import refuse_collisions
+from nki.graph.cores.cut import is_whole
+from nki.graph.cores.divide import CORES, Share, blocks
 from nki.graph.errors import GraphError
 from nki.graph.ir import TensorType, Value
 from nki.graph.kernels import Kernels, tensor_of
@@ -39,53 +42,48 @@ class Linked:
         programs: one for each core; inputs are the arguments and the constants, outputs the results.
         copies: kernels among them that copy from device memory to device memory.
         waits: that queues need.
+        meetings: of the cores.
     """
 
     programs: tuple[Program, ...]
     copies: int
     waits: int
+    meetings: int = 0
 
 
-def link(name: str, steps: Steps, plan: Plan, kernels: Kernels, target: Target) -> Linked:
+def link(
+    name: str, steps: Steps, plan: Plan, kernels: Kernels, target: Target, shares: Sequence[Share] | None = None
+) -> Linked:
     """Put the kernels of a model together.
 
-    If there is a kernel on two cores, there are two programs: the second core runs its half of such kernels, the first
-    one everything else, and they meet before and after each.
+    Args:
+        shares: for a model on two cores, what each core does of the steps, in order. Both meet before and after a
+            kernel of the user on two cores. None for one core.
 
     Raises:
-        GraphError: "graph.cores" for a kernel on two cores in a loop, "graph.reference" for one that does not fit its
-            call.
+        GraphError: "graph.reference" for a kernel of the user that does not fit its call.
         ExecutionError: see `refuse_races`; that would be a fault of this package.
     """
-    cores = max([len(step.programs) for step in walk(steps.steps) if isinstance(step, Run)], default=1)
-    _check_loops(steps.steps)
+    cores = 1 if shares is None else CORES
     linkers = [Linker(name, steps, plan, kernels, target, core, cores) for core in range(cores)]
-    programs = tuple(_linked(linker, steps.steps, target) for linker in linkers)
+    programs = tuple(_linked(linker, steps.steps, shares, target) for linker in linkers)
     refuse_races(programs, target)
-    return Linked(programs, linkers[0].copies, sum(_waits(program.body) for program in programs))
+    if shares is not None:
+        own = [step.location for step in walk(steps.steps) if isinstance(step, Run) and len(step.programs) > 1]
+        refuse_collisions(programs, own, target)
+    waits = sum(_waits(program.body) for program in programs)
+    return Linked(programs, linkers[0].copies, waits, linkers[0].meetings)
 
 
-def _linked(linker: Linker, steps: Sequence[Step], target: Target) -> Program:
+def _linked(linker: Linker, steps: Sequence[Step], shares: Sequence[Share] | None, target: Target) -> Program:
     block = _Builder(linker)
-    block.steps(steps)
+    if shares is None:
+        block.steps(steps)
+    else:
+        block.shared(steps, shares)
     own = [slot for slot, kind in zip(linker.slots, linker.plan.slots, strict=True) if kind.kind in _OWN]
-    block.block.buffers[:0] = [*linker.constants.values(), *own]
+    block.block.buffers[:0] = [*linker.constants.values(), *own, *([linker.both] if linker.meetings else ())]
     return relink(replace(linker.program, body=block.block), target)
-
-
-def _check_loops(steps: Sequence[Step]) -> None:
-    """Kernels on two cores are not in loops, which only the first core runs."""
-    for step in steps:
-        for inner in walk([step]) if not isinstance(step, Run) else ():
-            if isinstance(inner, Run) and len(inner.programs) > 1:
-                name = inner.reference.name if inner.reference is not None else inner.kind
-                raise GraphError(
-                    "graph.cores",
-                    f"kernel {name}, which was compiled for {len(inner.programs)} cores, is in a loop or branch",
-                    rule="loops and branches of a model run on one core, and so do the kernels in them",
-                    fix=f"launch it as {name}[1](...) there",
-                    location=inner.location,
-                )
 
 
 _OWN = ("temporary", "output")
@@ -105,18 +103,13 @@ class _Builder:
         self.block = Block([], [], [])
 
     def steps(self, steps: Sequence[Step]) -> None:
-        """What steps do, one after another."""
-        first = self._linker.core == 0
+        """What steps do, one after another, on one core."""
         for step in steps:
             match step:
-                case Run() if len(step.programs) > 1:
-                    self._reference(step)
-                case _ if not first:
-                    pass
                 case Run() if step.reference is not None:
                     self._reference(step)
                 case Run():
-                    self._run(step)
+                    self._run(step, step.programs[0])
                 case Copy():
                     self._copy(self._at(step.source), self._at(step.target), step.source.type, step.location)
                 case Loop():
@@ -124,12 +117,39 @@ class _Builder:
                 case Choice():
                     self._choice(step)
 
+    def shared(self, steps: Sequence[Step], shares: Sequence[Share]) -> None:
+        """This core's share of steps, and the meetings."""
+        core = self._linker.core
+        for step, share in zip(steps, shares, strict=True):
+            if share.meets:
+                self._meet(step.location)
+            mine = share.programs[core]
+            if isinstance(step, Run) and mine is not None and step.reference is None:
+                self._run(step, mine)
+            elif isinstance(step, Run) and (mine is not None or len(step.programs) > 1):
+                self._reference(step, mine)
+            elif isinstance(step, Loop | Choice) and share.inner is not None:
+                self._loop(step, share) if isinstance(step, Loop) else self._choice(step, share)
+            elif share.programs == (None, None) and core == 0:
+                self.steps([step])
+
+    def _inner(self, steps: Sequence[Step], share: Share | None, number: int) -> None:
+        """The steps in a step, by number; None if one core runs it alone."""
+        if share is None or share.inner is None:
+            self.steps(steps)
+        else:
+            self.shared(steps, share.inner[number])
+
+    def _meet(self, where: Location) -> None:
+        self._linker.meetings += 1
+        self._call(self._linker.meeting(), (self._linker.both,), where, fixed=True)
+
     def _at(self, value: Value) -> Buffer:
         return self._linker.buffer(value)
 
-    def _run(self, run: Run) -> None:
+    def _run(self, run: Run, program: Program) -> None:
         arguments = [self._at(value) for value in (*run.reads, *run.writes)]
-        self._call(run.programs[0], arguments, run.location)
+        self._call(program, arguments, run.location)
 
     def _copy(self, source: Buffer, target: Buffer, kind: TensorType, where: Location) -> None:
         if 0 in kind.shape:
@@ -137,9 +157,14 @@ class _Builder:
         self._linker.copies += 1
         self._call(self._linker.small("copy", glue.copy, (kind, kind)), [source, target], where)
 
-    def _reference(self, run: Run) -> None:
-        """The user's kernel; what it writes in place is a copy of the operand unless the plan gave it the memory."""
+    def _reference(self, run: Run, half: Program | None = None) -> None:
+        """The user's kernel; what it writes in place is a copy of the operand unless the plan gave it the memory.
+
+        Args:
+            half: of a kernel on one core, all of whose results are tensors of their own.
+        """
         program, several = check_reference(run, self._linker.core), len(run.programs) > 1
+        program = program if half is None else half
         first = self._linker.core == 0
         written = written_inputs(run.programs)
         results = {view.buffer.id: result for result, view in enumerate(program.outputs)}
@@ -148,23 +173,23 @@ class _Builder:
             place = source = self._at(value)
             if number in written:
                 result = results.get(buffer.id)
-                place = self._scratch(buffer) if result is None else self._at(run.writes[result])
+                place = self._scratch(buffer, several) if result is None else self._at(run.writes[result])
                 if place is not source and first:
                     self._copy(source, place, value.type, run.location)
             arguments.append(place)
         known = {buffer.id: place for buffer, place in zip(program.inputs, arguments, strict=True)}
         late = []
         for view, value in zip(program.outputs, run.writes, strict=True):
-            if view.buffer.id not in known and _is_whole(view):
+            if view.buffer.id not in known and is_whole(view):
                 known[view.buffer.id] = self._at(value)
             elif known.get(view.buffer.id) is not self._at(value):
-                known.setdefault(view.buffer.id, self._scratch(view.buffer))
+                known.setdefault(view.buffer.id, self._scratch(view.buffer, several))
                 late.append((view, value))
         if several:
-            self._call(self._linker.meeting(), (), run.location, fixed=True)
+            self._meet(run.location)
         self._call(program, arguments, run.location, known, fixed=True)
         if several:
-            self._call(self._linker.meeting(), (), run.location, fixed=True)
+            self._meet(run.location)
         for view, value in late if first else ():
             self._part(known[view.buffer.id], view, value, run.location)
 
@@ -174,24 +199,30 @@ class _Builder:
         key = ("part", view.strides, view.shape, view.offset)
         self._call(self._linker.small(key, function, kinds), [source, self._at(value)], where)
 
-    def _scratch(self, buffer: Buffer) -> Buffer:
-        shared = MemoryRegion.shared_hbm if self._linker.cores > 1 else MemoryRegion.private_hbm
+    def _scratch(self, buffer: Buffer, several: bool) -> Buffer:
+        shared = MemoryRegion.shared_hbm if several else MemoryRegion.private_hbm
         made = replace(self._linker.fresh(buffer, False), region=shared, role="temporary")
         self.block.buffers.append(made)
         return made
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: Loop, share: Share | None = None) -> None:
+        """If both cores run it, they meet before each of them loads the condition."""
         kind = TensorType((1,), tensor_of(loop.test.type)[1])
         test = self._linker.small("truth", glue.truth, (kind,))
-        self.steps(loop.condition)
+        condition, whole = blocks(loop)
+        self._inner(condition, share, 0)
+        if share is not None:
+            self._meet(loop.location)
         register = self._call(test, [self._at(loop.test)], loop.location)
         body = _Builder(self._linker)
-        body.steps([*loop.body, *loop.condition])
+        body._inner(whole, share, 1)
+        if share is not None:
+            body._meet(loop.location)
         body._call(test, [self._at(loop.test)], loop.location, register=register)
         self._nested(WhileLoop(_known(register), body.block, loop.location))
 
-    def _choice(self, choice: Choice) -> None:
-        """Branches as loops that run once or not at all."""
+    def _choice(self, choice: Choice, share: Share | None = None) -> None:
+        """Branches as loops that run once or not at all; cores that both run one meet at its end."""
         kind = TensorType((1,), uint8 if choice.truth else int32)
         index = [self._at(choice.index)]
         count = len(choice.branches)
@@ -200,7 +231,9 @@ class _Builder:
             chosen = self._linker.small(("chosen", number, count, choice.truth), function, (kind,))
             register = self._call(chosen, index, choice.location)
             body = _Builder(self._linker)
-            body.steps(steps)
+            body._inner(steps, share, number)
+            if share is not None:
+                body._meet(choice.location)
             ended = self._linker.small("ended", glue.ended, (kind,))
             body._call(ended, index, choice.location, register=register)
             self._nested(WhileLoop(_known(register), body.block, choice.location))
@@ -262,10 +295,6 @@ def check_reference(run: Run, core: int) -> Program:
 
 def _bytes(kind: TensorType) -> tuple[int, int]:
     return kind.size, kind.dtype.itemsize
-
-
-def _is_whole(view: View) -> bool:
-    return view.nbytes == view.buffer.nbytes and view.strides == contiguous_strides(view.shape)
 
 
 def _last_register(program: Program) -> VirtualRegister | None:

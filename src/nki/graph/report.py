@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from nki.core.errors import NkiError
+from nki.graph.cores.divide import Division
 from nki.graph.ir import Function, Group, Op
 from nki.graph.link import Linked
 from nki.graph.passes.context import Context
@@ -32,6 +33,10 @@ class GraphReport:
         argument_bytes, constant_bytes, output_bytes: of device memory.
         temporary_bytes, temporary_bytes_before: of values in between with shared memory, and if each had its own.
         waits: of queues for each other.
+        cores: that run the model.
+        split: kernels of which both cores run a half.
+        meetings: of the cores.
+        unsplit: (kind of kernel or step, why one core runs it, how often).
         replaced: (pattern, line of the model) of what a registered kernel computes.
         fallbacks: (operation, line) of what runs on the host; only where the caller asked for it.
         seconds: of each stage.
@@ -54,6 +59,10 @@ class GraphReport:
     temporary_bytes: int = 0
     temporary_bytes_before: int = 0
     waits: int = 0
+    cores: int = 1
+    split: int = 0
+    meetings: int = 0
+    unsplit: Sequence[tuple[str, str, int]] = ()
     replaced: Sequence[tuple[str, str]] = ()
     fallbacks: Sequence[tuple[str, str]] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -62,6 +71,7 @@ class GraphReport:
         """JSON types only."""
         found = asdict(self)
         found["replaced"] = [list(pair) for pair in self.replaced]
+        found["unsplit"] = [list(each) for each in self.unsplit]
         found["fallbacks"] = [list(pair) for pair in self.fallbacks]
         return found
 
@@ -78,7 +88,7 @@ class GraphReport:
     def of_json(found: Mapping[str, Any]) -> GraphReport:
         """What `lasting` or `to_json` made. Raises ArtifactError "artifact.model" for anything else."""
         known = {each.name for each in fields(GraphReport)}
-        pairs = {name: found.get(name) for name in ("replaced", "fallbacks")}
+        pairs = {name: found.get(name) for name in ("replaced", "fallbacks", "unsplit")}
         whole = {"model", "target"} <= found.keys() <= known
         if not whole or not all(isinstance(value, list) for value in pairs.values()):
             raise refused(
@@ -97,6 +107,9 @@ class GraphReport:
             f"  device memory: arguments {self.argument_bytes:,}, constants {self.constant_bytes:,}, results "
             f"{self.output_bytes:,}, temporaries {self.temporary_bytes_before:,} -> {self.temporary_bytes:,} bytes",
         ]
+        if self.cores > 1:
+            lines.append(f"  {self.cores} cores: {self.split} kernels are cut in two, {self.meetings} meetings")
+            lines += [f"    {count} {kind} on one core: {why}" for kind, why, count in self.unsplit]
         lines += [f"  {pattern} at {where}: a registered kernel" for pattern, where in self.replaced]
         lines += [f"  {op} at {where}: on the host" for op, where in self.fallbacks]
         return "\n".join(lines)
@@ -110,8 +123,10 @@ def report_of(
     plan: Plan,
     linked: Linked,
     seconds: Mapping[str, float],
+    division: Division | None = None,
 ) -> GraphReport:
     """The report of a compilation that ended."""
+    unsplit = () if division is None else tuple((*kind, count) for kind, count in sorted(division.reasons.items()))
     runs = [step for step in walk(steps.steps) if isinstance(step, Run)]
     kernels = Counter("call" if run.reference is not None else run.kind for run in runs)
     kernels["copy"] = linked.copies
@@ -134,6 +149,10 @@ def report_of(
         temporary_bytes=plan.nbytes("temporary"),
         temporary_bytes_before=plan.bytes_without,
         waits=linked.waits,
+        cores=len(linked.programs),
+        split=0 if division is None else division.split,
+        meetings=linked.meetings,
+        unsplit=unsplit,
         replaced=tuple(context.replaced),
         seconds=dict(seconds),
     )

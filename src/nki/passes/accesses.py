@@ -34,11 +34,12 @@ class Footprint:
     Attributes:
         high: one more than the last byte.
         hbm: whether it is device memory.
+        fixed: whether it is device memory that no core writes: its reads keep to no side of a meeting.
         label: the name of the memory, or of the tensor that is a space of its own, for people.
         static: False if a dynamic address chooses among these bytes, so that fewer are touched than listed.
     """
 
-    __slots__ = ("after", "dims", "first", "hbm", "high", "label", "low", "run", "space", "static")
+    __slots__ = ("after", "dims", "first", "fixed", "hbm", "high", "label", "low", "run", "space", "static")
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class Footprint:
         *,
         hbm: bool = False,
         static: bool = True,
+        fixed: bool = False,
     ) -> None:
         self.space = space
         self.label = label
@@ -60,6 +62,7 @@ class Footprint:
         self.dims = dims
         self.run = run
         self.hbm = hbm
+        self.fixed = fixed
         self.static = static
 
     def __repr__(self) -> str:
@@ -87,8 +90,8 @@ class Touched(NamedTuple):
 
     @property
     def hbm(self) -> bool:
-        """Whether device memory is accessed."""
-        return any(f.hbm for f in self.reads) or any(f.hbm for f in self.writes)
+        """Whether device memory is accessed that a core may write."""
+        return any(f.hbm and not f.fixed for f in self.reads) or any(f.hbm for f in self.writes)
 
 
 class _Plan(NamedTuple):
@@ -184,8 +187,9 @@ class Accesses:
         key = (space, rows, low, dims, run, static)
         found = self._known.get(key)
         if found is None:
-            hbm = not buffer.on_chip
-            found = self._known[key] = Footprint(space, label, rows, low, dims, run, hbm=hbm, static=static)
+            hbm, fixed = not buffer.on_chip, buffer.role == "fixed"
+            found = Footprint(space, label, rows, low, dims, run, hbm=hbm, static=static, fixed=fixed)
+            self._known[key] = found
         return found
 
 

@@ -31,7 +31,7 @@ def check(programs: Sequence[Program], target: Target) -> list[Race]:
     satisfied, and conflicting accesses (overlapping bytes, registers, state of the engines, edges and fences of the
     schedule) are ordered as in the block. Of many faults of a segment the first are returned.
     """
-    races: list[Race] = []
+    races = list(_written_though_fixed(programs))
     for program in programs:
         accesses = Accesses(program, target)
         edges = _orders(program)
@@ -182,6 +182,18 @@ def _runs(program: Program, races: list[Race]) -> Iterator[Run]:
             yield Run(program.core, walk - len(items), items, syncs)
 
     yield from of(program.body)
+
+
+def _written_though_fixed(programs: Sequence[Program]) -> Iterator[Race]:
+    """Instructions that write an input which, by the word of some core, nobody writes; cores have the same inputs."""
+    fixed = {n for program in programs for n, buffer in enumerate(program.inputs) if buffer.role == "fixed"}
+    for program in programs if fixed else ():
+        inputs = {buffer.id: buffer.name for n, buffer in enumerate(program.inputs) if n in fixed}
+        for issued in program.body.walk():
+            for name, view in issued.views():
+                if view.buffer.id in inputs and issued.instruction.operands[name].writes:
+                    text = f"it writes {inputs[view.buffer.id]}, which is an input that nobody writes"
+                    yield broken("fixed", issued, None, program.core, text)
 
 
 def _orders(program: Program) -> dict[int, list[int]]:

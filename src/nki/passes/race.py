@@ -11,7 +11,7 @@ from nki.passes.conflicts import Conflict
 from nki.spec.program import Issued
 from nki.spec.rule import Finding, Severity
 
-Fault = Literal["deadlock", "signal", "queue", "unscheduled", "edge", "meeting"]
+Fault = Literal["deadlock", "signal", "queue", "unscheduled", "edge", "meeting", "fixed"]
 _ORDER_FIX = "let the second one wait for a signal that comes with or after the completion of the first one"
 _CORES_FIX = "put nisa.core_barrier(tensor, cores=(0, 1)) between both accesses, on both cores"
 _NAMES = {"raw": "read after write", "war": "write after read", "waw": "write after write"}
@@ -94,6 +94,7 @@ def broken(kind: Fault, first: Issued, second: Issued | None, core: int, what: s
         "queue": (f"{one}: {what}", "give it the queue of its engine, or one of the DMA queues of the target"),
         "unscheduled": (f"{one} has no queue in a synchronised block", "give every instruction of the block a queue"),
         "edge": (f"{one} may start before {two or what}, which the kernel put before it", _ORDER_FIX),
+        "fixed": (f"{one}: {what}", 'give the input the role "input"'),
         "meeting": (f"{one}: {what}", "call it on both cores: move it out of the branch on nl.program_id"),
     }[kind]
     return Race(kind, first, second, what, cores, text, fix)

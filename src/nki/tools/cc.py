@@ -27,6 +27,7 @@ _TEXT = (".mlir", ".mlirbc", ".stablehlo")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE.neff", help="Default: beside the model.")
 @click.option("--dump-ir", type=click.Path(path_type=Path), metavar="DIR", help="Write every stage to DIR.")
 @click.option("--resume", is_flag=True, help="MODEL is a stage that --dump-ir wrote: make those after it.")
+@click.option("--lnc", type=click.IntRange(1), default=1, show_default=True, help="Cores that run the model together.")
 @click.option("--name", help="Name of the model; default: that of the file.")
 @JSON
 def command(
@@ -35,6 +36,7 @@ def command(
     output: Path | None,
     dump_ir: Path | None,
     resume: bool,
+    lnc: int,
     name: str | None,
     as_json: bool,
 ) -> None:
@@ -50,7 +52,7 @@ def command(
         raise _error(f"{model} is no file", "the model is a file", "check the path")
     output = model.with_suffix(".neff") if output is None else output
     with working(f"compiling {model}"):
-        found = _compiled(model, target, dump_ir, resume, name or model.stem)
+        found = _compiled(model, target, dump_ir, resume, name or model.stem, lnc)
         found.save(output)
     if as_json:
         write_json({"output": str(output), "states": _states(found), **found.report.to_json()})
@@ -65,10 +67,10 @@ def _states(found: Executable) -> dict[str, str]:
     return {found.arguments[old].name: found.outputs[new].name for new, old in found.aliases.items()}
 
 
-def _compiled(model: Path, target: str | None, dump_ir: Path | None, resume: bool, name: str) -> Executable:
+def _compiled(model: Path, target: str | None, dump_ir: Path | None, resume: bool, name: str, lnc: int) -> Executable:
     compiler = importlib.import_module("nki.graph.compile")
     options = from_environment()
-    setting = compiler.Setting(name, target or options.target, replace(options, target=""), dump_ir)
+    setting = compiler.Setting(name, target or options.target, replace(options, target=""), dump_ir, lnc=lnc)
     made: Executable
     if resume:
         made = compiler.resume(model, setting)
