@@ -64,7 +64,9 @@ HABITS: list[tuple[str, str, Callable[[Any, Any], Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "fix", "habit"), HABITS, ids=str)
+@pytest.mark.parametrize(
+    ("code", "fix", "habit"), HABITS, ids=[f"{n} {fix[:40]}" for n, (_, fix, _) in enumerate(HABITS)]
+)
 def test_what_to_write_instead(code: str, fix: str, habit: Callable[[Any, Any], Any]) -> None:
     def kernel(a: Any) -> None:
         habit(nl.load(a), a)
