@@ -68,7 +68,8 @@ def round_to(values: npt.ArrayLike, dtype: DType) -> Array:
       conversions that saturate (IEEE 754 leaves it open; Arm, WebAssembly and LLVM's ``fptosi.sat`` give 0).
     * bool is ``value != 0``, hence true for NaN.
     * ``float8_e8m0fnu`` rounds to the nearest power of two (halfway goes up); zero, negative, infinite and NaN become
-      NaN, and positive values below the range 2**-127 (as with ml_dtypes, which rounds what is next to 2**-127 up).
+      NaN, and positive values below the range 2**-127 (ml_dtypes, which rounds all between 2**-127 and 2**-126 up,
+      is not followed there).
 
     Args:
         values: float32 of any shape; anything else is converted to float32 first.

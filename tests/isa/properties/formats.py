@@ -112,12 +112,8 @@ def _to_float(values: F64, form: Format) -> F64:
 
 
 def _to_scale(values: F64) -> F64:
-    """The nearest power of two, halfway up; but next to the smallest one every float32 that is more goes up.
-
-    That is what ml_dtypes does with subnormal float32, which `nki.core.numerics.round_to` follows.
-    """
+    """The nearest power of two, halfway up; below the smallest one it is the smallest."""
     fraction, exponent = np.frexp(values)
     power = np.maximum(exponent - 1 + (fraction >= 0.75), -127)
-    power = np.where((values > 2.0**-127) & (values < 2.0**-126), -126, power)
     legal = (values > 0) & np.isfinite(values) & (power <= 127)
     return np.where(legal, np.ldexp(1.0, power), np.nan)

@@ -175,6 +175,8 @@ def activation(a: Any, state: State) -> Results:
     """Scale, bias, function; the sum of the results goes to the registers of Scalar."""
     a.instruction = "activation"
     _, expected = _scaled(a, state)
+    if a.op.name == "copy" and state.target == "trn1" and (isinstance(a.bias, Tile) or a.bias):
+        state.warned.add("activation.copy-bias")
     if a.reduce_cmd is not None:
         obey(state, a.reduce_cmd, "add", _values(a, state, expected), None, keeps=True)
     return with_registers(a, state, {"dst": spread_near(expected, a.dst)}, a.data.partitions)
