@@ -67,7 +67,15 @@ def test_rounding_of_the_references_is_that_of_the_library(name: str) -> None:
     bits = r.integers(0, 1 << 32, 200_000, dtype=np.uint32).view(np.float32)
     values = np.concatenate([bits, SPECIALS, r.normal(0, 30, 50_000).astype(np.float32)])
     dtype = next(d for d in NUMERIC if d.name == name)
+    if name == "float8_e8m0fnu":  # ml_dtypes rounds everything between the two smallest powers up
+        values = values[~((values > 2.0**-127) & (values < 2.0**-126))]
     with np.errstate(all="ignore"):
         wanted = values.astype(getattr(ml_dtypes, name, np.float16)).astype(np.float64)
         got = stored(values.astype(np.float64), dtype)
     np.testing.assert_array_equal(got, wanted)
+
+
+def test_between_the_smallest_scales_the_nearest_one_counts() -> None:
+    dtype = next(d for d in NUMERIC if d.name == "float8_e8m0fnu")
+    values = np.float64([1.0, 1.01, 1.49, 1.5, 1.99]) * 2.0**-127
+    np.testing.assert_array_equal(stored(values, dtype), np.float64([1, 1, 1, 2, 2]) * 2.0**-127)
