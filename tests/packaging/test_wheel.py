@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from configparser import ConfigParser
 from email.parser import Parser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.packaging.building import REPOSITORY, build_wheel, run
@@ -27,7 +28,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", place, cwd=REPOSITORY)
     (packed,) = place.glob("*.tar.gz")
     with tarfile.open(packed) as tar:
-        tar.extractall(place, filter="data")
+        safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # not in Python 3.11.0 to 3.11.3
+        tar.extractall(place, **safely)
     (unpacked,) = (path for path in place.iterdir() if path.is_dir())
     return unpacked
 
