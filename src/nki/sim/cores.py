@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
 from typing import Any, TypeVar
 
 from nki.core.errors import DivergenceError
 from nki.core.source import Location
 from nki.core.tensor import Buffer
 from nki.sim.memory import LiveStorage, Memory
+from nki.sim.threads import run_each
 
 T = TypeVar("T")
 
@@ -39,16 +39,7 @@ class Cores:
     def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """Run one task per core; the first error of any core is raised."""
         results: list[Any] = [None] * self.count
-        threads = [
-            threading.Thread(
-                target=copy_context().run, args=(self._task, core, task, results), name=f"nki core {core}", daemon=True
-            )
-            for core, task in enumerate(tasks)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_each(self.count, "core", lambda core: self._task(core, tasks[core], results))
         for error in self._errors:
             if error is not None and not isinstance(error, _Aborted):
                 raise error

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nki.core.errors import DivergenceError
 from nki.core.source import Location
+from nki.sim.threads import run_each
 
 T = TypeVar("T")
 
@@ -51,16 +52,7 @@ class Ranks:
     def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """Run one task for each rank; the first error that is not another one's consequence is raised."""
         results: list[Any] = [None] * self.count
-        threads = [
-            threading.Thread(
-                target=copy_context().run, args=(self._task, rank, task, results), name=f"nki rank {rank}", daemon=True
-            )
-            for rank, task in enumerate(tasks)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_each(self.count, "rank", lambda rank: self._task(rank, tasks[rank], results))
         for rank, error in enumerate(self._errors):
             if error is not None and not isinstance(error, _Aborted):
                 error.add_note(f"on rank {rank} of {self.count}")
