@@ -149,6 +149,7 @@ def test_executables_keep_their_kernels_and_nothing_else_does() -> None:
     gc.collect()
     jax.clear_caches()
     gc.collect()
+    CALLEES.release(0.0)
     before = len(CALLEES)
     function = fresh(kernels.scaled)
     compiled = function.lower(A).compile()
@@ -160,7 +161,23 @@ def test_executables_keep_their_kernels_and_nothing_else_does() -> None:
     del compiled
     jax.clear_caches()
     gc.collect()
+    CALLEES.release(0.0)
     assert len(CALLEES) == before
+
+
+def test_a_kernel_outlives_its_executable_for_calls_that_are_on_their_way() -> None:
+    from nki.interop.jax_callee import CALLEES
+
+    compiled = fresh(kernels.copied).lower(A).compile()
+    (key,) = re.findall(r'binary = "([0-9a-f]{64})"', compiled.as_text())
+    CALLEES.release(0.0)
+    del compiled
+    jax.clear_caches()
+    gc.collect()
+    CALLEES.release()
+    assert CALLEES.find(key) is not None
+    CALLEES.release(0.0)
+    assert CALLEES.find(key) is None
 
 
 def test_failures_keep_no_kernel_alive() -> None:
@@ -168,11 +185,13 @@ def test_failures_keep_no_kernel_alive() -> None:
 
     jax.clear_caches()
     gc.collect()
+    CALLEES.release(0.0)
     before = len(CALLEES)
     with pytest.raises(XLA_ERRORS):
         fresh(kernels.chosen)(A, FAR).block_until_ready()
     jax.clear_caches()
     gc.collect()
+    CALLEES.release(0.0)
     assert len(CALLEES) == before
 
 

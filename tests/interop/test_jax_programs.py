@@ -119,6 +119,31 @@ def test_shard_map_on_two_devices() -> None:
     assert all(line.endswith(" True") for line in printed), printed
 
 
+LEFT_ALONE = """
+import jax, jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from tests.interop import jax_kernels as kernels
+mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
+a = jax.device_put(jnp.ones((8, 8)), NamedSharding(mesh, P("d")))
+
+def steps(a):
+    n = jnp.where(jax.lax.axis_index("d") == 1, 200, 1)
+    return jax.lax.fori_loop(0, n, lambda i, c: kernels.add(c, a), a)
+
+def sharded():
+    return jax.jit(jax.shard_map(steps, mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=False))
+
+print(float(sharded()(a)[0, 0]))
+KEEP = [sharded()(a)] if KEPT else sharded()(a).shape
+"""
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["the result is kept", "nothing is kept"])
+def test_a_program_that_still_runs_does_not_stop_the_end_of_the_process(kept: bool) -> None:
+    code = LEFT_ALONE.replace("KEPT", str(kept))
+    assert run(code, XLA_FLAGS="--xla_force_host_platform_device_count=2") == "2.0\n"
+
+
 STORED = """
 import jax, jax.numpy as jnp
 jax.config.update("jax_compilation_cache_dir", DIRECTORY)

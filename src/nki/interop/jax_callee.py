@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from nki.interop.jax_activity import ACTIVITY, Activity
 from nki.interop.jax_config import BackendConfig
 from nki.jit import Kernel
 from nki.report import Executed, Report
@@ -85,15 +88,28 @@ class Callee:
         return self.config.func_name
 
 
-class Callees:
-    """Callees by key; each lives as long as a traced or compiled JAX program refers to it."""
+class Hold:
+    """What an executable keeps in place of its callee, so that its end is noticed."""
 
-    def __init__(self) -> None:
+
+class Callees:
+    """Callees by key; each lives as long as a traced or compiled JAX program refers to it, and a while longer.
+
+    An executable that nobody refers to any more may still have to run: its caller can drop the function before XLA
+    begins with a call. So callees stay for `LINGER_SECONDS` after their executable and after the last call of any.
+    """
+
+    LINGER_SECONDS = 60.0
+
+    def __init__(self, activity: Activity) -> None:
         self._lock = threading.Lock()
+        self._activity = activity
         self._found: weakref.WeakValueDictionary[str, Callee] = weakref.WeakValueDictionary()
+        self._departed: deque[tuple[float, Callee]] = deque()
 
     def one(self, callee: Callee) -> Callee:
         """The callee that already has this key, else this one: equal calls shall be equal in JAX's caches."""
+        self.release()
         with self._lock:
             return self._found.setdefault(callee.key, callee)
 
@@ -101,8 +117,32 @@ class Callees:
         """What a custom call refers to; None if nothing in this process was compiled under that key."""
         return self._found.get(key)
 
+    def hold(self, callee: Callee) -> Hold:
+        """What an executable of this callee has to keep."""
+        hold = Hold()
+        weakref.finalize(hold, self._depart, callee).atexit = False
+        return hold
+
+    def _depart(self, callee: Callee) -> None:
+        # Called by the garbage collector, at any place: no lock is taken.
+        self._departed.append((time.monotonic(), callee))
+
+    def release(self, linger: float = LINGER_SECONDS) -> None:
+        """Let go of the callees whose executables are gone for so many seconds, in which no kernel was called."""
+        if self._activity.quiet_for() < linger:
+            return
+        before = time.monotonic() - linger
+        while True:
+            try:
+                left, callee = self._departed.popleft()
+            except IndexError:
+                return
+            if left > before:
+                self._departed.appendleft((left, callee))
+                return
+
     def __len__(self) -> int:
         return len(self._found)
 
 
-CALLEES = Callees()
+CALLEES = Callees(ACTIVITY)

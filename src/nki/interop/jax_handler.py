@@ -12,6 +12,7 @@ import numpy as np
 
 from nki.core.errors import ExecutionError, NkiError
 from nki.interop import jax_structures as xla
+from nki.interop.jax_activity import ACTIVITY
 from nki.interop.jax_callee import CALLEES, Callee, Shaped
 from nki.interop.jax_config import TARGET
 from nki.interop.jax_failures import FAILURES
@@ -77,7 +78,8 @@ def _handle(pointer: Any) -> int | None:
         if frame.extension_start:
             _introduce(frame)
         elif frame.stage == xla.STAGE_EXECUTE:
-            _execute(frame)
+            with ACTIVITY.call():
+                _execute(frame)
     except BaseException as error:  # noqa: BLE001 - nothing may leave, see above; the caller gets it from XLA
         return _failed(frame, error)
     return None
@@ -183,6 +185,7 @@ def register() -> None:
     HANDSHAKE.problem = problem_with(HANDSHAKE.version, ctypes.sizeof(xla.CallFrame))
     if HANDSHAKE.problem:
         return
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_handle))  # XLA keeps its address beyond the end of this module
     capsule = jax.ffi.pycapsule(ctypes.cast(_handle, ctypes.c_void_p).value)
     try:
         jax.ffi.register_ffi_target(TARGET, capsule, platform="cpu")

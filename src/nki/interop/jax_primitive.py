@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching, mlir
 
 from nki.core.errors import LaunchError
 from nki.core.source import Location
-from nki.interop.jax_callee import Callee
+from nki.interop.jax_callee import CALLEES, Callee
 from nki.interop.jax_config import TARGET
 from nki.interop.jax_failures import FAILURES
 from nki.interop.jax_handler import HANDSHAKE
@@ -108,7 +108,7 @@ def _lower_official(ctx: Any, *operands: Any, callee: Callee, site: Site) -> Any
 
 def _lower_for_cpu(ctx: Any, *operands: Any, callee: Callee, site: Site) -> Any:
     """For the host: the same call with typed attributes, which our handler serves."""
-    ctx.module_context.add_keepalive(callee)
+    ctx.module_context.add_keepalive(CALLEES.hold(callee))
     if HANDSHAKE.reason:
         warnings.warn(NkiWarning(_fallback(HANDSHAKE.reason, callee, site)))
         return mlir.lower_fun(partial(_by_callback, callee=callee), multiple_results=True)(ctx, *operands)
