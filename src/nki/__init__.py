@@ -8,6 +8,7 @@ from nki import isa as isa
 from nki import lang as lang
 from nki import language as language
 from nki.core import errors as errors
+from nki.core import neuronxcc as _neuronxcc
 from nki.core.removed import missing_name
 from nki.core.removed_names import NKI
 from nki.jit import jit, simulate
@@ -30,6 +31,8 @@ __all__ = [
     "profile",
     "simulate",
 ]
+
+_neuronxcc.install()
 
 
 def __getattr__(name: str) -> str:

@@ -175,12 +175,21 @@ def test_a_file_that_cannot_be_imported(tmp_path: Path, text: str, expected: str
     assert text.splitlines()[line - 1] in nki("run", f"{file}::f", code=2).stderr
 
 
-@pytest.mark.parametrize("line", ["import neuronxcc.nki as nki", "from neuronxcc.nki import language as nl"])
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("import neuronxcc.nki.isa as nisa", "kernel.import"),
+        ("import neuronxcc.nki as old; old.jit", "name.removed"),
+        ("from neuronxcc.nki import language as nl", "name.removed"),
+    ],
+)
 @pytest.mark.parametrize("command", ["run", "check"])
-def test_a_file_for_the_old_package(tmp_path: Path, line: str, command: str) -> None:
-    error = nki_json(command, write(tmp_path, f"{line}\n{GOOD}", "old.py"), code=2)["error"]
-    assert error["code"] == "kernel.import"
-    assert error["fix"].startswith("write `import nki`: neuronxcc.nki was NKI 0.1")
+def test_a_file_for_the_old_package(tmp_path: Path, line: str, code: str, command: str) -> None:
+    file = write(tmp_path, f"{line}\n{GOOD}", "old.py")
+    error = nki_json(command, file, code=2 if code == "kernel.import" else 1)["error"]
+    assert error["code"] == code
+    assert error["fix"].startswith("write `import nki`")
+    assert "neuronxcc.nki was" in error["fix"] + error["rule"]
     assert error["location"][0]["line"] == 1
 
 

@@ -30,7 +30,7 @@ def missing_name(
         return AttributeError(f"module {module!r} has no attribute {name!r}{_close(module, name)}", name=name)
     message = f"{module}.{name} does not exist" + (f" since NKI {item.since}" if item.since else "")
     rule, source = f"{module} has the names of NKI 0.3 and later", "release-notes/components/nki.rst"
-    if _imported():
+    if imported(2):
         return RemovedImportError("name.removed", message, rule=rule, source=source, fix=item.instead)
     return RemovedError("name.removed", message, rule=rule, source=source, fix=item.instead)
 
@@ -59,9 +59,13 @@ def missing_attribute(shown: str, on_chip: bool, name: str, names: Sequence[str]
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 
-def _imported() -> bool:
-    """Whether the name is asked for by ``from module import name``, and not read as an attribute."""
-    frame = sys._getframe(2)
+def imported(depth: int = 1) -> bool:
+    """Whether a name is asked for by ``from module import name``, and not read as an attribute.
+
+    Args:
+        depth: how many calls ago somebody asked the module's ``__getattr__``, or what called it.
+    """
+    frame = sys._getframe(depth)
     while frame.f_code.co_name == "__getattr__" and frame.f_back is not None:  # nki.lang asks nki.language
         frame = frame.f_back
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
