@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
+import operator
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,11 +38,12 @@ _OLD_KEYWORDS: dict[str, str | None] = {
     "show_compiler_tb": None,
     "experimental_flags": None,
     "additional_compile_opt": None,
+    "grid": "launch the kernel with kernel[2](...)",
 }
 
 _KEYWORDS = ("compile_config", "specialization_config", "api")
-_GRIDS = ("grid", "lnc", "num_cores", "num_programs", "spmd_grid")
-"""What other frameworks and older kernels call the number of programs, which a launch says here."""
+_GRIDS = ("lnc", "num_cores", "num_programs", "spmd_grid")
+"""What other frameworks call the number of programs, which a launch says here."""
 
 _JAX = "nki.interop.jax"
 
@@ -65,16 +68,7 @@ class Kernel:
 
     def __getitem__(self, lnc: Any) -> Kernel:
         """The same kernel on `lnc` cores."""
-        if isinstance(lnc, tuple) and len(lnc) == 1:
-            lnc = lnc[0]
-        if not isinstance(lnc, int) or isinstance(lnc, bool) or lnc < 1:
-            raise LaunchError(
-                "launch.grid",
-                f"{self.func.__name__}[{one_line(repr(lnc))}]",
-                rule="a grid is one positive int, the number of cores",
-                fix="write kernel[2](...), and loop over tiles in the kernel",
-            )
-        return Kernel(replace(self._launch, lnc=lnc), self._cache)
+        return Kernel(replace(self._launch, lnc=_checked_grid(self.func.__name__, lnc)), self._cache)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         sink = active_sink()
@@ -190,7 +184,7 @@ def jit(
             (docs/api-versions.md); it comes before NKI_API_VERSION.
         kwargs: keywords of older versions, each with a DeprecationWarning.
     """
-    target = _old_keywords(kwargs)
+    target, grid = _old_keywords(kwargs)
     _check_kind("compile_config", compile_config, CompileConfig)
     _check_kind("specialization_config", specialization_config, SpecializationConfig)
     version = _checked_version(api)
@@ -202,6 +196,7 @@ def jit(
         return Kernel(
             Launch(
                 function,
+                lnc=None if grid is None else _checked_grid(function.__name__, grid),
                 target=target,
                 api=version,
                 compile_config=compile_config,
@@ -231,6 +226,20 @@ def _checked_function(function: Any) -> Callable[..., Any]:
         f"nki.jit got {shown(function)}",
         rule="a kernel is a Python function",
         fix="decorate a function defined with def",
+    )
+
+
+def _checked_grid(name: str, grid: Any) -> int:
+    """The number of cores: an int, or the only item of a sequence."""
+    number = grid[0] if isinstance(grid, (tuple, list)) and len(grid) == 1 else grid
+    with contextlib.suppress(TypeError):
+        if not isinstance(number, bool) and (cores := operator.index(number)) > 0:
+            return cores
+    raise LaunchError(
+        "launch.grid",
+        f"{name} is launched on the grid {one_line(repr(grid))}",
+        rule="a grid is one positive int, the number of cores",
+        fix="write kernel[2](...), and loop over tiles in the kernel",
     )
 
 
@@ -276,7 +285,8 @@ def _argument_fix(name: str) -> str:
     return f"write {close[0]}=" if close else "write @nki.jit"
 
 
-def _old_keywords(kwargs: dict[str, Any]) -> str:
+def _old_keywords(kwargs: dict[str, Any]) -> tuple[str, Any]:
+    """The target and the grid that they name."""
     for name in kwargs:
         if name not in _OLD_KEYWORDS:
             raise LaunchError("jit.argument", f"nki.jit has no argument {name!r}", fix=_argument_fix(name))
@@ -286,4 +296,4 @@ def _old_keywords(kwargs: dict[str, Any]) -> str:
             DeprecationWarning,
             stacklevel=3,
         )
-    return str(kwargs.get("platform_target") or "")
+    return str(kwargs.get("platform_target") or ""), kwargs.get("grid")

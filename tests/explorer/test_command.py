@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,10 @@ def test_the_server_in_its_process(folder: Path) -> None:
             assert connection.getresponse().status == 200
             connection.close()
             assert listeners(port) == {"127.0.0.1"}
+            endless = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT COUNT(*) FROM t"
+            connection.request("POST", "/api/sql", json.dumps({"sql": endless}), {"Content-Type": "application/json"})
+            time.sleep(0.5)
+            connection.close()
         finally:
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from nki.explorer import sql
 from nki.explorer.shown import from_folders
 from nki.explorer.sql import Database, QueryError
+
+_ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT COUNT(*) FROM t"
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +75,27 @@ def test_everything_but_reading_is_refused(database: Database, statement: str) -
 def test_long_queries_are_stopped(database: Database) -> None:
     began = time.monotonic()
     with pytest.raises(QueryError, match="longer than 1 s"):
-        database.query("WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT COUNT(*) FROM t")
+        database.query(_ENDLESS)
     assert time.monotonic() - began < 5
     with pytest.raises(QueryError, match="longer than 1 s"):
         database.query("SELECT COUNT(*) FROM edges a, edges b, edges c, edges d")
     assert database.query("SELECT 1").rows == [[1]]
+
+
+def test_queries_end_with_the_server(folder: Path) -> None:
+    (shown,) = from_folders([folder])
+    database = Database(shown.profile.tables, seconds=600.0)
+    assert database.query("SELECT 1").rows == [[1]]
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(database.query, _ENDLESS) for _ in range(2)]
+        while not database._lock.locked():
+            time.sleep(0.01)
+        database.end()
+        for each in asked:
+            with pytest.raises(QueryError, match="the server ends"):
+                each.result(60)
+    with pytest.raises(QueryError, match="the server ends"):
+        database.query("SELECT 1")
 
 
 def test_large_answers_are_cut(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

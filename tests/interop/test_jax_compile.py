@@ -116,6 +116,28 @@ def test_64_bit_integers_that_fit(tmp_path) -> None:
             function(np.array([1 << 40, 2], np.int64))
 
 
+def _scattered(operand: tuple[int, ...], indices: tuple[int, ...], updates: tuple[int, ...]):
+    window = tuple(range(len(indices) - 1, len(updates)))
+    numbers = jax.lax.ScatterDimensionNumbers(window, (), ())
+    places = jnp.zeros(indices, jnp.int32)
+    x = jnp.arange(float(np.prod(operand))).reshape(operand)
+    return (lambda x, y: jax.lax.scatter_add(x, places, y, numbers)), x, jnp.ones(updates)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((2, 3), (0,), (2, 3)), ((2, 3), (0,), (1, 2)), ((2, 3), (4, 0), (4, 2, 3)), ((), (0,), ())]
+)
+def test_scatters_whose_indices_have_no_numbers_write_at_the_origin(shapes) -> None:
+    function, *arrays = _scattered(*shapes)
+    np.testing.assert_array_equal(compile(function)(*arrays), jax.jit(function)(*arrays))
+
+
+def test_factors_of_a_matrix_whose_steps_are_such_scatters() -> None:
+    x = X[:, :6] @ X[:, :6].T + np.eye(6, dtype=np.float32)
+    for one, two in zip(compile(jax.lax.linalg.lu)(x), jax.lax.linalg.lu(x), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
 def test_what_cannot_be_compiled() -> None:
     with pytest.raises(LaunchError, match=r"jax\.compile"):
         compile(3)

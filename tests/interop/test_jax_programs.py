@@ -144,6 +144,100 @@ def test_a_program_that_still_runs_does_not_stop_the_end_of_the_process(kept: bo
     assert run(code, XLA_FLAGS="--xla_force_host_platform_device_count=2") == "2.0\n"
 
 
+PAUSED = """
+import jax, jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from tests.interop import jax_kernels as kernels
+
+def paused(a):
+    b = kernels.add(a, a)
+    long = jax.lax.fori_loop(0, 30, lambda i, m: (m @ m) * 1e-3, jnp.full((500, 500), b[0, 0]))
+    return kernels.add(b, long[:1, :1] * 0 + b)
+
+mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
+if SHARDED:
+    a = jax.device_put(jnp.ones((8, 8)), NamedSharding(mesh, P("d")))
+    paused = jax.shard_map(paused, mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=False)
+else:
+    a = jnp.ones((8, 8))
+    jax.set_mesh(mesh)
+compiled = jax.jit(paused).lower(a).compile()
+print(float(compiled(a)[0, 0]))
+compiled(a)
+"""
+
+
+@pytest.mark.parametrize("sharded", [True, False], ids=["on two devices", "on one device, with a mesh for the process"])
+def test_a_pause_between_kernels_is_not_the_end_of_a_program(sharded: bool) -> None:
+    code = PAUSED.replace("SHARDED", str(sharded))
+    assert run(code, XLA_FLAGS="--xla_force_host_platform_device_count=2") == "4.0\n"
+
+
+ENDLESS = """
+import os, signal, threading, warnings
+import jax, jax.numpy as jnp
+from nki.interop import jax_activity
+from tests.interop import jax_kernels as kernels
+signal.signal(signal.SIGINT, signal.default_int_handler)
+warnings.simplefilter("ignore")
+
+def endless(a):
+    start = jnp.full((300, 300), a[0, 0])
+    start = a + (start @ start)[:1, :1] * 0
+    return jax.lax.while_loop(lambda c: c[0, 0] > 0, lambda c: kernels.add(c * 0, a), start)
+
+a = jnp.ones((8, 8))
+jax.jit(kernels.add)(a, a).block_until_ready()
+"""
+
+INTERRUPTED = """
+KEPT = jax.jit(endless).lower(a).compile()(a)
+timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+timer.daemon = True
+timer.start()
+"""
+
+IN_A_THREAD = """
+def loop():
+    try:
+        while True:
+            jax.jit(kernels.add)(a, a)
+    except ValueError as error:
+        print("[jax.exit]" in str(error))
+
+jax_activity._PATIENCE = 0.5
+threading.Thread(target=loop, daemon=True).start()
+"""
+
+
+def test_an_interrupt_ends_a_process_whose_programs_never_end() -> None:
+    assert run(ENDLESS + INTERRUPTED) == ""
+
+
+def test_a_thread_that_never_stops_calling_kernels_does_not_stop_the_end_of_the_process() -> None:
+    assert run(ENDLESS + IN_A_THREAD) == "True\n"
+
+
+FORKED = """
+import os, signal
+import jax, jax.numpy as jnp
+from nki.interop.jax_activity import ACTIVITY
+from tests.interop import jax_kernels as kernels
+jax.jit(kernels.add)(jnp.ones((8, 8)), jnp.ones((8, 8))).block_until_ready()
+with ACTIVITY.call():
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        ACTIVITY.drain()
+        os._exit(0)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_process_waits_for_no_program_of_its_parent() -> None:
+    assert run(FORKED) == "0\n"
+
+
 STORED = """
 import jax, jax.numpy as jnp
 jax.config.update("jax_compilation_cache_dir", DIRECTORY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ import pytest
 from nki.core.errors import UsageError
 from nki.report import NkiWarning
 from nki.store.cache import FORMAT, Cache
+from nki.store.files import locked
 
 LIMIT = 1 << 30
 
@@ -295,3 +297,22 @@ def test_a_process_that_is_killed_while_it_writes(tmp_path: Path) -> None:
             assert cache.get(key(i)) in (None, payload(i, 3_000_000))
     assert unfinished, "none was killed in the middle"
     assert cache.put(key(0), payload(0)) and cache.get(key(0)) == payload(0)
+
+
+def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path: Path) -> None:
+    directory = os.open(tmp_path, os.O_RDONLY)
+    taken: list[int] = []
+    with locked(directory):
+        (handle,) = (int(name) for name in os.listdir("/proc/self/fd") if _is(name, tmp_path / "lock"))
+        taken.append(os.dup(handle))  # as a forked process has it
+    other = os.open(tmp_path / "lock", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    for handle in (directory, other, *taken):
+        os.close(handle)
+
+
+def _is(descriptor: str, file: Path) -> bool:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}") == str(file)
+    except OSError:
+        return False

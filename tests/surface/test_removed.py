@@ -112,7 +112,7 @@ def test_unknown_name_is_a_plain_attribute_error(module: str) -> None:
     [
         ("nki", "profle", "profile"),
         ("nki.language", "softmx", "softmax"),
-        ("nki.language", "bool", "bool_"),
+        ("nki.language", "bools_", "bool_"),
         ("nki.isa", "activate", "activate2 or activation"),
         ("nki.isa", "nc_matmull", "nc_matmul or nc_matmul_mx"),
     ],

@@ -47,6 +47,18 @@ def test_two_cores_run_a_model(folder: Path, tmp_path: Path) -> None:
     assert "launch.lnc" in refused.stderr
 
 
+def test_kernels_for_parts_of_a_model_can_be_switched_off(tmp_path: Path) -> None:
+    jax = pytest.importorskip("jax")
+    q, k = (jax.ShapeDtypeStruct((1, 256, heads, 64), np.float32) for heads in (2, 1))
+    text = jax.jit(jax.nn.dot_product_attention).lower(q, k, k).as_text()
+    (tmp_path / "attention.mlir").write_text(text)
+    words = ["cc", str(tmp_path / "attention.mlir"), "--target", "trn2", "-o"]
+    fast = nki_json(*words, str(tmp_path / "fast.neff"))
+    assert [name for name, _ in fast["replaced"]] == ["attention"]
+    plain = nki_json(*words, str(tmp_path / "plain.neff"), "--no-patterns")
+    assert plain["replaced"] == [] and sum(plain["kernels"].values()) > sum(fast["kernels"].values())
+
+
 def test_one_file_traces_host_and_device(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("perfetto")
     words = ["--arg", "x=200x32:float32:zeros", "--arg", "w=32:float32:ones", "--trace", str(tmp_path / "t.pftrace")]

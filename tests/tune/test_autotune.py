@@ -46,6 +46,31 @@ def test_processes_answer_as_this_one_does(monkeypatch: pytest.MonkeyPatch) -> N
     assert sorted(told) == sorted(seen)
 
 
+@pytest.mark.parametrize("problem", [ImportError("of an answer's class"), EOFError()])
+def test_an_answer_that_cannot_be_read_is_given_here(problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs)
+    numbers = list(range(len(job.configs)))
+    with askers(job, 1, {}, lambda *_: None) as ask:
+        expected = ask("bound", numbers)
+
+    def fail(_: Any) -> Any:
+        raise problem
+
+    monkeypatch.setattr(nki.tune.workers.pickle, "load", fail)
+    with askers(job, 2, {}, lambda *_: None) as ask:
+        assert ask("bound", numbers) == expected
+
+
+def test_a_process_that_fails_is_asked_no_more_and_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Any) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(nki.tune.workers.pickle, "load", fail)
+    job = Job(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs)
+    with pytest.raises(ZeroDivisionError), askers(job, 2, {}, lambda *_: None) as ask:
+        ask("bound", list(range(len(job.configs))))
+
+
 def test_another_process_does_not_answer_for_another_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that the kernel reads was changed after the import: only this process knows it."""
     monkeypatch.setattr(kernels, "FACTOR", 5.0)

@@ -121,3 +121,26 @@ def test_casts_and_sums_as_the_messages_say() -> None:
     np.testing.assert_array_equal(both(cast, X), X.astype(ml_dtypes.bfloat16))
     np.testing.assert_array_equal(both(read_modify_write, X), 2 * X)
     np.testing.assert_array_equal(both(total, X), X.sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize(("name", "instead"), [("sbuf", "sbuf"), ("psum", "psum"), ("hbm", "shared_hbm")])
+def test_regions_without_an_import(name: str, instead: str) -> None:
+    def kernel(a: Any) -> Any:
+        return eval(f"{name}.view(dtype=a.dtype, shape=a.shape)")
+
+    with pytest.raises(nki.errors.RemovedError, match=f"{name} is not defined") as caught:
+        nki.simulate(kernel)(np.ones((4, 4), np.float32))
+    assert caught.value.fix == f"write nl.ndarray(shape, dtype, buffer=nl.{instead})"
+
+
+def test_another_undefined_name_stays_what_it_is() -> None:
+    def kernel(a: Any) -> Any:
+        return undefined  # type: ignore[name-defined] # noqa: F821
+
+    with pytest.raises(NameError, match="undefined") as caught:
+        nki.simulate(kernel)(np.ones((4, 4), np.float32))
+    assert not isinstance(caught.value, nki.errors.NkiError)
+
+
+def test_bool_is_the_dtype() -> None:
+    assert nl.bool is nl.bool_

@@ -26,7 +26,13 @@ class TypingFinder(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The three modules, and no other."""
+        """The three modules, and no other.
+
+        Raises:
+            RemovedImportError: for others below ``neuronxcc.nki``.
+        """
+        if fullname.startswith("neuronxcc.nki.") and fullname != _TYPING:
+            raise _gone(RemovedImportError, fullname)
         if fullname not in _MODULES:
             return None
         return ModuleSpec(fullname, self, origin="nki", is_package=fullname != _TYPING)
@@ -44,16 +50,19 @@ def _missing(module: str) -> Callable[[str], object]:
     def __getattr__(name: str) -> object:  # noqa: N807 - the module's
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-        kind = RemovedImportError if imported() else RemovedError
-        raise kind(
-            "name.removed",
-            f"{module}.{name} does not exist: neuronx-cc is not installed",
-            rule="neuronxcc.nki was the namespace of NKI 0.1",
-            source="nki/migration/index.rst",
-            fix="write `import nki`, and take the names from there",
-        )
+        raise _gone(RemovedImportError if imported() else RemovedError, f"{module}.{name}")
 
     return __getattr__
+
+
+def _gone(kind: type[RemovedError] | type[RemovedImportError], name: str) -> RemovedError | RemovedImportError:
+    return kind(
+        "name.removed",
+        f"{name} does not exist: neuronx-cc is not installed",
+        rule="neuronxcc.nki was the namespace of NKI 0.1",
+        source="nki/migration/index.rst",
+        fix="write `import nki`, and take the names from there",
+    )
 
 
 def install() -> None:

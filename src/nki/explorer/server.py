@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -53,10 +54,9 @@ class Guard:
             await self._app(scope, receive, answer)
 
 
-def application(shown: Sequence[Shown], host: str) -> Starlette:
-    """The app for one profile, or for two that are compared."""
+def application(shown: Sequence[Shown], databases: Sequence[Database], host: str) -> Starlette:
+    """The app for one profile, or for two that are compared, each with its database."""
     blocks = [each.block() for each in shown]
-    databases = [Database(each.profile.tables) for each in shown]
     start = page(
         title=title(shown),
         mode="app",
@@ -137,8 +137,9 @@ async def _body(request: Request) -> bytes | None:
 
 def server(shown: Sequence[Shown], host: str, port: int) -> uvicorn.Server:
     """A server that is not running yet; `run` serves until it is interrupted."""
+    databases = [Database(each.profile.tables) for each in shown]
     config = uvicorn.Config(
-        application(shown, host),
+        application(shown, databases, host),
         host=host.strip("[]"),
         port=port,
         log_level="warning",
@@ -149,4 +150,18 @@ def server(shown: Sequence[Shown], host: str, port: int) -> uvicorn.Server:
         limit_concurrency=64,
         timeout_graceful_shutdown=2,
     )
-    return uvicorn.Server(config)
+    return _Server(config, databases)
+
+
+class _Server(uvicorn.Server):
+    """Ends without waiting for queries, whose threads the process would have to wait for."""
+
+    def __init__(self, config: uvicorn.Config, databases: Sequence[Database]) -> None:
+        super().__init__(config)
+        self._databases = databases
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called for a signal."""
+        for database in self._databases:
+            database.end()
+        super().handle_exit(sig, frame)

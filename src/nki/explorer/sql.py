@@ -21,6 +21,7 @@ _STATEMENT = 20_000  # characters of a query
 _HEAP = 2**30
 _TYPES = {"int": "INTEGER", "float": "REAL", "text": "TEXT", "bool": "INTEGER"}
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_ENDED = "the server ends"
 _REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
 
 
@@ -54,6 +55,11 @@ class Database:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._until = 0.0
+        self._ended = False
+
+    def end(self) -> None:
+        """End the query that runs, those that wait, and all further ones, with an error; for a server that ends."""
+        self._ended = True
 
     def query(self, statement: str) -> Answer:
         """The rows of one statement.
@@ -64,6 +70,8 @@ class Database:
         if len(statement) > _STATEMENT:
             raise QueryError(f"the query has {len(statement):,} characters; the limit is {_STATEMENT:,}")
         with self._lock:
+            if self._ended:
+                raise QueryError(_ENDED)
             if self._connection is None:
                 self._connection = self._filled()
             begin = time.monotonic()
@@ -82,6 +90,8 @@ class Database:
         return Answer(columns, rows, truncated, time.monotonic() - begin)
 
     def _reason(self, problem: BaseException) -> str:
+        if self._ended:
+            return _ENDED
         if time.monotonic() > self._until:
             return f"the query took longer than {self._seconds:g} s and was stopped"
         if isinstance(problem, MemoryError):
@@ -108,7 +118,7 @@ class Database:
         made.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
         made.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         made.set_authorizer(_authorize)
-        made.set_progress_handler(lambda: int(time.monotonic() > self._until), 10_000)
+        made.set_progress_handler(lambda: int(self._ended or time.monotonic() > self._until), 10_000)
         return made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from nki.compiler import CompileConfig
 from nki.core.dtypes import DType
-from nki.core.errors import FrontendError, LaunchError, NkiError, VerificationError
+from nki.core.errors import FrontendError, LaunchError, NkiError, RemovedError, VerificationError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
@@ -271,6 +271,10 @@ def run_body(function: Callable[..., Any], args: list[Any], kwargs: dict[str, An
         if problem.args == _DTYPE_CALLED:
             raise _called_dtype(problem) from None
         raise
+    except NameError as problem:
+        if problem.name in _REGIONS:
+            raise _old_region(problem) from None
+        raise
 
 
 _DTYPE_CALLED = (f"{DType.__name__!r} object is not callable",)
@@ -284,6 +288,22 @@ def _called_dtype(problem: TypeError) -> FrontendError:
         rule="numbers of a kernel are Python's; tensors have a dtype",
         source="nki/get-started/nki-language-guide.rst, NKI Values",
         fix="write the plain number, or nl.full((1, 1), number, dtype) for a tensor",
+        location=of_traceback(problem.__traceback__),
+    )
+
+
+_REGIONS = ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm")
+"""Names that kernels of NKI 0.2 had without an import."""
+
+
+def _old_region(problem: NameError) -> RemovedError:
+    region = "shared_hbm" if problem.name == "hbm" else problem.name
+    return RemovedError(
+        "name.removed",
+        f"{problem.name} is not defined",
+        rule="memory regions are names of nki.language",
+        source="nki/get-started/nki-language-guide.rst, Creating Tensors",
+        fix=f"write nl.ndarray(shape, dtype, buffer=nl.{region})",
         location=of_traceback(problem.__traceback__),
     )
 

@@ -21,6 +21,7 @@ from nki.interop.jax_config import TARGET
 from nki.interop.jax_failures import FAILURES, kernel_errors
 from nki.interop.jax_handler import HANDSHAKE, register
 from nki.interop.jax_primitive import without_ffi
+from nki.interop.jax_split import forget, provenance
 from nki.jit import Kernel
 
 __all__ = [
@@ -29,7 +30,9 @@ __all__ = [
     "compile",
     "error_behind",
     "fallback_reason",
+    "forget",
     "kernel_errors",
+    "provenance",
     "traced_call",
     "with_vjp",
     "without_ffi",

@@ -96,10 +96,12 @@ class Callees:
     """Callees by key; each lives as long as a traced or compiled JAX program refers to it, and a while longer.
 
     An executable that nobody refers to any more may still have to run: its caller can drop the function before XLA
-    begins with a call. So callees stay for `LINGER_SECONDS` after their executable and after the last call of any.
+    begins with a call. So callees stay for `LINGER_SECONDS` after their executable and after the last call of any; of a
+    process that never stops calling kernels, the last `MOST_DEPARTED` ones.
     """
 
     LINGER_SECONDS = 60.0
+    MOST_DEPARTED = 256  # eight devices, on each of which XLA lets 32 programs wait
 
     def __init__(self, activity: Activity) -> None:
         self._lock = threading.Lock()
@@ -128,11 +130,13 @@ class Callees:
         self._departed.append((time.monotonic(), callee))
 
     def release(self, linger: float = LINGER_SECONDS) -> None:
-        """Let go of the callees whose executables are gone for so many seconds, in which no kernel was called."""
-        if self._activity.quiet_for() < linger:
-            return
+        """Let go of the callees whose executables are gone for so many seconds, in which no kernel was called.
+
+        Those beyond the last `MOST_DEPARTED` go also if kernels were called.
+        """
+        quiet = self._activity.quiet_for() >= linger
         before = time.monotonic() - linger
-        while True:
+        while quiet or len(self._departed) > self.MOST_DEPARTED:
             try:
                 left, callee = self._departed.popleft()
             except IndexError:

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from nki.core.errors import ArgumentError, LaunchError
+from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
-from nki.graph.compile import compile_module
+from nki.graph.compile import Setting
 from nki.graph.executable import Executable
-from nki.graph.importers.jax import Lowered, lower
-from nki.graph.ir import Module
-from nki.graph.references import Reference, is_reference, register
-from nki.interop.jax_callee import CALLEES, Arrays, Callee, Shaped
-from nki.interop.jax_config import BackendConfig, binary_in
-from nki.interop.jax_primitive import Site, nki_call
+from nki.graph.importers.jax import lower
+from nki.interop.jax_program import JaxProgram, compile_lowered
+from nki.interop.jax_refusals import CANNOT_LOWER
 from nki.interop.jax_sites import user_site
-from nki.interop.jax_structures import DTYPES
-from nki.report import Executed, Report
-from nki.spec.rule import Finding
-from nki.store.keys import key_of
+from nki.interop.jax_split import SplitFunction, split
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """The program for arguments of certain shapes and dtypes, and how it belongs to them."""
-
-    lowered: Lowered
-    executable: Executable
-    callee: Callee
+Entry = JaxProgram | SplitFunction
+"""What runs for arguments of certain shapes and dtypes."""
 
 
 class CompiledFunction:
@@ -48,10 +35,11 @@ class CompiledFunction:
         dump_dir: str,
         patterns: frozenset[str] | None = None,
         lnc: int = 1,
+        fallback: str = "",
     ) -> None:
         functools.update_wrapper(self, function)
         self._function, self._target, self._dump_dir = function, target, dump_dir
-        self._patterns, self._lnc = patterns, lnc
+        self._patterns, self._lnc, self._fallback = patterns, lnc, fallback
         self._donate, self._static = tuple(donate), static
         self._entries: dict[Any, Entry] = {}
 
@@ -59,23 +47,32 @@ class CompiledFunction:
         """The result, as arrays of JAX in the function's tree; under `jax.jit` it is part of the traced program."""
         entry = self.entry(*args, **kwargs)
         leaves = self._leaves(args, kwargs)
-        operands = [leaves[place] for place in entry.lowered.kept]
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            given = nki_call.bind(*map(jax.numpy.asarray, operands), callee=entry.callee, site=Site(user_site()))
-        else:
-            given = [jax.numpy.asarray(array) for array in entry.callee.run([_host(x) for x in operands], "jax")]
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+        results = entry.run(leaves, traced)
+        if not traced:
             self._delete(args)
-        wanted = zip(given, entry.lowered.outputs, strict=True)
-        results = [result if result.dtype == leaf.dtype else result.astype(leaf.dtype) for result, leaf in wanted]
-        return jax.tree.unflatten(entry.lowered.tree, results)
+        return jax.tree.unflatten(entry.tree, results)
 
     def executable(self, *args: Any, **kwargs: Any) -> Executable:
-        """The program for such arguments, which may be `jax.ShapeDtypeStruct`; its `report` says how it was made."""
-        return self.entry(*args, **kwargs).executable
+        """The program for such arguments, which may be `jax.ShapeDtypeStruct`; its `report` says how it was made.
+
+        Raises:
+            LaunchError: "jax.parts" if operations on the host make it several programs, or none.
+        """
+        found = self.entry(*args, **kwargs).executables
+        if len(found) != 1:
+            raise LaunchError(
+                "jax.parts",
+                f"{self._name} is {len(found)} programs, because some of its operations run on the host",
+                rule="executable() gives the program of a function that is one",
+                fix="take them from executables(), the oldest first",
+                location=user_site(),
+            )
+        return found[0]
 
     def executables(self) -> list[Executable]:
         """The programs that were made so far, the oldest first."""
-        return [entry.executable for entry in self._entries.values()]
+        return [executable for entry in self._entries.values() for executable in entry.executables]
 
     def entry(self, *args: Any, **kwargs: Any) -> Entry:
         """The program for such arguments, compiled if it is the first time."""
@@ -85,22 +82,28 @@ class CompiledFunction:
             found = self._entries[key] = self._compiled(args, kwargs)
         return found
 
+    @property
+    def _name(self) -> str:
+        return getattr(self._function, "__name__", "function")
+
     def _compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
-        lowered = lower(self._function, args, kwargs, donate=self._donate, static=self._static)
-        name = getattr(self._function, "__name__", "function")
-        kept = _references(lowered.module)
-        folder = f"{self._dump_dir}/{name}_{len(self._entries)}" if self._dump_dir else None
-        executable = compile_module(
-            lowered.module,
-            name=name,
-            target=self._target,
-            dump_dir=folder,
-            donated=lowered.donated,
+        setting = Setting(
+            self._name,
+            self._target,
+            dump_dir=f"{self._dump_dir}/{self._name}_{len(self._entries)}" if self._dump_dir else None,
             patterns=self._patterns,
             lnc=self._lnc,
         )
-        del kept  # the program has copies of the kernels
-        return Entry(lowered, executable, CALLEES.one(_callee(name, lowered, executable)))
+        try:
+            lowered = lower(self._function, args, kwargs, donate=self._donate, static=self._static)
+            return compile_lowered(lowered, setting)
+        except (NkiError, *CANNOT_LOWER) as error:
+            if self._fallback != "host":
+                raise
+            problem = error
+        numbers, names = self._static
+        traced = jax.jit(self._function, static_argnums=numbers, static_argnames=names).trace(*args, **kwargs)
+        return split(traced, setting, problem)
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Arguments that are arrays, and those that are constants."""
@@ -149,6 +152,7 @@ def compile(
     dump_dir: str = "",
     patterns: Sequence[str] | None = None,
     lnc: int = 1,
+    fallback: str = "",
 ) -> Any:
     """Compile a function of JAX as a whole; without a function, the result is a decorator.
 
@@ -163,10 +167,12 @@ def compile(
         dump_dir: folder where the stages of each program are written.
         patterns: names of the kernels that may replace parts of a program; None for all, empty for none.
         lnc: cores that run the program together, 1 or 2.
+        fallback: "host": operations that cannot be compiled run on the CPU, by JAX, between programs of the device,
+            each with a warning, and are counted in `provenance`; empty: they are errors.
 
     Raises:
-        LaunchError: "jax.compile" for something that cannot be called; in a call "launch.lnc" for a target whose
-            logical cores cannot have so many cores.
+        LaunchError: "jax.compile" for something that cannot be called, "jax.compile-options" for another `fallback`;
+            in a call "launch.lnc" for a target whose logical cores cannot have so many cores.
         GraphError: in a call, an operation that has no kernel, at the model's line.
     """
 
@@ -181,7 +187,17 @@ def compile(
             )
         static = (_numbers(static_argnums), _names(static_argnames))
         wanted = None if patterns is None else frozenset(patterns)
-        return CompiledFunction(target_function, target, _numbers(donate_argnums), static, dump_dir, wanted, lnc)
+        donate = _numbers(donate_argnums)
+        return CompiledFunction(target_function, target, donate, static, dump_dir, wanted, lnc, fallback)
+
+    if fallback not in ("", "host"):
+        raise LaunchError(
+            "jax.compile-options",
+            f"compile got fallback={fallback!r}",
+            rule='fallback is "host" or empty',
+            fix='write compile(function, fallback="host")',
+            location=user_site(),
+        )
 
     return decorate if function is None else decorate(function)
 
@@ -192,61 +208,3 @@ def _numbers(given: int | Sequence[int]) -> tuple[int, ...]:
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _references(module: Module) -> list[Reference]:
-    """Make the kernels known that a module calls; they are known as long as the result lives."""
-    kept = []
-    for op in module.walk():
-        if is_reference(op):
-            callee = CALLEES.find(binary_in(op.attributes["backend_config"]))
-            if callee is not None:
-                kept.append(register(callee.key, callee.config.func_name, callee.report.programs))
-    return kept
-
-
-def _host(value: Any) -> np.ndarray:
-    """The array behind an argument, in the dtype that JAX gives it; without a copy where that is possible."""
-    found = np.asarray(value)
-    dtype = jax.dtypes.canonicalize_dtype(jax.numpy.result_type(value))
-    return found if found.dtype == dtype else found.astype(dtype)
-
-
-def _callee(name: str, lowered: Lowered, executable: Executable) -> Callee:
-    """The program as JAX calls kernels, so that it can be part of other programs."""
-    inputs = tuple(_shaped(port.shape, port.dtype.numpy) for port in executable.arguments)
-    outputs = tuple(_shaped(port.shape, port.dtype.numpy) for port in executable.outputs)
-    ports = executable.arguments
-
-    def run(arrays: Arrays) -> tuple[Arrays, Executed, Sequence[Finding]]:
-        outcome = executable.outcome(
-            [_narrow(array, port.dtype.numpy) for array, port in zip(arrays, ports, strict=True)]
-        )
-        return outcome.results, outcome.executed, outcome.findings
-
-    key = key_of("jax-function", text=lowered.text, target=executable.report.target, name=name)
-    config = BackendConfig(
-        key, tuple(port.name for port in ports), tuple(port.name for port in executable.outputs), name, (), False
-    )
-    report = Report(name, executable.report.target, "compiled", 1, "", True, key, (), executable.programs)
-    return Callee(config, inputs, outputs, run, report)
-
-
-def _shaped(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Shaped:
-    return Shaped(shape, dtype, DTYPES[dtype.name], int(np.prod(shape)) * dtype.itemsize)
-
-
-def _narrow(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """64-bit numbers, which JAX has if it is told so, as the 32-bit ones of the device."""
-    if array.dtype == dtype:
-        return array
-    made = array.astype(dtype)
-    if array.dtype.kind in "iu" and not np.array_equal(made, array):
-        raise ArgumentError(
-            "graph.range",
-            f"an argument is {array.dtype} and has values up to {np.abs(array).max()}",
-            rule=f"{array.dtype} is {dtype} on the device",
-            fix="keep such numbers on the host, or split them into two arrays",
-            location=user_site(),
-        )
-    return made

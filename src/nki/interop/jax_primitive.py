@@ -16,6 +16,7 @@ from jax.interpreters import ad, batching, mlir
 
 from nki.core.errors import LaunchError
 from nki.core.source import Location
+from nki.interop.jax_activity import ACTIVITY
 from nki.interop.jax_callee import CALLEES, Callee
 from nki.interop.jax_config import TARGET
 from nki.interop.jax_failures import FAILURES
@@ -121,7 +122,8 @@ def _by_callback(*operands: Any, callee: Callee) -> Any:
 
     def run(*arrays: Any) -> list[np.ndarray]:
         try:
-            return list(callee.run([np.asarray(array) for array in arrays], "jax.pure_callback"))
+            with ACTIVITY.call():
+                return list(callee.run([np.asarray(array) for array in arrays], "jax.pure_callback"))
         except Exception as error:
             # XLA carries on the text of the error, which has to lead back to it.
             raise RuntimeError(FAILURES.text(error)) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -14,15 +13,16 @@ from torch._dynamo.backends import common, registry
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nki.core.errors import LaunchError, NkiError
+from nki.interop.hosted import warn_of_host
 from nki.interop.torch_location import user_line
 from nki.interop.torch_provenance import note
-from nki.report import NkiWarning
-from nki.spec.rule import Finding
 
 if TYPE_CHECKING:
     from nki.interop.torch_compile_graph import CompiledGraph
 
 NAME = "neuron"
+
+_WAY = 'options={"fallback": "host"}'
 
 _NUMBERS = itertools.count(1)
 
@@ -175,7 +175,7 @@ class _Compiler:
             for segment in segments.values():
                 segment.tell(hosted)
             for node, why in hosted.items():
-                _warn(f"{name}: {node.target}", why)
+                warn_of_host("torch.host", f"{name}: {node.target}", why, _WAY)
             return SplitGraph(name, whole, segments, left)
         return _on_host(name, graph, error)
 
@@ -205,23 +205,9 @@ def operators_of(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return [node for node in graph.graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
 
 
-def _warn(what: str, error: NkiError) -> None:
-    finding = Finding(
-        "torch.host",
-        "warning",
-        f"{what} runs on the host: {error.message}",
-        'what cannot be compiled runs on the host if options={"fallback": "host"} asks for that',
-        "docs/pytorch.md",
-        error.fix or "remove the operator from the model",
-        error.location,
-        {},
-    )
-    warnings.warn(NkiWarning(finding))
-
-
 def _on_host(name: str, graph: torch.fx.GraphModule, error: NkiError) -> Callable[..., Any]:
     """A graph on the CPU, because the caller asked for that; every call of it is counted."""
-    _warn(name, error)
+    warn_of_host("torch.host", name, error, _WAY)
 
     def run(arguments: list[Any]) -> Any:
         note(f"torch.compile {name}")

@@ -11,6 +11,7 @@ from torch import fx
 from torch.fx.passes.split_module import split_module
 
 from nki.core.errors import NkiError
+from nki.interop.hosted import part_of
 from nki.interop.torch_provenance import note
 from nki.runtime.spans import span
 
@@ -85,9 +86,7 @@ def split(graph: fx.GraphModule, hosted: Mapping[fx.Node, NkiError]) -> tuple[fx
 
 
 def _part(node: fx.Node, parts: Mapping[fx.Node, int], hosted: Mapping[fx.Node, NkiError]) -> int:
-    """Even numbers are parts on the device, odd ones on the host; each only needs parts of lower numbers."""
     sources = [source for source in node.all_input_nodes if source in parts]
     if node.target is operator.getitem and sources:
         return parts[sources[0]]
-    latest = max((parts[source] for source in sources), default=0)
-    return latest if latest % 2 == int(node in hosted) else latest + 1
+    return part_of((parts[source] for source in sources), node in hosted)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from nki.core.dtypes import (
     DType,
     bfloat16,
@@ -264,5 +262,7 @@ __all__ = [
 NkiTensor.assigner = _assign
 
 
-def __getattr__(name: str) -> NoReturn:
+def __getattr__(name: str) -> DType:
+    if name == "bool":  # not in the documents; kernels write it, and as a name here it would hide Python's
+        return bool_
     raise missing_name("nki.language", name, LANGUAGE)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -19,12 +21,14 @@ _LOOK = 0.05
 """Seconds after which who waits for a core looks whether it is still wanted."""
 
 
+_NOTHING = object()
+
 CoreStatus = Literal["ready", "running", "timed out"]
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One execution: what to run, and what came of it once `done` is set.
+    """One execution: what to run, and what came of it once `done` is set; nothing if it was late.
 
     Attributes:
         late: whether nobody waits for it any more.
@@ -33,7 +37,7 @@ class Job:
 
     run: Callable[[], Any]
     done: threading.Event = field(default_factory=threading.Event)
-    result: Any = None
+    result: Any = _NOTHING
     error: BaseException | None = None
     late: bool = False
     within: Job | None = None
@@ -64,15 +68,23 @@ class _Lane:
             self.jobs.put(None)
 
     def _work(self) -> None:
-        while (job := self.jobs.get()) is not None:
-            self.running = job
-            if not job.given_up:
-                try:
-                    job.result = job.run()
-                except BaseException as error:  # noqa: BLE001 - it is raised where the call was made
-                    job.error = error
-            self.running = None
-            job.done.set()
+        while self._next():
+            pass
+
+    def _next(self) -> bool:
+        """Execute the next job, of which nothing is kept then; False if there is none any more."""
+        job = self.jobs.get()
+        if job is None:
+            return False
+        self.running = job
+        if not job.given_up:
+            try:
+                job.result = job.run()
+            except BaseException as error:  # noqa: BLE001 - it is raised where the call was made
+                job.error = error
+        self.running = None
+        job.done.set()
+        return True
 
 
 class Core:
@@ -88,6 +100,12 @@ class Core:
         self.number = number
         self.device = device
         self.account = account
+        self._closed = False
+        self.begin_anew()
+        _CORES.add(self)
+
+    def begin_anew(self) -> None:
+        """Have a thread to come, and nothing that waits: in a forked process, which has no thread but one."""
         self._lock = threading.Lock()
         self._lane = _Lane()
 
@@ -115,15 +133,18 @@ class Core:
         if others:
             job.run = lambda: _holding(others, job, run)
         self._submit(job)
-        if not job.done.wait(timeout):
-            job.late = True
-            if not job.done.is_set():
-                raise refused(
-                    "runtime.timeout",
-                    f"core {self.number} was not ready after {timeout} s",
-                    "a call ends within the time that its caller gives it",
-                    "give it more time; the simulation is slower than the device",
-                )
+        try:
+            job.late = not job.done.wait(timeout)
+        except BaseException:
+            job.late = True  # an interrupt: nobody waits any more
+            raise
+        if job.late and job.result is _NOTHING and job.error is None:  # perhaps it was done meanwhile
+            raise refused(
+                "runtime.timeout",
+                f"core {self.number} was not ready after {timeout} s",
+                "a call ends within the time that its caller gives it",
+                "give it more time; the simulation is slower than the device",
+            )
         if job.error is not None:
             raise job.error
         return job.result
@@ -164,8 +185,12 @@ class Core:
     def close(self) -> None:
         """End the thread when what waits is done; nothing of it keeps the process alive."""
         with self._lock:
-            left, self._lane = self._lane, _Lane()
-            left.end()
+            self._closed = True
+            self._end_lane()
+
+    def _end_lane(self) -> None:
+        left, self._lane = self._lane, _Lane()
+        left.end()
 
     def _check_on_time(self) -> None:
         if self.status == "timed out":
@@ -187,6 +212,20 @@ class Core:
                 )
             self._lane.jobs.put_nowait(job)
             self._lane.start(f"nki core {self.number}")
+            if self._closed:  # part of a call on another core, which waited there
+                self._end_lane()
+
+
+_CORES: weakref.WeakSet[Core] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for core in _CORES:
+        core.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _holding(others: Sequence[Core], job: Job, run: Callable[[], Any]) -> Any:
@@ -194,7 +233,7 @@ def _holding(others: Sequence[Core], job: Job, run: Callable[[], Any]) -> Any:
     with ExitStack() as held:
         for core in others:
             held.enter_context(core.held(job))
-        return None if job.late else run()
+        return _NOTHING if job.late else run()
 
 
 def cores_of(target: Target, devices: int) -> list[Core]:

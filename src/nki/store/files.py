@@ -168,6 +168,7 @@ def locked(directory: int) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
+        fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked meanwhile has the handle too, and would keep it
         os.close(handle)
 
 

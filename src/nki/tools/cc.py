@@ -16,6 +16,7 @@ from nki.tools.output import Command, stdout, working, write_json
 from nki.tools.request import JSON, TARGET
 
 if TYPE_CHECKING:
+    from nki.graph.compile import Setting
     from nki.graph.executable import Executable
 
 _TEXT = (".mlir", ".mlirbc", ".stablehlo")
@@ -28,6 +29,12 @@ _TEXT = (".mlir", ".mlirbc", ".stablehlo")
 @click.option("--dump-ir", type=click.Path(path_type=Path), metavar="DIR", help="Write every stage to DIR.")
 @click.option("--resume", is_flag=True, help="MODEL is a stage that --dump-ir wrote: make those after it.")
 @click.option("--lnc", type=click.IntRange(1), default=1, show_default=True, help="Cores that run the model together.")
+@click.option(
+    "--patterns/--no-patterns",
+    default=True,
+    show_default=True,
+    help="Let kernels that are written for them compute parts such as attention.",
+)
 @click.option("--name", help="Name of the model; default: that of the file.")
 @JSON
 def command(
@@ -37,6 +44,7 @@ def command(
     dump_ir: Path | None,
     resume: bool,
     lnc: int,
+    patterns: bool,
     name: str | None,
     as_json: bool,
 ) -> None:
@@ -52,7 +60,7 @@ def command(
         raise _error(f"{model} is no file", "the model is a file", "check the path")
     output = model.with_suffix(".neff") if output is None else output
     with working(f"compiling {model}"):
-        found = _compiled(model, target, dump_ir, resume, name or model.stem, lnc)
+        found = _compiled(model, _setting(name or model.stem, target, dump_ir, lnc, patterns), resume)
         found.save(output)
     if as_json:
         write_json({"output": str(output), "states": _states(found), **found.report.to_json()})
@@ -67,10 +75,22 @@ def _states(found: Executable) -> dict[str, str]:
     return {found.arguments[old].name: found.outputs[new].name for new, old in found.aliases.items()}
 
 
-def _compiled(model: Path, target: str | None, dump_ir: Path | None, resume: bool, name: str, lnc: int) -> Executable:
+def _setting(name: str, target: str | None, dump_ir: Path | None, lnc: int, patterns: bool) -> Setting:
     compiler = importlib.import_module("nki.graph.compile")
     options = from_environment()
-    setting = compiler.Setting(name, target or options.target, replace(options, target=""), dump_ir, lnc=lnc)
+    setting: Setting = compiler.Setting(
+        name,
+        target or options.target,
+        replace(options, target=""),
+        dump_ir,
+        patterns=None if patterns else frozenset(),
+        lnc=lnc,
+    )
+    return setting
+
+
+def _compiled(model: Path, setting: Setting, resume: bool) -> Executable:
+    compiler = importlib.import_module("nki.graph.compile")
     made: Executable
     if resume:
         made = compiler.resume(model, setting)

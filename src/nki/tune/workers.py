@@ -19,6 +19,8 @@ from nki.tune.task import pickled_task
 _LEAST = 3
 """Fewer candidates are not worth the start of a process."""
 _END_SECONDS = 5.0
+_NO_ANSWER = (EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError)
+"""What `pickle.load` raises for something that is no answer of this version (pickle, UnpicklingError)."""
 
 Ask = Callable[[Question, Sequence[int]], list[Answer]]
 """Answers in the order of the numbers."""
@@ -56,8 +58,10 @@ def askers(job: Job, processes: int | None, caches: Caches, done: Callable[[Ques
 
         def one(question: Question, number: int) -> Answer | None:
             worker = idle.get()
-            found = worker.ask(question, number)
-            idle.put(worker)
+            try:
+                found = worker.ask(question, number)
+            finally:
+                idle.put(worker)
             if found is not None:
                 done(question, number)
             return found
@@ -95,7 +99,7 @@ class _Worker:
             into.write(sent)
             into.flush()
             return pickle.load(out)
-        except (OSError, EOFError, pickle.UnpicklingError):
+        except (OSError, *_NO_ANSWER):
             return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from nki.graph.ir import Op, Value
+from nki.graph.ir import Op, TensorType, Value
 from nki.graph.passes.regions import is_plain, on_tensors
 from nki.graph.passes.rewriter import Rewriter
 
@@ -56,6 +56,23 @@ def _unchanged(r: Rewriter, op: Op) -> Sequence[Value]:
     return op.operands[: len(op.results)]
 
 
+def _scattered(r: Rewriter, op: Op) -> Sequence[Value] | None:
+    """Updates that are none change nothing; indices without numbers are the origin, as indices of one zero are."""
+    operand, indices, updates = op.operands[0], op.operands[len(op.results)], op.operands[-1]
+    if not updates.type.size:
+        return _unchanged(r, op)
+    if not operand.type.shape:
+        return on_tensors(r, op.regions[0], [operand, updates]) if is_plain(op.regions[0]) else None
+    place = op.attributes["index_vector_dim"]
+    shape = (*indices.type.shape[:place], 1, *indices.type.shape[place + 1 :])
+    taken = op.attributes.get("input_batching_dims", ())
+    free = next(dim for dim in range(len(operand.type.shape)) if dim not in taken)
+    zeros = r.full(0, TensorType(shape, indices.type.dtype))
+    operands = [zeros if value is indices else value for value in op.operands]
+    attributes = {**op.attributes, "scatter_dims_to_operand_dims": (free,)}
+    return r.op(op.name, operands, [value.type for value in op.results], attributes, op.regions)
+
+
 def _spread(r: Rewriter, op: Op) -> Sequence[Value]:
     """The sources of a select_and_scatter are none."""
     return [r.broadcast(op.operands[2], op.results[0].type.shape, ())]
@@ -69,6 +86,6 @@ _RULES: Mapping[str, Callable[[Rewriter, Op], Sequence[Value] | None]] = {
     "pad": _filling,
     "reduce": _initial,
     "reduce_window": _windows,
-    "scatter": _unchanged,
+    "scatter": _scattered,
     "select_and_scatter": _spread,
 }

@@ -1,0 +1,131 @@
+"""A function of JAX as one program of the device, called with flat lists of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from nki.core.errors import ArgumentError
+from nki.graph.compile import Setting, compile_module
+from nki.graph.executable import Executable
+from nki.graph.importers.jax import Lowered
+from nki.graph.ir import Module
+from nki.graph.references import Reference, is_reference, register
+from nki.interop.jax_callee import CALLEES, Arrays, Callee, Shaped
+from nki.interop.jax_config import BackendConfig, binary_in
+from nki.interop.jax_primitive import Site, nki_call
+from nki.interop.jax_sites import user_site
+from nki.interop.jax_structures import DTYPES
+from nki.report import Executed, Report
+from nki.spec.rule import Finding
+from nki.store.keys import key_of
+
+
+@dataclass(frozen=True, slots=True)
+class JaxProgram:
+    """The program for arguments of certain shapes and dtypes, and how it belongs to them."""
+
+    lowered: Lowered
+    executable: Executable
+    callee: Callee
+
+    @property
+    def tree(self) -> Any:
+        """Of the function's result."""
+        return self.lowered.tree
+
+    @property
+    def executables(self) -> tuple[Executable, ...]:
+        """The program, as the only one."""
+        return (self.executable,)
+
+    def run(self, leaves: Sequence[Any], traced: bool) -> list[Any]:
+        """The leaves of the result for those of the arguments.
+
+        Args:
+            traced: whether the call becomes part of a program that JAX traces.
+        """
+        operands = [leaves[place] for place in self.lowered.kept]
+        if traced:
+            given = nki_call.bind(*map(jax.numpy.asarray, operands), callee=self.callee, site=Site(user_site()))
+        else:
+            given = [jax.numpy.asarray(array) for array in self.callee.run([_host(x) for x in operands], "jax")]
+        wanted = zip(given, self.lowered.outputs, strict=True)
+        return [result if result.dtype == leaf.dtype else result.astype(leaf.dtype) for result, leaf in wanted]
+
+
+def compile_lowered(lowered: Lowered, setting: Setting) -> JaxProgram:
+    """Compile what JAX lowered.
+
+    Raises:
+        GraphError: an operation that has no kernel, at the model's line.
+        LaunchError: "launch.lnc" for a target whose logical cores cannot have so many cores.
+    """
+    kept = references(lowered.module)
+    executable = compile_module(lowered.module, setting, donated=lowered.donated)
+    del kept  # the program has copies of the kernels
+    return JaxProgram(lowered, executable, CALLEES.one(_callee(setting, lowered, executable)))
+
+
+def references(module: Module) -> list[Reference]:
+    """Make the kernels known that a module calls; they are known as long as the result lives."""
+    kept = []
+    for op in module.walk():
+        if is_reference(op):
+            callee = CALLEES.find(binary_in(op.attributes["backend_config"]))
+            if callee is not None:
+                kept.append(register(callee.key, callee.config.func_name, callee.report.programs))
+    return kept
+
+
+def _host(value: Any) -> np.ndarray:
+    """The array behind an argument, in the dtype that JAX gives it; without a copy where that is possible."""
+    found = np.asarray(value)
+    dtype = jax.dtypes.canonicalize_dtype(jax.numpy.result_type(value))
+    return found if found.dtype == dtype else found.astype(dtype)
+
+
+def _callee(setting: Setting, lowered: Lowered, executable: Executable) -> Callee:
+    """The program as JAX calls kernels, so that it can be part of other programs."""
+    inputs = tuple(_shaped(port.shape, port.dtype.numpy) for port in executable.arguments)
+    outputs = tuple(_shaped(port.shape, port.dtype.numpy) for port in executable.outputs)
+    ports, name, target = executable.arguments, setting.name, executable.report.target
+
+    def run(arrays: Arrays) -> tuple[Arrays, Executed, Sequence[Finding]]:
+        outcome = executable.outcome(
+            [_narrow(array, port.dtype.numpy) for array, port in zip(arrays, ports, strict=True)]
+        )
+        return outcome.results, outcome.executed, outcome.findings
+
+    key = key_of(
+        "jax-function", text=lowered.text, target=target, name=name, patterns=setting.patterns, lnc=setting.lnc
+    )
+    config = BackendConfig(
+        key, tuple(port.name for port in ports), tuple(port.name for port in executable.outputs), name, (), False
+    )
+    report = Report(name, target, "compiled", 1, "", True, key, (), executable.programs)
+    return Callee(config, inputs, outputs, run, report)
+
+
+def _shaped(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Shaped:
+    return Shaped(shape, dtype, DTYPES[dtype.name], int(np.prod(shape)) * dtype.itemsize)
+
+
+def _narrow(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """64-bit numbers, which JAX has if it is told so, as the 32-bit ones of the device."""
+    if array.dtype == dtype:
+        return array
+    made = array.astype(dtype)
+    if array.dtype.kind in "iu" and not np.array_equal(made, array):
+        raise ArgumentError(
+            "graph.range",
+            f"an argument is {array.dtype} and has values up to {np.abs(array).max()}",
+            rule=f"{array.dtype} is {dtype} on the device",
+            fix="keep such numbers on the host, or split them into two arrays",
+            location=user_site(),
+        )
+    return made

@@ -1,0 +1,123 @@
+"""Threads of cores: forked processes, interrupts, and what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nki.runtime import NrtError, device
+from nki.runtime.device import Core, Job
+from nki.runtime.memory import Account
+
+
+def _core(number: int) -> Core:
+    return Core(number, 0, Account("stack", 1))
+
+
+def _waits(core: Core, run: Callable[[], Any], *others: Core) -> threading.Thread:
+    """A thread that executes something, once it waits for the core."""
+    before = core._lane.jobs.qsize()
+    thread = threading.Thread(target=core.execute, args=(run, None, others))
+    thread.start()
+    until = time.monotonic() + 20
+    while core.status == "ready" and core._lane.jobs.qsize() == before and time.monotonic() < until:
+        time.sleep(0.01)
+    return thread
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded")
+def test_a_core_that_was_used_works_in_a_forked_process() -> None:
+    core, go = _core(0), threading.Event()
+    waiting = _waits(core, go.wait)
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        os._exit(core.execute(lambda: 7, None))
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    finally:
+        go.set()
+        waiting.join()
+    assert core.execute(lambda: 8, None) == 8
+    core.close()
+
+
+def test_an_interrupted_call_that_waits_is_not_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    core, go, ran = _core(0), threading.Event(), []
+    waiting = _waits(core, go.wait)
+    main = threading.main_thread()
+    wait = threading.Event.wait
+
+    def interrupted(event: threading.Event, timeout: float | None = None) -> bool:
+        if threading.current_thread() is main:
+            raise KeyboardInterrupt
+        return wait(event, timeout)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(threading.Event, "wait", interrupted)
+        core.execute(lambda: ran.append(1), None)
+    go.set()
+    waiting.join()
+    assert core.execute(lambda: 8, None) == 8
+    assert not ran
+    core.close()
+
+
+def test_an_idle_core_keeps_no_result() -> None:
+    class Result:
+        pass
+
+    core = _core(0)
+    found = weakref.ref(core.execute(Result, None))
+    until = time.monotonic() + 20
+    while found() is not None and time.monotonic() < until:
+        gc.collect()
+        time.sleep(0.01)
+    assert found() is None
+    core.close()
+
+
+def test_a_call_on_two_cores_that_waits_for_close_leaves_no_thread() -> None:
+    before = set(threading.enumerate())
+    first, second, go = _core(0), _core(1), threading.Event()
+    waiting = [_waits(first, go.wait)]
+    waiting.append(_waits(first, lambda: 5, second))
+    first.close()
+    second.close()
+    go.set()
+    for thread in waiting:
+        thread.join()
+    until = time.monotonic() + 20
+    while set(threading.enumerate()) - before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_call_that_is_left_out_because_it_is_late_took_too_long() -> None:
+    core, go = _core(0), threading.Event()
+    waiting = _waits(core, go.wait)
+
+    class Late(threading.Event):
+        """Is set just after nobody wanted to wait any more."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            job.late = True
+            go.set()
+            super().wait(20)
+            return False
+
+    job = Job(lambda: 5, Late())
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(NrtError) as caught:
+        patch.setattr(device, "Job", lambda run: job)
+        core.execute(job.run, 0.1)
+    assert caught.value.code == "runtime.timeout"
+    waiting.join()
+    core.close()
