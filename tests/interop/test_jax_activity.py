@@ -8,10 +8,12 @@ from contextlib import ExitStack
 
 import pytest
 
+from nki.core.errors import ExecutionError
 from nki.report import Executed, Report
 
 pytest.importorskip("jax")
 
+from nki.interop import jax_activity
 from nki.interop.jax_activity import Activity
 from nki.interop.jax_callee import Callee, Callees
 from nki.interop.jax_config import BackendConfig
@@ -51,3 +53,16 @@ def test_an_interrupt_at_any_place_leaves_no_call_behind() -> None:
     assert activity.quiet_for() < 60
     time.sleep(0.01)
     assert activity.quiet_for() > 0
+
+
+def test_calls_that_never_stop_are_refused_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax_activity, "_QUIET_SECONDS", 60.0)
+    monkeypatch.setattr(jax_activity, "_PATIENCE", 0.05)
+    activity = Activity()
+    activity.drain()
+    with activity.call():
+        assert not activity.refusing, "there was no call to wait for"
+    activity.drain()
+    with pytest.raises(ExecutionError, match=r"while the process ends") as caught, activity.call():
+        pass
+    assert caught.value.code == "jax.exit"

@@ -197,25 +197,9 @@ timer.daemon = True
 timer.start()
 """
 
-IN_A_THREAD = """
-def loop():
-    try:
-        while True:
-            jax.jit(kernels.add)(a, a)
-    except ValueError as error:
-        print("[jax.exit]" in str(error))
-
-jax_activity._PATIENCE = 0.5
-threading.Thread(target=loop, daemon=True).start()
-"""
-
 
 def test_an_interrupt_ends_a_process_whose_programs_never_end() -> None:
     assert run(ENDLESS + INTERRUPTED) == ""
-
-
-def test_a_thread_that_never_stops_calling_kernels_does_not_stop_the_end_of_the_process() -> None:
-    assert run(ENDLESS + IN_A_THREAD) == "True\n"
 
 
 FORKED = """
