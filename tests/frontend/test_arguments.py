@@ -361,4 +361,4 @@ def test_wrong_grids_and_targets() -> None:
     with pytest.raises(LaunchError, match=r"jit\.function"):
         nki.jit(3)
     with pytest.raises(LaunchError, match=r"jit\.argument"):
-        nki.jit(grid=2)
+        nki.jit(lnc=2)
