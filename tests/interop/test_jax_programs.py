@@ -173,6 +173,25 @@ def test_a_pause_between_kernels_is_not_the_end_of_a_program(sharded: bool) -> N
     assert run(code, XLA_FLAGS="--xla_force_host_platform_device_count=2") == "4.0\n"
 
 
+FIRST = """
+import jax, jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from tests.interop import jax_kernels as kernels
+
+def late(a):
+    long = jax.lax.fori_loop(0, 30, lambda i, m: (m @ m) * 1e-3, jnp.full((500, 500), a[0, 0]))
+    return kernels.add(a, long[:1, :1] * 0 + a)
+
+mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
+a = jax.device_put(jnp.ones((8, 8)), NamedSharding(mesh, P("d")))
+jax.jit(jax.shard_map(late, mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=False))(a)
+"""
+
+
+def test_a_program_that_has_called_no_kernel_yet_does_not_stop_the_end_of_the_process() -> None:
+    assert run(FIRST, XLA_FLAGS="--xla_force_host_platform_device_count=2") == ""
+
+
 ENDLESS = """
 import os, signal, threading, warnings
 import jax, jax.numpy as jnp

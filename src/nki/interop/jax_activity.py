@@ -37,6 +37,7 @@ class Activity:
 
     Attributes:
         last: when a call last began or ended, by `time.monotonic`; minus infinity before the first one.
+        expected: whether programs that call kernels were made, which may be called for the first time at any moment.
         refusing: whether calls are errors, because the process ends.
     """
 
@@ -45,6 +46,7 @@ class Activity:
         # come at any place.
         self._running: dict[object, int] = {}
         self.last = float("-inf")
+        self.expected = False
         self.refusing = False
 
     @contextmanager
@@ -74,6 +76,7 @@ class Activity:
         """Nothing runs, and nothing ran: the case in a forked process, which has no thread but one."""
         self._running.clear()
         self.last = float("-inf")
+        self.expected = False
 
     def drain(self) -> None:
         """Wait for the programs that were dispatched and that nobody waited for.
@@ -86,7 +89,7 @@ class Activity:
         over when no kernel was called for some time. A thread that never stops calling them, and an interrupt, make
         all further calls errors; a second interrupt ends the process at once, wherever it is.
         """
-        if self.last == float("-inf"):
+        if not self.expected:
             return
         try:
             self._settle()

@@ -121,6 +121,7 @@ class Callees:
 
     def hold(self, callee: Callee) -> Hold:
         """What an executable of this callee has to keep."""
+        self._activity.expected = True
         hold = Hold()
         weakref.finalize(hold, self._depart, callee).atexit = False
         return hold
