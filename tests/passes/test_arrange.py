@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.kernels.products import mlp
 
 import nki.isa as nisa
 import nki.language as nl
@@ -66,7 +67,7 @@ def test_a_kept_schedule_is_for_its_program_only() -> None:
 
 
 def test_it_takes_no_longer_than_the_written_order() -> None:
-    for tiles in (1, 5, 12):
+    for tiles in (1, 5, 12, 260):  # the last one has more instructions than are tried in all ways
         source = program(scaled, tiles)
         context = Context(TRN2)
         best = timeline(schedule.run(arrange.run(source, context), context), TRN2).makespan
@@ -83,3 +84,17 @@ def test_the_same_every_time_and_the_same_results() -> None:
     data = np.arange(12 * 128 * 64, dtype=np.float32).reshape(12 * 128, 64) % 7
     done = schedule.run(first, Context(TRN2))
     assert results(done, [data]) == [(data * data * 2).tobytes()]
+
+
+def test_orders_that_fit_psum_are_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a perceptron the operands of many more sums are there early than there are banks."""
+    shapes = (512, 2048), (512, 2048), (128, 16), (2048, 512)
+    source = traced(mlp, *(np.zeros(shape, nl.bfloat16) for shape in shapes))[0]
+
+    def length() -> float:
+        context = Context(TRN2)
+        return timeline(schedule.run(arrange.run(source, context), context), TRN2).makespan
+
+    fitting = length()
+    monkeypatch.setattr(arrange, "MANNERS", tuple(manner for manner in arrange.MANNERS if not manner.spare))
+    assert fitting < 0.9 * length()

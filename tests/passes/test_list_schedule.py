@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from nki.passes.list_schedule import Machine, Manner, Schedule, Task, critical_path, in_order, list_schedule
-from nki.passes.schedule import shorter
 
 MACHINE = Machine(("dma0", "dma1"), switch=100.0, signal=5.0)
 
@@ -155,14 +154,6 @@ def test_no_instruction_is_further_ahead_than_the_window(window: int) -> None:
             left.remove(position)
         assert not left
         assert schedule.makespan == pytest.approx(simulated(schedule, tasks, producers))
-
-
-def test_what_is_chosen_is_never_longer_than_the_order_of_the_kernel() -> None:
-    for seed in range(100):
-        tasks, producers = random_tasks(Random(seed))
-        new, old = (f(tasks, producers, MACHINE) for f in (list_schedule, in_order))
-        assert shorter(new, old).makespan == min(new.makespan, old.makespan)
-        assert shorter(old, old) is old
 
 
 def test_nothing() -> None:

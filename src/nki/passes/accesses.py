@@ -58,7 +58,9 @@ class Footprint:
         self.label = label
         self.first, self.after = rows
         self.low = low
-        self.high = low + sum(stride * (count - 1) for stride, count in dims) + run
+        self.high = low + run
+        for stride, count in dims:
+            self.high += stride * (count - 1)
         self.dims = dims
         self.run = run
         self.hbm = hbm

@@ -9,24 +9,30 @@ for the pass that follows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from nki.compiler import AddressRotation
 from nki.core.errors import VerificationError
 from nki.passes import allocate
+from nki.passes.banks import psum_needs
 from nki.passes.context import Context, Pass
 from nki.passes.dependences import dependences, segments_of
 from nki.passes.enough import about_least
-from nki.passes.list_schedule import Manner, list_schedule
+from nki.passes.lane import NEVER
+from nki.passes.list_schedule import Manner, Schedule, list_schedule, schedule_within
 from nki.passes.relief import relieved
 from nki.passes.reorder import NewOrder, reordered
-from nki.passes.schedule import PATIENT, Foreseen, Tasks, foresee, hardware
+from nki.passes.schedule import MOST_TIMED, PATIENT, Foreseen, Tasks, foresee, hardware
 from nki.spec.program import Program
+from nki.spec.queue import DMA
 from nki.target.model import Target
 
 MANNERS = (
+    Manner(window=400, spare=1),
+    Manner(spare=1),
     Manner(window=64),
     Manner(window=112, written=True),
     Manner(),
@@ -47,7 +53,10 @@ MANNERS = (
     Manner(window=32, written=True),
 )
 """Manners of the list scheduler that are tried, the most promising ones first."""
-MOST_TRIED = 2000
+FEW_WITH_SUMS = Manner(window=400, spare=1), Manner(spare=1)
+FEW_WITHOUT = (Manner(window=112, written=True),)
+"""Those for large programs that use PSUM and those that do not; the one that promises most is tried."""
+MOST_TRIED = 20_000
 """Instructions of programs for which other orders are tried; larger ones take the order in which they were written."""
 SMALL = 16
 """Instructions of segments in which there is nothing to gain."""
@@ -55,6 +64,8 @@ EFFORT = 1900
 """Instructions of all orders together after which no further one is tried."""
 ENOUGH = 1.002
 """Makespan over about the least one with which no further order is tried."""
+BUSY_ENOUGH = 1.01
+"""The same over the work of the busiest queue, for large programs; what is left is its start and its end."""
 
 
 def run(program: Program, context: Context) -> Program:
@@ -86,76 +97,162 @@ def _arranged(program: Program, context: Context) -> Program:
         return allocate.run(program, context)
     if all(segment.after - segment.first <= SMALL for segment in segments_of(program)):
         return allocate.run(program, context)
-    tasks = Tasks(context.target)
-    orders = _Orders(program, context.target, tasks)
-    best: tuple[Program, Foreseen] | None = None
-    failure: VerificationError | None = None
-    effort = 0
-    least_effort = max(EFFORT, count + 1)  # one order at least beside the written one
-    for candidate in orders.candidates():
-        notes = len(context.notes)
+    contest = _Contest(context)
+    contest.enter(program)
+    if count > MOST_TIMED:
+        _few(contest, program)
+    else:
+        _many(contest, program, max(EFFORT, count + 1))  # one order at least beside the written one
+    best, found = contest.winner()
+    context.foreseen.append((best, found.program))
+    return best
+
+
+def _many(contest: _Contest, program: Program, effort: int) -> None:
+    """Try one order after the other until there were enough, or one is good enough."""
+    orders = _Orders(program, contest.target, contest.tasks)
+    for order in orders.of(MANNERS):
+        if contest.effort >= effort or contest.makespan <= ENOUGH * orders.least:
+            return
+        contest.enter(order.program)
+
+
+def _few(contest: _Contest, program: Program) -> None:
+    """Try the order that promises most, if that is more than the written one gives; the next one if it has no place."""
+    if contest.estimate <= BUSY_ENOUGH * _work(program, contest.tasks):
+        return
+    orders = _Orders(program, contest.target, contest.tasks)
+    before = contest.effort
+    few = FEW_WITH_SUMS if orders.sums else FEW_WITHOUT
+    for order in sorted(orders.of(few), key=lambda order: order.promise):
+        if contest.effort > before or order.promise >= contest.estimate:
+            return
+        contest.enter(order.program)
+
+
+def _work(program: Program, tasks: Tasks) -> float:
+    """ns for which the busiest queue works, as the list scheduler sees it; loops count as nothing."""
+    work: dict[str, float] = {}
+    for segment in segments_of(program):
+        for task in tasks.of(segment.items):
+            work[task.queue] = work.get(task.queue, 0.0) + (task.interval if task.queue == DMA else task.busy)
+    return max(work.values(), default=0.0)
+
+
+class _Contest:
+    """Orders with addresses, the best one of which wins.
+
+    Attributes:
+        target, tasks: of the program.
+        effort: instructions of all orders that could be placed.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.target = context.target
+        self.tasks = Tasks(context.target)
+        self.effort = 0
+        self._context = context
+        self._best: tuple[Program, Foreseen] | None = None
+        self._failure: VerificationError | None = None
+
+    @property
+    def makespan(self) -> float:
+        """ns of the best one; infinity if none could be placed."""
+        return self._best[1].makespan if self._best else NEVER
+
+    @property
+    def estimate(self) -> float:
+        """The same, as the list scheduler estimates it."""
+        return self._best[1].estimate if self._best else NEVER
+
+    def enter(self, program: Program) -> None:
+        """Choose addresses for a program and see how long it takes."""
+        notes = self._context.notes
+        noted = len(notes)
         try:
-            placed = allocate.run(candidate, context)
+            placed = allocate.run(program, self._context)
         except VerificationError as error:
-            failure = failure or error
-            continue
-        effort += count
-        found = foresee(placed, context.target, tasks)
-        if best is None or found.makespan < best[1].makespan:
-            best = placed, found
+            self._failure = self._failure or error
+            return
+        self.effort += sum(1 for _ in program.body.walk())
+        found = foresee(placed, self.target, self.tasks)
+        if found.makespan < self.makespan:
+            self._best = placed, found
         else:
-            del context.notes[notes:]
-        if effort >= least_effort or best[1].makespan <= ENOUGH * orders.least:
-            break
-    if best is None:
-        assert failure is not None, "nothing was placed"
-        raise failure
-    context.foreseen.append((best[0], best[1].program))
-    return best[0]
+            del notes[noted:]
+
+    def winner(self) -> tuple[Program, Foreseen]:
+        """The best one.
+
+        Raises:
+            VerificationError: why the first one could not be placed, if none could.
+        """
+        if self._best is None:
+            assert self._failure is not None, "something was entered"
+            raise self._failure
+        return self._best
+
+
+class _Order(NamedTuple):
+    """A program in an order, and the ns that it would take if addresses cost nothing, as the scheduler estimates it."""
+
+    program: Program
+    promise: float
 
 
 class _Orders:
     """Orders for a program, chosen without regard to addresses.
 
     Attributes:
+        sums: whether it has tensors in PSUM that get an address.
         least: ns that it takes about at least; 0 if it has loops.
     """
 
     def __init__(self, program: Program, target: Target, tasks: Tasks) -> None:
-        self._program = program
-        self._bare = replace(program, placement=None)
+        self._program = replace(program, placement=None)
         self._machine = hardware(target)
-        self._segments = [
-            (
-                segment,
-                dependences(segment.items, self._bare, target, segment.edges, segment.fences),
-                tasks.of(segment.items),
-            )
-            for segment in segments_of(self._bare)
-        ]
+        found = list(segments_of(self._program))
+        needs = [dependences(each.items, self._program, target, each.edges, each.fences) for each in found]
+        psum = psum_needs(found, needs, target)
+        self._segments = list(zip(found, needs, map(tasks.of, (each.items for each in found)), psum, strict=True))
+        self.sums = any(each is not None for each in psum)
         self.least = 0.0
-        if len(self._segments) == 1 and len(self._segments[0][0].items) == len(program.body.items) <= EFFORT // 2:
-            _, producers, seen = self._segments[0]
-            self.least = about_least(seen, producers, self._machine.signal)
+        if len(found) == 1 and len(found[0].items) == len(program.body.items):
+            self.least = about_least(self._segments[0][2], needs[0], self._machine.signal)
 
-    def candidates(self) -> Iterator[Program]:
-        """The program as it was written, then in the orders of the scheduler."""
-        yield self._program
-        grouped = any(len({task.group for task in seen} - {""}) > 1 for _, _, seen in self._segments)
+    def of(self, manners: Sequence[Manner]) -> Iterator[_Order]:
+        """Different orders of the scheduler."""
+        grouped = any(len({task.group for task in seen} - {""}) > 1 for _, _, seen, _ in self._segments)
         known = set()
-        for manner in MANNERS:
-            if manner.patience and not grouped:
+        for manner in manners:
+            if (manner.patience and not grouped) or (manner.spare and not self.sums):
                 continue
-            orders = {
-                (id(segment.block), segment.first): NewOrder(
-                    segment.walk, list_schedule(seen, producers, self._machine, manner).order, None
-                )
-                for segment, producers, seen in self._segments
-            }
-            key = tuple(tuple(new.order) for new in orders.values())
-            if key not in known:
+            schedules = self._schedules(manner)
+            key = tuple(tuple(schedule.order) for schedule in schedules)
+            if schedules and key not in known:
                 known.add(key)
-                yield reordered(self._bare, orders)
+                yield self._order(schedules)
+
+    def _schedules(self, manner: Manner) -> list[Schedule]:
+        """One for every segment; none if the scheduler found no order for which PSUM suffices."""
+        found = []
+        for _, producers, seen, psum in self._segments:
+            schedule: Schedule | None
+            if manner.spare and psum is not None:
+                schedule = schedule_within(seen, producers, self._machine, manner, psum)
+            else:
+                schedule = list_schedule(seen, producers, self._machine, manner)
+            if schedule is None:
+                return []
+            found.append(schedule)
+        return found
+
+    def _order(self, schedules: Sequence[Schedule]) -> _Order:
+        orders = {
+            (id(segment.block), segment.first): NewOrder(segment.walk, schedule.order, None)
+            for (segment, *_), schedule in zip(self._segments, schedules, strict=True)
+        }
+        return _Order(reordered(self._program, orders), sum(schedule.makespan for schedule in schedules))
 
 
 PASS = Pass("allocate", allocate.PASS.summary, run)

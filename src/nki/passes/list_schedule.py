@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from nki.passes.banks import Banks, Needs
 from nki.passes.lane import NEVER, Lane
 from nki.passes.transfers import Spread, Streams, Transfers
 from nki.spec.queue import DMA
@@ -54,11 +55,13 @@ class Manner(NamedTuple):
         patience: ns for which an engine rather waits for an instruction of its group than loads another one.
         written: among instructions that could start, take the one that the kernel has first, and not the most urgent
             one. What is begun is finished before something else is begun, so that results leave early.
+        spare: how much room in PSUM is left for tensors that others wait for; see `schedule_within`.
     """
 
     window: int | None = None
     patience: float = 0.0
     written: bool = False
+    spare: int = 0
 
 
 BUSY = Manner()
@@ -79,18 +82,37 @@ def list_schedule(
     """Take, again and again, the instruction that can start first; among those of one queue the most urgent one.
 
     Urgent is what the longest chain of work depends on. An engine that would have to load another group takes that
-    into account. Ties are broken by position, so that equal programs have equal schedules.
+    into account. Ties are broken by position, so that equal programs have equal schedules. PSUM counts as unlimited.
     """
-    return _Scheduler(tasks, producers, machine, manner).run()
+    schedule = _Scheduler(tasks, producers, machine, manner, None).run()
+    assert schedule is not None, "dependences point backwards, so that something is always ready"
+    return schedule
+
+
+def schedule_within(
+    tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, manner: Manner, psum: Needs
+) -> Schedule | None:
+    """As `list_schedule`, but nothing begins in PSUM for which there is no room.
+
+    Returns:
+        A schedule, or None if it came to a state in which every instruction would need more PSUM than there is.
+    """
+    return _Scheduler(tasks, producers, machine, manner, Banks(psum, manner.spare)).run()
 
 
 class _Scheduler:
     """The state of a list schedule: what each queue could take, and when the queues are free."""
 
     def __init__(
-        self, tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, manner: Manner
+        self,
+        tasks: Sequence[Task],
+        producers: Sequence[Sequence[int]],
+        machine: Machine,
+        manner: Manner,
+        banks: Banks | None,
     ) -> None:
         self._tasks = tasks
+        self._banks = banks
         self._window = manner.window or len(tasks)
         self._first = 0
         self._done = [False] * len(tasks)
@@ -106,7 +128,7 @@ class _Scheduler:
         self._queues = [task.queue for task in tasks]
         self._before: dict[int, str] = {}
 
-    def run(self) -> Schedule:
+    def run(self) -> Schedule | None:
         """Schedule everything."""
         for position, count in enumerate(self._missing):
             if not count:
@@ -114,21 +136,30 @@ class _Scheduler:
         order: list[int] = []
         end = 0.0
         lanes = list(self._lanes.values())
-        for _ in self._tasks:
+        while len(order) < len(self._tasks):
             lane = lanes[0]
             for other in lanes:
                 if other.next < lane.next:
                     lane = other
             start = lane.next
-            assert start < NEVER, "dependences point backwards, so that something is always ready"
+            if start >= NEVER:
+                return None
             position = lane.take(start)
-            visible = self._place(position, lane, start)
-            self._complete(position, visible)
-            end = max(end, visible)
-            order.append(position)
-            self._advance(position)
+            if self._banks is None or self._has_room(position, lane, start, self._banks):
+                visible = self._place(position, lane, start)
+                self._complete(position, visible)
+                end = max(end, visible)
+                order.append(position)
+                self._advance(position)
             lane.look(self._transfers.free if lane is self._dma else lane.free)
         return Schedule(order, self._queues, end)
+
+    def _has_room(self, position: int, lane: Lane, start: float, banks: Banks) -> bool:
+        """Whether an instruction finds room for what it begins; otherwise it comes again when there is some."""
+        when = banks.begin(position, start, self._urgency[position])
+        if start < when < NEVER:
+            lane.add(position, when, self._urgency[position], self._tasks[position].group)
+        return when <= start
 
     def _advance(self, position: int) -> None:
         """Move the window behind what is done, and let in what it reaches now."""
@@ -173,6 +204,9 @@ class _Scheduler:
             self._missing[consumer] -= 1
             if not self._missing[consumer]:
                 self._release(consumer)
+        if self._banks is not None:
+            for other in self._banks.end(position, elsewhere):
+                self._release(other)
 
 
 def in_order(

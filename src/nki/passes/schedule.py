@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import NamedTuple
 
 from nki.passes.context import Context, Pass
@@ -27,10 +26,10 @@ from nki.timing.plan import Planner
 from nki.timing.recipe import Recipes
 from nki.timing.state import State
 
-MOST_TIMED = 2000
-"""Instructions of segments whose orders are timed on the timeline; the scheduler's estimate does for larger ones."""
-MOST_WAYS = 900
-"""Instructions of segments for which all ways of scheduling compete."""
+MOST_TIMED = 900
+"""Instructions of segments for which all ways of scheduling compete on the timeline; of larger ones fewer do."""
+CLOSE = 1.15
+"""Over the shortest one, by the scheduler's estimate: schedules of larger segments that the timeline compares."""
 
 PATIENT = Manner(patience=3000.0)
 """For segments with several groups: two loads of a table, and what they put off."""
@@ -107,10 +106,11 @@ def as_written(program: Program, context: Context) -> Program:
 
 
 class Foreseen(NamedTuple):
-    """A scheduled program and its ns on the timeline."""
+    """A scheduled program, its ns on the timeline, and those by the estimate of the list scheduler."""
 
     program: Program
     makespan: float
+    estimate: float
 
 
 def foresee(program: Program, target: Target, tasks: Tasks) -> Foreseen:
@@ -120,7 +120,7 @@ def foresee(program: Program, target: Target, tasks: Tasks) -> Foreseen:
     (length,) = maker.lengths if len(maker.lengths) == 1 else (None,)
     if length is None or len(scheduled.body.items) != maker.instructions:  # loops have barriers and trips
         length = makespan(scheduled, target, tasks.recipes)
-    return Foreseen(scheduled, length)
+    return Foreseen(scheduled, length, maker.estimate)
 
 
 def makespan(program: Program, target: Target, recipes: Recipes | None = None) -> float:
@@ -138,10 +138,10 @@ def _candidates(tasks: Sequence[Task], producers: Sequence[Sequence[int]], machi
     """What the kernel's author wrote comes first: it stays unless another one is shorter."""
     found = [in_order(tasks, producers, machine)]
     manners = [Manner()]
-    if len(tasks) <= MOST_WAYS:
+    if len(tasks) <= MOST_TIMED:
         found.append(in_order(tasks, producers, machine, spread=False))
         manners.append(Manner(written=True))
-    if len(tasks) <= MOST_TIMED and len({task.group for task in tasks} - {""}) > 1:
+    if len({task.group for task in tasks} - {""}) > 1:
         manners.append(PATIENT)
     for manner in manners:
         made = list_schedule(tasks, producers, machine, manner)
@@ -156,6 +156,7 @@ class _Maker:
     Attributes:
         instructions: of all segments.
         lengths: ns of each segment by itself, or None if it was not timed.
+        estimate: ns of all segments, by the estimates of their shortest schedules.
     """
 
     def __init__(self, program: Program, target: Target, tasks: Tasks) -> None:
@@ -163,6 +164,7 @@ class _Maker:
         self._machine = hardware(target)
         self.instructions = 0
         self.lengths: list[float | None] = []
+        self.estimate = 0.0
 
     def scheduled(self, candidates: Candidates) -> Program:
         orders = {}
@@ -174,8 +176,10 @@ class _Maker:
     def _ordered(self, segment: Segment, candidates: Candidates) -> NewOrder:
         producers = dependences(segment.items, self._program, self._target, segment.edges, segment.fences)
         found = candidates(self._tasks.of(segment.items), producers, self._machine)
+        shortest = min(schedule.makespan for schedule in found)
+        self.estimate += shortest
         if len(segment.items) > MOST_TIMED:
-            found = [reduce(lambda best, other: shorter(other, best), found)]
+            found = [schedule for schedule in found if schedule.makespan <= CLOSE * shortest]
         orders = [_synchronized(segment, producers, schedule) for schedule in found]
         if len(orders) == 1:
             self.lengths.append(None)
@@ -188,11 +192,6 @@ class _Maker:
         """ns of a segment by itself in an order."""
         block = Block([], [segment.items[position] for position in order.order], list(order.syncs or ()))
         return makespan(replace(self._program, body=block), self._target, self._tasks.recipes)
-
-
-def shorter(scheduled: Schedule, written: Schedule) -> Schedule:
-    """The better of two; what the kernel's author wrote if they are equal."""
-    return scheduled if scheduled.makespan < written.makespan else written
 
 
 def _synchronized(segment: Segment, producers: Sequence[Sequence[int]], schedule: Schedule) -> NewOrder:
