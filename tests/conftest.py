@@ -1,5 +1,6 @@
 """Settings that every test shares."""
 
+import gc
 import os
 
 from hypothesis import settings
@@ -17,3 +18,14 @@ os.environ["NKI_CACHE"] = "0"
 settings.register_profile("quick", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("quick")
+
+
+def pytest_collection() -> None:
+    """Python does not look for garbage while modules are imported and tests are made: all of it stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What is there now is never looked at again, so that a search for garbage costs what a test made."""
+    gc.freeze()
+    gc.enable()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nki import gate
 from nki.compiler import CompileConfig
+from nki.core.collector import paused_collector
 from nki.core.errors import NkiError
+from nki.core.locks import lock
 from nki.core.tensor import Storage
 from nki.frontend.manifest import Manifest, manifest_of
 from nki.frontend.manifest_arguments import Described, describe
 from nki.frontend.results import written_inputs
 from nki.frontend.values import Arguments
-from nki.launch import Launch, paused_collector, trace_body, tracer_of
+from nki.launch import Launch, trace_body, tracer_of
 from nki.options import Options
 from nki.spec.program import Program
 from nki.spec.rule import Finding
@@ -36,7 +37,7 @@ class Kept:
     __slots__ = ("_lock", "_made", "_native")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._made = False
         self._native: NativeKernel | None = None
 

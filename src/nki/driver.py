@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nki.compilation import Cache, Compiled, compile_kernel
+from nki.core.collector import paused_collector
 from nki.core.tensor import Buffer, Storage
 from nki.execution import eager_machines, executed_by, on_cores, run_compiled
 from nki.frontend.check import check_function, raise_errors
@@ -21,7 +22,6 @@ from nki.launch import (
     bound_arguments,
     check_lnc,
     launch_options,
-    paused_collector,
     trace_body,
     trace_only,
     tracer_of,

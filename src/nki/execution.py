@@ -10,8 +10,8 @@ import numpy as np
 
 from nki import gate
 from nki.compilation import Compiled
+from nki.core.collector import paused_collector
 from nki.core.tensor import Buffer
-from nki.launch import paused_collector
 from nki.options import Options
 from nki.report import Executed
 from nki.sim.cores import Cores

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nki.compiler import CompileConfig, SpecializationConfig
+from nki.core.collector import paused_collector
 from nki.core.errors import LaunchError, NkiError
 from nki.core.source import of_function
 from nki.core.tensor import Buffer, Storage
@@ -90,18 +89,6 @@ def bound_arguments(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, 
     except NkiError as error:
         attach(error, of_function(launch.function.__code__))
         raise
-
-
-@contextmanager
-def paused_collector() -> Iterator[None]:
-    """A trace makes many small objects that all stay: looking for garbage among them only costs time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def check_lnc(launch: Launch, target: Target) -> None:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +34,14 @@ def find() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
-class Browser:
-    """One page in a new browser; `with` ends it."""
+class Chromium:
+    """A browser's process, which the pages of all tests share; each has a context of its own."""
 
-    def __init__(self, width: int = 1280, height: int = 800, *, dark: bool = False, mobile: bool = False) -> None:
-        self._size = (width, height, mobile)
-        self._dark = dark
-        self.messages: list[str] = []
-        """Errors and warnings of the page."""
-        self.requests: list[str] = []
-        """Addresses that the page asked for."""
+    def __init__(self) -> None:
+        self.pages: dict[str, Browser] = {}
+        """By session, those that are told what happens."""
         self._next = 0
         self._buffer = b""
-
-    def __enter__(self) -> Browser:
         program = find()
         assert program is not None
         self._folder = tempfile.mkdtemp(prefix="explorer-browser-")
@@ -61,31 +56,21 @@ class Browser:
         )  # fmt: skip
         for number in (to_read, to_write, *moved):
             os.close(number)
-        self._session = ""
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.send(f"{domain}.enable")
-        width, height, mobile = self._size
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if self._dark else "light"}
-        self.send("Emulation.setEmulatedMedia", features=[scheme])
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._process.kill()
         self._process.wait(10)
         os.close(self._write)
         os.close(self._read)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def send(self, method: str, **values: Any) -> dict[str, Any]:
-        """A command of the protocol, and its result."""
+    def send(self, session: str, method: str, values: dict[str, Any]) -> dict[str, Any]:
+        """A command of the protocol to a page, or to the browser if there is no session; its result."""
         self._next += 1
         number = self._next
         message: dict[str, Any] = {"id": number, "method": method, "params": values}
-        if self._session:
-            message["sessionId"] = self._session
+        if session:
+            message["sessionId"] = session
         os.write(self._write, json.dumps(message).encode() + b"\0")
         until = time.monotonic() + 60
         while time.monotonic() < until:
@@ -106,10 +91,60 @@ class Browser:
             self._buffer += data
         text, _, self._buffer = self._buffer.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
-        self._note(message)
+        if message.get("sessionId") in self.pages:
+            self.pages[message["sessionId"]].note(message)
         return message
 
-    def _note(self, message: dict[str, Any]) -> None:
+
+@cache
+def _chromium() -> Chromium:
+    return Chromium()
+
+
+def end() -> None:
+    """End the browser of this process, if one was started."""
+    if _chromium.cache_info().currsize:
+        _chromium().close()
+        _chromium.cache_clear()
+
+
+class Browser:
+    """One page in a context of its own, with its own storage and cache; `with` ends it."""
+
+    def __init__(self, width: int = 1280, height: int = 800, *, dark: bool = False, mobile: bool = False) -> None:
+        self._size = (width, height, mobile)
+        self._dark = dark
+        self.messages: list[str] = []
+        """Errors and warnings of the page."""
+        self.requests: list[str] = []
+        """Addresses that the page asked for."""
+
+    def __enter__(self) -> Browser:
+        self._browser = _chromium()
+        self._context = self._browser.send("", "Target.createBrowserContext", {})["browserContextId"]
+        page = {"url": "about:blank", "browserContextId": self._context}
+        target = self._browser.send("", "Target.createTarget", page)["targetId"]
+        attached = self._browser.send("", "Target.attachToTarget", {"targetId": target, "flatten": True})
+        self._session = attached["sessionId"]
+        self._browser.pages[self._session] = self
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+        width, height, mobile = self._size
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if self._dark else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self._browser.pages[self._session]
+        self._browser.send("", "Target.disposeBrowserContext", {"browserContextId": self._context})
+
+    def send(self, method: str, **values: Any) -> dict[str, Any]:
+        """A command of the protocol, and its result."""
+        return self._browser.send(self._session, method, values)
+
+    def note(self, message: dict[str, Any]) -> None:
+        """Keep what the page says of itself."""
         method, values = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
             details = values["exceptionDetails"]

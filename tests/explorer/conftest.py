@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nki.explorer.shown import Shown, from_folders
-from tests.explorer.browser import find
+from tests.explorer.browser import end, find
 from tests.explorer.folders import make
 
 needs_browser = pytest.mark.skipif(find() is None, reason="no Chromium here")
@@ -84,3 +84,10 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def running(folder: Path, other: Path) -> Iterator[Running]:
     yield from serving(from_folders([folder, other]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_browser() -> Iterator[None]:
+    """It starts with the first page, and ends with the session."""
+    yield
+    end()

@@ -12,6 +12,7 @@ import pytest
 from nki.explorer import sql
 from nki.explorer.shown import from_folders
 from nki.explorer.sql import Database, QueryError
+from tests.forked import statuses
 
 _ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT COUNT(*) FROM t"
 
@@ -115,3 +116,42 @@ def test_large_values_are_refused(database: Database) -> None:
 
 def test_values_that_json_has_not(database: Database) -> None:
     assert database.query("SELECT 1e999, x'00ff', NULL").rows == [["inf", "00ff", None]]
+
+
+FORKED = """
+from contextlib import contextmanager
+from pathlib import Path
+from nki.explorer.shown import from_folders
+from nki.explorer.sql import Database, QueryError
+
+(shown,) = from_folders([Path("FOLDER")])
+database = Database(shown.profile.tables, seconds=600.0)
+database.query("SELECT 1")
+ENDED = []
+
+def endless():
+    try:
+        database.query("ENDLESS")
+    except QueryError as error:
+        ENDED.append(str(error))
+
+@contextmanager
+def hold():
+    thread = threading.Thread(target=endless)
+    thread.start()
+    while not database._lock.locked():
+        pass
+    yield
+    database.end()
+    thread.join()
+
+def child():
+    assert database.query("SELECT COUNT(*) FROM instructions").rows[0][0] > 100
+
+while_held(hold, child)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_queries_are_answered_in_a_process_that_is_forked_during_one(folder: Path, tmp_path: Path) -> None:
+    assert statuses(FORKED.replace("FOLDER", str(folder)).replace("ENDLESS", _ENDLESS), tmp_path) == ["0"]

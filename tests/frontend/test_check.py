@@ -384,6 +384,30 @@ def test_operators_that_assign(load: Load) -> None:
     expect(load, text, *["warning tensor.arithmetic"] * 2)
 
 
+def test_what_is_advised_for_an_operator_that_changes_a_part(load: Load) -> None:
+    text = """
+    def kernel(a):
+        x = nl.load(a)
+        n = a.shape[0]
+        x[0:4] /= 2
+        x[0:4] /= n
+        x[0:4] /= n + 1
+        x[0:4] /= x
+        x[0:4] //= 3
+        a[0] %= x
+        return x
+    """
+    kernel = load(text).kernel
+    assert [finding.fix for finding in check_function(kernel) if finding.code == "tensor.arithmetic"] == [
+        "write x[0:4] = nl.multiply(x[0:4], 1 / 2)",
+        "write x[0:4] = nl.multiply(x[0:4], 1 / n)",
+        "write x[0:4] = nl.multiply(x[0:4], 1 / (n + 1))",
+        "write x[0:4] = nl.multiply(x[0:4], nl.reciprocal(x))",
+        "write x[0:4] = nl.floor(nl.multiply(x[0:4], 1 / 3))",
+        "write a[0] = nl.mod(nl.load(a[0]), x)",
+    ]
+
+
 def test_parameters_that_are_written_like_tensors(load: Load) -> None:
     text = """
     def kernel(a, rows, out, table):

@@ -72,7 +72,62 @@ IN_PLACE = [getattr(operator, name) for name in (
 def test_in_place(symbol: Callable[[Any, Any], Any]) -> None:
     error = refusal(lambda tile: symbol(tile[:, 0:4], 3))
     assert error.code == "tensor.arithmetic" and "= with float32[4, 4] in sbuf" in error.message
-    assert re.fullmatch(r"write x\[\.\.\.\] = nl\.\w+\((nl\.divide\()?x, 3\)+", error.fix)
+    assert re.fullmatch(r"write x\[\.\.\.\] = (nl\.floor\()?nl\.\w+\(x, (1 / )?3\)+", error.fix)
+
+
+A = np.array([[7, -7, 0, 41, 8], [49, -3, 98, 5, -8]])
+PYTHON: list[tuple[Callable[[Any, Any], Any], Any, np.dtype[Any]]] = [
+    (function, other, np.dtype(dtype))
+    for function in (operator.truediv, operator.floordiv)
+    for dtype in (np.float32, np.int32)
+    for other in (2, -2, 0.25, np.float32(4))
+] + [
+    (operator.pow, 2, np.dtype(np.float32)),
+    (operator.pow, 2, np.dtype(np.int32)),
+    (operator.floordiv, 49, np.dtype(np.int32)),
+    (operator.floordiv, 41, np.dtype(np.int32)),
+]
+
+
+@pytest.mark.parametrize(("symbol", "other", "dtype"), PYTHON)
+def test_what_is_advised_computes_what_python_does(symbol: Any, other: Any, dtype: np.dtype[Any]) -> None:
+    """The advice itself is executed; the reference is NumPy in float64."""
+
+    def kernel(a: Any) -> Any:
+        x = nl.load(a)
+        with pytest.raises(FrontendError) as caught:
+            symbol(x, other)
+        value = eval(caught.value.fix.removeprefix("write "), {"nl": nl, "x": x})
+        out = nl.ndarray(a.shape, nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, value)
+        return out
+
+    expected = symbol(A.astype(np.float64), float(other))
+    assert np.array_equal(nki.simulate(kernel)(A.astype(dtype)), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize("number", [None, 24, -6])
+def test_what_is_advised_for_tiles_that_divide(dtype: Any, number: int | None) -> None:
+    """Of a number, and of another tile, by powers of two, whose reciprocals are exact."""
+    divisors = np.array([[1, 2, 4, 8, 16], [1, 2, 4, 8, 2]])
+
+    def kernel(a: Any, b: Any) -> Any:
+        x, y = nl.load(a), nl.load(b)
+        results = []
+        for symbol in (operator.truediv, operator.floordiv):
+            with pytest.raises(FrontendError) as caught:
+                symbol(x if number is None else number, y)
+            names = {"x": x, "y": y} if number is None else {"x": y}
+            out = nl.ndarray(a.shape, nl.float32, buffer=nl.shared_hbm)
+            nl.store(out, eval(caught.value.fix.removeprefix("write "), {"nl": nl, **names}))
+            results.append(out)
+        return results
+
+    quotient, floored = nki.simulate(kernel)(A.astype(dtype), divisors.astype(dtype))
+    top = A if number is None else number
+    assert np.array_equal(quotient, (top / divisors).astype(np.float32))
+    assert np.array_equal(floored, (top // divisors).astype(np.float32))
 
 
 def test_nothing_is_issued_before_an_operator_in_place_is_refused() -> None:

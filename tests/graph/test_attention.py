@@ -19,6 +19,7 @@ from nki.graph.executable import Executable
 from nki.graph.importers.torch_decompose import decompositions
 from nki.graph.importers.torch_file import module_of
 from nki.interop.jax import compile as compile_jax
+from nki.interop.torch import compiled_graphs
 from tests.graph import xla
 
 Array = np.ndarray[Any, Any]
@@ -158,6 +159,21 @@ def test_torch_with_and_without_the_kernel(name: str) -> None:
     assert (_replaced(with_kernel), _replaced(without)) == (["attention"], [])
     for made in (with_kernel, without):
         assert _far(made.run(arrays)[0], wanted) < LIMIT["float32"]
+
+
+@pytest.mark.parametrize("name", ["plain", "causal and grouped", "truth values"])
+def test_torch_compile_with_and_without_the_kernel(name: str) -> None:
+    options, heads, mask = TORCH[name]
+    generator = torch.Generator().manual_seed(1)
+    given = mask()
+    inputs = [torch.randn(2, count, 256, 64, generator=generator) for count in (4, heads, heads)]
+    inputs += [] if given is None else [given]
+    wanted = _Attention(**options)(*inputs).numpy()
+    for patterns in (None, []):
+        torch.compiler.reset()
+        found = torch.compile(_Attention(**options), backend="neuron", options={"patterns": patterns})(*inputs)
+        assert _replaced(compiled_graphs()[-1].executable) == (["attention"] if patterns is None else [])
+        assert _far(found.numpy(), wanted) < LIMIT["float32"]
 
 
 def _one_query(q: Any, k: Any, v: Any) -> Any:

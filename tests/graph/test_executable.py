@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 
 import nki
-from nki.core.errors import ArgumentError, ArtifactError, UsageError
+from nki.core.errors import ArgumentError, ArtifactError, ExecutionError, UsageError
 from nki.graph import kernels
-from nki.graph.compile import compile_module, resume
+from nki.graph.compile import compile_module
 from nki.graph.executable import Executable
+from nki.graph.resume import resume
 from nki.options import from_environment
 from nki.runtime.spans import recording
 from nki.spec.program import Program
@@ -99,7 +101,7 @@ def test_a_compiled_kernel_is_no_model(tmp_path):
     assert caught.value.code == "artifact.model"
 
 
-@pytest.mark.parametrize("stage", ["00-imported.mlir", "01-legalized.mlir", "model.neff"])
+@pytest.mark.parametrize("stage", ["00-imported.mlir", "01-legalized.mlir", "linked.mlir", "model.neff"])
 def test_every_stage_can_be_taken_up_again(stage, arrays, tmp_path):
     whole = compile_module(MODEL, target="trn2", name="affine", dump_dir=tmp_path)
     assert (tmp_path / "plan.json").stat().st_size and (tmp_path / "linked.mlir").stat().st_size
@@ -114,12 +116,37 @@ def test_the_last_stage_in_stablehlo_keeps_its_groups(arrays, tmp_path):
     found = resume(file, target="trn2")
     assert _same(found.run(arrays), _expected(*arrays))
     assert found.report.kernels == whole.report.kernels
+    assert "fusion" in str(whole.report) and "fusion" not in str(found.report)
+
+
+def test_a_stage_is_taken_up_as_its_model_was_compiled(tmp_path):
+    compile_module(MODEL, target="trn2", name="affine", dump_dir=tmp_path, lnc=2)
+    found = resume(tmp_path / "02-simplified.mlir")
+    assert (found.name, found.report.target, found.report.cores) == ("affine", "trn2", 2)
+    other = resume(tmp_path / "02-simplified.mlir", target="trn3", lnc=1, name="other")
+    assert (other.name, other.report.target, other.report.cores) == ("other", "trn3", 1)
+
+
+def test_a_linked_program_that_was_edited_is_run_and_proven(arrays, tmp_path):
+    compile_module(MODEL, target="trn2", dump_dir=tmp_path)
+    file = tmp_path / "linked.mlir"
+    text = file.read_text()
+    added = re.findall(r'"nisa.tensor_tensor".*op = "add"', text)
+    assert added and _same(resume(file).run(arrays), _expected(*arrays))
+    file.write_text(text.replace('op = "add"', 'op = "subtract"'))
+    x, w = arrays
+    wanted = x * w - np.arange(32, dtype=np.float32)
+    assert _same(resume(file).run(arrays), [wanted, wanted > x])
+    file.write_text(re.sub(r', nki.waits = "[^"]*"', "", text))
+    with pytest.raises(ExecutionError):
+        resume(file)
 
 
 def test_a_file_that_is_no_stage_is_refused(tmp_path):
-    with pytest.raises(UsageError) as caught:
-        resume(tmp_path / "linked.mlir")
-    assert caught.value.code == "graph.stage"
+    for name in ("linked.mlir", "plan.json"):
+        with pytest.raises(UsageError) as caught:
+            resume(tmp_path / name)
+        assert caught.value.code == "graph.stage"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import nki
 import nki.isa as nisa
@@ -136,6 +137,51 @@ def test_factors_of_a_matrix_whose_steps_are_such_scatters() -> None:
     x = X[:, :6] @ X[:, :6].T + np.eye(6, dtype=np.float32)
     for one, two in zip(compile(jax.lax.linalg.lu)(x), jax.lax.linalg.lu(x), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+def noisy(key, x, *, scale=1.0):
+    key, other = jax.random.split(key)
+    return {"key": key, "keys": jax.random.split(other, 3), "y": x + scale * jax.random.normal(other, x.shape)}
+
+
+def test_keys_are_arguments_and_results() -> None:
+    key = jax.random.key(3)
+    function = compile(noisy)
+    for found, wanted in (
+        (function(key, X), noisy(key, X)),
+        (jax.jit(function)(key, X), noisy(key, X)),
+        (compile(noisy, fallback="host")(key, X), noisy(key, X)),
+    ):
+        assert found["key"].dtype == wanted["key"].dtype and found["keys"].shape == (3,)
+        for name in ("key", "keys"):
+            np.testing.assert_array_equal(jax.random.key_data(found[name]), jax.random.key_data(wanted[name]))
+        np.testing.assert_allclose(found["y"], wanted["y"], atol=1e-6)
+    function(jax.random.key(4), X)
+    function(jax.random.key(4, impl="rbg"), X)
+    assert len(function.executables()) == 2
+
+
+def test_keys_go_to_the_host_and_come_back() -> None:
+    def whitened(key):
+        key, other = jax.random.split(key)
+        matrix = jax.random.normal(other, (4, 4))
+        root = jnp.linalg.cholesky(matrix @ matrix.T + jnp.eye(4))
+        return key, jnp.tanh(root + jax.random.uniform(key, (4, 4)))
+
+    with pytest.warns(match="cholesky"):
+        key, found = compile(whitened, fallback="host")(jax.random.key(0))
+    other, wanted = whitened(jax.random.key(0))
+    np.testing.assert_array_equal(jax.random.key_data(key), jax.random.key_data(other))
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_places_on_one_device_change_nothing() -> None:
+    place = NamedSharding(Mesh(np.array(jax.devices()[:1]), ("x",)), PartitionSpec("x"))
+
+    def placed(x):
+        return jax.lax.scan(lambda c, _: (jax.lax.with_sharding_constraint(c * 2, place), None), x, None, length=3)[0]
+
+    np.testing.assert_array_equal(compile(placed)(jax.device_put(X, place)), X * 8)
 
 
 def test_what_cannot_be_compiled() -> None:

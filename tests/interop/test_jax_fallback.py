@@ -16,6 +16,7 @@ import nki
 import nki.language as nl
 from nki.core.errors import LaunchError, NkiError
 from nki.graph.errors import GraphError
+from nki.interop import jax_split
 from nki.interop.jax import CompiledFunction, compile, forget, provenance
 from nki.report import NkiWarning
 from nki.runtime.spans import recording
@@ -284,10 +285,18 @@ def test_what_is_refused_when_its_kernel_is_made() -> None:
     assert told.finding.location.frame.line == model.__code__.co_firstlineno + 2
 
 
-def test_an_error_that_no_line_explains_leaves_the_whole_function_to_the_host() -> None:
+def test_a_function_of_jax_is_at_the_line_that_calls_it() -> None:
     long = np.random.default_rng(0).standard_normal(40_000).astype(np.float32)
     made, (told,) = agrees(jnp.sort, long)
-    assert made.executables() == [] and told.finding.message.startswith("sort runs on the host: sort(")
+    assert made.executables() == [] and told.finding.message.startswith("sort: sort runs on the host: sort(")
+    assert told.finding.location.frame.file == __file__
+
+
+def test_an_error_that_no_line_explains_leaves_the_whole_function_to_the_host(monkeypatch) -> None:
+    monkeypatch.setattr(jax_split, "at_line", lambda equations, error: {})
+    long = np.random.default_rng(0).standard_normal(40_000).astype(np.float32)
+    made, (told,) = agrees(lambda x: jnp.sort(x * 2) - 1, long)
+    assert made.executables() == [] and told.finding.message.startswith("<lambda> runs on the host: sort(")
 
 
 def test_dumps_and_names_of_the_parts(tmp_path: Path) -> None:

@@ -119,6 +119,29 @@ def test_shard_map_on_two_devices() -> None:
     assert all(line.endswith(" True") for line in printed), printed
 
 
+DIVIDED = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from nki.graph.errors import GraphError
+from nki.interop.jax import compile
+
+mesh = Mesh(np.array(jax.devices()), ("d",))
+a = jnp.linspace(-1, 1, 32).reshape(8, 4)
+mapped = lambda f: jax.shard_map(f, mesh=mesh, in_specs=P("d"), out_specs=P("d"))
+print(float(abs(jax.jit(mapped(compile(jnp.tanh)))(a) - jnp.tanh(a)).max()) < 1e-6)
+for function, argument in ((mapped(jnp.tanh), a), (jnp.tanh, jax.device_put(a, NamedSharding(mesh, P("d"))))):
+    try:
+        compile(function)(argument)
+    except GraphError as error:
+        print(error.code, "over 2 devices" in str(error), error.location.frame is not None)
+"""
+
+
+def test_a_program_is_for_one_of_several_devices() -> None:
+    printed = run(DIVIDED, XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    assert printed == "True\n" + "graph.sharding True True\n" * 2
+
+
 LEFT_ALONE = """
 import jax, jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P

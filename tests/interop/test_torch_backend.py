@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nki.core.errors import ArgumentError, LaunchError
+from nki.core.errors import ArgumentError, LaunchError, TargetError
 from nki.graph.errors import GraphError
 from nki.graph.executable import Executable
 from nki.interop.torch import compiled_graphs, enable_device, forget, nki_op, provenance, wrap_nki
@@ -215,6 +215,19 @@ def test_what_follows_a_size_that_is_unknown_runs_on_the_host_as_well() -> None:
 def test_a_misspelt_option_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(LaunchError, match=r"torch\.compile-options"):
         compiled(lambda x: x + 1, **options)(torch.ones(2))
+
+
+def test_a_mode_is_refused() -> None:
+    torch.compiler.reset()
+    with pytest.raises(LaunchError, match=r"torch\.compile-options.*mode='reduce-overhead'"):
+        torch.compile(lambda x: x + 1, backend="neuron", mode="reduce-overhead")(torch.ones(2))
+
+
+def test_an_unknown_target_is_refused_at_the_users_line() -> None:
+    with pytest.raises(TargetError, match="trn9") as caught:
+        compiled(lambda x: x + 1, target="trn9")(torch.ones(2))
+    assert caught.value.location.frame is not None
+    assert caught.value.location.frame.file == __file__
 
 
 def test_every_stage_of_every_graph_is_written(tmp_path: Path) -> None:

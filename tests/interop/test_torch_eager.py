@@ -89,6 +89,41 @@ def test_gradients_are_those_of_the_cpu(make: Callable[[], nn.Module]) -> None:
     assert set(provenance()) <= {"aten::add.out"}, "the int64 counter of batches"
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (nn.LSTM, {"num_layers": 2, "bidirectional": True}),
+        (nn.LSTM, {"bias": False}),
+        (nn.GRU, {"num_layers": 2}),
+        (nn.GRU, {"bias": False}),
+    ],
+)
+def test_recurrent_layers_and_their_gradients_are_those_of_the_cpu(kind: type[nn.RNNBase], options: dict) -> None:
+    here, x = kind(4, 5, **options), data(3, 2, 4)
+    there = copy.deepcopy(here).to("neuron")
+    forget()
+    inputs = [x.clone().requires_grad_(), x.to("neuron").requires_grad_()]
+    (wanted, states), (found, others) = here(inputs[0]), there(inputs[1])
+    for one, two in (
+        (found, wanted),
+        *zip(*(s if isinstance(s, tuple) else (s,) for s in (others, states)), strict=True),
+    ):
+        torch.testing.assert_close(one.cpu(), two)
+    for result in (wanted, found):
+        result.square().sum().backward()
+    torch.testing.assert_close(inputs[1].grad.cpu(), inputs[0].grad)
+    for one, two in zip(there.parameters(), here.parameters(), strict=True):
+        torch.testing.assert_close(one.grad.cpu(), two.grad)
+    assert provenance() == {}
+
+
+def test_elements_are_selected_by_a_mask_on_the_cpu() -> None:
+    here = data()
+    there = here.to("neuron")
+    assert there[there > 0].cpu().equal(here[here > 0])
+    assert reasons()["aten::index.Tensor_out"] == "the size of its result depends on values"
+
+
 def test_what_has_no_program_runs_on_the_cpu_and_says_why() -> None:
     there = torch.arange(8, device="neuron")
     forget()

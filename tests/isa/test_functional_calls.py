@@ -68,6 +68,23 @@ def test_without_a_destination(call: Callable[[Any, Any], Any], written: str) ->
     assert error.fix == f"allocate the result with {place}, and write {written}"
 
 
+REGISTERS: list[tuple[Callable[[Any, Any], Any], str]] = [
+    (lambda x, a: nisa.register_move(src=42), "write result = nisa.register_alloc(42), a new register that holds it"),
+    (lambda x, a: nisa.register_move(6 * 7), "write result = nisa.register_alloc(6 * 7), a new register that holds it"),
+    (lambda x, a: nisa.register_move(imm=42), "write result = nisa.register_alloc(42), a new register that holds it"),
+    (
+        lambda x, a: nisa.register_load(src=a[0:1, 0:1]),
+        "allocate the result with nisa.register_alloc(), and write nisa.register_load(dst=result, src=a[0:1, 0:1])",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "fix"), REGISTERS, ids=lambda value: value if isinstance(value, str) else "")
+def test_registers_without_a_destination(call: Callable[[Any, Any], Any], fix: str) -> None:
+    error = error_of(call)
+    assert (error.code, error.fix) == ("call.destination", fix)
+
+
 def test_a_statement_of_its_own_may_lack_a_source_or_a_destination() -> None:
     def copied(x: Any, a: Any) -> None:
         nisa.tensor_copy(x)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 from tests.support import both, rejection
@@ -50,7 +52,11 @@ def same(got: Any, wanted: Any) -> None:
     np.testing.assert_array_equal(np.signbit(left[number]), np.signbit(right[number]))
 
 
-def _kernel(function: Callable[..., Any], psum: bool) -> Callable[..., Any]:
+@lru_cache(maxsize=16)
+def _kernel(function: Callable[..., Any], psum: bool) -> Any:
+    """The same kernel for the same function, which is then checked once, and compiled once for equal shapes."""
+
+    @nki.jit
     def kernel(*tensors: Any) -> Any:
         tiles = [nl.load(tensor) for tensor in tensors]
         result = function(*(_in_psum(tile) if psum else tile for tile in tiles))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 import nki
 import nki.language as nl
 from nki.core.errors import ArgumentError, NkiError
-from tests.language.support import normal, refused
+from nki.language import python_numbers
+from tests.language.support import normal, on_tiles, refused
 
 HOST = np.zeros((4, 4), np.float32)
 WRONG: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -121,3 +124,33 @@ def test_errors_of_the_kernel_itself_pass_through() -> None:
 
     with pytest.raises(TypeError, match="mine"):
         nki.simulate(lambda a: nl.fori_loop(0, 1, body))(normal((4, 4)))
+
+
+NUMBERS: dict[str, tuple[float, ...]] = {
+    **dict.fromkeys(("abs", "ceil", "exp", "floor", "negative", "relu", "sigmoid"), (-1.25,)),
+    **dict.fromkeys(("square", "tanh", "trunc"), (-1.25,)),
+    **dict.fromkeys(("arctan", "cos", "erf", "log", "reciprocal", "rsqrt", "sin", "sqrt", "tan"), (0.75,)),
+    **dict.fromkeys(("add", "divide", "maximum", "minimum", "multiply", "subtract"), (-2.5, 4.0)),
+    **dict.fromkeys(("fmod", "mod", "power"), (7.5, 2.0)),
+    **dict.fromkeys(("equal", "greater", "greater_equal", "less", "less_equal", "not_equal"), (-3, 2)),
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"), (13, 2)),
+    **dict.fromkeys(("logical_and", "logical_or"), (0, 2)),
+    "logical_not": (0,),
+}
+
+
+@pytest.mark.parametrize("name", sorted(python_numbers._IN_PYTHON))
+def test_what_python_computes_of_numbers_is_what_the_function_computes_of_tiles(name: str) -> None:
+    function, values = getattr(nl, name), NUMBERS[name]
+    fix = refused(lambda x: function(*values), normal((1, 1))).fix
+    found = re.fullmatch(r"(?:for a number )?write (.*?)(?:; for a tensor, .*)?", fix)
+    assert found is not None
+    dtype = np.int32 if all(isinstance(value, int) for value in values) else np.float32
+    tiles = [np.full((1, 1), value, dtype) for value in values]
+    np.testing.assert_allclose(float(eval(found[1], {"math": math})), on_tiles(function, *tiles).item(), rtol=2e-6)
+
+
+def test_a_number_where_python_has_no_such_function() -> None:
+    fix = "make a tile of it with nl.full((1, 1), 2.0, nl.float32)"
+    assert refused(lambda x: nl.gelu(2.0), normal((4, 4))).fix == fix
+    assert refused(lambda x: nl.where(2.0, x, x), normal((4, 4))).fix == fix

@@ -108,6 +108,7 @@ def test_integer_and_number_are_exact() -> None:
     a = words((16, 8), np.int32)
     same(on_tiles(lambda x: nl.add(x, 7), a), a + np.int32(7))
     same(on_tiles(lambda x: nl.subtract(2**30 + 1, x), a), np.int32(2**30 + 1) - a)
+    same(on_tiles(lambda x: nl.multiply(x, 4.0), a), a * np.int32(4))
 
 
 def test_wide_comparison_to_bytes_is_exact() -> None:

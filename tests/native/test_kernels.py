@@ -12,6 +12,7 @@ import pytest
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki.native import kernel as native_kernel
 from tests.support import environment, same_bits
 
 ROWS, COLUMNS = 256, 96
@@ -307,3 +308,34 @@ def test_two_cores() -> None:
         for _ in range(2):
             assert kernel(a).tobytes() == (a + np.float32(1)).tobytes()
         assert kernel.report.executed.interpreted == 0
+
+
+def test_an_interrupt_while_plans_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next call finds no half of them."""
+
+    def halves(a: Any) -> Any:
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        rows = slice(128 * nl.program_id(0), 128 * nl.program_id(0) + 128)
+        tile = nl.ndarray((128, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(tile, a[rows])
+        nisa.tensor_scalar(tile, tile, nl.add, 1.0)
+        nisa.dma_copy(out[rows], tile)
+        return out
+
+    made: list[int] = []
+    arrange = native_kernel.arrange
+
+    def interrupted(*arguments: Any) -> Any:
+        made.append(1)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        return arrange(*arguments)
+
+    monkeypatch.setattr(native_kernel, "arrange", interrupted)
+    a = np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS)
+    with environment(NKI_NATIVE="always"):
+        kernel = nki.jit(halves)[2]
+        with pytest.raises(KeyboardInterrupt):
+            kernel(a)
+        assert np.array_equal(kernel(a), a + 1)
+    assert len(made) == 4

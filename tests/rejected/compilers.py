@@ -67,7 +67,12 @@ def shift_after_an_addition(a: Any) -> None:
     "operand.operator",
     INTS,
     at="nisa.tensor_tensor(dst=t, data1=t, data2=t, op=nl.divide)",
-    cure=None,
+    cure=edit(
+        "nisa.tensor_tensor(dst=t, data1=t, data2=t, op=nl.divide)",
+        "tile = nl.ndarray(t.shape, nl.float32)\n"
+        "    nisa.reciprocal(dst=tile, data=t)\n"
+        "    nisa.tensor_tensor(dst=t, data1=t, data2=tile, op=nl.multiply)",
+    ),
 )
 def division_of_integers(a: Any) -> None:
     t = nl.load(a)

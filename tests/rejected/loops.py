@@ -80,7 +80,7 @@ def index_in_brackets(a: Any) -> None:
     "register.python-value",
     X,
     at="range(count)",
-    cure=edit(
+    cure=edit(  # nl.dynamic_range needs a source file
         "for _ in range(count):\n        nisa.memset(tile, 0)", "nl.fori_loop(0, count, lambda i: nisa.memset(tile, 0))"
     ),
 )

@@ -178,3 +178,20 @@ def tensor_engine_into_sbuf(a: Any) -> None:
     s = nl.load(a)
     t = nl.ndarray((16, 128), nl.float32)
     nisa.nc_transpose(t, s, engine=nisa.engine.tensor)
+
+
+@refused(
+    "nc_matmul.contraction",
+    LONG,
+    at="nisa.nc_matmul(p, x, y)",
+    cure=edit(
+        "    nisa.nc_matmul(p, x, y)",
+        "    t = nl.ndarray((128, 64), x.dtype, buffer=nl.psum)\n"
+        "    nisa.nc_transpose(t, x)\n"
+        "    nisa.nc_matmul(p, nl.copy(t), y)",
+    ),
+)
+def stationary_of_rows(a: Any) -> None:
+    x, y = nl.load(a[0:64, 0:128]), nl.load(a[:, 0:512])
+    p = nl.ndarray((64, 512), nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(p, x, y)

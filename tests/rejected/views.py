@@ -266,3 +266,29 @@ def partition_chosen_by_a_tensor(a: Any, b: Any) -> None:
     tile, index = nl.load(a), nl.load(b)
     row = nl.ndarray((1, 8), nl.float32)
     nisa.dma_copy(dst=row, src=tile[index])
+
+
+@refused(
+    "access.partition-stride",
+    X,
+    at="tile[:, 3:7].ap([[4, 4], [1, 4]])",
+    cure=edit("tile[:, 3:7].ap([[4, 4], [1, 4]])", "tile.ap([[8, 4], [1, 4]], offset=3)"),
+)
+def pattern_that_counts_in_a_slice(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.memset(tile[:, 3:7].ap([[4, 4], [1, 4]]), 0)
+
+
+@refused(
+    "access.partition-stride",
+    WIDE,
+    at="blocks[:, 0:2, 4:6].ap([[4, 128], [2, 2], [1, 2]])",
+    cure=edit(
+        "blocks[:, 0:2, 4:6].ap([[4, 128], [2, 2], [1, 2]])",
+        "tile.ap([[16, 128], [8, 2], [1, 2]], offset=4)",
+    ),
+)
+def pattern_that_counts_in_a_block(a: Any) -> None:
+    tile = nl.load(a)
+    blocks = tile.reshape((128, 2, 8))
+    nisa.memset(blocks[:, 0:2, 4:6].ap([[4, 128], [2, 2], [1, 2]]), 0)

@@ -18,6 +18,7 @@ import pytest
 from nki.runtime import NrtError, device
 from nki.runtime.device import Core, Job
 from nki.runtime.memory import Account
+from tests.forked import statuses
 
 
 def _core(number: int) -> Core:
@@ -62,6 +63,56 @@ def test_a_core_that_was_used_works_in_a_forked_process() -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKED]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stdout) == (0, "7\n8\n"), done.stderr
+
+
+OPEN_CALL = """
+from contextlib import contextmanager
+import numpy as np
+from nki.graph.compile import Setting
+from nki.runtime import NrtError, Runtime
+from tests.graph import stages
+from tests.graph.hand_made import EMITTERS, group, module, value
+from tests.runtime.slow import Slow
+
+a, b = value("a", 4, 8), value("b", 4, 8)
+model = stages.compiled(module((a,), [group("add", (a, a), b)], b), Setting("twice", "trn2", emitters=EMITTERS)).model
+runtime = Runtime("trn2")
+loaded = runtime.load(model)
+slow = loaded.model = Slow(model)
+inputs, outputs = runtime.tensors_of(loaded)
+runtime.write(inputs["a"], np.ones((4, 8), np.float32))
+
+def execute():
+    runtime.execute(loaded, inputs, outputs)
+    return runtime.read(next(iter(outputs.values())))
+
+@contextmanager
+def hold():
+    thread = threading.Thread(target=execute)
+    thread.start()
+    slow.started.wait(10)
+    with runtime._lock, runtime._cores[0].account._lock:
+        yield
+    slow.go.set()
+    thread.join()
+
+def child():
+    loaded.model = model
+    assert (execute() == 2).all()
+    runtime.unload(loaded)
+    runtime.close()
+
+while_held(hold, child)
+try:
+    runtime.unload(loaded)
+except NrtError as error:
+    print(error.code)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_calls_of_other_threads_are_not_open_in_a_forked_process(tmp_path: Path) -> None:
+    assert statuses(OPEN_CALL, tmp_path) == ["0"]
 
 
 def test_an_interrupted_call_that_waits_is_not_executed(monkeypatch: pytest.MonkeyPatch) -> None:

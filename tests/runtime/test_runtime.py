@@ -217,6 +217,9 @@ def test_inputs_are_checked(runtime, model):
 def test_cores_and_targets_are_checked(runtime, model, tmp_path):
     assert _refused(lambda: runtime.load(model, 8)).status is Status.LOAD_NOT_ENOUGH_NC
     assert _refused(lambda: Runtime("trn2", devices=0)).status is Status.INVALID
+    assert _refused(lambda: Runtime("trn9")).status is Status.INVALID
+    assert _refused(lambda: runtime.allocate((2,), "float7")).status is Status.INVALID
+    assert _refused(lambda: runtime.allocate((-2,), "float32")).status is Status.INVALID
     with Runtime("trn1") as other:
         assert _refused(lambda: other.load(model)).code == "runtime.target"
     (tmp_path / "no.neff").write_bytes(b"no")

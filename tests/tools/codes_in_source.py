@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import nki.core.errors as errors
@@ -14,31 +15,35 @@ ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) 
 TAKES_CODE_FIRST = ERRORS | {"Finding", "GraphError", "NrtError"}
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
+@cache
+def calls_and_functions() -> tuple[list[tuple[Path, ast.Call]], list[ast.FunctionDef]]:
+    """Of every file of the package, which is read once."""
+    calls, functions = [], []
     for path in sorted(PACKAGE.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                calls.append((path, node))
+            elif isinstance(node, ast.FunctionDef):
+                functions.append(node)
+    return calls, functions
 
 
 def forwarders() -> dict[str, int]:
     """Functions with a parameter called `code`, and its position in a call."""
     found = {}
-    for _, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
-                names = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
-                if "code" in names and node.name != "__init__":
-                    found[node.name] = names.index("code")
+    for node in calls_and_functions()[1]:
+        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
+        if "code" in names and node.name != "__init__":
+            found[node.name] = names.index("code")
     return found
 
 
 def defaults() -> Iterator[ast.expr]:
     """What `code` is if a call does not say."""
-    for _, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
-                given = [*node.args.posonlyargs, *node.args.args]
-                pairs = zip(given[len(given) - len(node.args.defaults) :], node.args.defaults, strict=True)
-                yield from (value for argument, value in pairs if argument.arg == "code")
+    for node in calls_and_functions()[1]:
+        given = [*node.args.posonlyargs, *node.args.args]
+        pairs = zip(given[len(given) - len(node.args.defaults) :], node.args.defaults, strict=True)
+        yield from (value for argument, value in pairs if argument.arg == "code")
 
 
 def literals(value: ast.expr) -> Iterator[str]:
@@ -62,27 +67,24 @@ def code_argument(node: ast.Call, position: int) -> ast.expr | None:
     return node.args[position] if len(node.args) > position else None
 
 
+@cache
 def codes() -> dict[str, str]:
     """Code -> one place that uses it."""
     positions = {**forwarders(), **dict.fromkeys(TAKES_CODE_FIRST, 0)}
     found = {text: "a default" for value in defaults() for text in literals(value)}
     found |= dict.fromkeys(race.CODES.values(), "passes/race.py")
-    for path, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and called(node) in positions:
-                argument = code_argument(node, positions[called(node)])
-                for text in literals(argument) if argument is not None else ():
-                    found[text] = f"{path.relative_to(PACKAGE)}:{node.lineno}"
+    for path, node in calls_and_functions()[0]:
+        if called(node) in positions:
+            argument = code_argument(node, positions[called(node)])
+            for text in literals(argument) if argument is not None else ():
+                found[text] = f"{path.relative_to(PACKAGE)}:{node.lineno}"
     return {text: place for text, place in found.items() if "." in text and " " not in text}
 
 
 def computed() -> list[str]:
     """Places where an error's code is put together, so that nobody can look it up."""
     found = []
-    for path, tree in trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and called(node) in TAKES_CODE_FIRST:
-                argument = code_argument(node, 0)
-                if isinstance(argument, ast.JoinedStr | ast.BinOp):
-                    found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    for path, node in calls_and_functions()[0]:
+        if called(node) in TAKES_CODE_FIRST and isinstance(code_argument(node, 0), ast.JoinedStr | ast.BinOp):
+            found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
     return found

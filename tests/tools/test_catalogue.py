@@ -8,9 +8,7 @@ import pytest
 
 from nki.core.catalogue import CATALOGUE, close_codes, read_catalogue
 from nki.tools.codes import all_codes, rule_entries
-from tests.tools import codes_in_source
-
-USED = codes_in_source.codes()
+from tests.tools.codes_in_source import codes, computed
 
 
 def test_the_search_finds_what_is_known_to_be_there() -> None:
@@ -21,22 +19,22 @@ def test_the_search_finds_what_is_known_to_be_there() -> None:
         "return.private-hbm",
         "memory.uninitialized",
         "target.data",
-    } <= USED.keys()
-    assert len(USED) > 150
+    } <= codes().keys()
+    assert len(codes()) > 150
 
 
 def test_no_code_is_put_together() -> None:
     """But for the rules of instructions, whose code is that of the instruction and of the rule."""
-    assert {place.partition(":")[0] for place in codes_in_source.computed()} == {"spec/verify.py"}
+    assert {place.partition(":")[0] for place in computed()} == {"spec/verify.py"}
 
 
 def test_every_code_in_the_source_is_explained() -> None:
-    missing = {code: place for code, place in USED.items() if code not in all_codes()}
+    missing = {code: place for code, place in codes().items() if code not in all_codes()}
     assert not missing, f"add these to core/catalogue.toml: {missing}"
 
 
 def test_every_explanation_belongs_to_a_code() -> None:
-    assert not CATALOGUE.keys() - USED.keys(), "no code of that name is left in the source"
+    assert not CATALOGUE.keys() - codes().keys(), "no code of that name is left in the source"
 
 
 def test_no_rule_is_explained_twice() -> None:

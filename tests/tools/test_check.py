@@ -74,3 +74,101 @@ def test_an_exception_of_the_kernel_is_a_finding(several: str) -> None:
 def test_a_wrong_command_line_is_not_a_refusal(tmp_path: Path) -> None:
     nki("check", write(tmp_path, GOOD), "--arg", "a=x", code=2)
     nki("check", write(tmp_path, GOOD), *SMALL, "--nonsense", code=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "line", "fix"),
+    [
+        ("x = 1\ny = x + z\n", "NameError: name 'z' is not defined", 2, "define or import z above this line"),
+        (
+            "try:\n    int('x')\nexcept ValueError as problem:\n    raise RuntimeError('no settings') from problem\n",
+            "RuntimeError: no settings, because of ValueError: invalid literal for int() with base 10: 'x'",
+            4,
+            "correct this line; `python FILE` shows all calls that led there",
+        ),
+        (
+            "import nki\nfrom nki.language import softmx\n",
+            "ImportError: cannot import name 'softmx' from 'nki.language'",
+            2,
+            "import softmax",
+        ),
+        (
+            "import nki\nfrom nki.language import qqqqqqq\n",
+            "ImportError: cannot import name 'qqqqqqq' from 'nki.language'",
+            2,
+            "remove qqqqqqq from the import: nki.language has no such name",
+        ),
+        (
+            "import nki.elsewhere\n",
+            "ModuleNotFoundError: No module named 'nki.elsewhere'",
+            1,
+            "remove the import: nki has no module nki.elsewhere",
+        ),
+        ("def k(a)\n    return a\n", "SyntaxError: expected ':'", 1, "correct the syntax of this line, or"),
+        ("import json\njson.loads('{')\n", "JSONDecodeError: Expecting property name", 2, "correct this line; `python"),
+    ],
+)
+def test_the_cause_of_an_import_that_fails(tmp_path: Path, text: str, cause: str, line: int, fix: str) -> None:
+    file = write(tmp_path, text, "broken.py")
+    error = nki_json("check", file, code=2)["error"]
+    assert (error["code"], error["location"][0]["line"]) == ("kernel.import", line)
+    assert error["message"].startswith(f"{file} cannot be imported: {cause}")
+    assert error["fix"].startswith(fix.replace("FILE", file))
+    shown = nki("check", file, code=2).stderr.splitlines()
+    source = next(place for place, row in enumerate(shown) if row.endswith(text.splitlines()[line - 1]))
+    assert set(shown[source + 1].strip(" |")) == {"^"}
+
+
+def test_a_relative_import_outside_a_package(tmp_path: Path) -> None:
+    error = nki_json("check", write(tmp_path, "from .tiles import size\n", "broken.py"), code=2)["error"]
+    assert error["fix"].startswith(f"add an __init__.py to {tmp_path}, or import without the dot")
+
+
+@pytest.mark.parametrize("data", [b"x = '\xff'\n", b"x = 1\0\n"])
+def test_a_file_that_is_no_text(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "broken.py").write_bytes(data)
+    error = nki_json("check", str(tmp_path / "broken.py"), code=2)["error"]
+    assert error["code"] == "kernel.import" and error["location"] == []
+
+
+def test_a_name_that_is_not_there_is_a_finding(tmp_path: Path) -> None:
+    wrong = GOOD.replace("nisa.tensor_scalar(", "nisa.tensor_scaler(")
+    (finding,) = nki_json("check", write(tmp_path, wrong), *SMALL, code=1)["findings"]
+    assert finding["code"] == "kernel.exception"
+    assert "'nki.isa' has no attribute 'tensor_scaler'; did you mean tensor_scalar" in finding["message"]
+    assert finding["location"][0]["line"] == 1 + wrong[: wrong.index("tensor_scaler")].count("\n")
+
+
+def test_an_output_without_a_store_is_a_warning(tmp_path: Path) -> None:
+    wrong = GOOD.replace("nisa.dma_copy(dst=out, src=tile)", "pass")
+    told = nki_json("check", write(tmp_path, wrong), *SMALL)
+    (finding,) = told["findings"]
+    assert (finding["code"], finding["severity"], told["accepted"]) == ("return.unwritten", "warning", True)
+    assert finding["location"][0]["line"] == 1 + wrong[: wrong.index("out = ")].count("\n")
+
+
+def test_an_output_that_one_core_stores_is_stored(tmp_path: Path) -> None:
+    store = "    nisa.dma_copy(dst=out, src=tile)"
+    one = GOOD.replace(store, "    if nl.program_id(0) == 1:\n    " + store)
+    assert nki_json("check", write(tmp_path, one), *SMALL, "--target", "trn2", "--lnc", "2")["findings"] == []
+
+
+def test_an_input_that_is_returned_need_not_be_stored(tmp_path: Path) -> None:
+    same = "import nki\n\n\n@nki.jit\ndef same(a):\n    return a\n"
+    assert nki_json("check", write(tmp_path, same), *SMALL)["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("float32[4,8]", "write --arg a=4x8:float32"),
+        ("(4,8):nl.bfloat16", "write --arg a=4x8:bfloat16"),
+        ("int32:4x8", "write --arg a=4x8:int32"),
+        ("4 by 8", "check the spelling"),
+    ],
+)
+def test_an_array_in_another_form(tmp_path: Path, text: str, fix: str) -> None:
+    error = nki_json("check", write(tmp_path, GOOD), "--arg", f"a={text}", code=2)["error"]
+    assert (error["code"], error["fix"]) == ("arg.literal", fix)
+    if fix != "check the spelling":
+        nki("check", write(tmp_path, GOOD), *fix.split()[1:])

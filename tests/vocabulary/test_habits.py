@@ -19,6 +19,15 @@ from tests.support import both, rejection
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
 
+TRUTH = (
+    "choose with nl.where(mask, a, b), combine masks with nl.logical_and, or loop with nl.while_loop on a register; "
+    "test `tensor is None` for options"
+)
+NO_DIVIDE = (
+    "no engine divides: pass nl.multiply, and as the operand 1 / number, "
+    "or the tile that nisa.reciprocal(dst=tile, data=divisor) writes"
+)
+
 HABITS: list[tuple[str, str, Callable[[Any, Any], Any]]] = [
     ("tensor.attribute", "write nl.sum(tensor, ...)", lambda x, a: x.sum(axis=1)),
     ("tensor.attribute", "write nl.max(nl.load(tensor), ...)", lambda x, a: a.max()),
@@ -55,7 +64,36 @@ HABITS: list[tuple[str, str, Callable[[Any, Any], Any]]] = [
         lambda x, a: nisa.dma_copy(dst=a, src=nisa.memset(x, 0)),
     ),
     ("tensor.assignment", "copy what is needed to a tensor of its own", lambda x, a: x.__delitem__(0)),
-    ("language.region", "write dst[...] = value", nl.store),
+    ("language.region", "exchange the two to write the tensor in HBM, or write dst[...] = value to read it", nl.store),
+    ("language.region", "write dst[...] = value", lambda x, a: nl.store(x, x)),
+    ("tensor.truth", TRUTH, lambda x, a: bool(x[0:1, 0:1])),
+    ("operand.operator", NO_DIVIDE, lambda x, a: nisa.tensor_tensor(x, x, x, op=nl.divide)),
+    (
+        "register.python-value",
+        "write nl.dynamic_range(register) in place of range(register)",
+        lambda x, a: range(nisa.register_alloc(3)),
+    ),
+    (
+        "register.python-value",
+        "use tensor.select(dim, register), after tensor.reshape((blocks, rows, columns)) if it counts blocks, "
+        "or scalar_offset of tensor.ap(...)",
+        lambda x, a: a[nisa.register_alloc(1) :],
+    ),
+    (
+        "operand.kind",
+        "load one element with nisa.register_load(dst, src=tensor)",
+        lambda x, a: nisa.register_move(nisa.register_alloc(), x),
+    ),
+    (
+        "operand.kind",
+        "round it in Python: registers hold 32-bit integers",
+        lambda x, a: nisa.register_move(nisa.register_alloc(), 4.5),
+    ),
+    (
+        "operand.kind",
+        "make one with nisa.register_alloc(); one that holds 3 is nisa.register_alloc(3)",
+        lambda x, a: nisa.register_move(3, 42),
+    ),
     (
         "tensor.assignment",
         "keep the blocks as a Python list of tiles, or put the partitions first and write tensor[:, block]",

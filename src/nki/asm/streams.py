@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
+from nki.core.locks import cached_property
 from nki.core.source import Location
 from nki.spec.queue import DMA, SEQUENCERS
 

@@ -21,6 +21,7 @@ from nki.core.pattern import pattern as explicit_pattern
 from nki.core.register import VirtualRegister
 from nki.core.removed import missing_attribute
 from nki.core.shown import shown
+from nki.core.source import here, text_of
 from nki.core.tensor import MemoryRegion, NKIObject, Storage, View, contiguous_strides, whole
 
 _new = object.__new__
@@ -335,7 +336,8 @@ class NkiTensor(NoArithmetic, NKIObject):
         raise FrontendError(
             "tensor.truth",
             f"the truth of {self._view.describe()} is not known while the kernel is traced",
-            fix="use nl.where or a mask, or nl.while_loop on a register; test `tensor is None` for options",
+            fix="choose with nl.where(mask, a, b), combine masks with nl.logical_and, "
+            "or loop with nl.while_loop on a register; test `tensor is None` for options",
         )
 
     def __len__(self) -> int:
@@ -345,8 +347,15 @@ class NkiTensor(NoArithmetic, NKIObject):
         raise FrontendError(
             "tensor.iteration",
             f"{self._view.describe()} cannot be iterated",
-            fix="loop over range(tensor.shape[0]) and index",
+            fix=self._loop_fix(),
         )
+
+    def _loop_fix(self) -> str:
+        if text_of(here().frame).startswith("sum("):
+            return "write nl.sum(tensor, axis=1)"
+        if self._view.on_chip:  # instructions start at few partitions only
+            return "compute with the whole tensor at once, or loop over range(tensor.shape[1]) and index tensor[:, i]"
+        return "loop over range(tensor.shape[0]) and index"
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise FrontendError(
@@ -373,6 +382,9 @@ class NkiTensor(NoArithmetic, NKIObject):
 
     def _on_chip(self) -> bool:
         return self._view.on_chip
+
+    def _is_integer(self) -> bool:
+        return self._view.dtype.is_integer
 
     def _with(self, view: View, index: Any = None) -> NkiTensor:
         """A view of the same storage; the storage of its index tensor must live as long as it does."""

@@ -8,21 +8,23 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nki.core.errors import FrontendError
+from nki.core.operator_advice import Advice, Written, comparison, floor_quotient, function, power, quotient
 
 _VALUES = (bool, int, float, complex, np.generic, np.ndarray)
 
 
-def _binary(symbol: str, remedy: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    """The operator, its reflection and its assignment (``x += y``); `remedy` has the names x and y."""
+def _binary(symbol: str, remedy: str | Advice) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """The operator, its reflection and its assignment (``x += y``); a text as `remedy` has the names x and y."""
+    advice = function(remedy) if isinstance(remedy, str) else remedy
 
     def operator(self: NoArithmetic, other: Any) -> NoReturn:
-        raise _refused(self, symbol, remedy.format(x=_named(self, "x"), y=_operand(other)))
+        raise _refused(self, symbol, advice(_written(self, "x"), _written(other, "y")))
 
     def reflected(self: NoArithmetic, other: Any) -> NoReturn:
-        raise _refused(self, symbol, remedy.format(x=_operand(other), y=_named(self, "x")))
+        raise _refused(self, symbol, advice(_written(other, "y"), _written(self, "x")))
 
     def in_place(self: NoArithmetic, other: Any) -> NoReturn:
-        raise _refused(self, f"{symbol}=", "x[...] = " + remedy.format(x=_named(self, "x"), y=_operand(other)))
+        raise _refused(self, f"{symbol}=", "x[...] = " + advice(_written(self, "x"), _written(other, "y")))
 
     return operator, reflected, in_place
 
@@ -57,23 +59,26 @@ class NoArithmetic:
     def _on_chip(self) -> bool:
         raise NotImplementedError
 
+    def _is_integer(self) -> bool:
+        raise NotImplementedError
+
     __add__, __radd__, __iadd__ = _binary("+", "nl.add({x}, {y})")
     __sub__, __rsub__, __isub__ = _binary("-", "nl.subtract({x}, {y})")
     __mul__, __rmul__, __imul__ = _binary("*", "nl.multiply({x}, {y})")
-    __truediv__, __rtruediv__, __itruediv__ = _binary("/", "nl.divide({x}, {y})")
-    __floordiv__, __rfloordiv__, __ifloordiv__ = _binary("//", "nl.floor(nl.divide({x}, {y}))")
+    __truediv__, __rtruediv__, __itruediv__ = _binary("/", quotient)
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _binary("//", floor_quotient)
     __mod__, __rmod__, __imod__ = _binary("%", "nl.mod({x}, {y})")
-    __pow__, __rpow__, __ipow__ = _binary("**", "nl.power({x}, {y})")
+    __pow__, __rpow__, __ipow__ = _binary("**", power)
     __matmul__, __rmatmul__, __imatmul__ = _binary("@", "nl.matmul({x}, {y})")
     __and__, __rand__, __iand__ = _binary("&", "nl.bitwise_and({x}, {y})")
     __or__, __ror__, __ior__ = _binary("|", "nl.bitwise_or({x}, {y})")
     __xor__, __rxor__, __ixor__ = _binary("^", "nl.bitwise_xor({x}, {y})")
     __lshift__, __rlshift__, __ilshift__ = _binary("<<", "nl.left_shift({x}, {y})")
     __rshift__, __rrshift__, __irshift__ = _binary(">>", "nl.right_shift({x}, {y})")
-    __lt__, *_ = _binary("<", "nl.less({x}, {y})")
-    __le__, *_ = _binary("<=", "nl.less_equal({x}, {y})")
-    __gt__, *_ = _binary(">", "nl.greater({x}, {y})")
-    __ge__, *_ = _binary(">=", "nl.greater_equal({x}, {y})")
+    __lt__, *_ = _binary("<", comparison("less"))
+    __le__, *_ = _binary("<=", comparison("less_equal"))
+    __gt__, *_ = _binary(">", comparison("greater"))
+    __ge__, *_ = _binary(">=", comparison("greater_equal"))
     __neg__ = _unary("-", "nl.negative({x})")
     __invert__ = _unary("~", "nl.invert({x})")
     __abs__ = _unary("abs", "nl.abs({x})")
@@ -104,9 +109,17 @@ def _refused(tensor: NoArithmetic, symbol: str, remedy: str) -> FrontendError:
 
 
 def _operand(value: Any) -> str:
+    return _written(value, "y").text
+
+
+def _written(value: Any, name: str) -> Written:
+    """An operand that is called `name` if it is not a number."""
     if isinstance(value, NoArithmetic):
-        return _named(value, "y")
-    return repr(value) if isinstance(value, bool | int | float) else "y"
+        return Written(_named(value, name), None, value._is_integer())
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, bool | int | float):
+        return Written(repr(plain), plain, not isinstance(plain, float))
+    return Written(name, None, isinstance(value, np.ndarray) and value.dtype.kind in "iu")
 
 
 def _named(tensor: NoArithmetic, name: str) -> str:

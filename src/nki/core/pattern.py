@@ -92,6 +92,8 @@ def _partition_pair(result: View, view: View) -> View:
             fix=f"write [[{result.row}, partitions], [1, count]]",
         )
     if result.strides[0] != result.row and result.shape[0] != 1:
+        if view.free_size != view.row:
+            raise _stride_of_part(result, view)
         raise TensorError(
             "access.partition-stride",
             f"the first pair has stride {result.strides[0]}, but one partition of "
@@ -101,6 +103,22 @@ def _partition_pair(result: View, view: View) -> View:
             fix=f"use stride {result.row} in the first pair",
         )
     return result._replace(strides=(result.row, *result.strides[1:]))
+
+
+def _stride_of_part(result: View, view: View) -> TensorError:
+    """The error for a pattern that takes the strides of a slice for those of its own; the slice's are in the fix."""
+    free = view.strides if result.shape == view.shape and result.dtype == view.dtype else result.strides
+    pairs = [list(pair) for pair in zip((result.row, *free[1:]), result.shape, strict=True)]
+    cast = "" if result.dtype == view.buffer.dtype else f", dtype=nl.{result.dtype}"
+    return TensorError(
+        "access.partition-stride",
+        f"the first pair has stride {result.strides[0]}, but {view.describe()} is a part of {view.buffer.name}, "
+        f"one partition of which holds {result.row} elements of {result.dtype}",
+        rule="a pattern counts elements of the whole tile, whichever view of it .ap is called on, "
+        "and its first stride steps by one partition",
+        source="nki/deep-dives/nki-aps.rst, Composition and .ap on a view",
+        fix=f"call it on the whole tile: tile.ap({pairs}, offset={result.offset}{cast})",
+    )
 
 
 def _scale(view: View, dtype: DType, dim: int) -> int:

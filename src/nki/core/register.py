@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable, Hashable
 from types import FrameType
@@ -10,7 +9,7 @@ from typing import Any, NoReturn
 
 from nki.core.errors import FrontendError
 from nki.core.shown import shown
-from nki.core.source import Frame, here
+from nki.core.source import here, text_of
 
 Truth = Callable[["VirtualRegister", FrameType], bool]
 """Answers ``while register:`` for the trace that owns the register; the frame is the one that asks."""
@@ -61,9 +60,13 @@ class VirtualRegister:
         raise not_python("an int", "keep the computation in registers or tensors")
 
     def __index__(self) -> NoReturn:
-        if _text_of(here().frame).startswith("range("):
-            raise not_python("a bound of range", "write nl.fori_loop(0, register, body)")
-        raise not_python("an index", "pass it as scalar_offset of tensor.ap(...) or use tensor.select(dim, register)")
+        if text_of(here().frame).startswith("range("):
+            raise not_python("a bound of range", "write nl.dynamic_range(register) in place of range(register)")
+        raise not_python(
+            "an index",
+            "use tensor.select(dim, register), after tensor.reshape((blocks, rows, columns)) if it counts blocks, "
+            "or scalar_offset of tensor.ap(...)",
+        )
 
     def __float__(self) -> NoReturn:
         raise not_python("a float", "store it with nisa.register_store and use the tensor")
@@ -112,13 +115,8 @@ def not_python(role: str, fix: str) -> FrontendError:
 
 def not_a_condition() -> FrontendError:
     """The error for a truth test that is not the condition of a while loop."""
-    text = _text_of(here().frame)
+    text = text_of(here().frame)
     for name, method in (("min(", "minimum"), ("max(", "maximum")):
         if text.startswith(name):
             return not_python(f"an operand of {name[:-1]}", f"write scalar.{method}(other)")
     return not_python("a condition", _BRANCH_FIX)
-
-
-def _text_of(frame: Frame | None) -> str:
-    """What the user wrote at a call site, as far as it is on its first line."""
-    return "" if frame is None else linecache.getline(frame.file, frame.line)[frame.column :].strip()

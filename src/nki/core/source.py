@@ -162,6 +162,11 @@ class Locator:
                 yield _frame(codes[number], lasti)
 
 
+def text_of(frame: Frame | None) -> str:
+    """What the user wrote at a call site, as far as it is on its first line; empty if there is none."""
+    return "" if frame is None else linecache.getline(frame.file, frame.line)[frame.column :].strip()
+
+
 def here() -> Location:
     """The user's call site, without a cache: for errors.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nki.core.locks import lock, renewed
 from nki.profile.schema import TABLES
 from nki.profile.table import Table
 
@@ -52,10 +52,17 @@ class Database:
     def __init__(self, tables: Mapping[str, Table], seconds: float = SECONDS) -> None:
         self._tables = tables
         self._seconds = seconds
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._connection: sqlite3.Connection | None = None
+        self._left: list[sqlite3.Connection | None] = []
         self._until = 0.0
         self._ended = False
+        renewed(self)
+
+    def begin_anew(self) -> None:
+        """SQLite's connections do not work in a forked process, where they cannot even be closed."""
+        self._left.append(self._connection)
+        self._connection = None
 
     def end(self) -> None:
         """End the query that runs, those that wait, and all further ones, with an error; for a server that ends."""

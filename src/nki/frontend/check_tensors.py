@@ -13,7 +13,19 @@ from nki.spec.instruction import Instruction
 _LIBRARIES = frozenset({"jax", "math", "numpy", "scipy", "torch"})
 _SHAPES = frozenset({"iterable", "ndim", "shape", "size"})  # these only look at the shape
 _CONVERSIONS = (bool, float, int, range)
-_FUNCTIONS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
+_FUNCTIONS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Mod: "mod",
+    ast.Pow: "power",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "bitwise_and",
+    ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor",
+    ast.LShift: "left_shift",
+    ast.RShift: "right_shift",
+}
 _RULE = "values are computed when the kernel runs, after its Python has"
 
 
@@ -44,18 +56,30 @@ def assignments(body: Body) -> Iterator[Found]:
                 parts = [target for target in targets if isinstance(target, ast.Subscript)]
                 yield from (_assigned(part, value) for part in parts if body.kinds.of(part.value, scope) in TENSORS)
             case ast.AugAssign(ast.Subscript(base) as target) if body.kinds.of(base, scope) in TENSORS:
-                yield _changed(target, node, body.kinds.of(base, scope))
+                yield _changed(target, node, scope, body)
 
 
-def _changed(target: ast.Subscript, node: ast.AugAssign, kind: Kind) -> Found:
-    read = f"nl.load({text(target)})" if kind is Kind.argument else text(target)
+def _changed(target: ast.Subscript, node: ast.AugAssign, scope: Scope, body: Body) -> Found:
+    argument = body.kinds.of(target.value, scope) is Kind.argument
+    read = f"nl.load({text(target)})" if argument else text(target)
+    if isinstance(node.op, ast.Div | ast.FloorDiv):  # no engine divides
+        product = f"nl.multiply({read}, {_inverse(node.value, scope, body)})"
+        computed = product if isinstance(node.op, ast.Div) else f"nl.floor({product})"
+    else:
+        computed = f"nl.{_FUNCTIONS[type(node.op)]}({read}, {text(node.value)})"
     return likely_mistake(
         "tensor.arithmetic",
         target,
         f"{text(target)} is changed by an operator of Python",
         rule="functions of nki.language and instructions compute with tensors",
-        fix=f"write {text(target)} = nl.{_FUNCTIONS.get(type(node.op), 'FUNCTION')}({read}, {text(node.value)})",
+        fix=f"write {text(target)} = {computed}",
     )
+
+
+def _inverse(value: ast.expr, scope: Scope, body: Body) -> str:
+    if body.kinds.of(value, scope) in TENSORS:
+        return f"nl.reciprocal({text(value)})"
+    return f"1 / {text(value)}" if isinstance(value, ast.Constant | ast.Name) else f"1 / ({text(value)})"
 
 
 def _is_no_value(value: ast.expr, scope: Scope, body: Body) -> bool:

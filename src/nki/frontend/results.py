@@ -13,6 +13,7 @@ from nki.core.tensor import View, contiguous_strides
 from nki.frontend.host import HostArray, Kind, give, write_back
 from nki.sim.memory import LiveStorage, shadow_of, strided
 from nki.spec.program import Program
+from nki.spec.rule import Finding
 
 
 def written_inputs(programs: Sequence[Program]) -> frozenset[int]:
@@ -20,11 +21,42 @@ def written_inputs(programs: Sequence[Program]) -> frozenset[int]:
     written = set()
     for program in programs:
         position = {buffer.id: i for i, buffer in enumerate(program.inputs)}
-        for issued in program.body.walk():
-            for name, view in issued.views():
-                if issued.instruction.operands[name].writes and view.buffer.id in position:
-                    written.add(position[view.buffer.id])
+        written |= {position[buffer] for buffer in _written(program) if buffer in position}
     return frozenset(written)
+
+
+def _written(program: Program) -> set[int]:
+    """Buffers that some instruction writes to."""
+    return {
+        view.buffer.id
+        for issued in program.body.walk()
+        for name, view in issued.views()
+        if issued.instruction.operands[name].writes
+    }
+
+
+def unwritten_outputs(programs: Sequence[Program]) -> list[Finding]:
+    """A warning for each output that is a new tensor which no core writes to: what it holds is left to chance."""
+    written = [_written(program) for program in programs]
+    return [
+        Finding(
+            "return.unwritten",
+            "warning",
+            f"the kernel returns {view.buffer.name}, {view.describe()}, and no instruction writes to it",
+            "what a kernel returns is what it stored there",
+            "nki/get-started/nki-language-guide.rst",
+            "store the result into it, for example with nisa.dma_copy, before it is returned",
+            view.buffer.location,
+            {},
+        )
+        for place, view in enumerate(programs[0].outputs)
+        if view.buffer.role == "temporary"
+        and not any(
+            program.outputs[place].buffer.id in buffers
+            for program, buffers in zip(programs, written, strict=True)
+            if place < len(program.outputs)
+        )
+    ]
 
 
 def check_writable(

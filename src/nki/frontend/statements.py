@@ -15,10 +15,11 @@ import dis
 import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import FrameType
 
 from nki.core.errors import FrontendError
+from nki.core.locks import cached_property
 from nki.core.source import Location
 from nki.frontend.liveness import bindings, read_after, read_in_next_trip
 

@@ -16,6 +16,7 @@ import numpy as np
 from nki.core.calls import misfit, spelled
 from nki.core.dtypes import DType, find
 from nki.core.errors import ArgumentError
+from nki.core.locks import cached_property
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import NKIObject
 from nki.frontend.host import HostArray, Kind, kind_of, take
@@ -84,7 +85,7 @@ class Parameters(Mapping[str, inspect.Parameter]):
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
-    @functools.cached_property
+    @cached_property
     def _found(self) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(self._function).parameters
 

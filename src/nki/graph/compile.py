@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,8 +12,6 @@ from typing import Any
 import numpy as np
 
 from nki.core.dtypes import bool_
-from nki.core.errors import UsageError
-from nki.core.source import UNKNOWN
 from nki.graph import emit
 from nki.graph.attention.kernel import attention
 from nki.graph.attention.match import match as match_attention
@@ -33,7 +30,6 @@ from nki.graph.passes.pipeline import STAGES, run_passes
 from nki.graph.patterns import built_in
 from nki.graph.plan import Plan, plan
 from nki.graph.read import read
-from nki.graph.references import Reference, register
 from nki.graph.report import GraphReport, report_of
 from nki.graph.steps import Run, Steps, steps_of, walk
 from nki.graph.write import write
@@ -49,9 +45,8 @@ from nki.target.load import DEFAULT_TARGET, load_target
 PLANNED, LINKED, NEFF = "plan.json", "linked.mlir", "model.neff"
 """Names of the files of later stages in a folder of dumps."""
 
-_IMPORTED = "imported"
-_REFERENCE = "kernel-"
-_DUMPED = re.compile(r"[0-9]{2}-([a-z]+)\.mlir")
+IMPORTED, SETTING, REFERENCE = "imported", "setting.json", "kernel-"
+"""The first stage; the file that says how a model was compiled; what the names of the user's kernels begin with."""
 
 built_in("attention", match_attention, attention)
 
@@ -64,7 +59,7 @@ class Setting:
         name: of the model, for people.
         target: name of the target.
         options: of the compiler and of runs; by default those of the environment.
-        dump_dir: folder where every stage is written, from which `resume` can go on; None for none.
+        dump_dir: folder where every stage is written, from which `nki.graph.resume` can go on; None for none.
         patterns: names of the kernel patterns that may replace parts of the model; None for all, empty for none.
         disabled: names of passes that are left out.
         donated: results that may take the memory of an argument, by position; None for what the model itself says.
@@ -99,35 +94,6 @@ def compile_module(module: Module | str | bytes, setting: Setting | None = None,
         return Compilation(made).run(read(module) if isinstance(module, str | bytes) else module)
 
 
-def resume(path: str | Path, setting: Setting | None = None, **changes: Any) -> Executable:
-    """Go on from a file of a folder of dumps: ``resume("dumps/03-fused.mlir", target="trn2")``.
-
-    A stage in StableHLO is read, and the stages after it are made; a ``.neff`` file is loaded as it is.
-
-    Raises:
-        UsageError: "graph.stage" for a file that is no stage from which one can go on.
-    """
-    path = Path(path)
-    made = replace(setting or Setting(), **changes)
-    if path.suffix == ".neff":
-        return Executable.load(path, made.options)
-    match = _DUMPED.fullmatch(path.name)
-    names = [_IMPORTED, *STAGES]
-    if match is None or match[1] not in names:
-        raise UsageError(
-            "graph.stage",
-            f"{path.name} is no stage of a model",
-            rule=f"one can go on from NN-STAGE.mlir, where STAGE is {', '.join(names)}, or from {NEFF}",
-            fix=f"name the file of an earlier stage in {path.parent}",
-            location=UNKNOWN,
-        )
-    held = [_reference(file) for file in sorted(path.parent.glob(f"{_REFERENCE}*.neff"))]
-    with span(f"compile {made.name}", "compile"):
-        found = Compilation(made).run(read(path.read_text(), str(path)), match[1])
-    del held  # the program has copies of the kernels now
-    return found
-
-
 class Compilation:
     """One way through the stages."""
 
@@ -140,8 +106,9 @@ class Compilation:
         self._seconds: dict[str, float] = {}
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
+            artifact.save(self._folder / SETTING, _written(setting, self._target.name))
 
-    def run(self, module: Module, start: str = _IMPORTED) -> Executable:
+    def run(self, module: Module, start: str = IMPORTED) -> Executable:
         """All stages after one that the model has reached."""
         began = perf_counter()
 
@@ -149,12 +116,12 @@ class Compilation:
             nonlocal began
             self._seconds[stage] = perf_counter() - began
             if self._folder is not None:
-                number = [_IMPORTED, *STAGES].index(stage)
+                number = [IMPORTED, *STAGES].index(stage)
                 artifact.save(self._folder / f"{number:02}-{stage}.mlir", write(made).encode())
             began = perf_counter()
 
-        if start == _IMPORTED:
-            reached(_IMPORTED, module)
+        if start == IMPORTED:
+            reached(IMPORTED, module)
         return self.grouped(run_passes(module, self._context, start=start, after=reached))
 
     def grouped(self, module: Module) -> Executable:
@@ -254,6 +221,19 @@ def _donated(function: Function) -> dict[int, int]:
     return found
 
 
+def _written(setting: Setting, target: str) -> bytes:
+    """What `resume` has to know of how a model was compiled."""
+    found = {
+        "name": setting.name,
+        "target": target,
+        "lnc": setting.lnc,
+        "patterns": None if setting.patterns is None else sorted(setting.patterns),
+        "disabled": sorted(setting.disabled),
+        "donated": None if setting.donated is None else dict(setting.donated),
+    }
+    return json.dumps(found, indent=1).encode()
+
+
 def _dump(folder: Path, planned: Plan, linked: Linked, steps: Steps, found: Executable) -> None:
     """The stages that are no StableHLO, and the user's kernels."""
     slots = [{**asdict(slot), "dtype": slot.dtype.name} for slot in planned.slots]
@@ -262,12 +242,6 @@ def _dump(folder: Path, planned: Plan, linked: Linked, steps: Steps, found: Exec
     artifact.save(folder / LINKED, to_text(build(linked.programs)).encode())
     for step in walk(steps.steps):
         if isinstance(step, Run) and step.reference is not None:
-            file = folder / f"{_REFERENCE}{step.reference.key}.neff"
+            file = folder / f"{REFERENCE}{step.reference.key}.neff"
             artifact.save(file, artifact.pack(step.reference.programs))
     found.save(folder / NEFF)
-
-
-def _reference(file: Path) -> Reference:
-    """A user's kernel from a folder of dumps, made known."""
-    found = artifact.load(file)
-    return register(file.stem.removeprefix(_REFERENCE), found.header.name, found.programs)

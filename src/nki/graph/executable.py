@@ -102,5 +102,9 @@ class Executable:
     @staticmethod
     def load(path: str | Path, options: Options | None = None) -> Executable:
         """A file that `save` wrote, after everything in it was checked. Raises ArtifactError."""
-        model = load_model(Path(path), options)
+        return Executable.of(load_model(Path(path), options))
+
+    @staticmethod
+    def of(model: Model) -> Executable:
+        """A model with the report that it carries. Raises ArtifactError "artifact.model" if it is none."""
         return Executable(model, GraphReport.of_json(model.part.report))

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nki import gate
 from nki.compiler import CompileConfig
+from nki.core.collector import paused_collector
 from nki.core.dtypes import DType, bool_, uint8
 from nki.core.errors import NkiError
+from nki.core.locks import lock
 from nki.core.source import UNKNOWN, Location, is_own
 from nki.core.tensor import Storage
 from nki.frontend.trace import Tracer
 from nki.graph.ir import Group, TensorType
 from nki.graph.passes.fingerprint import group_name
 from nki.graph.sharing import may_share
-from nki.launch import paused_collector
 from nki.options import Options
 from nki.spec.program import Program
 from nki.store.keys import key_of
@@ -118,7 +118,7 @@ class Kernels:
 
 
 _EMITTERS = str(Path(__file__).absolute().parent / "emit") + os.sep
-_LOCK = threading.Lock()
+_LOCK = lock()
 _KNOWN: dict[str, Program] = {}
 _MOST_KNOWN = 4096
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from nki.compilation import compile_kernel
 from nki.core.dtypes import bool_
+from nki.core.locks import lock
 from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op, TensorType, Value
 from nki.graph.passes.context import Context
@@ -43,7 +43,7 @@ Matcher = Callable[[Rewriter, Op], "Match | None"]
 """Looks at an operation and, through `Rewriter.maker`, at what makes its operands. It may add operations, such as
 transposes of the inputs."""
 
-_LOCK = threading.Lock()
+_LOCK = lock()
 _REGISTERED: dict[str, tuple[Matcher, Kernel]] = {}
 _BUILT_IN: dict[str, tuple[Matcher, Kernel]] = {}
 """Kernels of this package; the user's come first."""

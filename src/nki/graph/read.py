@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nki.core.source import UNKNOWN, Frame, Location
+from nki.core.source import UNKNOWN, Frame, Location, is_own
 from nki.graph import mlir
 from nki.graph.attributes import decode, decode_attributes
 from nki.graph.copies import copy_op
@@ -136,7 +136,8 @@ class _Reader:
     def location(self, location: Any) -> Location:
         found = self._locations.get(location)
         if found is None:
-            found = self._locations[location] = Location(tuple(self._frames(location, "")))
+            frames = [frame for frame in self._frames(location, "") if not is_own(frame)]  # JAX sees our calls of it
+            found = self._locations[location] = Location(tuple(frames))
         return found
 
     def _frames(self, location: Any, function: str) -> list[Frame]:

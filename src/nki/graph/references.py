@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nki.core.locks import lock
 from nki.core.source import Location
 from nki.graph.errors import GraphError
 from nki.graph.ir import Op
@@ -35,7 +35,7 @@ class Reference:
     programs: tuple[Program, ...]
 
 
-_LOCK = threading.Lock()
+_LOCK = lock()
 _REFERENCES: weakref.WeakValueDictionary[str, Reference] = weakref.WeakValueDictionary()
 
 

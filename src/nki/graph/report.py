@@ -102,8 +102,7 @@ class GraphReport:
         lines = [
             f"{self.model} for {self.target}: {self.operations} operations, {sum(self.kernels.values())} kernel calls "
             f"({kinds}), {self.distinct} distinct, {self.instructions} instructions, {self.waits} waits",
-            f"  fusion: {self.kernels_before} -> {self.kernels_after} kernels, {self.bytes_before:,} -> "
-            f"{self.bytes_after:,} bytes from and to device memory",
+            *self._fusion(),
             f"  device memory: arguments {self.argument_bytes:,}, constants {self.constant_bytes:,}, results "
             f"{self.output_bytes:,}, temporaries {self.temporary_bytes_before:,} -> {self.temporary_bytes:,} bytes",
         ]
@@ -113,6 +112,15 @@ class GraphReport:
         lines += [f"  {pattern} at {where}: a registered kernel" for pattern, where in self.replaced]
         lines += [f"  {op} at {where}: on the host" for op, where in self.fallbacks]
         return "\n".join(lines)
+
+    def _fusion(self) -> list[str]:
+        """What fusion did; nothing is known of it where the groups were read from a file."""
+        if not self.kernels_before:
+            return []
+        return [
+            f"  fusion: {self.kernels_before} -> {self.kernels_after} kernels, {self.bytes_before:,} -> "
+            f"{self.bytes_after:,} bytes from and to device memory"
+        ]
 
 
 def report_of(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections import deque
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nki.core.locks import lock
 from nki.interop.jax_activity import ACTIVITY, Activity
 from nki.interop.jax_config import BackendConfig
 from nki.jit import Kernel
@@ -104,7 +104,7 @@ class Callees:
     MOST_DEPARTED = 256  # eight devices, on each of which XLA lets 32 programs wait
 
     def __init__(self, activity: Activity) -> None:
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._activity = activity
         self._found: weakref.WeakValueDictionary[str, Callee] = weakref.WeakValueDictionary()
         self._departed: deque[tuple[float, Callee]] = deque()

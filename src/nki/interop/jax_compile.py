@@ -14,6 +14,7 @@ from nki.core.shown import shown
 from nki.graph.compile import Setting
 from nki.graph.executable import Executable
 from nki.graph.importers.jax import lower
+from nki.interop.jax_keys import is_key
 from nki.interop.jax_program import JaxProgram, compile_lowered
 from nki.interop.jax_refusals import CANNOT_LOWER
 from nki.interop.jax_sites import user_site
@@ -126,10 +127,7 @@ class CompiledFunction:
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrays, constants = self._split(args, kwargs)
         leaves, tree = jax.tree.flatten(arrays)
-        kinds = tuple(
-            (tuple(np.shape(leaf)), jax.dtypes.canonicalize_dtype(jax.numpy.result_type(leaf))) for leaf in leaves
-        )
-        return tree, kinds, constants
+        return tree, tuple((tuple(np.shape(leaf)), _dtype(leaf)) for leaf in leaves), constants
 
     def _delete(self, args: tuple[Any, ...]) -> None:
         """Donated arrays are gone after the call, as under `jax.jit`."""
@@ -140,6 +138,10 @@ class CompiledFunction:
 
     def __repr__(self) -> str:
         return f"<compiled {getattr(self._function, '__qualname__', self._function)}, {len(self._entries)} programs>"
+
+
+def _dtype(leaf: Any) -> Any:
+    return leaf.dtype if is_key(leaf) else jax.dtypes.canonicalize_dtype(jax.numpy.result_type(leaf))
 
 
 def compile(

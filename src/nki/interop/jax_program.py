@@ -17,6 +17,7 @@ from nki.graph.ir import Module
 from nki.graph.references import Reference, is_reference, register
 from nki.interop.jax_callee import CALLEES, Arrays, Callee, Shaped
 from nki.interop.jax_config import BackendConfig, binary_in
+from nki.interop.jax_keys import raw, typed
 from nki.interop.jax_primitive import Site, nki_call
 from nki.interop.jax_sites import user_site
 from nki.interop.jax_structures import DTYPES
@@ -49,13 +50,13 @@ class JaxProgram:
         Args:
             traced: whether the call becomes part of a program that JAX traces.
         """
-        operands = [leaves[place] for place in self.lowered.kept]
+        operands = [raw(leaves[place]) for place in self.lowered.kept]
         if traced:
             given = nki_call.bind(*map(jax.numpy.asarray, operands), callee=self.callee, site=Site(user_site()))
         else:
             given = [jax.numpy.asarray(array) for array in self.callee.run([_host(x) for x in operands], "jax")]
         wanted = zip(given, self.lowered.outputs, strict=True)
-        return [result if result.dtype == leaf.dtype else result.astype(leaf.dtype) for result, leaf in wanted]
+        return [typed(result, leaf) for result, leaf in wanted]
 
 
 def compile_lowered(lowered: Lowered, setting: Setting) -> JaxProgram:

@@ -18,6 +18,7 @@ from nki.graph.executable import Executable
 from nki.graph.importers.jax import lower
 from nki.interop.hosted import part_of, warn_of_host
 from nki.interop.jax_equations import Equation, Equations, Variable, equations_of, shape_of
+from nki.interop.jax_keys import is_key
 from nki.interop.jax_program import JaxProgram, compile_lowered
 from nki.interop.jax_refusals import at_line, refusals
 from nki.runtime.spans import span
@@ -59,7 +60,7 @@ class HostPart:
             return list(self._function(*leaves))
         _RAN.update(f"jax.compile {self._name}: {each}" for each in self._operations)
         with span(f"host {', '.join(self._names)}", "host"), jax.default_device(jax.devices("cpu")[0]):
-            return list(jax.block_until_ready(self._function(*map(np.asarray, leaves))))
+            return list(jax.block_until_ready(self._function(*map(_host, leaves))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,15 @@ class SplitFunction:
             found = part.runner.run([made[variable] for variable in part.inputs], traced)
             made.update(zip(part.outputs, found, strict=True))
         results = zip(self.function.results, self.types, strict=True)
-        return [jax.numpy.asarray(made[variable], leaf.dtype) for variable, leaf in results]
+        return [_result(made[variable], leaf) for variable, leaf in results]
+
+
+def _host(value: Any) -> Any:
+    return value if is_key(value) else np.asarray(value)
+
+
+def _result(value: Any, leaf: Any) -> Any:
+    return value if is_key(leaf) else jax.numpy.asarray(value, leaf.dtype)
 
 
 def split(traced: Any, setting: Setting, error: Exception) -> SplitFunction:

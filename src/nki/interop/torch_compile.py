@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import torch
 from torch._dynamo.backends import common, registry
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nki.core.errors import LaunchError, NkiError
+from nki.core.errors import LaunchError, NkiError, TargetError
 from nki.interop.hosted import warn_of_host
 from nki.interop.torch_location import user_line
 from nki.interop.torch_provenance import note
@@ -54,7 +55,7 @@ def register() -> None:
 
 
 def neuron(
-    graph: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None
+    graph: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str = ""
 ) -> Callable[..., Any]:
     """The backend: compiles a graph that Dynamo found, with its derivative if some input needs one.
 
@@ -67,7 +68,7 @@ def neuron(
     from nki.interop.torch_compile_calls import bodies, open_writers
 
     try:
-        compiler = _Compiler(_options(options), next(_NUMBERS))
+        compiler = _Compiler(_options(options, mode), next(_NUMBERS))
         _make_static(inputs)
         open_writers(graph)
         backend = common.aot_autograd(
@@ -80,6 +81,7 @@ def neuron(
         with (
             sdpa_kernel([SDPBackend.MATH]),
             config.patch(enable_auto_functionalized_v2=False),
+            _without_onednn(),
         ):
             made: Callable[..., Any] = backend(graph, inputs)
             return made
@@ -87,7 +89,21 @@ def neuron(
         return _refusing(error)
 
 
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """PyTorch takes an LSTM on the CPU apart, which is one operator of oneDNN where that is there."""
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
+
+
 def _refusing(error: NkiError) -> Callable[..., Any]:
+    if isinstance(error, TargetError):  # which no line of the model is about
+        error.location = user_line()
+
     def refuse(*_: Any) -> Any:
         raise error.with_traceback(None)
 
@@ -110,16 +126,18 @@ def _make_static(inputs: Sequence[Any]) -> None:
                 int(size)
 
 
-def _options(given: Mapping[str, Any] | None) -> CompileOptions:
+def _options(given: Mapping[str, Any] | None, mode: str) -> CompileOptions:
     known = [field.name for field in fields(CompileOptions)]
     unknown = [name for name in given or () if name not in known]
     options = CompileOptions() if unknown else CompileOptions(**(given or {}))
-    if unknown or options.fallback not in ("", "host"):
-        problem = f"option {unknown[0]!r}" if unknown else f"fallback={options.fallback!r}"
+    if mode or unknown or options.fallback not in ("", "host"):
+        problem = (
+            f"option {unknown[0]!r}" if unknown else f"mode={mode!r}" if mode else f"fallback={options.fallback!r}"
+        )
         raise LaunchError(
             "torch.compile-options",
             f'torch.compile(backend="{NAME}") got {problem}',
-            rule=f'options are {", ".join(known)}; fallback is "host" or empty',
+            rule=f'options are {", ".join(known)}; fallback is "host" or empty; modes are Inductor\'s',
             fix='write options={"target": "trn2"}',
             location=user_line(),
         )

@@ -104,8 +104,9 @@ class Kernels:
         self.references: list[Reference] = []
 
     def converters(self, graph: torch.fx.GraphModule) -> dict[str, Converter]:
-        """Converters for the calls in a graph."""
-        names = {str(node.target) for node in graph.graph.nodes if node.op == "call_function"}
+        """Converters for the calls in a graph, and in those that it calls."""
+        graphs = [each for each in graph.modules() if isinstance(each, torch.fx.GraphModule)]
+        names = {str(node.target) for each in graphs for node in each.graph.nodes if node.op == "call_function"}
         found: dict[str, Converter] = {name: self._call for name in names if name.startswith("nki.call_")}
         return {**found, "auto_functionalized": self._update}
 

@@ -14,7 +14,7 @@ import torch
 from torch.utils import backend_registration
 
 from nki.core.errors import ArgumentError, LaunchError
-from nki.interop import torch_autocast, torch_storage
+from nki.interop import torch_autocast, torch_cells, torch_storage
 from nki.interop.torch_eager import on_the_device
 from nki.interop.torch_location import user_line
 from nki.interop.torch_memory import DEVICE, on_cpu, on_device
@@ -83,6 +83,7 @@ def enable_device() -> None:
     aten.impl("native_batch_norm", _batch_norm, _KEY)
     for name in _VIEWS:
         aten.impl(name, _view_kernel(name), _KEY)
+    torch_cells.register(aten, _KEY)
     torch_autocast.register(everything, aten)
     _LIBRARIES.extend((everything, aten))
 

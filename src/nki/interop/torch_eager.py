@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from nki.core.errors import LaunchError, NkiError
+from nki.core.locks import lock
 from nki.interop.torch_eager_operators import Plain, plain_of
 from nki.interop.torch_location import user_line
 from nki.interop.torch_memory import DEVICE, on_cpu, on_device
@@ -66,7 +66,7 @@ class _OneOperator:
         return found
 
 
-_LOCK = threading.Lock()
+_LOCK = lock()
 _MADE: dict[Any, _OneOperator | str] = {}
 """By operator and what it is called with; a text says why the CPU computes it."""
 
@@ -240,6 +240,8 @@ def _results(graph: torch.fx.GraphModule) -> list[Any] | str:
             return "a result is no tensor"
         if node.op == "placeholder":
             return "a result is an argument"
+        if any(isinstance(size, torch.SymInt) for size in node.meta["val"].shape):
+            return "the size of its result depends on values"
         fakes.append(node.meta["val"])
     return fakes
 

@@ -25,6 +25,6 @@ def _refuse(*_: Any) -> NoReturn:
         "torch.inductor",
         f"Inductor is asked to compile a graph on the device {DEVICE}",
         rule="Inductor writes code for processors, not for this device",
-        fix='write torch.compile(..., backend="aot_eager"), or compile for CPU tensors',
+        fix='write torch.compile(..., backend="neuron"), or compile for CPU tensors',
         location=user_line(),
     )

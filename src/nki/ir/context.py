@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import nki.isa  # noqa: F401 - fills the registry
+from nki.core.locks import rlock
 from nki.ir.mlir import Context, IsTerminatorTrait, Module, load_dialects
 from nki.ir.nisa import nisa_irdl
 from nki.ir.types import TERMINATORS, nki_irdl
 from nki.spec.instruction import REGISTRY, Instruction
 
-_LOCK = threading.RLock()
+_LOCK = rlock()
 
 
 def new_context() -> Context:

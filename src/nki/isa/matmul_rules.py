@@ -100,6 +100,13 @@ def slot_rule(data: str, applies: Callable[[Any, Target], bool]) -> Rule:
     )
 
 
+def _contraction_remedy(a: Any, t: Target) -> str:
+    """A stationary of rows, as in NumPy's products, is the usual mistake."""
+    if columns_of(a) == a.moving.partitions:
+        return "transpose stationary if it is (M, K): it must be (K, M); else slice both to the same partitions"
+    return "slice both operands to the same partitions"
+
+
 def size_rules(at: str) -> list[Rule]:
     """How the shapes of stationary, moving and dst fit together and into the array."""
     return [
@@ -110,6 +117,7 @@ def size_rules(at: str) -> list[Rule]:
             at,
             "slice both operands to the same partitions",
             lambda a, t: inputs(a),
+            remedy=_contraction_remedy,
         ),
         Rule(
             "stationary-size",
@@ -211,7 +219,9 @@ def tile_rules(at: str, columns: Callable[[Target], tuple[int, ...]], sizes: str
             fits,
             at + ", Tile size",
             "use a larger tile, or a smaller stationary",
-            lambda a, t: f"stationary is {a.stationary.partitions} x {columns_of(a)}, tile_size is {a.tile_size}",
+            lambda a, t: (
+                f"stationary is {a.stationary.partitions} x {columns_of(a)}, tile_size is {tile_size_of(a, t)}"
+            ),
         ),
     ]
 

@@ -15,6 +15,7 @@ from nki.core.errors import ArgumentError, DtypeError, NkiError, TensorError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
 from nki.core.shown import shown
+from nki.language.python_numbers import in_python
 from nki.spec.allocation import checked_dtype
 from nki.spec.instruction import NkiInstruction
 
@@ -166,6 +167,10 @@ def _not_a_tile(value: Any, name: str, function: str) -> ArgumentError:
     host = isinstance(value, np.ndarray) or kind in ("torch", "jax", "jaxlib")
     if isinstance(value, NkiInstruction):
         fix = "pass the dst of the instruction: it wrote there, and returned no tensor"
+    elif is_number(value):
+        python = in_python(function, [value]) if name == "x" else ""
+        make = f"make a tile of it with nl.full((1, 1), {value}, nl.float32)"
+        fix = f"for a number write {python}; for a tensor, {make}" if python else make
     else:
         fix = "pass the array as an argument of the kernel" if host else "pass a tile from nl.load or nl.ndarray"
     return ArgumentError(

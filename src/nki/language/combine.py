@@ -13,6 +13,7 @@ from nki.isa import alu
 from nki.language.arguments import Number, operand, result_dtype
 from nki.language.broadcasting import common_shape, fit, spread
 from nki.language.memory import filled_tile, new_tile
+from nki.language.python_numbers import in_python
 from nki.spec.operator import Operator
 
 _VECTOR_ONLY = (alu.ABS_MAX, alu.ABS_MIN)
@@ -28,12 +29,7 @@ def combine(operator: Operator, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     a, b = operand(x, "x", operator.name), operand(y, "y", operator.name)
     tiles = [t for t in (a, b) if isinstance(t, NkiTensor)]
     if not tiles:
-        raise ArgumentError(
-            "language.two-numbers",
-            f"nl.{operator}({x!r}, {y!r})",
-            rule="at least one operand is a tile",
-            fix="compute it in Python",
-        )
+        raise two_numbers(operator.name, x, y)
     kind = result_dtype(dtype, promoted(tiles[0].dtype, tiles[-1].dtype))
     if operator.is_bitvec:
         return cast(_bits(operator, a, b), kind)
@@ -41,6 +37,16 @@ def combine(operator: Operator, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     if wide is not None:
         return cast(_integers(operator, a, b, wide), kind)
     return _floats(operator, a, b, kind)
+
+
+def two_numbers(function: str, x: Any, y: Any) -> ArgumentError:
+    """The error for a function of two operands of which none is a tile."""
+    return ArgumentError(
+        "language.two-numbers",
+        f"nl.{function}({x!r}, {y!r})",
+        rule="at least one operand is a tile",
+        fix=f"write {in_python(function, (x, y)) or 'the number that Python computes'}",
+    )
 
 
 def promoted(a: DType, b: DType) -> DType:
@@ -133,7 +139,7 @@ def _as_tile(value: NkiTensor | Number, other: NkiTensor | Number, dtype: DType)
     if isinstance(value, NkiTensor):
         return value
     assert isinstance(other, NkiTensor), "one operand is a tile"
-    return filled_tile((other.shape[0], 1), dtype, value)
+    return filled_tile((other.shape[0], 1), dtype, int(value) if dtype.is_integer else value)
 
 
 # --- integers

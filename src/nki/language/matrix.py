@@ -54,6 +54,15 @@ def transpose(x: Any, dtype: Any = None) -> NkiTensor:
         dtype: of the result; that of `x` by default.
     """
     source = _matrix(x, "x", "transpose")
+    most = current_sink("nl.transpose").target.partitions
+    if source.shape[1] > most:
+        raise TensorError(
+            "tensor.partitions",
+            f"nl.transpose: x is {source.view_record.describe()}, and its transpose spans {source.shape[1]} partitions",
+            rule=f"psum has {most} partitions",
+            source="nki/guides/architecture/trainium_inferentia2_arch.rst",
+            fix=f"transpose {most} columns at a time: nl.transpose(x[:, i:i + {most}])",
+        )
     return _transposed(cast(source, result_dtype(dtype, source.dtype)))
 
 

@@ -16,7 +16,7 @@ from nki.core.dtypes import float32
 from nki.core.nki_tensor import NkiTensor
 from nki.isa import alu
 from nki.language.arguments import is_number, public, tile
-from nki.language.combine import combine, promoted
+from nki.language.combine import combine, promoted, two_numbers
 from nki.language.unary import reciprocal
 from nki.spec.operator import Operator, names_operator
 
@@ -56,6 +56,8 @@ def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     where both are 0, and where `x` is 0 and ``1 / y`` overflows. Integers round to nearest in the result.
     """
     if is_number(y):
+        if is_number(x):
+            raise two_numbers("divide", x, y)
         return combine(alu.MULTIPLY, tile(x, "x", "divide"), _inverse(float(y)), dtype)
     divisor = tile(y, "y", "divide")
     own = divisor.dtype if is_number(x) else promoted(tile(x, "x", "divide").dtype, divisor.dtype)

@@ -6,13 +6,12 @@ from typing import Any
 
 import nki.isa as nisa
 from nki.core.dtypes import float32, int32, uint8, uint32
-from nki.core.errors import ArgumentError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
 from nki.isa import alu
 from nki.language.arguments import Number, operand, public, result_dtype, tile
 from nki.language.broadcasting import common_shape, fit
-from nki.language.combine import cast, combine, copied, promoted
+from nki.language.combine import cast, combine, copied, promoted, two_numbers
 from nki.language.memory import filled_tile, new_tile
 from nki.spec.operator import Operator
 
@@ -118,12 +117,7 @@ def _bits(x: NkiTensor) -> NkiTensor:
 def _kind(x: Any, y: Any, dtype: Any, function: str) -> Any:
     tiles = [t for t in (operand(x, "x", function), operand(y, "y", function)) if isinstance(t, NkiTensor)]
     if not tiles:
-        raise ArgumentError(
-            "language.two-numbers",
-            f"nl.{function}({x!r}, {y!r})",
-            rule="at least one operand is a tile",
-            fix="compute it in Python",
-        )
+        raise two_numbers(function, x, y)
     return result_dtype(dtype, promoted(tiles[0].dtype, tiles[-1].dtype))
 
 

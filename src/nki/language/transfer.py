@@ -43,6 +43,14 @@ def store(dst: NkiTensor, value: NkiTensor) -> None:
         dst: HBM tensor or a view of one.
         value: tile in SBUF; one in PSUM, where DMA cannot read, is copied to SBUF first.
     """
+    if isinstance(dst, NkiTensor) and isinstance(value, NkiTensor) and dst.buffer.on_chip > value.buffer.on_chip:
+        raise TensorError(
+            "language.region",
+            f"nl.store: dst is {dst.view_record.describe()}, value is {value.view_record.describe()}",
+            rule="nl.store writes a tile to a tensor in HBM",
+            source="nki/api/nki/language/__init__.py",
+            fix="exchange the two to write the tensor in HBM, or write dst[...] = value to read it",
+        )
     target = hbm_tensor(dst, "dst", "store")
     nisa.dma_copy(dst=target, src=in_sbuf(tile(value, "value", "store", packed=True)))
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 
+from nki.core.locks import cached_property
 from nki.native.context import Context
 from nki.native.forms import Form
 from nki.native.library import Library, library

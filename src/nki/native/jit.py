@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import re
 import tempfile
-import threading
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from nki.core.locks import rlock
 from nki.ir.mlir import Attribute, Context, ExecutionEngine, MLIRError, MlirLocation, Module, PassManager
 from nki.native.elf import EXTERNAL
 
@@ -34,7 +34,7 @@ _INEXACT = re.compile(
     r"\bllvm\.intr\.(?:a?(?:sin|cos|tan)h?|atan2|sincos|exp(?:2|10)?|log(?:2|10)?|powi?|fmuladd)\b"
     r"|\bvector\.(?:fma|contract|outerproduct)\b|\barith\.remf\b|\bfastmath\b"
 )
-_LOCK = threading.RLock()
+_LOCK = rlock()
 _KEPT: list[ExecutionEngine] = []
 """Owners of code that somebody has an address of."""
 

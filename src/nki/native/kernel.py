@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 
+from nki.core.locks import lock
 from nki.core.tensor import MemoryRegion
 from nki.native import blobs
 from nki.native.control import Control, at_scalar_offsets
@@ -44,7 +44,7 @@ class NativeKernel:
         self._target = target
         self._options = options
         self._programs = programs
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._calls = 0
         self._there = 0
         self._proven: list[Proven] = []
@@ -154,19 +154,22 @@ class NativeKernel:
             self._proven = _shared([prove(p, self._target, forms) for p, forms in found], self._programs)
             self._waiting = waiting
         constant, unread = _untouched(self._programs)
-        self._plans, self._layouts, self._idle = [], [], []
+        plans: list[Plan] = []
+        layouts: list[Layout] = []
         for number, (program, proven, forms) in enumerate(zip(self._programs, self._proven, looked, strict=True)):
             moving = self._moving[number]
             static = _at_static_addresses(forms, moving)
             moved = forwarded(program, proven, static, constant[number], unread[number])
             layout = arrange(program, proven, moved, self._target)
-            self._layouts.append(layout)
+            layouts.append(layout)
             barrier = self.functions.barrier if threads_of(self._options.threads) > 1 else 0
             control = Control(layout.bases, self.functions.control, layout.place)
             planner = Planner(
                 program, proven, forms, moving, moved.skipped, layout.place, layout.register, control, barrier
             )
-            self._plans.append(planner.plan())
+            plans.append(planner.plan())
+        self._layouts, self._idle = layouts, []
+        self._plans = plans  # at the end: an interrupt or a fork finds all of them, or none
 
 
 def _untouched(programs: Sequence[Program]) -> tuple[list[frozenset[int]], list[frozenset[int]]]:

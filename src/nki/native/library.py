@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import platform
-import threading
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from nki.core.errors import ExecutionError, UsageError
+from nki.core.locks import rlock
 from nki.core.source import UNKNOWN
 from nki.native import features, memory
 from nki.native.elf import ElfError
@@ -35,7 +35,7 @@ class Library:
         self._loads = loads
         self._modules: dict[str, dict[str, int]] = {}
         self._on_disk: dict[str, bool] = {}
-        self._lock = threading.RLock()
+        self._lock = rlock()
 
     def address(self, name: str, text: Callable[[], str]) -> int:
         """The address of the function `name`, the only one of its module.

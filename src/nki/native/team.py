@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable
 from functools import cache, partial
 
+from nki.core.locks import lock
 from nki.native.context import Context
 from nki.native.primitives.abi import ARRIVED, PHASE, SHARED, STOPPED, THREAD, THREADS, YIELD
 
@@ -58,7 +59,7 @@ class Team:
             _BUSY.release()
 
 
-_BUSY = threading.Lock()
+_BUSY = lock()
 
 
 def _collect(done: queue.SimpleQueue[int], count: int) -> None:
@@ -100,9 +101,7 @@ def _workers() -> queue.SimpleQueue[Task]:
 
 
 def _forget() -> None:
-    """A forked process has none of the threads, and nobody who would release the lock."""
-    global _BUSY  # noqa: PLW0603 - a lock cannot be made new in place
-    _BUSY = threading.Lock()
+    """A forked process has none of the threads."""
     _workers.cache_clear()
 
 

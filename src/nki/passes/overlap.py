@@ -99,6 +99,10 @@ _Group = tuple[list[int], Footprint, int, int, int, int, bool]
 """The same of several instructions: what thousands of them read is looked at once."""
 
 
+_Covers = tuple[int, int, int, int]
+"""What a write covers in a cell: first and after, low and high; unlimited along the cells if it spans this one."""
+
+
 class _Cell:
     """The accesses to a range of places that later ones may have to follow; split in two when there are too many.
 
@@ -162,9 +166,10 @@ class Plane:
                     cell.readers, cell.writers = {}, [(position, _EVERYTHING, 0, _END, 0, _END, True)]
                     continue
                 within = self._within(at, box)
+                covers = self._covers(box, within)
                 if cell.readers:
-                    self._after_readers(cell.readers, entry, within, found)
-                cell.writers = self._replace(cell.writers, entry, within, found)
+                    self._after_readers(cell.readers, entry, covers, found)
+                cell.writers = self._replace(cell.writers, entry, covers, found)
                 cell.writers.append(entry)
                 crowded |= len(cell.readers) + len(cell.writers) > cell.limit
                 if within and not cell.readers and len(cell.writers) == 1:
@@ -187,7 +192,7 @@ class Plane:
             ):
                 found.add(position)
 
-    def _after_readers(self, groups: dict[int, _Group], entry: _Entry, within: bool, found: set[int]) -> None:
+    def _after_readers(self, groups: dict[int, _Group], entry: _Entry, covers: _Covers | None, found: set[int]) -> None:
         """Follow the conflicting ones of some reads, and forget those that a write covers.
 
         Reads that no write covers, for example at dynamic addresses, would become more and more: from many of them on,
@@ -202,7 +207,7 @@ class Plane:
                     followed.append(key)
                     count += len(positions)
                 if shape is footprint or (
-                    dense and first <= top and end <= after and (within or (low <= start and right <= high))
+                    covers and covers[0] <= top and end <= covers[1] and covers[2] <= start and right <= covers[3]
                 ):
                     covered.append(key)
         if count > _MOST_FOLLOWED:
@@ -211,7 +216,7 @@ class Plane:
         for key in covered:
             del groups[key]
 
-    def _replace(self, entries: list[_Entry], entry: _Entry, within: bool, found: set[int]) -> list[_Entry]:
+    def _replace(self, entries: list[_Entry], entry: _Entry, covers: _Covers | None, found: set[int]) -> list[_Entry]:
         """Follow the conflicting ones of some accesses; returns those that a write does not cover."""
         me, footprint, first, after, low, high, dense = entry
         kept = []
@@ -221,7 +226,7 @@ class Plane:
                 if position not in found and ((full and dense) or not self._disjoint(shape, footprint)):
                     found.add(position)
                 if (shape is footprint and position != me) or (
-                    dense and first <= top and end <= after and (within or (low <= start and right <= high))
+                    covers and covers[0] <= top and end <= covers[1] and covers[2] <= start and right <= covers[3]
                 ):
                     continue
             kept.append(other)
@@ -254,6 +259,14 @@ class Plane:
         low, high = (box.first, box.after) if self._by_rows else (box.low, box.high)
         end = self._starts[at + 1] if at + 1 < len(self._starts) else _END
         return low <= self._starts[at] and end <= high
+
+    def _covers(self, box: Box, within: bool) -> _Covers | None:
+        """What a write covers of the accesses to one cell; None if it leaves gaps."""
+        if not box.dense:
+            return None
+        if not within:
+            return box[:4]
+        return (0, _END, box.low, box.high) if self._by_rows else (box.first, box.after, 0, _END)
 
     def _join(self, clean: list[int]) -> None:
         """Make one cell of neighbours that hold nothing but the same write."""

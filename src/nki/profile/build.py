@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nki.core.collector import paused_collector
 from nki.profile.advice import Advice, Evidence, advise
 from nki.profile.bounds import bounds
 from nki.profile.core import Core, core_of
@@ -92,13 +92,8 @@ def profile_programs(programs: Sequence[Program], target: Target, trips: Trips |
     Raises:
         VerificationError: the programs are not synchronized, or instructions wait for each other (``timeline.*``).
     """
-    enabled = gc.isenabled()
-    gc.disable()  # it makes many small objects that all stay: looking for garbage among them only costs time
-    try:
+    with paused_collector():
         return _profile(programs, target, trips)
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _profile(programs: Sequence[Program], target: Target, trips: Trips | None) -> Profile:

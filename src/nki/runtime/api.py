@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -13,8 +12,9 @@ import numpy as np
 
 from nki.core.dtypes import as_dtype
 from nki.core.errors import NkiError
+from nki.core.locks import lock, renewed
 from nki.runtime.device import Core, cores_of
-from nki.runtime.handles import CoreState, Loaded, Tensor, failed, model_in, named
+from nki.runtime.handles import CoreState, Loaded, Tensor, as_argument, check_shape, failed, model_in, named
 from nki.runtime.memory import Use
 from nki.runtime.model import Model
 from nki.runtime.spans import span
@@ -37,15 +37,24 @@ class Runtime:
     Args:
         target: name of the target; the default one if empty.
         devices: how many there are.
+
+    Raises:
+        NrtError: "runtime.argument" for no device, or a target that nobody knows.
     """
 
     def __init__(self, target: str = "", devices: int = 1) -> None:
         if devices < 1:
             raise refused("runtime.argument", f"{devices} devices", "there is at least one", "ask for one or more")
-        self.target = load_target(target or DEFAULT_TARGET)
+        self.target = as_argument(lambda: load_target(target or DEFAULT_TARGET))
         self._cores = cores_of(self.target, devices)
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._held: _Held | None = _Held()
+        renewed(self)
+
+    def begin_anew(self) -> None:
+        """In a forked process no call is open: other threads made them."""
+        for loaded in self._held.models if self._held is not None else ():
+            loaded._running = 0
 
     def __enter__(self) -> Runtime:
         return self
@@ -83,9 +92,11 @@ class Runtime:
         """Memory of a core, filled with zeros.
 
         Raises:
-            NrtError: "runtime.memory" with a table of who has it, "runtime.core", "runtime.closed".
+            NrtError: "runtime.memory" with a table of who has it, "runtime.argument" for what is no shape or dtype,
+                "runtime.core", "runtime.closed".
         """
-        held, place, kind = self._holds(), self._core(core), as_dtype(dtype)
+        held, place, kind = self._holds(), self._core(core), as_argument(lambda: as_dtype(dtype))
+        check_shape(shape)
         size = prod(shape) * stored(kind).itemsize
         number = place.account.take(f"tensor {name or 'without a name'} {kind}{list(shape)} on core {core}", size)
         made = Tensor(name, core, tuple(shape), kind, np.zeros(shape, kind.numpy), number)

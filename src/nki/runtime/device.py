@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from nki.core.locks import lock, renewed
 from nki.runtime.memory import Account
 from nki.runtime.status import refused
 from nki.target.model import Target
@@ -101,12 +100,12 @@ class Core:
         self.device = device
         self.account = account
         self._closed = False
+        self._lock = lock()
         self.begin_anew()
-        _CORES.add(self)
+        renewed(self)
 
     def begin_anew(self) -> None:
         """Have a thread to come, and nothing that waits: in a forked process, which has no thread but one."""
-        self._lock = threading.Lock()
         self._lane = _Lane()
 
     @property
@@ -214,18 +213,6 @@ class Core:
             self._lane.start(f"nki core {self.number}")
             if self._closed:  # part of a call on another core, which waited there
                 self._end_lane()
-
-
-_CORES: weakref.WeakSet[Core] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for core in _CORES:
-        core.begin_anew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _holding(others: Sequence[Core], job: Job, run: Callable[[], Any]) -> Any:

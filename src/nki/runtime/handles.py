@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from nki.runtime.device import CoreStatus
 from nki.runtime.model import Model, load_model
 from nki.runtime.status import NrtError, refused
 from nki.store.artifact_model import Port, stored
+
+T = TypeVar("T")
 
 _OUT_OF_BOUNDS = frozenset({"access.dynamic-out-of-bounds"})
 
@@ -103,6 +106,22 @@ def named(loaded: Loaded, given: Mapping[str, Tensor], ports: tuple[Port, ...], 
             "runtime.input", f"{unknown} of {loaded.model.name}", f"each {what} is named once", "leave it out"
         )
     return found
+
+
+def as_argument(made: Callable[[], T]) -> T:
+    """What is made of an argument of the runtime. Raises NrtError "runtime.argument" where that is an error."""
+    try:
+        return made()
+    except NkiError as error:
+        raise NrtError(
+            "runtime.argument", error.message, rule=error.rule, fix=error.fix, location=error.location
+        ) from error
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Refuse what is no shape. Raises NrtError "runtime.argument"."""
+    if any(size < 0 for size in shape):
+        raise refused("runtime.argument", f"shape {shape}", "sizes are 0 or more", "write the sizes of the tensor")
 
 
 def model_in(path: Path) -> Model:

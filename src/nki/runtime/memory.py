@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 
+from nki.core.locks import lock
 from nki.runtime.status import NrtError, refused
 
 _SHOWN = 12
@@ -28,7 +28,7 @@ class Account:
     def __init__(self, name: str, capacity: int) -> None:
         self.name = name
         self.capacity = capacity
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._uses: dict[int, Use] = {}
         self._next = 0
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
+from nki.core.locks import lock
+
 Fact = str | int | float
 Range = Callable[[str], AbstractContextManager[object]]
 """Opens a named range in a framework's own profiler."""
@@ -39,7 +41,7 @@ class Recording:
     spans: list[Span] = field(default_factory=list)
 
 
-_LOCK = threading.Lock()
+_LOCK = lock()
 _RECORDINGS: list[Recording] = []
 _RANGES: dict[str, Range] = {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -10,7 +9,7 @@ from nki.core.errors import DivergenceError
 from nki.core.source import Location
 from nki.core.tensor import Buffer
 from nki.sim.memory import LiveStorage, Memory
-from nki.sim.threads import run_each
+from nki.sim.threads import Baton
 
 T = TypeVar("T")
 
@@ -27,8 +26,7 @@ class Cores:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._condition = threading.Condition()
-        self._turn = 0
+        self._baton = Baton(count)
         self._ended = [False] * count
         self._waiting: list[tuple[Any, Any] | None] = [None] * count
         self._inbox: list[list[Any]] = [[] for _ in range(count)]
@@ -37,9 +35,9 @@ class Cores:
         self._where: list[Location] = [Location()] * count
 
     def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
-        """Run one task per core; the first error of any core is raised."""
+        """Run one task per core; the first error of any core is raised, and ends the other one."""
         results: list[Any] = [None] * self.count
-        run_each(self.count, "core", lambda core: self._task(core, tasks[core], results))
+        self._baton.run("core", lambda core: self._task(core, tasks[core], results))
         for error in self._errors:
             if error is not None and not isinstance(error, _Aborted):
                 raise error
@@ -47,18 +45,17 @@ class Cores:
 
     def meet(self, core: int, key: Any, values: Any, where: Location) -> Any:
         """Wait until the other core meets with the same key; returns its values."""
-        with self._condition:
-            other = (core + 1) % self.count
-            self._waiting[core], self._where[core] = (key, values), where
-            waiting = self._waiting[other]
-            if waiting is not None:
-                self._pair(core, other, key, waiting)
-            elif self._ended[other]:
-                raise _deadlock(core, other, key, where)
-            else:
-                self._pass_baton(other)
-                self._wait_for_turn(core)
-            return self._inbox[core].pop()
+        other = (core + 1) % self.count
+        self._waiting[core], self._where[core] = (key, values), where
+        waiting = self._waiting[other]
+        if waiting is not None:
+            self._pair(core, other, key, waiting)
+        elif self._ended[other]:
+            raise _deadlock(core, other, key, where)
+        else:
+            self._baton.give(other)
+            self._wait_for_turn(core)
+        return self._inbox[core].pop()
 
     def claim(self, core: int, memory: Memory, buffer: Buffer) -> LiveStorage:
         """Storage of a shared_hbm buffer: the n-th one of each core is the same memory."""
@@ -104,15 +101,13 @@ class Cores:
 
     def _task(self, core: int, task: Callable[[], Any], results: list[Any]) -> None:
         try:
-            with self._condition:
-                self._wait_for_turn(core)
+            self._wait_for_turn(core)
             results[core] = task()
         except BaseException as error:  # noqa: BLE001 - carried to the caller's thread by run()
             self._errors[core] = error
         finally:
-            with self._condition:
-                self._ended[core] = True
-                self._end(core)
+            self._ended[core] = True
+            self._end(core)
 
     def _end(self, core: int) -> None:
         other = (core + 1) % self.count
@@ -120,17 +115,12 @@ class Cores:
             waiting = self._waiting[other]
             if self._errors[core] is None and waiting is not None:
                 self._errors[other] = _deadlock(other, core, waiting[0], self._where[other])
-            self._pass_baton(other)
-
-    def _pass_baton(self, core: int) -> None:
-        self._turn = core
-        self._condition.notify_all()
+            self._baton.give(other)
 
     def _wait_for_turn(self, core: int) -> None:
-        while self._turn != core:
-            self._condition.wait()
+        self._baton.wait(core)
         other = (core + 1) % self.count
-        if self._waiting[core] is not None and self._ended[other]:
+        if self._errors[core] is not None or self._errors[other] is not None:
             raise self._errors[core] or _Aborted()
 
 

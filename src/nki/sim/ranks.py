@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any, TypeVar
 
 from nki.core.errors import DivergenceError
 from nki.core.source import Location
-from nki.sim.threads import run_each
+from nki.sim.threads import Baton
 
 T = TypeVar("T")
 
@@ -42,8 +41,7 @@ class Ranks:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._condition = threading.Condition()
-        self._turn = 0
+        self._baton = Baton(count)
         self._ended = [False] * count
         self._waiting: list[Meeting | None] = [None] * count
         self._inbox: list[list[Any] | None] = [None] * count
@@ -52,7 +50,7 @@ class Ranks:
     def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         """Run one task for each rank; the first error that is not another one's consequence is raised."""
         results: list[Any] = [None] * self.count
-        run_each(self.count, "rank", lambda rank: self._task(rank, tasks[rank], results))
+        self._baton.run("rank", lambda rank: self._task(rank, tasks[rank], results))
         for rank, error in enumerate(self._errors):
             if error is not None and not isinstance(error, _Aborted):
                 error.add_note(f"on rank {rank} of {self.count}")
@@ -61,18 +59,17 @@ class Ranks:
 
     def meet(self, rank: int, meeting: Meeting) -> list[Any]:
         """Wait until all members are here; returns what they bring, in the order of the list."""
-        with self._condition:
-            self._check(rank, meeting)
-            self._waiting[rank] = meeting
-            present = [self._waiting[member] for member in meeting.members]
-            if all(other is not None and other.members == meeting.members for other in present):
-                values = [other.value for other in present if other is not None]
-                for member in meeting.members:
-                    self._waiting[member], self._inbox[member] = None, values
-            else:
-                self._hand_on(rank)
-                self._wait_for_turn(rank)
-            taken, self._inbox[rank] = self._inbox[rank], None
+        self._check(rank, meeting)
+        self._waiting[rank] = meeting
+        present = [self._waiting[member] for member in meeting.members]
+        if all(other is not None and other.members == meeting.members for other in present):
+            values = [other.value for other in present if other is not None]
+            for member in meeting.members:
+                self._waiting[member], self._inbox[member] = None, values
+        else:
+            self._hand_on(rank)
+            self._wait_for_turn(rank)
+        taken, self._inbox[rank] = self._inbox[rank], None
         assert taken is not None, "the last member leaves it for all"
         return taken
 
@@ -92,15 +89,13 @@ class Ranks:
     def _task(self, rank: int, task: Callable[[], Any], results: list[Any]) -> None:
         _HERE.set((self, rank))
         try:
-            with self._condition:
-                self._wait_for_turn(rank)
+            self._wait_for_turn(rank)
             results[rank] = task()
         except BaseException as error:  # noqa: BLE001 - carried to the caller's thread by run()
             self._errors[rank] = error
         finally:
-            with self._condition:
-                self._ended[rank] = True
-                self._hand_on(rank)
+            self._ended[rank] = True
+            self._hand_on(rank)
 
     def _hand_on(self, rank: int) -> None:
         """Give the baton to the next rank that can run; if all that are left wait, they cannot go on."""
@@ -110,13 +105,15 @@ class Ranks:
         if not running and stuck:
             self._release(sorted(stuck))
             running = stuck
-        self._turn = running[0] if running else -1
-        self._condition.notify_all()
+        if running:
+            self._baton.give(running[0])
 
     def _release(self, stuck: Sequence[int]) -> None:
         """All that wait get an error: a deadlock, unless somebody else's error is the reason."""
         failed = any(error is not None for error in self._errors)
         for rank in stuck:
+            if self._errors[rank] is not None:  # since an earlier time; it has not had the baton yet
+                continue
             meeting = self._waiting[rank]
             assert meeting is not None, "who does not wait can run"
             self._errors[rank] = _Aborted() if failed else self._deadlock(rank, meeting)
@@ -139,9 +136,10 @@ class Ranks:
         return f"rank {rank} waits at {_described(meeting)}, {meeting.location}"
 
     def _wait_for_turn(self, rank: int) -> None:
-        while self._turn != rank:
-            self._condition.wait()
+        self._baton.wait(rank)
         error = self._errors[rank]
+        if error is None and any(other is not None for other in self._errors):
+            error = _Aborted()
         if error is not None:
             self._waiting[rank] = None
             raise error

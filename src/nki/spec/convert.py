@@ -127,12 +127,24 @@ def _text(value: Any, name: str, operand: Operand, sink: Sink) -> str:
 def _register(value: Any, name: str, operand: Operand, sink: Sink) -> VirtualRegister:
     if isinstance(value, VirtualRegister) and value.trace is sink.trace:
         return value.record
-    raise _kind(value, name, "a register of this kernel", "make one with nisa.register_alloc()")
+    raise _kind(value, name, "a register of this kernel", _register_fix(value))
+
+
+def _register_fix(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"make one with nisa.register_alloc(); one that holds {value} is nisa.register_alloc({value})"
+    if isinstance(value, NkiTensor):
+        return "load one element with nisa.register_load(nisa.register_alloc(), tensor)"
+    return "make one with nisa.register_alloc()"
 
 
 def _register_or_int(value: Any, name: str, operand: Operand, sink: Sink) -> VirtualRegister | int:
     if isinstance(value, VirtualRegister):
         return _register(value, name, operand, sink)
+    if isinstance(value, NkiTensor):
+        raise _kind(value, name, "an int or a register", "load one element with nisa.register_load(dst, src=tensor)")
+    if isinstance(value, float | np.floating):
+        raise _kind(value, name, "an int or a register", "round it in Python: registers hold 32-bit integers")
     return _int(value, name, operand, sink)
 
 

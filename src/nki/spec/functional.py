@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from nki.core.errors import ArgumentError
 from nki.core.nki_tensor import NkiTensor
+from nki.core.register import VirtualRegister
 from nki.core.shown import shown
 from nki.core.source import Frame, here
 from nki.spec.operand import PSUM, Operand
@@ -27,11 +28,13 @@ class Functional(NamedTuple):
         certain: whether they do not fit without it, or the result of the call is used.
         call: the call with `dst`, as one would write it today.
         place: how to allocate `dst`.
+        initial: for registers, the constant that one starts with instead; else empty.
     """
 
     certain: bool
     call: str
     place: str
+    initial: str = ""
 
     def error(self, label: str) -> ArgumentError:
         """The error for such a call of the instruction `label`."""
@@ -40,7 +43,9 @@ class Functional(NamedTuple):
             f"{label} is called without dst",
             rule="since NKI 0.2 dst comes first, and instructions write into it: they return no tensor",
             source="nki/migration/index.rst, All ISA functions require a destination parameter",
-            fix=f"allocate the result with {self.place}, and write {self.call}",
+            fix=f"write result = nisa.register_alloc({self.initial}), a new register that holds it"
+            if self.initial
+            else f"allocate the result with {self.place}, and write {self.call}",
         )
 
 
@@ -72,12 +77,26 @@ def functional(
     fits = all(_fits(value, operands[name], today=True) for name, value in today.items())
     texts = _texts([*inputs][: len(args)])
     written = ", ".join(f"{name}={texts.get(name) or _shown(value)}" for name, value in inputs.items())
-    psum = operands["dst"].regions == PSUM
     return Functional(
         not args or not fits or _is_used(here().frame),
         f"{label}(dst=result, {written})",
-        "nl.ndarray(..., buffer=nl.psum)" if psum else "nl.ndarray",
+        _place(operands["dst"]),
+        _initial(operands, inputs, texts),
     )
+
+
+def _place(dst: Operand) -> str:
+    if dst.kind == "register":
+        return "nisa.register_alloc()"
+    return "nl.ndarray(..., buffer=nl.psum)" if dst.regions == PSUM else "nl.ndarray"
+
+
+def _initial(operands: Mapping[str, Operand], inputs: Mapping[str, Any], texts: Mapping[str, str]) -> str:
+    """The number of an instruction that moves one into a register; empty for all others."""
+    if operands["dst"].kind != "register" or len(inputs) != 1:
+        return ""
+    ((name, value),) = inputs.items()
+    return texts.get(name, repr(value)) if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
 def _fits(value: Any, operand: Operand, *, today: bool = False) -> bool:
@@ -91,6 +110,8 @@ def _fits(value: Any, operand: Operand, *, today: bool = False) -> bool:
             )
         case "column" | "tensor_or_number":
             return isinstance(value, (NkiTensor, *_NUMBER))
+        case "register":
+            return isinstance(value, VirtualRegister)
         case "operator":
             return callable(value)
         case "enum":
@@ -118,6 +139,9 @@ def _texts(placed: list[str]) -> dict[str, str]:
 
 
 def _shown(value: Any) -> str:
+    """A value whose text in the call is not known, as part of a call."""
+    if isinstance(value, (str, *_NUMBER)):
+        return repr(value)
     return "..." if isinstance(value, NkiTensor) else shown(value)
 
 

@@ -49,7 +49,10 @@ class Operator:
 _ATTRIBUTE = "__nki_operator__"
 _PUBLIC: dict[str, Operator] = {}
 _ARITHMETIC = "nl.add"
-_DIVIDE = "there is no divide operator: multiply by the result of nisa.reciprocal"
+_DIVIDE = (
+    "no engine divides: pass nl.multiply, and as the operand 1 / number, "
+    "or the tile that nisa.reciprocal(dst=tile, data=divisor) writes"
+)
 _MEANT = {
     "max": "pass nl.maximum",
     "amax": "pass nl.maximum",

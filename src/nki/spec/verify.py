@@ -169,7 +169,7 @@ def _engine_access(label: str, view: View, target: Target, at: Location) -> Iter
         yield _finding(
             "operand.start-partition",
             f"{label} starts at partition {start} and spans {partitions}",
-            f"{partitions} partitions may start at {legal}",
+            f"{partitions} partition{'' if partitions == 1 else 's'} may start at {legal}",
             _ARCH,
             f"start at a multiple of {target.quadrant} that is listed, or copy with a DMA first",
             at,

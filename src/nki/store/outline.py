@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from nki.core.dtypes import BY_NAME
+from nki.core.locks import lock
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.spec.program import Program
 
@@ -46,7 +46,7 @@ class _Once:
 
     def __init__(self, load: Load) -> None:
         self._load: Load | None = load
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._loaded: tuple[Program, ...] = ()
 
     def __call__(self) -> tuple[Program, ...]:

@@ -107,8 +107,24 @@ def _literal(name: str, text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        quoted = f"""--arg '{name}="{text}"' for a string""" if text.isidentifier() else "check the spelling"
-        raise _error("arg.literal", f"{name}={text} is neither an array nor a Python literal", quoted) from None
+        fix = f"""--arg '{name}="{text}"' for a string""" if text.isidentifier() else _array_fix(name, text)
+        raise _error("arg.literal", f"{name}={text} is neither an array nor a Python literal", fix) from None
+
+
+def _array_fix(name: str, text: str) -> str:
+    """What an array is written as, for texts that have its sizes and its dtype in another form."""
+    dtype = next((word for word in re.findall(r"[a-z]\w*", text) if word != "nl" and _is_dtype(word)), "")
+    rest = re.sub(rf"\b{dtype}\b", " ", text) if dtype else ""
+    sizes = re.findall(r"\d+", rest)
+    return f"write --arg {name}={'x'.join(sizes)}:{dtype}" if sizes else "check the spelling"
+
+
+def _is_dtype(word: str) -> bool:
+    try:
+        as_dtype(word)
+    except DtypeError:
+        return False
+    return True
 
 
 def _read(path: Path, name: str) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,6 @@ from nki.tools.output import Command, stdout, working, write_json
 from nki.tools.request import JSON, TARGET
 
 if TYPE_CHECKING:
-    from nki.graph.compile import Setting
     from nki.graph.executable import Executable
 
 _TEXT = (".mlir", ".mlirbc", ".stablehlo")
@@ -28,11 +27,11 @@ _TEXT = (".mlir", ".mlirbc", ".stablehlo")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE.neff", help="Default: beside the model.")
 @click.option("--dump-ir", type=click.Path(path_type=Path), metavar="DIR", help="Write every stage to DIR.")
 @click.option("--resume", is_flag=True, help="MODEL is a stage that --dump-ir wrote: make those after it.")
-@click.option("--lnc", type=click.IntRange(1), default=1, show_default=True, help="Cores that run the model together.")
+@click.option("--lnc", type=click.IntRange(1), help="Cores that run the model together.  [default: 1]")
 @click.option(
     "--patterns/--no-patterns",
-    default=True,
-    show_default=True,
+    default=None,
+    show_default="patterns",
     help="Let kernels that are written for them compute parts such as attention.",
 )
 @click.option("--name", help="Name of the model; default: that of the file.")
@@ -43,8 +42,8 @@ def command(
     output: Path | None,
     dump_ir: Path | None,
     resume: bool,
-    lnc: int,
-    patterns: bool,
+    lnc: int | None,
+    patterns: bool | None,
     name: str | None,
     as_json: bool,
 ) -> None:
@@ -54,13 +53,14 @@ def command(
     torch.export.save wrote (.pt2), whose parameters become constants. Buffers that such a program changes become
     arguments, and their new values results; the output says which.
     """
-    if model.suffix not in (*_TEXT, ".pt2"):
+    if model.suffix not in (*_TEXT, ".pt2") and not (resume and model.suffix == ".neff"):
         raise _error(f"{model} is no model", f"a model ends in {', '.join(_TEXT)} or .pt2", "name such a file")
     if not model.is_file():
         raise _error(f"{model} is no file", "the model is a file", "check the path")
     output = model.with_suffix(".neff") if output is None else output
     with working(f"compiling {model}"):
-        found = _compiled(model, _setting(name or model.stem, target, dump_ir, lnc, patterns), resume)
+        changes = _changes(name, target, dump_ir, lnc, patterns)
+        found = _resumed(model, changes) if resume else _compiled(model, changes)
         found.save(output)
     if as_json:
         write_json({"output": str(output), "states": _states(found), **found.report.to_json()})
@@ -75,26 +75,27 @@ def _states(found: Executable) -> dict[str, str]:
     return {found.arguments[old].name: found.outputs[new].name for new, old in found.aliases.items()}
 
 
-def _setting(name: str, target: str | None, dump_ir: Path | None, lnc: int, patterns: bool) -> Setting:
-    compiler = importlib.import_module("nki.graph.compile")
-    options = from_environment()
-    setting: Setting = compiler.Setting(
-        name,
-        target or options.target,
-        replace(options, target=""),
-        dump_ir,
-        patterns=None if patterns else frozenset(),
-        lnc=lnc,
-    )
-    return setting
+def _changes(
+    name: str | None, target: str | None, dump_ir: Path | None, lnc: int | None, patterns: bool | None
+) -> dict[str, Any]:
+    """The fields of `nki.graph.compile.Setting` that the command line says, and options of the environment."""
+    given = {"name": name, "target": target, "dump_dir": dump_ir, "lnc": lnc}
+    found: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
+    found["options"] = replace(from_environment(), target="")
+    return found if patterns is None else {**found, "patterns": None if patterns else frozenset()}
 
 
-def _compiled(model: Path, setting: Setting, resume: bool) -> Executable:
+def _resumed(model: Path, changes: dict[str, Any]) -> Executable:
+    """What the command line does not say is as it was when the stage was written."""
+    made: Executable = importlib.import_module("nki.graph.resume").resume(model, **changes)
+    return made
+
+
+def _compiled(model: Path, changes: dict[str, Any]) -> Executable:
     compiler = importlib.import_module("nki.graph.compile")
+    setting = compiler.Setting(**{"name": model.stem, "target": from_environment().target, **changes})
     made: Executable
-    if resume:
-        made = compiler.resume(model, setting)
-    elif model.suffix == ".pt2":
+    if model.suffix == ".pt2":
         read = importlib.import_module("nki.graph.importers.torch_file").read_exported
         made = compiler.compile_module(read(model), setting)
     else:

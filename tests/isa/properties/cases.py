@@ -89,27 +89,39 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
 
 
+class Plan:
+    """A case as its kernel reads it.
+
+    Attributes:
+        tiles: call, operand and tile of every buffer that is filled.
+        keys: call and operand of every buffer that is fetched.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.declared = REGISTRY[case.instruction]
+        self.calls = case.calls
+        self.tiles = [(i, n, t) for i, call in enumerate(case.calls) for n, t in call.items() if isinstance(t, Tile)]
+        self.keys = [(i, source_of(call, n)) for i, call in enumerate(case.calls) for n in written(case, call)]
+
+
+def kernel(images: Any, plan: Any) -> Any:
+    """Of every case, so that its source is checked once."""
+    buffers = {(i, name): place(tile, data) for (i, name, tile), data in zip(plan.tiles, images, strict=True)}
+    views = {(i, name): view(buffers[i, name], tile.layout, tile.shape) for i, name, tile in plan.tiles}
+    for i, call in enumerate(plan.calls):
+        given = {n: v for n, v in call.items() if not isinstance(v, Tile | Same)}
+        given |= {n: views[i, n if isinstance(v, Tile) else v.of] for n, v in call.items() if n not in given}
+        plan.declared(**given)
+    return tuple(fetch(buffers[key]) for key in plan.keys)
+
+
 def run(case: Case, compiled: bool = False) -> tuple[list[dict[str, Any]], set[str]]:
     """The written buffers of every call, and the codes of the warnings."""
-    declared = REGISTRY[case.instruction]
-    tiles = [
-        (i, name, tile) for i, call in enumerate(case.calls) for name, tile in call.items() if isinstance(tile, Tile)
-    ]
-
-    def kernel(images: Any) -> Any:
-        buffers = {(i, name): place(tile, data) for (i, name, tile), data in zip(tiles, images, strict=True)}
-        views = {(i, name): view(buffers[i, name], tile.layout, tile.shape) for i, name, tile in tiles}
-        for i, call in enumerate(case.calls):
-            given = {n: v for n, v in call.items() if not isinstance(v, Tile | Same)}
-            given |= {n: views[i, n if isinstance(v, Tile) else v.of] for n, v in call.items() if n not in given}
-            declared(**given)
-        return tuple(fetch(buffers[key]) for key in keys)
-
-    keys = [(i, source_of(call, name)) for i, call in enumerate(case.calls) for name in written(case, call)]
+    plan = Plan(case)
     made = nki.jit(kernel) if compiled else nki.simulate(kernel)
     with environment(NEURON_PLATFORM_TARGET_OVERRIDE=case.target), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        results = iter(made(tuple(image(tile) for _, _, tile in tiles)))
+        results = iter(made(tuple(image(tile) for _, _, tile in plan.tiles), plan))
     codes = {w.message.finding.code if isinstance(w.message, NkiWarning) else str(w.message) for w in caught}
     return [{name: next(results) for name in written(case, call)} for call in case.calls], codes
 

@@ -25,13 +25,13 @@ RNG = np.random.default_rng(5)
 def sums_emptied_late(x: Any, tiles: int = 10) -> Any:
     """A bank for each sum, all filled before the first is emptied, by way of a scale that is loaded late."""
     out = nl.ndarray((128, tiles * 512), dtype=nl.float32, buffer=nl.shared_hbm)
-    moving = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_copy(dst=moving, src=x[:, 0:512])
+    moving = nl.ndarray((16, 512), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=moving, src=x[0:16, 0:512])
     sums = [nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum) for _ in range(tiles)]
     for number in range(tiles):
         for half in range(2):
-            stationary = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
-            nisa.dma_copy(dst=stationary, src=x[:, half * 128 : half * 128 + 128])
+            stationary = nl.ndarray((16, 128), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=stationary, src=x[0:16, half * 128 : half * 128 + 128])
             nisa.nc_matmul(dst=sums[number], stationary=stationary, moving=moving)
     scale = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=scale, src=x[:, 0:1])
@@ -62,8 +62,8 @@ def sums_in_a_loop(x: Any) -> Any:
     total = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(total, value=1.0)
     for _ in nl.dynamic_range(3):
-        moving = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=moving, src=x)
+        moving = nl.ndarray((16, 512), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=moving, src=x[0:16])
         sums = [nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum) for _ in range(9)]
         for tile in sums:
             nisa.nc_matmul(dst=tile, stationary=moving[:, 0:128], moving=moving)

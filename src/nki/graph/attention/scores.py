@@ -92,7 +92,7 @@ def _without_empty(r: Rewriter, seen: Seen, keys: Sequence[object]) -> tuple[See
     if select is None:
         return seen, None
     condition, zero, softmax = select.operands
-    reduce = _reduced(r, condition, seen.dims, keys, "and")
+    reduce = _all_of(r, condition, seen.dims, keys)
     compare = None if reduce is None else r.maker(reduce.value, "compare")
     if reduce is None or compare is None or _number(r, zero) != 0:
         return None, None
@@ -100,6 +100,17 @@ def _without_empty(r: Rewriter, seen: Seen, keys: Sequence[object]) -> tuple[See
     if _direction(compare) != "EQ" or limit is None or float(limit) != -np.inf:
         return None, None
     return unmoved(r, softmax, seen.dims), unmoved(r, compare.operands[0], reduce.dims)
+
+
+def _all_of(r: Rewriter, value: Value, dims: Dims, keys: Sequence[object]) -> Seen | None:
+    """What holds for all keys where a value is true, which is ``all(x)`` or ``not any(not x)``."""
+    outer = unmoved(r, value, dims)
+    inverted = r.maker(outer.value, "not")
+    if inverted is None:
+        return _reduced(r, value, dims, keys, "and")
+    found = _reduced(r, inverted.operands[0], outer.dims, keys, "or")
+    inner = None if found is None else r.maker(found.value, "not")
+    return None if found is None or inner is None else unmoved(r, inner.operands[0], found.dims)
 
 
 def _direction(compare: Op) -> str:

@@ -6,8 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nki.graph.errors import GraphError
 from nki.graph.ir import Function, Module, Value
 from nki.graph.read import read
+
+_MESH, _CONSTRAINT = "sdy.mesh", "sdy.sharding_constraint"
+"""What JAX writes about devices, also where there is one."""
 
 PLATFORM = "neuron"
 """What JAX lowers for: kernels become the documented custom calls, everything else what JAX has for all platforms."""
@@ -45,12 +49,16 @@ def lower(
         args, kwargs: arrays, trees of them, or `jax.ShapeDtypeStruct`.
         donate: positions of arguments whose memory results may take.
         static: positions and names of arguments that are constants: ``static_argnums`` and ``static_argnames``.
+
+    Raises:
+        GraphError: "graph.sharding" for a function that is divided over several devices, or what `read` raises.
     """
     import jax
 
     jitted = jax.jit(function, donate_argnums=tuple(donate), static_argnums=static[0], static_argnames=static[1])
     traced = jitted.trace(*args, **kwargs)
     made = traced.lower(lowering_platforms=(PLATFORM,))
+    _on_one_device(made.compiler_ir())
     text = made.as_text(debug_info=True)
     inputs = tuple(jax.tree.leaves(made.in_avals))
     kept = made._lowering.compile_args["kept_var_idx"]
@@ -58,6 +66,41 @@ def lower(
     leaves, tree = jax.tree.flatten(made.out_info)
     results = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
     return Lowered(module, tuple(sorted(kept)), inputs, results, tree, _aliased(module.main), text)
+
+
+def _on_one_device(module: Any) -> None:
+    """Take out of what JAX lowered where values lie, which says nothing if there is one device.
+
+    Args:
+        module: of JAX's MLIR bindings; it is changed.
+
+    Raises:
+        GraphError: "graph.sharding" for a function that is divided over several devices.
+    """
+    divided = module.operation.attributes["mhlo.num_partitions"].value
+    if divided > 1:
+        raise GraphError(
+            "graph.sharding",
+            f"the function, or an argument of it, is divided over {divided} devices of JAX",
+            rule="a program of the device is made for one of them",
+            fix="compile the function of one device's part, and call what compile returned inside of jax.shard_map",
+        )
+    for function in list(module.body.operations):
+        if function.operation.name == _MESH:
+            function.operation.erase()
+        elif function.operation.name == "func.func":
+            _without_places(function.operation)
+
+
+def _without_places(operation: Any) -> None:
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in list(block.operations):
+                if inner.operation.name == _CONSTRAINT:
+                    inner.results[0].replace_all_uses_with(inner.operands[0])
+                    inner.operation.erase()
+                else:
+                    _without_places(inner.operation)
 
 
 def _aliased(main: Function) -> dict[int, int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
 from nki.core.dtypes import uint32
@@ -29,11 +31,12 @@ from nki.graph.importers import (
     torch_shape,
 )
 from nki.graph.importers.torch_builder import Builder
+from nki.graph.importers.torch_control import CONTROL
 from nki.graph.importers.torch_location import location_of
 from nki.graph.importers.torch_random import threefry
 from nki.graph.importers.torch_table import CONVERTERS, Call, Converter
 from nki.graph.importers.torch_types import device_dtype, host_array, narrowed, number, tensor_type
-from nki.graph.ir import Function, Module, TensorType, Value
+from nki.graph.ir import Function, Module, Op, TensorType, Value
 
 FAMILIES = (
     torch_convolution, torch_create, torch_index, torch_logic, torch_norm, torch_order, torch_pointwise, torch_pooling,
@@ -169,20 +172,23 @@ def convert(state: State, node: fx.Node) -> None:
         state.made[node] = _called(state, node, fake)
 
 
-def _attribute(state: State, name: str) -> Value:
-    """A tensor that the graph carries: a constant."""
+def _attribute(state: State, name: str) -> Value | fx.GraphModule:
+    """A tensor that the graph carries, which is a constant, or a graph that it calls."""
     owner: Any = state.attributes
     for part in name.split("."):
         owner = getattr(owner, part)
-    if not isinstance(owner, torch.Tensor):
-        raise _unknown(state, name, "the graph calls a subgraph", "write the model without control flow of PyTorch")
+    if isinstance(owner, fx.GraphModule):
+        return owner
     dtype = device_dtype(owner.dtype, state.builder.location)
-    return state.builder.constant(host_array(owner.cpu(), dtype), dtype, tuple(owner.shape))
+    with unset_fake_temporarily():  # while AOT autograd traces, tensors have no values, but this one has
+        array = host_array(owner.cpu(), dtype)
+    return state.builder.constant(array, dtype, tuple(owner.shape))
 
 
 def _called(state: State, node: fx.Node, fake: Any) -> Any:
     name = str(node.target)
-    converter = state.converters.get(name)
+    control = CONTROL.get(name)
+    converter = state.converters.get(name) if control is None else partial(_control, state, control)
     arguments = [_values(state, argument) for argument in _bound(node)]
     if converter is None:
         shown = ", ".join(_shown(argument) for argument in arguments)
@@ -196,6 +202,31 @@ def _called(state: State, node: fx.Node, fake: Any) -> Any:
     several = isinstance(fake, tuple | list)
     _check(state, call, made if several else (made,))
     return made
+
+
+def _control(state: State, control: Callable[..., Any], b: Builder, call: Call, *arguments: Any) -> Any:
+    """The operations of control flow, with those of the graphs that it calls inside of it."""
+
+    def nested(graph: fx.GraphModule, values: Sequence[Any]) -> tuple[list[Op], list[Any]]:
+        inner = State(Builder(), state.converters, graph, {}, state.seed, state.keys)
+        given = iter(values)
+        results: list[Any] = []
+        for node in graph.graph.nodes:
+            if node.op == "placeholder":
+                inner.made[node] = next(given)
+            elif node.op == "output":
+                inner.builder.location = b.location
+                made = _values(inner, node.args[0])
+                results = list(made) if isinstance(made, tuple | list) else [made]
+            else:
+                convert(inner, node)
+        if inner.keys != state.keys and call.name != "cond":
+            reason = "random numbers are drawn in it, which would be the same in each trip"
+            raise _unknown(state, call.name, reason, "draw them before, and pass them in")
+        state.keys = inner.keys
+        return list(inner.builder.ops), results
+
+    return control(b, call, nested, *arguments)
 
 
 def _way_out(name: str) -> str:
@@ -275,6 +306,8 @@ _RULE = "an operation of the model has a kernel that computes it on the device"
 def _shown(argument: Any) -> str:
     if isinstance(argument, Value):
         return str(argument.type)
+    if isinstance(argument, fx.GraphModule):
+        return "a graph"
     if isinstance(argument, list):
         return f"[{', '.join(map(_shown, argument))}]"
     return str(argument)

@@ -1,0 +1,72 @@
+"""Locks that are open in a forked process, whoever held them in its parent.
+
+A fork takes along one thread, and the state of all locks: what another thread held would stay locked for ever. That
+happens where a process forks to load data. So every lock of this package that lives longer than a call is made here.
+
+What such a lock protects may have been left in the middle of a change. So whoever changes it does that in an order in
+which every step leaves something valid, or has it made anew by `renewed`. Nobody forks while he holds a lock himself.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+_KNOWN: weakref.WeakSet[Any] = weakref.WeakSet()
+_RENEWED: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class Renewable(Protocol):
+    """An object that depends on threads which a forked process does not have."""
+
+    def begin_anew(self) -> None:
+        """In the forked process: be what it is with no thread but the one that calls."""
+
+
+def lock() -> threading.Lock:
+    """A plain lock: `threading.Lock()`."""
+    return _known(threading.Lock())
+
+
+def rlock() -> threading.RLock:
+    """A lock that its thread may take again: `threading.RLock()`; a fork leaves it to the thread that has it."""
+    return _known(threading.RLock())
+
+
+class cached_property(functools.cached_property[T]):  # noqa: N801 - as the one that it replaces
+    """`functools.cached_property`, which has a lock for all objects of a class before Python 3.12."""
+
+    def __init__(self, func: Callable[[Any], T]) -> None:
+        super().__init__(func)
+        held = getattr(self, "lock", None)
+        if held is not None:
+            _known(held)
+
+
+def renewed(each: Renewable) -> None:
+    """Have ``each.begin_anew()`` called in a forked process, as long as the object lives; locks are open then."""
+    _RENEWED.add(each)
+
+
+def _known(made: T) -> T:
+    _KNOWN.add(made)
+    return made
+
+
+def _begin_anew() -> None:
+    for held in _KNOWN:
+        owned = getattr(held, "_is_owned", None)  # of those that may be taken again
+        if owned is None or not owned():
+            held._at_fork_reinit()
+    for each in _RENEWED:
+        each.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)

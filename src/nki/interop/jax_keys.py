@@ -1,0 +1,38 @@
+"""Keys of `jax.random.key`: programs of the device have the numbers behind them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax
+
+
+def is_key(value: Any) -> bool:
+    """Whether an array, or a `jax.ShapeDtypeStruct`, is one of keys."""
+    return hasattr(value, "dtype") and bool(jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key))
+
+
+def raw(value: Any) -> Any:
+    """The numbers behind keys; anything else as it is."""
+    return jax.random.key_data(value) if is_key(value) else value
+
+
+def typed(array: Any, wanted: Any) -> Any:
+    """An array in the dtype of `wanted`, or the keys that its numbers are."""
+    if is_key(wanted):
+        return jax.random.wrap_key_data(array, impl=_generator(wanted.dtype))
+    return array if array.dtype == wanted.dtype else array.astype(wanted.dtype)
+
+
+@cache
+def _generator(dtype: Any) -> Any:
+    """The generator of keys of a dtype, which JAX tells of arrays only, also of those that it traces."""
+    found: list[Any] = []
+
+    def looked_at(key: Any) -> Any:
+        found.append(jax.random.key_impl(key))
+        return key
+
+    jax.eval_shape(looked_at, jax.ShapeDtypeStruct((), dtype))
+    return found[0]

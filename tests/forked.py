@@ -1,0 +1,47 @@
+"""Processes that are forked while another thread works, in a process of their own: JAX and others object to forks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+START = """
+import os, signal, threading
+
+def while_held(hold, child):
+    '''Run `child` in a forked process while another thread is in the context; print its status, 14 if it hangs.'''
+    there, over = threading.Event(), threading.Event()
+
+    def work():
+        with hold():
+            there.set()
+            over.wait(20)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    there.wait(20)
+    process = os.fork()
+    if not process:
+        signal.alarm(8)
+        try:
+            child()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    print(os.waitpid(process, 0)[1])
+    over.set()
+    thread.join()
+"""
+
+
+def statuses(code: str, cache: Path) -> list[str]:
+    """The words that a process prints which runs this code; it may call ``while_held(hold, child)``."""
+    environment = os.environ | {"NKI_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", START + code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert not done.stderr, done.stderr
+    return done.stdout.split()
