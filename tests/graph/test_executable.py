@@ -149,6 +149,15 @@ def test_a_file_that_is_no_stage_is_refused(tmp_path):
         assert caught.value.code == "graph.stage"
 
 
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": "x", "target": "trn2", "lnc": "two"}'])
+def test_a_damaged_record_of_how_a_model_was_compiled(text, tmp_path):
+    compile_module(MODEL, target="trn2", dump_dir=tmp_path)
+    (tmp_path / "setting.json").write_text(text)
+    with pytest.raises(UsageError, match="does not say how a model was compiled") as caught:
+        resume(tmp_path / "02-simplified.mlir")
+    assert caught.value.code == "graph.stage"
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -9,7 +9,9 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import nki
+import nki.interop.jax
 import nki.isa as nisa
+import nki.jax
 import nki.language as nl
 from nki.core.errors import ArgumentError, LaunchError
 from nki.graph.errors import GraphError
@@ -42,6 +44,12 @@ def test_trees_of_jax_and_numpy_arrays() -> None:
     for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         assert isinstance(one, jax.Array)
         np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_the_short_name() -> None:
+    assert nki.jax.compile is nki.interop.jax.compile
+    assert set(nki.jax.__all__) == set(nki.interop.jax.__all__)
+    assert np.array_equal(nki.jax.compile(lambda x: x + 1)(np.ones(4, np.float32)), np.full(4, 2, np.float32))
 
 
 def test_one_program_for_each_set_of_shapes() -> None:

@@ -70,16 +70,25 @@ def _recorded(file: Path) -> Setting:
     """How the model of a folder was compiled, as far as it can be written down."""
     if not file.is_file():
         return Setting(target=from_environment().target)
-    found: Mapping[str, Any] = json.loads(file.read_text())
-    patterns, donated = found["patterns"], found["donated"]
-    return Setting(
-        found["name"],
-        found["target"],
-        patterns=None if patterns is None else frozenset(patterns),
-        disabled=frozenset(found["disabled"]),
-        donated=None if donated is None else {int(result): argument for result, argument in donated.items()},
-        lnc=found["lnc"],
-    )
+    try:
+        found: Mapping[str, Any] = json.loads(file.read_text())
+        patterns, donated = found["patterns"], found["donated"]
+        return Setting(
+            str(found["name"]),
+            str(found["target"]),
+            patterns=None if patterns is None else frozenset(map(str, patterns)),
+            disabled=frozenset(map(str, found["disabled"])),
+            donated=None if donated is None else {int(result): int(argument) for result, argument in donated.items()},
+            lnc=int(found["lnc"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            "graph.stage",
+            f"{file} does not say how a model was compiled: {error!r}",
+            rule=f"{SETTING} is what was written with the stages",
+            fix="compile the model again with a folder for its stages, or remove the file and say how",
+            location=UNKNOWN,
+        ) from None
 
 
 def _linked(path: Path, options: Options) -> Executable:
