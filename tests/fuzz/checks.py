@@ -22,6 +22,10 @@ from nki.target.load import load_target
 from tests.fuzz.programs import Case
 from tests.support import environment
 
+_SHOWN = 32
+"""Bytes that are shown of a difference."""
+_REPEATS = 3
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -106,7 +110,9 @@ def _outcome(case: Case, count: int) -> Outcome:
         faults.append(f"difference compiled: {differing(wanted, got)}")
     for mode, result in zip(("eager", "compiled"), native, strict=True):
         if result != wanted:
-            faults.append(f"difference native {mode}: {differing(wanted, result)}")
+            faults.append(
+                f"difference native {mode}: {differing(wanted, result)}, {_again(case, kernel, mode, wanted)}"
+            )
     for race in check(programs, load_target(case.target))[:2]:
         faults.append(f"race {race.kind}: {race.message}")
     policies = some_policies(programs, Random(case.seed), count)
@@ -128,10 +134,29 @@ def _outcome(case: Case, count: int) -> Outcome:
 
 
 def differing(wanted: Sequence[bytes], got: Sequence[bytes]) -> str:
-    """Which results differ."""
+    """Which results differ, and where: a fault that comes once leaves nothing else to look at."""
     if len(wanted) != len(got):
         return f"{len(wanted)} results, and {len(got)}"
-    return "results " + ", ".join(str(n) for n, (a, b) in enumerate(zip(wanted, got, strict=True)) if a != b)
+    pairs = enumerate(zip(wanted, got, strict=True))
+    return "results " + ", ".join(f"{number} ({_bytes(a, b)})" for number, (a, b) in pairs if a != b)
+
+
+def _bytes(wanted: bytes, got: bytes) -> str:
+    if len(wanted) != len(got):
+        return f"{len(wanted)} bytes, and {len(got)}"
+    a, b = (np.frombuffer(each, np.uint8) for each in (wanted, got))
+    places = np.flatnonzero(a != b)
+    first, last = int(places[0]), int(places[-1])
+    part = slice(first, min(last + 1, first + _SHOWN))
+    return f"{len(places)} of bytes {first} to {last}, {got[part].hex()} for {wanted[part].hex()}"
+
+
+def _again(case: Case, kernel: Any, mode: str, wanted: Sequence[bytes]) -> str:
+    """Whether a native execution that went wrong does so again in the same process."""
+    run = nki.simulate(kernel) if mode == "eager" else kernel
+    with environment(NKI_NATIVE="always"):
+        count = sum(flat(run(*copy.deepcopy(case.arguments))) != wanted for _ in range(_REPEATS))
+    return f"again in {count} of {_REPEATS} repetitions"
 
 
 def _kernel(case: Case) -> Any:

@@ -8,7 +8,7 @@ import pytest
 
 from nki.ir.same import differences
 from nki.spec.program import Block, ForLoop, WhileLoop
-from tests.fuzz.checks import outcome, traced
+from tests.fuzz.checks import differing, outcome, traced
 from tests.fuzz.elementwise import STEPS as ELEMENTWISE
 from tests.fuzz.movement import STEPS as MOVEMENT
 from tests.fuzz.programs import case
@@ -22,6 +22,14 @@ def test_random_kernels_do_the_same_in_every_mode_and_order(group: int) -> None:
     found = [outcome(case(seed)) for seed in range(group * IN_A_GROUP, (group + 1) * IN_A_GROUP)]
     assert {one.seed: one.faults for one in found if one.faults} == {}
     assert all(one.policies == 3 and one.instructions for one in found)
+
+
+def test_a_difference_says_where() -> None:
+    assert differing([b"abc", b"0123456789"], [b"abc", b"01x345y789"]) == (
+        "results 1 (2 of bytes 2 to 6, 7833343579 for 3233343536)"
+    )
+    assert differing([b"", b"a"], [b"a", b"a"]) == "results 0 (0 bytes, and 1)"
+    assert differing([b"a"], []) == "1 results, and 0"
 
 
 def test_a_number_makes_the_same_kernel_again() -> None:
