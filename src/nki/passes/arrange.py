@@ -102,17 +102,18 @@ def _arranged(program: Program, context: Context) -> Program:
     if count > MOST_TIMED:
         _few(contest, program)
     else:
-        _many(contest, program, max(EFFORT, count + 1))  # one order at least beside the written one
+        _many(contest, program)
     best, found = contest.winner()
     context.foreseen.append((best, found.program))
     return best
 
 
-def _many(contest: _Contest, program: Program, effort: int) -> None:
+def _many(contest: _Contest, program: Program) -> None:
     """Try one order after the other until there were enough, or one is good enough."""
     orders = _Orders(program, contest.target, contest.tasks)
+    enough = ENOUGH * orders.least()
     for order in orders.of(MANNERS):
-        if contest.effort >= effort or contest.makespan <= ENOUGH * orders.least:
+        if contest.effort >= EFFORT or contest.makespan <= enough:
             return
         contest.enter(order.program)
 
@@ -205,7 +206,6 @@ class _Orders:
 
     Attributes:
         sums: whether it has tensors in PSUM that get an address.
-        least: ns that it takes about at least; 0 if it has loops.
     """
 
     def __init__(self, program: Program, target: Target, tasks: Tasks) -> None:
@@ -216,9 +216,15 @@ class _Orders:
         psum = psum_needs(found, needs, target)
         self._segments = list(zip(found, needs, map(tasks.of, (each.items for each in found)), psum, strict=True))
         self.sums = any(each is not None for each in psum)
-        self.least = 0.0
-        if len(found) == 1 and len(found[0].items) == len(program.body.items):
-            self.least = about_least(self._segments[0][2], needs[0], self._machine.signal)
+
+    def least(self) -> float:
+        """ns that the program takes about at least; 0 if it has loops."""
+        if len(self._segments) != 1:
+            return 0.0
+        ((segment, needs, seen, _),) = self._segments
+        if len(segment.items) != len(self._program.body.items):
+            return 0.0
+        return about_least(seen, needs, self._machine.signal)
 
     def of(self, manners: Sequence[Manner]) -> Iterator[_Order]:
         """Different orders of the scheduler."""

@@ -23,6 +23,7 @@ from nki.target.model import Target
 
 _HIGHEST = 3
 """Ranks beyond it count as it: more than half of PSUM would stay empty."""
+_NOBODY: tuple[int, ...] = ()
 
 
 class Needs(NamedTuple):
@@ -139,6 +140,7 @@ class Banks:
         self._free = needs.room
         self._later: list[tuple[float, int]] = []
         self._begun = [False] * len(needs.sizes)
+        self._begins = False  # since somebody was named
         self._left = [0] * len(needs.sizes)
         self._waiting: list[list[tuple[float, int]]] = [[] for _ in range(_HIGHEST + 1)]
         for mine in needs.touches:
@@ -151,7 +153,10 @@ class Banks:
         One that is told never waits here until `end` names it.
         """
         needs = self._needs
-        wanted = [tensor for tensor in needs.touches[position] if not self._begun[tensor]]
+        touched = needs.touches[position]
+        if not touched:
+            return now
+        wanted = [tensor for tensor in touched if not self._begun[tensor]]
         if not wanted:
             return now
         least = max([self._least[tensor] for tensor in wanted])
@@ -171,17 +176,22 @@ class Banks:
         self._free -= size
         for tensor in wanted:
             self._begun[tensor] = True
+        self._begins = True
         return now
 
-    def end(self, position: int, when: float) -> list[int]:
+    def end(self, position: int, when: float) -> Sequence[int]:
         """An instruction ends; returns those that may ask again: the most urgent one of each rank."""
-        if not self._needs.touches[position]:
-            return []
+        touched = self._needs.touches[position]
+        if not touched:
+            return _NOBODY
         freed = 0
-        for tensor in self._needs.touches[position]:
+        for tensor in touched:
             self._left[tensor] -= 1
             if not self._left[tensor]:
                 freed += self._needs.sizes[tensor]
         if freed:
             heappush(self._later, (when, freed))
+        elif not self._begins:
+            return _NOBODY
+        self._begins = False
         return [heappop(waiting)[1] for waiting in self._waiting if waiting]
