@@ -2,30 +2,5 @@
 
 from __future__ import annotations
 
-from nki.interop.jax import (
-    TARGET,
-    CompiledFunction,
-    compile,
-    error_behind,
-    fallback_reason,
-    forget,
-    kernel_errors,
-    provenance,
-    traced_call,
-    with_vjp,
-    without_ffi,
-)
-
-__all__ = [
-    "TARGET",
-    "CompiledFunction",
-    "compile",
-    "error_behind",
-    "fallback_reason",
-    "forget",
-    "kernel_errors",
-    "provenance",
-    "traced_call",
-    "with_vjp",
-    "without_ffi",
-]
+from nki.interop.jax import *  # noqa: F403 - all that is public there, and nothing else
+from nki.interop.jax import __all__ as __all__

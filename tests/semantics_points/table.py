@@ -199,8 +199,8 @@ POINTS: dict[int, Point] = {
         (
             f"{_NEW}_kernels.py::test_what_a_kernel_returns_and_takes",
             "frontend/test_check.py::test_globals_that_functions_change",
-            "frontend/test_check.py::test_identity",
-            "frontend/test_check.py::test_signatures",
+            "frontend/test_check_parser.py::test_identity",
+            "frontend/test_check_parser.py::test_signatures",
         ),
     ),
     29: Point(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -52,15 +52,14 @@ class NoArithmetic:
 
     __slots__ = ()
 
-    def describe(self) -> str:
-        """Short text for messages."""
-        raise NotImplementedError
+    if TYPE_CHECKING:  # what those who inherit from it have; abc would make every isinstance of a tensor slower
 
-    def _on_chip(self) -> bool:
-        raise NotImplementedError
+        def describe(self) -> str:
+            """Short text for messages."""
 
-    def _is_integer(self) -> bool:
-        raise NotImplementedError
+        def _on_chip(self) -> bool: ...
+
+        def _is_integer(self) -> bool: ...
 
     __add__, __radd__, __iadd__ = _binary("+", "nl.add({x}, {y})")
     __sub__, __rsub__, __isub__ = _binary("-", "nl.subtract({x}, {y})")
