@@ -157,7 +157,7 @@ LISTED = {"mamba_v1_4k": "mamba_v1", "mamba_v2_4k": "mamba_v2", "mamba_v3_1024":
 
 
 def printed(documents: Path) -> list[tuple[str, float]]:
-    """Device times of the listings of the Mamba tutorial. Rows go through PSUM to SBUF here."""
+    """Device times of the listings of the Mamba tutorial as the compiler makes them, in ns; never fitted."""
     path = documents / "nki" / "examples" / "fused_mamba" / "mamba_nki_kernels.py"
     if not path.exists():
         return []

@@ -14,7 +14,7 @@ from nki.core.locks import lock
 from nki.core.tensor import Storage
 from nki.frontend.manifest import Manifest, manifest_of
 from nki.frontend.manifest_arguments import Described, describe
-from nki.frontend.results import written_inputs
+from nki.frontend.results import unwritten_outputs, writes_of, written_inputs
 from nki.frontend.values import Arguments
 from nki.launch import Launch, trace_body, tracer_of
 from nki.options import Options
@@ -119,10 +119,14 @@ def _compile(
         if known is not None and not (options.dump_ir or options.print_after):
             return replace(known[1], result=results[0], origin="memory")
         built = gate.compile_kernel(programs, target, options, config)
-    findings = (*(finding for tracer in tracers for finding in tracer.findings), *built.notes)
-    compiled = Compiled(
-        built.programs, results[0], findings, built.kernel_hash, written_inputs(built.programs), Kept(), doubt=doubt
+    writes = writes_of(built.programs)
+    findings = (
+        *(finding for tracer in tracers for finding in tracer.findings),
+        *unwritten_outputs(built.programs, writes, options.disabled_rules),
+        *built.notes,
     )
+    written = written_inputs(built.programs, writes)
+    compiled = Compiled(built.programs, results[0], findings, built.kernel_hash, written, Kept(), doubt=doubt)
     if disk and not doubt:
         compiled = replace(compiled, artifact=_keep_on_disk(compiled, disk))
     if traced is not None:

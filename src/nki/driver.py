@@ -15,7 +15,14 @@ from nki.core.tensor import Buffer, Storage
 from nki.execution import eager_machines, executed_by, on_cores, run_compiled
 from nki.frontend.check import check_function, raise_errors
 from nki.frontend.host import HostArray
-from nki.frontend.results import check_writable, deliver, write_inputs
+from nki.frontend.results import (
+    check_writable,
+    deliver,
+    unwritten_outputs,
+    write_inputs,
+    writes_of,
+    written_inputs,
+)
 from nki.frontend.values import Arguments
 from nki.launch import (
     Launch,
@@ -77,7 +84,7 @@ def _run_compiled(
         options = replace(options, precise_fp=True)
     inputs = [host.array for host in arguments.arrays]
     storages, executed = run_compiled(compiled, inputs, target, options, findings.append, watch)
-    write_inputs(compiled.programs, arguments.arrays, written=compiled.written)
+    write_inputs(arguments.arrays, compiled.written)
     result = deliver(compiled.result, compiled.programs[0], storages, arguments.arrays)
     return result, _report(launch, target, options, compiled.programs, noted, findings, compiled, executed)
 
@@ -119,9 +126,12 @@ def _run_eager(
         outcomes = on_cores(cores, run)
     programs = [tracer.program for tracer in tracers]
     add_named_edges(programs, launch.schedule)
-    check_writable(programs, arguments.arrays)
-    write_inputs(programs, arguments.arrays, planes)
+    writes = writes_of(programs)
+    written = written_inputs(programs, writes)
+    check_writable(programs, arguments.arrays, written)
+    write_inputs(arguments.arrays, written, planes)
     findings += [finding for tracer in tracers for finding in tracer.findings]
+    findings += unwritten_outputs(programs, writes, options.disabled_rules)
     tree, storages = outcomes[0]
     result = deliver(tree, programs[0], storages, arguments.arrays)
     return result, _report(launch, target, options, programs, noted, findings, None, executed_by(machines))

@@ -104,3 +104,38 @@ def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NKI_UNINITIALIZED", "ones")
     with pytest.raises(NkiError, match="NKI_UNINITIALIZED is one of sentinel, zero"):
         nki.simulate(own_bytes)(X)
+
+
+def returns_nothing_written(a: Any) -> Any:
+    tile = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    return nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+
+
+@pytest.mark.parametrize("simulate", [False, True], ids=["compiled", "eager"])
+def test_a_returned_tensor_that_nothing_writes_is_warned_of_in_every_call(simulate: bool) -> None:
+    kernel = nki.jit(returns_nothing_written)
+    for _ in range(2):
+        with pytest.warns(NkiWarning, match=r"no instruction writes to it") as found:
+            result = (nki.simulate(kernel) if simulate else kernel)(X)
+        assert [warning.message.finding.code for warning in found] == ["return.unwritten"]
+        assert np.isnan(result).all()
+
+
+@pytest.mark.parametrize("simulate", [False, True], ids=["compiled", "eager"])
+def test_the_warning_can_be_switched_off(simulate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NKI_DISABLE_RULES", "return.unwritten")
+    kernel = nki.jit(returns_nothing_written)
+    assert np.isnan((nki.simulate(kernel) if simulate else kernel)(X)).all()
+
+
+@pytest.mark.parametrize("simulate", [False, True], ids=["compiled", "eager"])
+def test_a_result_that_one_core_writes_is_written(simulate: bool) -> None:
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        if nl.program_id(0) == 1:
+            nisa.dma_copy(dst=out, src=a)
+        return out
+
+    assert np.array_equal((nki.simulate(kernel[2]) if simulate else kernel[2])(X), X)

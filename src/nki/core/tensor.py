@@ -107,7 +107,8 @@ class Buffer:
     Attributes:
         address: explicit ``(partition, byte)`` on chip, or None if the allocator chooses.
         trace: token of the trace that owns it; a tensor is only usable there.
-        role: "input", "temporary", "constant", or "fixed": an input that no core ever writes.
+        role: "input", "temporary", "constant", "fixed": an input that no core ever writes, or "copy": a temporary that
+            the language fills from PSUM, so that what reads it may read PSUM instead (nki.passes.forward).
         data: the bytes of a constant, which is there from the start; None for all others.
     """
 

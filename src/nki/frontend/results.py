@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -15,29 +15,39 @@ from nki.sim.memory import LiveStorage, shadow_of, strided
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 
-
-def written_inputs(programs: Sequence[Program]) -> frozenset[int]:
-    """Positions of the inputs that some core writes to: one pass over all instructions."""
-    written = set()
-    for program in programs:
-        position = {buffer.id: i for i, buffer in enumerate(program.inputs)}
-        written |= {position[buffer] for buffer in _written(program) if buffer in position}
-    return frozenset(written)
+Writes = Sequence[Set[int]]
+"""For each core the buffers that some instruction writes to, by id."""
 
 
-def _written(program: Program) -> set[int]:
-    """Buffers that some instruction writes to."""
-    return {
-        view.buffer.id
-        for issued in program.body.walk()
-        for name, view in issued.views()
-        if issued.instruction.operands[name].writes
-    }
+def writes_of(programs: Sequence[Program]) -> Writes:
+    """What each core writes: one pass over all instructions."""
+    return [
+        {
+            view.buffer.id
+            for issued in program.body.walk()
+            for name, view in issued.views()
+            if issued.instruction.operands[name].writes
+        }
+        for program in programs
+    ]
 
 
-def unwritten_outputs(programs: Sequence[Program]) -> list[Finding]:
+def written_inputs(programs: Sequence[Program], writes: Writes | None = None) -> frozenset[int]:
+    """Positions of the inputs that some core writes to; `writes` is what `writes_of` says, where that is known."""
+    return frozenset(
+        position
+        for program, buffers in zip(programs, writes_of(programs) if writes is None else writes, strict=True)
+        for position, buffer in enumerate(program.inputs)
+        if buffer.id in buffers
+    )
+
+
+def unwritten_outputs(
+    programs: Sequence[Program], writes: Writes, disabled_rules: Collection[str] = ()
+) -> list[Finding]:
     """A warning for each output that is a new tensor which no core writes to: what it holds is left to chance."""
-    written = [_written(program) for program in programs]
+    if "return.unwritten" in disabled_rules:
+        return []
     return [
         Finding(
             "return.unwritten",
@@ -53,22 +63,18 @@ def unwritten_outputs(programs: Sequence[Program]) -> list[Finding]:
         if view.buffer.role == "temporary"
         and not any(
             program.outputs[place].buffer.id in buffers
-            for program, buffers in zip(programs, written, strict=True)
+            for program, buffers in zip(programs, writes, strict=True)
             if place < len(program.outputs)
         )
     ]
 
 
-def check_writable(
-    programs: Sequence[Program], arrays: Sequence[HostArray], written: Collection[int] | None = None
-) -> None:
+def check_writable(programs: Sequence[Program], arrays: Sequence[HostArray], written: Collection[int]) -> None:
     """An input that the kernel writes must be able to change, or be returned.
 
     Args:
-        written: what `written_inputs` says of the programs, where that is known.
+        written: what `written_inputs` says of the programs.
     """
-    if written is None:
-        written = written_inputs(programs)
     if not written:
         return
     returned = {view.buffer.id for view in programs[0].outputs}
@@ -89,18 +95,15 @@ def check_writable(
 
 
 def write_inputs(
-    programs: Sequence[Program],
-    arrays: Sequence[HostArray],
-    planes: Mapping[int, Any] | None = None,
-    written: Collection[int] | None = None,
+    arrays: Sequence[HostArray], written: Collection[int], planes: Mapping[int, Any] | None = None
 ) -> None:
     """Carry the kernel's writes into the caller's arrays where the memory is not the same.
 
     Args:
+        written: what `written_inputs` says of the programs.
         planes: float32 values in place of low-precision bytes, by the identity of the host array.
-        written: what `written_inputs` says of the programs, where that is known.
     """
-    for position in written_inputs(programs) if written is None else written:
+    for position in written:
         host = arrays[position]
         plane = (planes or {}).get(id(host))
         if plane is not None:

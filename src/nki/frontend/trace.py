@@ -108,12 +108,18 @@ class Tracer:
             self.findings.append(finding)
 
     def allocate(
-        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str, address: tuple[int, int] | None
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        region: MemoryRegion,
+        name: str,
+        address: tuple[int, int] | None,
+        role: str = "temporary",
     ) -> Storage:
         where = self.locator.capture()
         current = self._regions.current
         if current.recording:
-            buffer = self._buffer(shape, dtype, region, name, "temporary", address, where)
+            buffer = self._buffer(shape, dtype, region, name, role, address, where)
             current.block.buffers.append(buffer)
         else:
             buffer = current.buffer((shape, dtype, region, address, where), where)

@@ -12,7 +12,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
 from nki.isa import functions as unit
 from nki.language.arguments import integer, public, result_dtype, tile
-from nki.language.memory import ndarray, new_tile
+from nki.language.memory import copied_tile, ndarray, new_tile
 from nki.spec.allocation import checked_shape
 from nki.spec.sink import current_sink
 
@@ -63,7 +63,7 @@ def spread(x: NkiTensor, partitions: int) -> NkiTensor:
 
 
 def _multiplied(x: NkiTensor, partitions: int) -> NkiTensor:
-    """By ones, a bank of PSUM at a time."""
+    """By ones, a bank of PSUM at a time. The tile is a copy, because a kernel may give it to what cannot read PSUM."""
     target = current_sink("nl.broadcast_to").target
     row, size = _first_partition(x, target.quadrant), x.view_record.free_size
     if row.buffer is not MemoryRegion.sbuf or not row.is_contiguous():
@@ -71,7 +71,7 @@ def _multiplied(x: NkiTensor, partitions: int) -> NkiTensor:
         nisa.tensor_copy(dst=row, src=x)
     ones = new_tile((1, partitions), x.dtype)
     nisa.memset(dst=ones, value=1.0)
-    result = new_tile((partitions, *x.shape[1:]), x.dtype)
+    result = copied_tile((partitions, *x.shape[1:]), x.dtype)
     flat, wide, columns = row.reshape((1, size)), result.reshape((partitions, size)), target.psum.bank_bytes // 4
     for start in range(0, size, columns):
         part = flat[:, start : min(start + columns, size)]

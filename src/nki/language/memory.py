@@ -55,6 +55,14 @@ def new_tile(shape: tuple[int, ...], dtype: DType) -> NkiTensor:
     return ndarray(shape, dtype, MemoryRegion.sbuf)
 
 
+def copied_tile(shape: tuple[int, ...], dtype: DType) -> NkiTensor:
+    """A new SBUF tile that is filled from PSUM; the compiler may let what reads it read PSUM instead."""
+    sink = current_sink("nl.ndarray")
+    check_fit(shape, dtype, MemoryRegion.sbuf, None, sink.target)
+    storage = sink.allocate(shape, dtype, MemoryRegion.sbuf, "", None, "copy")
+    return NkiTensor.of(whole(storage.buffer), storage)
+
+
 def filled_tile(shape: tuple[int, ...], dtype: DType, value: float) -> NkiTensor:
     """A new SBUF tile of one value."""
     tile = new_tile(shape, dtype)

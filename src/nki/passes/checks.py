@@ -19,6 +19,9 @@ from nki.target.model import Target
 _MOST_BYTES = 1 << 26
 """Of a tensor whose bytes are followed one by one."""
 
+_OWN = ("temporary", "copy")
+"""Roles of tensors that only the program itself writes and reads."""
+
 _KEEP_A_PART = frozenset({"local_gather"})
 """Instructions that leave a part of their destination as it was."""
 
@@ -233,7 +236,7 @@ class _Walk:
             rows, pitch = self._target.partitions, memory.bytes_per_partition
         else:
             shared = buffer.region is MemoryRegion.shared_hbm and not self._alone
-            if buffer.id in self._inputs or buffer.role != "temporary" or shared or buffer.nbytes > _MOST_BYTES:
+            if buffer.id in self._inputs or buffer.role not in _OWN or shared or buffer.nbytes > _MOST_BYTES:
                 return None
             space, rows, pitch = buffer.id, buffer.partitions, buffer.row_bytes
         if space not in self._planes:

@@ -8,13 +8,15 @@ from time import perf_counter
 from typing import NamedTuple
 
 from nki.core.errors import UsageError
-from nki.passes import accumulate_flags, arrange, canonicalize, dead_code, races, schedule, unroll
+from nki.passes import accumulate_flags, arrange, canonicalize, dead_code, forward, races, reuse, schedule, unroll
 from nki.passes.context import Context, Pass
 from nki.spec.program import Program
 
 PIPELINE: tuple[Pass, ...] = (
     canonicalize.PASS,
     dead_code.PASS,
+    reuse.PASS,
+    forward.PASS,
     accumulate_flags.PASS,
     unroll.PASS,
     arrange.PASS,

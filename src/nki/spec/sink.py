@@ -46,7 +46,13 @@ class Sink(Protocol):
         """Take a broken rule: raise if it is an error, keep it if it is a warning."""
 
     def allocate(
-        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str, address: tuple[int, int] | None
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        region: MemoryRegion,
+        name: str,
+        address: tuple[int, int] | None,
+        role: str = "temporary",
     ) -> Storage:
         """A new buffer."""
 

@@ -14,7 +14,7 @@ from nki.core.errors import NkiError, UsageError, VerificationError, render
 from nki.core.source import Location
 from nki.driver import trace_only
 from nki.frontend.check import FRONTENDS, check_function
-from nki.frontend.results import unwritten_outputs
+from nki.frontend.results import unwritten_outputs, writes_of
 from nki.frontend.trace import Tracer
 from nki.spec.program import Program
 from nki.spec.rule import Finding
@@ -118,7 +118,8 @@ def _checked(request: Request) -> tuple[list[Finding], NkiError | None, list[Pro
         return _first_finding(request, error), placed(error), []
     findings = [finding for tracer in tracers for finding in tracer.findings]
     programs = [tracer.program for tracer in tracers]
-    return findings + unwritten_outputs(programs) + _memory(programs, request.target), None, programs
+    findings += unwritten_outputs(programs, writes_of(programs)) + _memory(programs, request.target)
+    return findings, None, programs
 
 
 def _may_compile(findings: Sequence[Finding], error: NkiError | None) -> bool:

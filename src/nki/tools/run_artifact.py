@@ -13,7 +13,7 @@ from nki.core.errors import ArtifactError, UsageError
 from nki.core.source import UNKNOWN
 from nki.core.tensor import Buffer
 from nki.frontend.host import HostArray, take
-from nki.frontend.results import check_writable, deliver, write_inputs
+from nki.frontend.results import check_writable, deliver, write_inputs, written_inputs
 from nki.options import Options, from_environment
 from nki.passes.races import program_races, refuse_races
 from nki.report import Report
@@ -82,10 +82,11 @@ def run_artifact(loaded: Loaded, arrays: Sequence[np.ndarray]) -> tuple[Any, Rep
     programs, target = loaded.artifact.programs, loaded.target
     options = replace(from_environment(), target=target.name, precise_fp=True)
     hosts = [take(array, "numpy", buffer.name) for array, buffer in zip(arrays, programs[0].inputs, strict=True)]
-    check_writable(programs, hosts)
+    written = written_inputs(programs)
+    check_writable(programs, hosts, written)
     findings: list[Finding] = [race.finding("warning") for race in program_races(programs, target)]
     storages = _execute(programs, target, options, hosts, findings)
-    write_inputs(programs, hosts)
+    write_inputs(hosts, written)
     outputs = programs[0].outputs
     tree: Any = outputs[0] if len(outputs) == 1 else tuple(outputs) or None
     result = deliver(tree, programs[0], storages, hosts)
