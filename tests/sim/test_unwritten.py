@@ -139,3 +139,13 @@ def test_a_result_that_one_core_writes_is_written(simulate: bool) -> None:
         return out
 
     assert np.array_equal((nki.simulate(kernel[2]) if simulate else kernel[2])(X), X)
+
+
+@pytest.mark.parametrize("simulate", [False, True], ids=["compiled", "eager"])
+def test_there_is_nothing_to_write_in_an_empty_result(simulate: bool) -> None:
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        return out[0:0]
+
+    assert (nki.simulate(kernel) if simulate else kernel)(X).size == 0

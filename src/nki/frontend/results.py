@@ -61,6 +61,7 @@ def unwritten_outputs(
         )
         for place, view in enumerate(programs[0].outputs)
         if view.buffer.role == "temporary"
+        and view.size
         and not any(
             program.outputs[place].buffer.id in buffers
             for program, buffers in zip(programs, writes, strict=True)
