@@ -192,7 +192,7 @@ def _move(issued: Issued, target: Target, own: Own, matmul: str) -> tuple[Native
         raise NotTraceable("blas")
     views = [value for value in move if isinstance(value, View)]
     sources = tuple([_source(view, own, i == 0) for i, view in enumerate(views)])
-    operations = 8 * move.stationary.shape[0] if isinstance(move, Product) else 2
+    operations = 8 * move.stationary.shape[0] * move.rows if isinstance(move, Product) else 2
     return Native(move_template(move, matmul == "fast"), sources, False, move=move), operations
 
 

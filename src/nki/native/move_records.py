@@ -10,13 +10,12 @@ from nki.core.tensor import View
 from nki.native.features import has
 from nki.native.moves import Copy, Move, Product, Transposed
 from nki.native.primitives.copy import copy_text
-from nki.native.primitives.matmul import DOT, ORDERED, matmul_text
+from nki.native.primitives.matmul import ADD, DOT, ORDERED, ROWS_SHIFT, matmul_text
 from nki.native.primitives.transpose import transpose_text
-from nki.native.records import Patch, Template, copy_words, finished, header, row_slot
+from nki.native.records import Patch, Template, copy_words, finished, header, row_slot, rows_slot
 
 Words = TypeVar("Words", bound=MutableSequence[int])
 
-_ADDS = 1
 _LINK_WORDS = 2
 """The immediates of a product with one link: flags, and K."""
 
@@ -34,7 +33,7 @@ def move_template(move: Move, fast: bool) -> Template:
 
 def with_mode(words: Words, adds: bool) -> Words:
     """The record of a product that adds to its destination, or overwrites it."""
-    words[-_LINK_WORDS] = _ADDS if adds else 0
+    words[-_LINK_WORDS] = words[-_LINK_WORDS] & ~ADD | int(adds)
     return words
 
 
@@ -54,10 +53,13 @@ def _transposed(move: Transposed) -> Template:
 
 def _product(move: Product, fast: bool) -> Template:
     stationary, moving = move.stationary.dtype.name, move.moving.dtype.name
-    dot = fast and stationary == moving == "bfloat16" and has("avx512_bf16")
+    dot = fast and stationary == moving == "bfloat16" and move.rows == 1 and has("avx512_bf16")
     name = f"matmul_{stationary}_{moving}{'_dot' if dot else ''}"
-    words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), move.dst, move.stationary, move.moving)
-    words += [0, move.stationary.shape[0]]
+    words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), move.dst)
+    for factor in (move.stationary, move.moving):
+        slot, patch = row_slot(factor, len(words)) if move.rows == 1 else rows_slot(factor, len(words))
+        words, patches = words + slot, (*patches, patch)
+    words += [move.rows << ROWS_SHIFT if move.rows > 1 else 0, move.stationary.shape[0] * move.rows]
     text = partial(matmul_text, name, stationary, moving, DOT if dot else ORDERED)
     return Template(name, text, finished(words), patches)
 

@@ -7,12 +7,13 @@ leaves a `Move` for each thing that it does; at everything else the attempt ends
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from nki.core import dtypes
 from nki.core.tensor import View
 from nki.native.expression import Symbol
+from nki.native.primitives.matmul import MOST_ROWS
 from nki.native.primitives.widen import STORED
 from nki.native.trace import NotTraceable
 from nki.spec.engine import engine as Engine
@@ -36,12 +37,17 @@ class Transposed(NamedTuple):
 
 
 class Product(NamedTuple):
-    """``stationary.T @ moving`` to PSUM; mode as in `nki.spec.arrays.Arrays.accumulate`."""
+    """``stationary.T @ moving`` to PSUM; mode as in `nki.spec.arrays.Arrays.accumulate`.
+
+    Attributes:
+        rows: of the product that a partition of an operand holds; if more than 1, the second dimension counts them.
+    """
 
     dst: View
     stationary: View
     moving: View
     mode: bool | None
+    rows: int = 1
 
 
 Move = Copy | Transposed | Product
@@ -51,6 +57,7 @@ Move = Copy | Transposed | Product
 class _Loaded(Symbol):
     view: View
     raw: bool
+    rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class _Swapped(Symbol):
 class _Multiplied(Symbol):
     stationary: View
     moving: View
+    rows: int
 
 
 def moves(issued: Issued, target: Target) -> list[Move]:
@@ -95,9 +103,12 @@ class _Body:
         return _Loaded(view, True)
 
     def reshape(self, values: Any, shape: Sequence[int]) -> Any:
-        if not isinstance(values, _Loaded) or tuple(shape) != (values.view.shape[0], values.view.free_size):
+        if not isinstance(values, _Loaded):
             raise NotTraceable("reshape")
-        return values
+        for rows in (1, *values.view.shape[1:2]):
+            if tuple(shape) == (values.view.shape[0] * rows, values.view.free_size // rows):
+                return replace(values, rows=rows)
+        raise NotTraceable("reshape")
 
     def transpose(self, values: Any) -> _Swapped:
         if not isinstance(values, _Loaded) or not values.raw:
@@ -128,9 +139,11 @@ class _Body:
         for factor in (stationary, moving):
             if not isinstance(factor, _Loaded) or factor.raw or factor.view.dtype.name not in STORED:
                 raise NotTraceable("matmul")
-        return _Multiplied(stationary.view, moving.view)
+        if stationary.rows != moving.rows or stationary.rows > MOST_ROWS:
+            raise NotTraceable("matmul")
+        return _Multiplied(stationary.view, moving.view, stationary.rows)
 
     def accumulate(self, dst: View, product: Any, mode: bool | None) -> None:
         if not isinstance(product, _Multiplied) or dst.dtype is not dtypes.float32:
             raise NotTraceable("accumulate")
-        self.moves.append(Product(dst, product.stationary, product.moving, mode))
+        self.moves.append(Product(dst, product.stationary, product.moving, mode, product.rows))

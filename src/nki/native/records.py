@@ -73,6 +73,17 @@ def row_slot(view: View, at: int) -> tuple[list[int], Patch]:
     return [0, 0, step, unit, *padded(dims)], Patch(at, pitches)
 
 
+def rows_slot(view: View, at: int) -> tuple[list[int], Patch]:
+    """The words of an operand whose second dimension counts rows of each partition; it comes first, behind it a row."""
+    count, size = view.shape[1], view.dtype.itemsize
+    row = row_dims(view._replace(shape=(view.shape[0], *view.shape[2:]), strides=(view.strides[0], *view.strides[2:])))
+    if len(row) >= DIMENSIONS:
+        raise Unfit
+    unit = int(not row or row == [(view.free_size // count, size)])
+    step, pitches = _partition_step(view, at + 2)
+    return [0, 0, step, unit, count, view.strides[1] * size, *padded(row)[2:]], Patch(at, pitches)
+
+
 def column_slot(step: int, at: int) -> tuple[list[int], Patch]:
     """The words of one value for each partition, `step` bytes apart."""
     return [0, 0, step, 1, *padded([])], Patch(at, ())

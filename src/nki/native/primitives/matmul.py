@@ -27,6 +27,8 @@ ADD = 1
 ROWS_SHIFT = 8
 """Flags: the first link adds onto the destination; from this bit on, the rows in a partition."""
 
+MOST_ROWS = 255
+
 _PACK = ("pack_stationary", "pack_moving")
 _FEW_ROWS = 2
 
@@ -111,7 +113,7 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape) -> str:
 
 def _rows(w: Writer, job: _Job) -> str:
     """Rows in a partition."""
-    given = w.op("andi", w.op("shrui", job.flags, w.constant(ROWS_SHIFT)), w.constant(255))
+    given = w.op("andi", w.op("shrui", job.flags, w.constant(ROWS_SHIFT)), w.constant(MOST_ROWS))
     return w.op("maxsi", given, w.constant(1))
 
 
