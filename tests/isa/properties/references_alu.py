@@ -75,7 +75,9 @@ def alu(name: str, a: Any, b: Any, reverse: bool = False) -> F64:
         case "relu":
             return _ordered(a, np.zeros_like(a), np.where(a > 0, a, 0.0))
         case "power":
-            return neighbours(np.power(a, b), _POWER_ULPS)
+            # with one exponent for all NumPy takes the root, which is NaN for minus infinity; the power is not
+            bases, exponents = (each.copy() for each in np.broadcast_arrays(a, b))
+            return neighbours(np.power(bases, exponents), _POWER_ULPS)
         case "rsqrt":
             return neighbours(np.power(a, -0.5) if not np.signbit(a).any() else 1.0 / np.sqrt(a), _RSQRT_ULPS)
     raise KeyError(f"no reference for nl.{name}")
