@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from nki.compiler import AddressRotation
 from nki.core.errors import VerificationError
+from nki.core.tensor import MemoryRegion
 from nki.passes.context import Context, Pass
 from nki.passes.explicit import demands
 from nki.passes.liveness import liveness
@@ -25,12 +26,13 @@ _SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
 
 
 def run(program: Program, context: Context) -> Program:
-    """The program with its `placement`: ``(0, byte)`` of every live on-chip buffer without an explicit address.
+    """The program with its `placement`: ``(partition, byte)`` of every live on-chip buffer without an explicit address.
 
-    Buffers that are never used get none. Explicit addresses stay as they are, whatever `AddressRotation` says: kernels
-    reach the same bytes through several tensors. Unless rotation is disabled, buffers are spread over the whole memory,
-    so that instructions need not wait for bytes that were in use a moment ago; otherwise they are packed tightly. With
-    ``CompileConfig(spill=True)``, tensors that do not fit wait elsewhere, with a note for each.
+    All begin at partition 0, but for those of `Context.upper`. Buffers that are never used get none. Explicit addresses
+    stay as they are, whatever `AddressRotation` says: kernels reach the same bytes through several tensors. Unless
+    rotation is disabled, buffers are spread over the whole memory, so that instructions need not wait for bytes that
+    were in use a moment ago; otherwise they are packed tightly. With ``CompileConfig(spill=True)``, tensors that do not
+    fit wait elsewhere, with a note for each.
 
     Raises:
         VerificationError: more is live at once than there is (``memory.capacity``, ``memory.registers``).
@@ -46,6 +48,7 @@ def allocate(program: Program, context: Context, *, spilling: bool = False) -> P
     live = liveness(program)
     check_registers(program, live, context.target)
     needs, found = demands(program, live, context.target)
+    needs = [_beside(each, context) for each in needs]
     rotation = context.config.address_rotation
     packings = [_packed(each, live.positions, rotation) for each in needs]
     wrong = _overflowing(needs, packings)
@@ -55,6 +58,13 @@ def allocate(program: Program, context: Context, *, spilling: bool = False) -> P
         return _spilled(program, context, overflow(program, needs[wrong], live.positions, packings[wrong]))
     _note(context, found)
     return replace(program, placement=_placement(needs, packings))
+
+
+def _beside(needs: Demand, context: Context) -> Demand:
+    """SBUF's needs with the tensors that were chosen for the upper half of the partitions."""
+    if not context.upper or needs.memory.region is not MemoryRegion.sbuf:
+        return needs
+    return replace(needs, upper=context.upper, half=context.target.partitions // 2)
 
 
 def _packed(needs: Demand, positions: int, rotation: AddressRotation) -> Packing:
@@ -69,10 +79,10 @@ def pack(needs: Demand, positions: int, rotation: AddressRotation = AddressRotat
     if not items:
         return Packing((), 0)
     if rotation is not AddressRotation.DISABLE:
-        packing = pack_rotating(items, fixed, needs.memory.room)
+        packing = pack_rotating(items, fixed, needs.room)
         if packing is not None:
             return packing
-    return pack_tight(items, fixed, needs.memory.room, int(load(items, fixed, positions).max()))
+    return pack_tight(items, fixed, needs.room, int(load(items, fixed, positions).max()))
 
 
 def _spilled(program: Program, context: Context, failure: VerificationError) -> Program:
@@ -96,7 +106,7 @@ def _overflowing(needs: Sequence[Demand], packings: Sequence[Packing]) -> int | 
 
 def _placement(needs: Sequence[Demand], packings: Sequence[Packing]) -> dict[int, tuple[int, int]]:
     return {
-        live.buffer.id: (0, offset)
+        live.buffer.id: (each.start(live), offset)
         for each, packing in zip(needs, packings, strict=True)
         for live, offset in zip(each.automatic, packing.offsets, strict=True)
     }

@@ -18,6 +18,7 @@ from nki.compiler import AddressRotation
 from nki.core.errors import VerificationError
 from nki.passes import allocate
 from nki.passes.banks import psum_needs
+from nki.passes.beside import upper_half
 from nki.passes.context import Context, Pass
 from nki.passes.dependences import dependences, segments_of
 from nki.passes.enough import about_least
@@ -72,7 +73,8 @@ def run(program: Program, context: Context) -> Program:
     """The program with its `placement`, in an order that may differ from the one that came in.
 
     With `AddressRotation.DISABLE` tensors are packed tightly for the order in which the kernel was written. Where that
-    order needs more than there is, whatever the configuration, one is looked for that does not; see `relief`.
+    order needs more than there is, whatever the configuration, tensors of few partitions lie side by side if that is
+    enough (see `beside`), or an order is looked for that needs less (see `relief`).
 
     Raises:
         VerificationError: see `allocate.run`; of the order in which the kernel was written.
@@ -82,6 +84,10 @@ def run(program: Program, context: Context) -> Program:
     except VerificationError as error:
         if error.code != "memory.capacity":
             raise
+        upper = upper_half(program, context)
+        if upper:
+            with suppress(VerificationError):
+                return _arranged(program, replace(context, upper=upper, config=replace(context.config, spill=False)))
         for other in relieved(program, context.target):
             with suppress(VerificationError):
                 return _arranged(other, context)

@@ -21,6 +21,7 @@ class Context:
         options: of the environment.
         config: settings of the kernel.
         notes: findings that passes add, warnings only; errors are raised.
+        upper: ids of tensors in SBUF that begin in the middle of the partitions, beside others that end there.
         foreseen: programs whose schedule was made to choose their addresses, each with the scheduled one, so that it is
             not made again. Nothing depends on it but time.
     """
@@ -29,6 +30,7 @@ class Context:
     options: Options = field(default_factory=Options)
     config: CompileConfig = field(default_factory=CompileConfig)
     notes: list[Finding] = field(default_factory=list)
+    upper: frozenset[int] = frozenset()
     foreseen: list[tuple[Program, Program]] = field(default_factory=list)
 
 

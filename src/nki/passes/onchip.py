@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nki.core.tensor import Buffer, MemoryRegion
 from nki.passes.liveness import Range
 from nki.passes.placement import Fixed, Item, Room
+from nki.spec.program import Placement
 from nki.target.model import Target
 
 
@@ -35,19 +36,20 @@ class Memory:
 
     @property
     def room(self) -> Room:
-        """Where buffers may lie."""
+        """Where buffers may lie that all begin at partition 0."""
         return Room(self.limit, self.bank)
 
     def size(self, buffer: Buffer) -> int:
         """Bytes of each partition that a buffer keeps from others."""
         return -(-buffer.row_bytes // self.unit) * self.unit
 
-    def item(self, live: Range) -> Item:
+    def item(self, live: Range, start: int = 0) -> Item:
         """What a buffer without an address needs; it starts at a multiple of its element size, as NumPy likes it."""
         buffer, first, last = live
         size = self.size(buffer)
         align = max(self.align, self.unit, buffer.dtype.itemsize)
-        return Item(first, last, size, buffer.partitions, self.bank if self.bank and size > self.bank else align)
+        align = self.bank if self.bank and size > self.bank else align
+        return Item(first, last, size, buffer.partitions, align, start)
 
     def fixed(self, live: Range) -> Fixed:
         """What a buffer with an address takes."""
@@ -60,21 +62,43 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The live buffers of one memory: those to be placed, and those that have an address."""
+    """The live buffers of one memory: those to be placed, and those that have an address.
+
+    Attributes:
+        upper: ids of the automatic ones that begin at partition `half`; all others begin at partition 0.
+    """
 
     memory: Memory
     automatic: tuple[Range, ...]
     explicit: tuple[Range, ...]
+    upper: frozenset[int] = frozenset()
+    half: int = 0
 
     @property
     def items(self) -> list[Item]:
         """What the automatic ones need, in their order."""
-        return [self.memory.item(live) for live in self.automatic]
+        return [self.memory.item(live, self.start(live)) for live in self.automatic]
+
+    def start(self, live: Range) -> int:
+        """The partition at which an automatic one begins."""
+        return self.half if live.buffer.id in self.upper else 0
+
+    @property
+    def room(self) -> Room:
+        """Where the automatic ones may lie."""
+        return self.memory.room._replace(half=self.half) if self.upper else self.memory.room
 
     @property
     def fixed(self) -> list[Fixed]:
         """What the explicit ones take, in their order."""
         return [self.memory.fixed(live) for live in self.explicit]
+
+
+def placed(needs: Demand, placement: Placement | None) -> Demand:
+    """What the buffers ask for where they were placed."""
+    starts = {number: partition for number, (partition, _) in (placement or {}).items() if partition}
+    own = {live.buffer.id for live in needs.automatic} & starts.keys()
+    return replace(needs, upper=frozenset(own), half=starts[min(own)]) if own else needs
 
 
 def memories(target: Target) -> tuple[Memory, Memory]:

@@ -24,13 +24,14 @@ CLIMBED = 100_000
 
 
 class Item(NamedTuple):
-    """An interval of time that needs `size` bytes at a multiple of `align`, in partitions 0 to `partitions`."""
+    """An interval of time that needs `size` bytes at a multiple of `align`, in `partitions` from `start` on."""
 
     first: int
     last: int
     size: int
     partitions: int
     align: int
+    start: int = 0
 
 
 class Fixed(NamedTuple):
@@ -45,10 +46,14 @@ class Fixed(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Where items may lie: bytes 0 to `limit`, and none that fits between two multiples of `boundary` across one."""
+    """Where items may lie: bytes 0 to `limit`, and none that fits between two multiples of `boundary` across one.
+
+    Items that end before partition `half` and those that begin there may share bytes; it is 0 if all begin at 0.
+    """
 
     limit: int
     boundary: int = 0
+    half: int = 0
 
 
 class Packing(NamedTuple):
@@ -127,17 +132,26 @@ class _Field:
         self._first, self._last = firsts[: len(items)], lasts[: len(items)]
         self._width = max(1, len(births) * SLICE // max(1, len(both)))
         self._count = len(births) // self._width + 1
-        self._fixed: list[list[tuple[int, int, int, int, int]]] = [[] for _ in range(self._count)]
+        self._fixed: list[list[tuple[int, int, int, int, int, int]]] = [[] for _ in range(self._count)]
         for each, first, last in zip(fixed, firsts[len(items) :], lasts[len(items) :], strict=True):
             for number in range(first // self._width, last // self._width + 1):
-                self._fixed[number].append((first, last, each.start, each.end, each.partition))
+                self._fixed[number].append((first, last, each.start, each.end, each.partition, each.partition_end))
         self.clear()
 
     def clear(self) -> None:
         """Take everything away that was placed."""
         self.pointer = 0
         self._offsets = [-1] * len(self.items)
-        self._slices: list[list[tuple[int, int, int, int]]] = [[] for _ in range(self._count)]
+        self._slices: list[list[list[tuple[int, int, int, int]]]] = [
+            [[] for _ in range(self._count)] for _ in range(2 if self.room.half else 1)
+        ]
+
+    def sides(self, item: Item) -> tuple[int, ...]:
+        """The halves of the partitions that an item lies in."""
+        half = self.room.half
+        if not half or item.start + item.partitions <= half:
+            return (0,)
+        return (1,) if item.start >= half else (0, 1)
 
     def level(self, number: int) -> int:
         """0 for an item that lives in one slice, and one more for each time it spans twice as many."""
@@ -160,14 +174,16 @@ class _Field:
             item = self.items[number]
             first, last = self._first[number], self._last[number]
             start, end = first // self._width, last // self._width
-            offset = choose(self._taken(first, last, start, end, item.partitions), item, self)
+            sides = self.sides(item)
+            offset = choose(self._taken(first, last, start, end, item, sides), item, self)
             after = offset + item.size
             if after > self.room.limit:
                 return False
             self._offsets[number] = offset
             entry = (first, last, offset, after)
-            for each in range(start, end + 1):
-                self._slices[each].append(entry)
+            for side in sides:
+                for each in range(start, end + 1):
+                    self._slices[side][each].append(entry)
         return True
 
     def fit(self, at: int, size: int, align: int) -> int:
@@ -192,16 +208,17 @@ class _Field:
         ]
         return (sorted(numbers, key=key) for key in keys)
 
-    def _taken(self, first: int, last: int, start: int, end: int, partitions: int) -> list[Byte]:
-        """Byte intervals of what lives at the same time, sorted."""
-        if start == end:
-            taken = [(low, high) for f, z, low, high in self._slices[start] if f <= last and z >= first]
+    def _taken(self, first: int, last: int, start: int, end: int, item: Item, sides: tuple[int, ...]) -> list[Byte]:
+        """Byte intervals of what lives at the same time in the same partitions, sorted."""
+        if start == end and len(sides) == 1:
+            taken = [(low, high) for f, z, low, high in self._slices[sides[0]][start] if f <= last and z >= first]
         else:
-            near = {entry for each in range(start, end + 1) for entry in self._slices[each]}
+            near = {entry for side in sides for each in range(start, end + 1) for entry in self._slices[side][each]}
             taken = [(low, high) for f, z, low, high in near if f <= last and z >= first]
+        begin, after = item.start, item.start + item.partitions
         for each in range(start, end + 1):
-            for f, z, low, high, partition in self._fixed[each]:
-                if f <= last and z >= first and partition < partitions:
+            for f, z, low, high, partition, partition_end in self._fixed[each]:
+                if f <= last and z >= first and partition < after and partition_end > begin:
                     taken.append((low, high))
         taken.sort()
         return taken

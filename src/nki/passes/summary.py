@@ -45,8 +45,8 @@ def load(items: Sequence[Item], fixed: Sequence[Fixed], positions: int) -> np.nd
     others hold a part of what one of these holds.
     """
     worst = np.zeros(positions + 1, np.int64)
-    for partition in sorted({0, *(each.partition for each in fixed)}):
-        here = [item for item in items if item.partitions > partition]
+    for partition in sorted({0, *(each.partition for each in fixed), *(item.start for item in items)}):
+        here = [item for item in items if item.start <= partition < item.start + item.partitions]
         there = [each for each in fixed if each.partition <= partition < each.partition_end]
         np.maximum(worst, _automatic(here, positions) + _covered(there, positions), out=worst)
     return worst[:positions]

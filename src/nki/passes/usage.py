@@ -12,7 +12,7 @@ import numpy as np
 from nki.core.source import Location
 from nki.core.tensor import Buffer
 from nki.passes.liveness import Range, liveness
-from nki.passes.onchip import Demand, Memory, demand, memories
+from nki.passes.onchip import Demand, Memory, demand, memories, placed
 from nki.passes.summary import load
 from nki.spec.program import Issued, Program
 from nki.target.model import Target
@@ -115,7 +115,7 @@ class MemoryUsage:
 def usage(program: Program, target: Target) -> tuple[MemoryUsage, MemoryUsage]:
     """The use of SBUF and of PSUM, before or after allocation."""
     live = liveness(program)
-    sbuf, psum = (demand(memory, live.buffers) for memory in memories(target))
+    sbuf, psum = (placed(demand(memory, live.buffers), program.placement) for memory in memories(target))
     return (
         _memory_usage(sbuf, live.positions, program, 0),
         _memory_usage(psum, live.positions, program, target.psum.bank_bytes),
