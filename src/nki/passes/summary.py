@@ -9,7 +9,7 @@ import numpy as np
 
 from nki.core.tensor import MemoryRegion
 from nki.passes.liveness import Liveness, liveness
-from nki.passes.onchip import Memory, demand
+from nki.passes.onchip import Memory, demand, placed
 from nki.passes.placement import Fixed, Item
 from nki.spec.program import Program
 
@@ -26,15 +26,15 @@ def memory_peak(program: Program) -> MemoryPeak:
     """The most that is live at one instruction of a program, in the partition where that is most.
 
     A tensor lives from the first to the last item of its block that uses it; a loop is one item, so that a tensor from
-    outside that is used in a loop lives during all of it. A tensor without an address starts at partition 0. Tensors
-    with an explicit address take their byte interval, once where intervals overlap.
+    outside that is used in a loop lives during all of it. A tensor without an address starts at partition 0, or where
+    it was placed. Tensors with an explicit address take their byte interval, once where intervals overlap.
     """
     live = liveness(program)
-    return MemoryPeak(_peak(live, MemoryRegion.sbuf), _peak(live, MemoryRegion.psum))
+    return MemoryPeak(*(_peak(live, region, program) for region in (MemoryRegion.sbuf, MemoryRegion.psum)))
 
 
-def _peak(live: Liveness, region: MemoryRegion) -> int:
-    needs = demand(Memory(region, 0, 1), live.buffers)
+def _peak(live: Liveness, region: MemoryRegion, program: Program) -> int:
+    needs = placed(demand(Memory(region, 0, 1), live.buffers), program.placement)
     return int(load(needs.items, needs.fixed, live.positions).max(initial=0))
 
 
