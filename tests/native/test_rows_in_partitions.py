@@ -11,6 +11,12 @@ import pytest
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki.core.dtypes import float32
+from nki.core.tensor import Buffer, MemoryRegion, whole
+from nki.native.moves import _Body
+from nki.native.trace import NotTraceable
+from nki.spec.engine import engine
+from nki.target.load import load_target
 
 DTYPES = {"float8_e4m3": ml_dtypes.float8_e4m3, "float8_e5m2": ml_dtypes.float8_e5m2}
 LAYOUTS = ("whole", "part", "stepped", "split")
@@ -71,3 +77,12 @@ def test_native_products_have_the_bits_of_numpy(
     assert len(set(found)) == 1
     wanted = reference(a, b, rows, columns, layout, 5)
     np.testing.assert_allclose(np.frombuffer(found[0], np.float32).reshape(rows, columns), wanted, rtol=1e-5, atol=1e-3)
+
+
+def test_rows_of_a_partition_are_no_transpose() -> None:
+    """What is taken apart into rows has another shape than what lies in memory."""
+    view = whole(Buffer(1, "a", MemoryRegion.sbuf, (4, 2, 8), float32))
+    body = _Body(engine.vector, load_target("trn2"))
+    body.transpose(body.reshape(body.load_raw(view), (4, 16)))
+    with pytest.raises(NotTraceable):
+        body.transpose(body.reshape(body.load_raw(view), (8, 8)))

@@ -111,7 +111,7 @@ class _Body:
         raise NotTraceable("reshape")
 
     def transpose(self, values: Any) -> _Swapped:
-        if not isinstance(values, _Loaded) or not values.raw:
+        if not isinstance(values, _Loaded) or not values.raw or values.rows > 1:
             raise NotTraceable("transpose")
         return _Swapped(values)
 
