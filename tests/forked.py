@@ -10,8 +10,8 @@ from pathlib import Path
 START = """
 import os, signal, threading
 
-def while_held(hold, child):
-    '''Run `child` in a forked process while another thread is in the context; print its status, 14 if it hangs.'''
+def while_held(hold, child, times=1):
+    '''Run `child` in forked processes while another thread is in the context; print their statuses, 14 if one hangs.'''
     there, over = threading.Event(), threading.Event()
 
     def work():
@@ -22,6 +22,12 @@ def while_held(hold, child):
     thread = threading.Thread(target=work)
     thread.start()
     there.wait(20)
+    for _ in range(times):
+        print(status(child))
+    over.set()
+    thread.join()
+
+def status(child):
     process = os.fork()
     if not process:
         signal.alarm(8)
@@ -32,9 +38,7 @@ def while_held(hold, child):
             traceback.print_exc()
             os._exit(1)
         os._exit(0)
-    print(os.waitpid(process, 0)[1])
-    over.set()
-    thread.join()
+    return os.waitpid(process, 0)[1]
 """
 
 

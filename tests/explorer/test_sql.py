@@ -14,7 +14,9 @@ from nki.explorer.shown import from_folders
 from nki.explorer.sql import Database, QueryError
 from tests.forked import statuses
 
-_ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT COUNT(*) FROM t"
+_COUNTING = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t)"
+_ENDLESS = f"{_COUNTING} SELECT COUNT(*) FROM t"
+_ALLOCATES = f"{_COUNTING} SELECT SUM(length(printf('%5000d', n) || 'x')) FROM t"
 
 
 @pytest.fixture(scope="module")
@@ -148,10 +150,15 @@ def hold():
 def child():
     assert database.query("SELECT COUNT(*) FROM instructions").rows[0][0] > 100
 
-while_held(hold, child)
+while_held(hold, child, TIMES)
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
-def test_queries_are_answered_in_a_process_that_is_forked_during_one(folder: Path, tmp_path: Path) -> None:
-    assert statuses(FORKED.replace("FOLDER", str(folder)).replace("ENDLESS", _ENDLESS), tmp_path) == ["0"]
+@pytest.mark.parametrize(("endless", "times"), [(_ENDLESS, 1), (_ALLOCATES, 3)])
+def test_queries_are_answered_in_a_process_that_is_forked_during_one(
+    folder: Path, tmp_path: Path, endless: str, times: int
+) -> None:
+    """The second one allocates nearly all the time, and SQLite holds a lock of the whole process meanwhile."""
+    code = FORKED.replace("FOLDER", str(folder)).replace("ENDLESS", endless).replace("TIMES", str(times))
+    assert statuses(code, tmp_path) == ["0"] * times

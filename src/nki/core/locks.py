@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 _KNOWN: weakref.WeakSet[Any] = weakref.WeakSet()
 _RENEWED: weakref.WeakSet[Any] = weakref.WeakSet()
+_GATES: weakref.WeakSet[Gate] = weakref.WeakSet()
 
 
 class Renewable(Protocol):
@@ -37,6 +38,52 @@ def lock() -> threading.Lock:
 def rlock() -> threading.RLock:
     """A lock that its thread may take again: `threading.RLock()`; a fork leaves it to the thread that has it."""
     return _known(threading.RLock())
+
+
+class Gate:
+    """Calls of a library that has locks of its own; a fork waits until every thread is outside, or at a pause.
+
+    Such locks cannot be opened in the child. The calls must come to a `pause`, or to their end, in a reasonable time.
+    """
+
+    def __init__(self) -> None:
+        self.begin_anew()
+        _GATES.add(self)
+        renewed(self)
+
+    def begin_anew(self) -> None:
+        """Nobody is inside."""
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._forking = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forking)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    def pause(self) -> None:
+        """Called from inside, where the library holds no lock that another thread's calls would wait for."""
+        if self._forking:
+            self.__exit__()
+            self.__enter__()
+
+    def close(self) -> None:
+        """Nobody is inside until it is opened again."""
+        with self._changed:
+            self._forking += 1
+            self._changed.wait_for(lambda: not self._inside)
+
+    def open(self) -> None:
+        """What `close` began ends."""
+        with self._changed:
+            self._forking = max(self._forking - 1, 0)  # 0 where it was made while a fork waited for others
+            self._changed.notify_all()
 
 
 class cached_property(functools.cached_property[T]):  # noqa: N801 - as the one that it replaces
@@ -68,5 +115,15 @@ def _begin_anew() -> None:
         each.begin_anew()
 
 
+def _close_gates() -> None:
+    for gate in _GATES:
+        gate.close()
+
+
+def _open_gates() -> None:
+    for gate in _GATES:
+        gate.open()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(before=_close_gates, after_in_parent=_open_gates, after_in_child=_begin_anew)

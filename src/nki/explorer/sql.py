@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nki.core.locks import lock, renewed
+from nki.core.locks import Gate, lock, renewed
 from nki.profile.schema import TABLES
 from nki.profile.table import Table
 
@@ -22,7 +22,13 @@ _HEAP = 2**30
 _TYPES = {"int": "INTEGER", "float": "REAL", "text": "TEXT", "bool": "INTEGER"}
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _ENDED = "the server ends"
+_STEPS = 10_000
+"""Of SQLite's machine, between two looks at the limits."""
 _REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
+
+
+_LIBRARY = Gate()
+"""SQLite has locks for the whole process, which would stay locked in one that is forked at the wrong moment."""
 
 
 class QueryError(Exception):
@@ -76,7 +82,7 @@ class Database:
         """
         if len(statement) > _STATEMENT:
             raise QueryError(f"the query has {len(statement):,} characters; the limit is {_STATEMENT:,}")
-        with self._lock:
+        with self._lock, _LIBRARY:
             if self._ended:
                 raise QueryError(_ENDED)
             if self._connection is None:
@@ -105,8 +111,13 @@ class Database:
             return f"the query needs more than {_HEAP // 2**20} MiB of memory"
         return f"SQL: {problem}"
 
+    def _stops(self) -> int:
+        _LIBRARY.pause()
+        return int(self._ended or time.monotonic() > self._until)
+
     def _filled(self) -> sqlite3.Connection:
         made = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        made.set_progress_handler(_LIBRARY.pause, _STEPS)
         made.execute("PRAGMA temp_store=MEMORY")
         made.execute(f"PRAGMA hard_heap_limit={_HEAP}")
         made.execute("BEGIN")
@@ -125,7 +136,7 @@ class Database:
         made.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _CELL)
         made.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         made.set_authorizer(_authorize)
-        made.set_progress_handler(lambda: int(self._ended or time.monotonic() > self._until), 10_000)
+        made.set_progress_handler(self._stops, _STEPS)
         return made
 
 
