@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+SECONDS = 120.0
+"""More than the browser needs for anything, also where other programs have the processors."""
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -59,7 +61,7 @@ class Chromium:
 
     def close(self) -> None:
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(SECONDS)
         os.close(self._write)
         os.close(self._read)
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -72,7 +74,7 @@ class Chromium:
         if session:
             message["sessionId"] = session
         os.write(self._write, json.dumps(message).encode() + b"\0")
-        until = time.monotonic() + 60
+        until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             answer = self._receive(until - time.monotonic())
             if answer is not None and answer.get("id") == number:
@@ -160,7 +162,7 @@ class Browser:
         """Go to an address and wait until the profile is shown; seconds that took."""
         began = time.monotonic()
         self.send("Page.navigate", url=url)
-        self.wait("document.querySelector('#app') && document.querySelector('#app').dataset.ready", 60)
+        self.wait("document.querySelector('#app') && document.querySelector('#app').dataset.ready")
         return time.monotonic() - began
 
     def open_file(self, path: Path) -> float:
@@ -173,9 +175,9 @@ class Browser:
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
-    def wait(self, script: str, seconds: float = 10) -> Any:
+    def wait(self, script: str) -> Any:
         """Until an expression is true."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             value = self.run(script)
             if value:

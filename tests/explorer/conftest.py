@@ -37,7 +37,7 @@ class Running:
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
         """The path goes out as it is written here."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.putrequest(method, path, skip_host=True)
         named = {"Host": f"127.0.0.1:{self.port}"} | {name.replace("_", "-"): text for name, text in headers.items()}
         if body is not None:
@@ -65,7 +65,7 @@ def serving(shown: list[Shown], host: str = "127.0.0.1") -> Iterator[Running]:
     thread.start()
     yield Running(listening.getsockname()[1])
     server.should_exit = True
-    thread.join(10)
+    thread.join(60)
     listening.close()
 
 

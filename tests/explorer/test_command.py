@@ -69,7 +69,7 @@ def test_the_server_in_its_process(folder: Path) -> None:
             said = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
             assert said["local"] is True
             port = int(said["url"].rstrip("/").rpartition(":")[2])
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             connection.request("GET", "/")
             assert connection.getresponse().status == 200
             connection.close()
@@ -80,7 +80,7 @@ def test_the_server_in_its_process(folder: Path) -> None:
             connection.close()
         finally:
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=20)
+            _, errors = process.communicate(timeout=60)
         assert "Traceback" not in errors
 
 

@@ -21,8 +21,9 @@ _ALLOCATES = f"{_COUNTING} SELECT SUM(length(printf('%5000d', n) || 'x')) FROM t
 
 @pytest.fixture(scope="module")
 def database(folder: Path) -> Database:
+    """It has more time than any query here needs, also where other programs have the processors."""
     (shown,) = from_folders([folder])
-    return Database(shown.profile.tables, seconds=1.0)
+    return Database(shown.profile.tables, seconds=60.0)
 
 
 def test_sums_are_those_of_the_table(database: Database, folder: Path) -> None:
@@ -75,11 +76,13 @@ def test_everything_but_reading_is_refused(database: Database, statement: str) -
     assert not os.path.exists("/tmp/explorer-vacuum.db")
 
 
-def test_long_queries_are_stopped(database: Database) -> None:
-    began = time.monotonic()
+def test_long_queries_are_stopped(folder: Path) -> None:
+    (shown,) = from_folders([folder])
+    database = Database(shown.profile.tables, seconds=1.0)
+    began = time.thread_time()  # that this thread works: it is no fault of the query where others have the processors
     with pytest.raises(QueryError, match="longer than 1 s"):
         database.query(_ENDLESS)
-    assert time.monotonic() - began < 5
+    assert time.thread_time() - began < 5
     with pytest.raises(QueryError, match="longer than 1 s"):
         database.query("SELECT COUNT(*) FROM edges a, edges b, edges c, edges d")
     assert database.query("SELECT 1").rows == [[1]]

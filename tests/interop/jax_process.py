@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 100
+SECONDS = 250
 """More than any of these processes needs."""
 
 

@@ -18,7 +18,7 @@ from nki.runtime.traffic import traffic
 from tests.graph import stages
 from tests.graph.hand_made import EMITTERS, group, module, value
 from tests.graph.references_made import called
-from tests.runtime.slow import Slow
+from tests.runtime.slow import SECONDS, Slow, time_begins_at, until
 
 ROWS, COLUMNS = 64, 16
 
@@ -95,7 +95,7 @@ def test_both_cores_are_busy_meanwhile(runtime, pair):
     loaded.model = slow
     thread = threading.Thread(target=_called, args=(runtime, loaded))
     thread.start()
-    assert slow.started.wait(5)
+    assert slow.started.wait(SECONDS)
     assert [core.status for core in runtime.state()[:3]] == ["running", "running", "ready"]
     results: list[np.ndarray] = []
     waiting = threading.Thread(target=lambda: results.append(_called(runtime, other, 1)))
@@ -112,7 +112,8 @@ def test_a_core_that_timed_out_is_reset(runtime, pair):
     loaded, other = runtime.load(pair), runtime.load(pair)
     slow = Slow(pair)
     loaded.model = slow
-    assert _refused(lambda: _called(runtime, loaded, timeout=0.05)).status is Status.TIMEOUT
+    with time_begins_at(slow.started):
+        assert _refused(lambda: _called(runtime, loaded, timeout=0.05)).status is Status.TIMEOUT
     assert [core.status for core in runtime.state()[:2]] == ["timed out"] * 2
     error = _refused(lambda: _called(runtime, other))
     assert error.status is Status.EXEC_NC_BUSY and "runtime.reset(0)" in error.fix
@@ -129,16 +130,19 @@ def test_what_waits_for_a_reset_core_is_executed(runtime, pair):
     loaded, other = runtime.load(pair), runtime.load(pair)
     slow = Slow(pair)
     loaded.model = slow
-    late = threading.Thread(target=lambda: _refused(lambda: _called(runtime, loaded, timeout=0.3)))
-    late.start()
-    assert slow.started.wait(5)
+    late = threading.Thread(target=lambda: _refused(lambda: _called(runtime, loaded, timeout=0.05)))
     results: list[np.ndarray] = []
-    waiting = threading.Thread(target=lambda: results.append(_called(runtime, other, 3)))
-    waiting.start()
-    late.join()
+    waiting, waits = threading.Thread(target=lambda: results.append(_called(runtime, other, 3))), threading.Event()
+    with time_begins_at(waits):
+        late.start()
+        assert slow.started.wait(SECONDS)
+        waiting.start()
+        until(runtime._cores[0]._lane.jobs.qsize)
+        waits.set()
+        late.join()
     runtime.reset(0)
     runtime.reset(1)
-    waiting.join(10)
+    waiting.join(SECONDS)
     assert np.array_equal(results[0], _expected(_input(3)))
     slow.go.set()
 

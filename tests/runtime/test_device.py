@@ -47,7 +47,7 @@ waiting.start()
 began.wait()
 child = os.fork()
 if not child:
-    signal.alarm(30)
+    signal.alarm(60)
     os._exit(core.execute(lambda: 7, None))
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 go.set()
@@ -90,7 +90,7 @@ def execute():
 def hold():
     thread = threading.Thread(target=execute)
     thread.start()
-    slow.started.wait(10)
+    assert slow.started.wait(60)
     with runtime._lock, runtime._cores[0].account._lock:
         yield
     slow.go.set()

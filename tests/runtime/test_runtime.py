@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,7 +14,7 @@ from nki.runtime import Loaded, Model, NrtError, Runtime, Status, recording, sho
 from nki.runtime.memory import Account
 from nki.target.load import load_target
 from tests.graph.test_executable import MODEL
-from tests.runtime.slow import Slow
+from tests.runtime.slow import SECONDS, Slow, time_begins_at, until
 
 _TARGET = load_target("trn2")
 
@@ -152,14 +151,13 @@ def test_a_call_that_takes_too_long_ends_for_its_caller(runtime, model):
     loaded = runtime.load(model)
     slow = Slow(model)
     loaded.model = slow
-    error = _refused(lambda: _called(runtime, loaded, timeout=0.05))
+    with time_begins_at(slow.started):
+        error = _refused(lambda: _called(runtime, loaded, timeout=0.05))
     assert error.code == "runtime.timeout" and error.status is Status.TIMEOUT
     assert _refused(lambda: _called(runtime, loaded)).status is Status.EXEC_NC_BUSY
     assert runtime.state()[0].busy
     slow.go.set()
-    until = time.monotonic() + 5
-    while runtime.state()[0].busy and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: not runtime.state()[0].busy)
     assert np.array_equal(_called(runtime, loaded), _expected())
 
 
@@ -169,7 +167,7 @@ def test_a_model_is_not_unloaded_while_it_runs(runtime, model):
     loaded.model = slow
     thread = threading.Thread(target=lambda: _called(runtime, loaded))
     thread.start()
-    assert slow.started.wait(5)
+    assert slow.started.wait(SECONDS)
     assert _refused(lambda: runtime.unload(loaded)).status is Status.EXEC_NC_BUSY
     slow.go.set()
     thread.join()
@@ -236,13 +234,13 @@ def test_nothing_works_after_close(model):
 
 
 def test_threads_of_cores_end_with_the_runtime(model):
+    before = set(threading.enumerate())
     with Runtime("trn2") as runtime:
         _called(runtime, runtime.load(model, core=5), 0)
-        assert any(thread.name == "nki core 5" for thread in threading.enumerate())
-    until = time.monotonic() + 5
-    while any(thread.name == "nki core 5" for thread in threading.enumerate()) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not [thread for thread in threading.enumerate() if thread.name == "nki core 5"]
+        (made,) = (thread for thread in threading.enumerate() if thread not in before)
+        assert made.name == "nki core 5"
+    made.join(SECONDS)
+    assert not made.is_alive()
 
 
 def test_the_system_trace_holds_host_and_device(runtime, model, tmp_path):
