@@ -34,8 +34,9 @@ def test_the_published_example() -> None:
     assert y.device.type == "neuron"
     assert torch.equal(y.cpu(), x.cpu() * 2)
     torch.compiler.reset()
-    compiled = torch.compile(my_op, fullgraph=True, backend="aot_eager")
-    assert torch.equal(compiled(x).cpu(), x.cpu() * 2)
+    for backend in ("aot_eager", "neuron"):
+        compiled = torch.compile(my_op, fullgraph=True, backend=backend)
+        assert torch.equal(compiled(x).cpu(), x.cpu() * 2)
 
 
 def test_names() -> None:

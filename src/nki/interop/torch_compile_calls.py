@@ -10,6 +10,7 @@ import torch
 from torch._library.custom_ops import OPDEFS
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.overrides import TorchFunctionMode
 
 from nki.core.tensor import View, whole
@@ -24,8 +25,11 @@ from nki.spec.program import Program
 
 
 def bodies() -> dict[Any, Any]:
-    """Operators made with `nki_op` that only read, with what they do: decompositions of the graph."""
-    return {operator: body for operator, body in BODIES.items() if not operator._schema.is_mutable}
+    """Operators made with `nki_op` that only read, with what they do: decompositions of the graph.
+
+    A body may write to tensors that it makes, as for kernels with output pointers; the graph is without such writes.
+    """
+    return {op: dispatch_functionalize(body) for op, body in BODIES.items() if not op._schema.is_mutable}
 
 
 def open_writers(graph: torch.fx.GraphModule) -> None:
