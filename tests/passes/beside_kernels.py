@@ -57,6 +57,43 @@ def only_transferred(a: Any) -> Any:
     return out
 
 
+def as_written(kernel: Kernel) -> Kernel:
+    """The kernel, none of whose instructions may move."""
+
+    def in_order(a: Any) -> Any:
+        with nl.no_reorder():
+            return kernel(a)
+
+    return in_order
+
+
+def rotated(a: Any) -> Any:
+    """A rotation of pairs: the lower half of the partitions holds one of each pair, the upper half the other.
+
+    The four products as one writes them down have no place. Where both of the lower numbers come first, they have.
+    """
+    half = a.shape[0]
+    both = nl.ndarray((2 * half, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf, name="both")
+    for start in (0, half):
+        nisa.dma_copy(dst=both[start : start + half], src=a)
+    upper = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=upper, src=both[half:])
+    lower_cos, upper_cos, lower_sin, upper_sin = (nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf) for _ in range(4))
+    for product, data, factor in (
+        (lower_cos, both[:half], 0.5),
+        (upper_cos, upper, 0.5),
+        (lower_sin, both[:half], 0.25),
+        (upper_sin, upper, 0.25),
+    ):
+        nisa.tensor_scalar(dst=product, data=data, op0=nl.multiply, operand0=factor)
+    turned = nl.ndarray(both.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(turned[:half], lower_cos, upper_sin, nl.subtract)
+    nisa.tensor_tensor(turned[half:], upper_cos, lower_sin, nl.add)
+    out = nl.ndarray(both.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=turned)
+    return out
+
+
 def read_together(a: Any) -> Any:
     """Two pairs of narrower tiles: a pair is added up, and all four are needed until the end."""
     tiles = [nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf, name=f"tile{n}") for n in range(4)]

@@ -161,8 +161,8 @@ STAYS: dict[str, tuple[Kernel, np.dtype[Any]]] = {
     "beside a dynamic address": (pair(kernels.beside_dynamic, kernels.beside_dynamic), FLOAT),
     "read with 128 partitions": (pair(kernels.with_all_partitions, kernels.with_all_partitions), FLOAT),
     "read with an address": (pair(kernels.with_an_address, kernels.with_an_address), FLOAT),
-    "three": (pair(count=3), FLOAT),
-    "address in the upper half": (pair(count=3, addresses=((0, 0), (HALF, 0))), FLOAT),
+    "three": (kernels.as_written(pair(count=3)), FLOAT),
+    "address in the upper half": (kernels.as_written(pair(count=3, addresses=((0, 0), (HALF, 0)))), FLOAT),
 }
 
 
@@ -173,6 +173,27 @@ def test_what_stays(kernel: Kernel, dtype: np.dtype[Any]) -> None:
         arranged(kernel, array)
     assert caught.value.code == "memory.capacity"
     arranged(kernel, array[:, : array.shape[1] // 2])
+
+
+REORDERED: dict[str, tuple[Kernel, list[int]]] = {
+    "three": (pair(count=3), [0, 0, HALF]),
+    "address in the upper half": (pair(count=3, addresses=((0, 0), (HALF, 0))), [HALF]),
+    "rotation": (kernels.rotated, [0, 0, 0, 0, 0, HALF, HALF]),
+}
+
+
+@pytest.mark.parametrize(("kernel", "expected"), REORDERED.values(), ids=REORDERED)
+def test_another_order_and_two_halves_together(kernel: Kernel, expected: list[int]) -> None:
+    """Neither the written order with tensors side by side nor another order without them has room."""
+    share = 0.3 if kernel is kernels.rotated else 0.6
+    array = wide(HALF, share=share)
+    program = arranged(kernel, array)
+    assert sorted(starts(program)) == expected
+    apart(program)
+    before = traced(kernel, array)
+    assert results(program, array) == results(before, array)
+    with pytest.raises(VerificationError):
+        arranged(kernels.as_written(kernel), array)
 
 
 def test_addresses_that_are_given_stay() -> None:

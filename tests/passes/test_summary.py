@@ -14,7 +14,8 @@ from nki.core.dtypes import uint8
 from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN
 from nki.core.tensor import Buffer, MemoryRegion, ScalarOffset, whole
-from nki.passes.summary import MemoryPeak, memory_peak
+from nki.passes.placement import Fixed, Item
+from nki.passes.summary import MemoryPeak, load, memory_peak
 from nki.spec.engine import engine
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
@@ -72,6 +73,13 @@ def test_regions_are_counted_apart_and_hbm_not_at_all() -> None:
 def test_explicit_addresses_that_overlap_count_once() -> None:
     a, b, c = buffer(0, 100, address=0), buffer(1, 100, address=50), buffer(2, 10, address=400)
     assert memory_peak(program(Block([a, b, c], [use(a, b), use(c), use(a, b)]))).sbuf == 160
+
+
+def test_what_happens_behind_the_last_position_is_left_out() -> None:
+    items = [Item(0, 9, 100, 128, 4), Item(7, 8, 1000, 128, 4)]
+    fixed = [Fixed(1, 12, 0, 10, 0, 128), Fixed(6, 7, 0, 50, 0, 128)]
+    assert load(items, fixed, 3).tolist() == [100, 110, 110]
+    assert load(items, fixed, 20)[:3].tolist() == [100, 110, 110]
 
 
 def test_an_index_tensor_is_a_use() -> None:

@@ -74,26 +74,41 @@ def run(program: Program, context: Context) -> Program:
 
     With `AddressRotation.DISABLE` tensors are packed tightly for the order in which the kernel was written. Where that
     order needs more than there is, whatever the configuration, tensors of few partitions lie side by side if that is
-    enough (see `beside`), or an order is looked for that needs less (see `relief`).
+    enough (see `beside`), or an order is looked for that needs less (see `relief`), or that does with both.
 
     Raises:
         VerificationError: see `allocate.run`; of the order in which the kernel was written.
     """
+    fitting = replace(context, config=replace(context.config, spill=False))
     try:
-        return _arranged(program, replace(context, config=replace(context.config, spill=False)))
+        return _arranged(program, fitting)
     except VerificationError as error:
         if error.code != "memory.capacity":
             raise
-        upper = upper_half(program, context)
+        for other, where in _others(program, fitting):
+            with suppress(VerificationError):
+                return _arranged(other, where)
+        if not context.config.spill:
+            raise
+    for other in relieved(program, context.target):
+        with suppress(VerificationError):
+            return _arranged(other, context)
+    return allocate.run(program, context)
+
+
+def _others(program: Program, context: Context) -> Iterator[tuple[Program, Context]]:
+    """What may fit although the written order does not: tensors side by side, other orders, and both."""
+    upper = upper_half(program, context)
+    if upper:
+        yield program, replace(context, upper=upper)
+    others = []
+    for other in relieved(program, context.target):
+        others.append(other)
+        yield other, context
+    for other in others:
+        upper = upper_half(other, context)
         if upper:
-            with suppress(VerificationError):
-                return _arranged(program, replace(context, upper=upper, config=replace(context.config, spill=False)))
-        for other in relieved(program, context.target):
-            with suppress(VerificationError):
-                return _arranged(other, context)
-        if context.config.spill:
-            return allocate.run(program, context)
-        raise
+            yield other, replace(context, upper=upper)
 
 
 def _arranged(program: Program, context: Context) -> Program:

@@ -3,12 +3,14 @@
 A kernel may fill tensor after tensor and empty them only later: what is written does not fit, but the same instructions
 do in another order, and reordering them is the compiler's business. The order that was written stays wherever it fits.
 Just before an instruction that would begin one tensor too many, the fewest instructions that make room are brought
-forward: all remaining uses of a tensor, with everything that they wait for.
+forward: all remaining uses of a tensor, with everything that they wait for. And once more, step by step: instead of an
+instruction that begins a tensor, the one that may run and adds least to what is live.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,6 +34,8 @@ MOST_MOVED = 512
 """Instructions that may be brought forward for one tensor."""
 CANDIDATES = 8
 """Tensors of which the one is chosen that needs the fewest."""
+READY = 64
+"""Instructions that may run, the first ones in the written order, of which the one is chosen that adds least."""
 EFFORT = 100
 """Instructions that may be looked at for each one of the crowded segments, on average, for all orders together."""
 
@@ -54,13 +58,13 @@ def relieved(program: Program, target: Target) -> Iterator[Program]:
     }
     effort = EFFORT * sum(map(len, crowded.values()))
     seen = set()
-    for share in SHARES:
+    for share in (*SHARES, None):
         orders: dict[tuple[int, int], NewOrder] = {}
         for segment in runs:
             order: Sequence[int] | None = range(len(segment.items))
             if segment.walk in crowded:
-                relief = _Relief(segment, crowded[segment.walk], needs, share, effort)
-                order, effort = relief.order(), relief.effort
+                relief = _Relief(segment, crowded[segment.walk], needs, share or 1.0, effort)
+                order, effort = relief.order() if share else relief.steps(), relief.effort
             if order is None:
                 break
             orders[id(segment.block), segment.first] = NewOrder(segment.walk, order, None)
@@ -83,6 +87,7 @@ class _Tensor:
     Attributes:
         memory: position in the demands.
         size: bytes of each partition.
+        area: partitions of its memory that it would fill.
         users: positions of the segment that use it.
         left: how many of them are still to come.
         live: whether it has begun.
@@ -91,6 +96,7 @@ class _Tensor:
 
     memory: int
     size: int
+    area: float
     users: list[int]
     left: int
     live: bool
@@ -131,7 +137,8 @@ class _Relief:
                 resident.append(live)
                 continue
             size, before = needs.memory.size(live.buffer), live.first < walk
-            self._tensors[live.buffer.id] = _Tensor(number, size, [], 0, before, live.last < after)
+            area = size * live.buffer.partitions / needs.memory.limit
+            self._tensors[live.buffer.id] = _Tensor(number, size, area, [], 0, before, live.last < after)
             began += size if before else 0
         items = [needs.memory.item(live) for live in resident]
         return began + int(load(items, needs.fixed, after)[walk:].max(initial=0))
@@ -167,6 +174,35 @@ class _Relief:
                     return None
                 self._place(position)
         return self._order
+
+    def steps(self) -> list[int]:
+        """All positions, each the next of the written order unless that begins a tensor and another adds less.
+
+        Limits are not looked at: tensors that lie side by side may fit where they would not one above the other.
+        """
+        waits = [len(producers) for producers in self._producers]
+        consumers: list[list[int]] = [[] for _ in waits]
+        for position, producers in enumerate(self._producers):
+            for producer in producers:
+                consumers[producer].append(position)
+        ready = [position for position, count in enumerate(waits) if not count]
+        while ready:
+            chosen = ready[0]
+            if not all(tensor.live for tensor in self._of[chosen]):
+                chosen = min(ready[:READY], key=lambda position: (self._adds(position), position))
+            del ready[bisect_left(ready, chosen)]
+            self._place(chosen)
+            for consumer in consumers[chosen]:
+                waits[consumer] -= 1
+                if not waits[consumer]:
+                    insort(ready, consumer)
+        return self._order
+
+    def _adds(self, position: int) -> float:
+        """How much more of the memories is live behind an instruction than before it."""
+        used = self._of[position]
+        begun = sum(tensor.area for tensor in used if not tensor.live)
+        return begun - sum(tensor.area for tensor in used if tensor.left == 1 and tensor.ends)
 
     def _short(self, position: int, limits: Sequence[int]) -> int | None:
         """The memory in which an instruction would begin more than it may."""

@@ -41,8 +41,8 @@ def _peak(live: Liveness, region: MemoryRegion, program: Program) -> int:
 def load(items: Sequence[Item], fixed: Sequence[Fixed], positions: int) -> np.ndarray:
     """Bytes that are live at each position, in the partition that is fullest there: no allocation needs less.
 
-    Alignment is left out. Partition 0, and those where something with an address begins, are the ones to look at: all
-    others hold a part of what one of these holds.
+    Alignment is left out, and so is what happens behind the last position. Partition 0, and those where something with
+    an address begins, are the ones to look at: all others hold a part of what one of these holds.
     """
     worst = np.zeros(positions + 1, np.int64)
     for partition in sorted({0, *(each.partition for each in fixed), *(item.start for item in items)}):
@@ -56,6 +56,7 @@ def _automatic(items: Sequence[Item], positions: int) -> np.ndarray:
     change = np.zeros(positions + 2, np.int64)
     if items:
         table = np.array([(item.first, item.last + 1, item.size) for item in items], np.int64)
+        np.minimum(table[:, :2], positions, out=table[:, :2])
         np.add.at(change, table[:, 0], table[:, 2])
         np.add.at(change, table[:, 1], -table[:, 2])
     return np.cumsum(change)[:-1]
@@ -79,5 +80,5 @@ def _covered(fixed: Sequence[Fixed], positions: int) -> np.ndarray:
         own, width = counts[starts[number] : ends[number]], widths[starts[number] : ends[number]]
         before = int(width[own > 0].sum())
         own += step
-        change[at] += int(width[own > 0].sum()) - before
+        change[min(at, positions)] += int(width[own > 0].sum()) - before
     return np.cumsum(change)[:-1]
