@@ -77,7 +77,7 @@ def rotated(a: Any) -> Any:
     for start in (0, half):
         nisa.dma_copy(dst=both[start : start + half], src=a)
     upper = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=upper, src=both[half:])
+    nisa.tensor_scalar(dst=upper, data=both[half:], op0=nl.add, operand0=1.0)  # so that the halves differ
     lower_cos, upper_cos, lower_sin, upper_sin = (nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf) for _ in range(4))
     for product, data, factor in (
         (lower_cos, both[:half], 0.5),

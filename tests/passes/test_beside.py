@@ -17,10 +17,11 @@ from nki.ir.build import build
 from nki.ir.read import read
 from nki.ir.same import differences
 from nki.ir.text import from_text, to_text
-from nki.passes import arrange
+from nki.passes import allocate, arrange
 from nki.passes.context import Context
 from nki.passes.happens_before import check
 from nki.passes.pipeline import compile_programs
+from nki.passes.relief import relieved
 from nki.passes.summary import memory_peak
 from nki.passes.usage import usage
 from nki.spec.program import Program
@@ -175,6 +176,15 @@ def test_what_stays(kernel: Kernel, dtype: np.dtype[Any]) -> None:
     arranged(kernel, array[:, : array.shape[1] // 2])
 
 
+def fits(program: Program) -> bool:
+    """Whether all tensors have a place that begin at partition 0."""
+    try:
+        allocate.run(program, context())
+    except VerificationError:
+        return False
+    return True
+
+
 REORDERED: dict[str, tuple[Kernel, list[int]]] = {
     "three": (pair(count=3), [0, 0, HALF]),
     "address in the upper half": (pair(count=3, addresses=((0, 0), (HALF, 0))), [HALF]),
@@ -187,10 +197,11 @@ def test_another_order_and_two_halves_together(kernel: Kernel, expected: list[in
     """Neither the written order with tensors side by side nor another order without them has room."""
     share = 0.3 if kernel is kernels.rotated else 0.6
     array = wide(HALF, share=share)
+    before = traced(kernel, array)
+    assert not any(fits(each) for each in (before, *relieved(before, TRN2)))
     program = arranged(kernel, array)
     assert sorted(starts(program)) == expected
     apart(program)
-    before = traced(kernel, array)
     assert results(program, array) == results(before, array)
     with pytest.raises(VerificationError):
         arranged(kernels.as_written(kernel), array)
