@@ -31,7 +31,7 @@ from tests.isa.registry import Breaks, Legal
 from tests.spec.pieces import hbm, sbuf
 from tests.support import environment
 
-SHOWN = {"region", "shape", "address", "row_bytes", "on_chip"}
+SHOWN = {"region", "shape", "address", "row_bytes", "on_chip", "layout"}
 """Fields of buffers that are part of a signature, or follow from it."""
 
 HIDDEN = {field.name for field in dataclasses.fields(Buffer)} - SHOWN

@@ -24,7 +24,7 @@ from nki.core.dims import (
 from nki.core.errors import FrontendError, TensorError
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
-from nki.core.tensor import FreeIndirection, ScalarOffset, VectorOffset, View
+from nki.core.tensor import FreeIndirection, ScalarOffset, VectorOffset, View, view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ def _plain_index(view: View, keys: tuple[Any, ...]) -> View | None:
         else:
             return None
         offset += start * strides[dim]
-    found = View(buffer, dtype, tuple(sizes), strides, offset)
+    found = view_of(buffer, dtype, tuple(sizes), strides, offset)
     return _drop_indexed(found, dropped) if dropped else found
 
 

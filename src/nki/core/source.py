@@ -102,19 +102,22 @@ def excerpt(frame: Frame) -> str:
     return f"{header}\n   {pad} |\n   {number} | {text}\n   {pad} | {marks}"
 
 
+_POSITION_BITS = 32
+
+
 class Locator:
     """Turns the running stack into a `Location`; remembers call sites, since a loop visits the same ones again.
 
     Code objects are looked up by identity, because their hash goes through all of their constants and names.
     """
 
-    __slots__ = ("_boundary", "_cache", "_internal", "_kept", "_shown")
+    __slots__ = ("_boundary", "_cache", "_kept", "_shown", "_users")
 
     def __init__(self, boundary: CodeType | None = None) -> None:
         self._boundary = boundary
         self._shown = ""
         self._cache: dict[tuple[int, ...], Location] = {}
-        self._internal: dict[int, bool] = {}
+        self._users: dict[int, int] = {}
         self._kept: list[CodeType] = []
 
     def show(self, folder: str) -> None:
@@ -123,24 +126,22 @@ class Locator:
 
     def codes(self) -> set[CodeType]:
         """The user's code that was on the stack whenever a location was captured."""
-        return {code for code in self._kept if not self._internal[id(code)]}
+        return {code for code in self._kept if self._users[id(code)]}
 
     def capture(self) -> Location:
         """Location of the user's call site that led here; stops at the boundary function, if one was given."""
         frame: FrameType | None = sys._getframe(1)
-        boundary, internal = self._boundary, self._internal
+        boundary, users = self._boundary, self._users.get
         sites: list[int] = []
         while frame is not None:
             code = frame.f_code
             if code is boundary:
                 break
-            number = id(code)
-            own = internal.get(number)
-            if own is None:
-                own = internal[number] = is_internal(code) and not self._shows(code)
-                self._kept.append(code)  # so that no other code gets this identity
-            if not own:
-                sites += (number, frame.f_lasti)
+            first = users(id(code))
+            if first is None:
+                first = self._number(code)
+            if first:
+                sites.append(first + frame.f_lasti)
             frame = frame.f_back
         key = tuple(sites)
         location = self._cache.get(key)
@@ -148,18 +149,26 @@ class Locator:
             location = self._cache[key] = Location(tuple(self._frames(key)))
         return location
 
+    def _number(self, code: CodeType) -> int:
+        """What the numbers of a code's positions begin with, apart from those of all others; 0 if it is not shown."""
+        self._kept.append(code)  # so that no other code gets this identity
+        hidden = is_internal(code) and not self._shows(code)
+        self._users[id(code)] = first = 0 if hidden else len(self._kept) << _POSITION_BITS
+        return first
+
     def _shows(self, code: CodeType) -> bool:
         return self._shown != "" and code.co_filename.startswith(self._shown)
 
     def _frames(self, key: tuple[int, ...]) -> Iterator[Frame]:
-        codes = {id(code): code for code in self._kept}
         shown = False
-        for number, lasti in zip(key[::2], key[1::2], strict=True):
-            if not self._shows(codes[number]):
-                yield _frame(codes[number], lasti)
+        for site in key:
+            number, lasti = divmod(site, 1 << _POSITION_BITS)
+            code = self._kept[number - 1]
+            if not self._shows(code):
+                yield _frame(code, lasti)
             elif not shown:
                 shown = True
-                yield _frame(codes[number], lasti)
+                yield _frame(code, lasti)
 
 
 def text_of(frame: Frame | None) -> str:

@@ -98,12 +98,17 @@ class Regions:
         """The loop whose body is running."""
         return self._open[-1] if self._open else None
 
-    def issue(self, issued: Issued) -> None:
-        """Record an instruction of the running body."""
+    def issue(self, issued: Issued) -> Machine | None:
+        """Record an instruction of the running body; returns what executes it, if anything does now."""
         if self._ended:
             for name, view in issued.views():
                 self.check_scope(view, name)
-        self.current.item(issued)
+        current = self.current
+        if current.recording:
+            current.block.items.append(issued)
+        else:
+            current.item(issued)
+        return None if self.silent else self._machine
 
     def open(self, loop: ForLoop | WhileLoop) -> Region:
         """A loop of the running body, before its first trip."""

@@ -82,10 +82,9 @@ class Tracer:
     # --- what instructions and the language call
 
     def issue(self, issued: Issued, signature: Signature | None = None) -> None:
-        self._regions.issue(issued)
+        machine = self._regions.issue(issued)
         if self.no_reorder_depth:
             self.ordered[-1].append(issued)
-        machine = self._regions.machine
         if machine is None:
             return
         if signature is None:

@@ -37,7 +37,7 @@ def ndarray(
     """
     sink = current_sink("nl.ndarray")
     region = checked_region(buffer)
-    if is_number(shape) and is_number(dtype):
+    if type(shape) is not tuple and is_number(shape) and is_number(dtype):
         raise ArgumentError(
             "tensor.shape",
             f"the shape is {shown(shape)}, and the dtype {shown(dtype)}",

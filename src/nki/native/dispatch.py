@@ -58,6 +58,8 @@ class Plan(NamedTuple):
 
     Attributes:
         slots: the operands in memory.
+        plain: what every execution needs of them, as plain tuples, because these unpack faster: argument, member, at,
+            fixed, step, pitch, writes.
         written: positions in `slots` of those that are written.
         registers: word and path of those in accumulator registers.
         apart: pairs of slots that may turn out to share memory, for which the record was not made.
@@ -66,6 +68,7 @@ class Plan(NamedTuple):
     """
 
     slots: tuple[Slot, ...]
+    plain: tuple[tuple[int, int, int, int, int, int, bool], ...]
     written: tuple[int, ...]
     registers: tuple[tuple[int, str], ...]
     apart: tuple[tuple[int, int], ...]
@@ -91,7 +94,8 @@ def plan_of(native: Native, words: Sequence[int], operands: Sequence[Operand | P
     written = tuple([i for i, slot in enumerate(slots) if slot.writes])
     apart = [(i, j) for i in written for j in range(len(slots)) if _may_meet(places[i].view, places[j].view)]
     move = native.move if isinstance(native.move, Product) else None
-    return Plan(tuple(slots), written, tuple(registers), tuple(apart), array("q", words), move)
+    plain = tuple([(s.argument, s.member, s.at, s.fixed, s.step, s.pitch, s.writes) for s in slots])
+    return Plan(tuple(slots), plain, written, tuple(registers), tuple(apart), array("q", words), move)
 
 
 def _slot(source: Source, at: int, operand: Operand, arguments: Any) -> Slot:

@@ -105,31 +105,32 @@ class NativeMachine(Machine):
 
     def _execute(self, plan: Plan, issued: Issued) -> bool:
         """Execute an instruction of a known signature; else do nothing."""
-        self.engine, self._location, arguments = issued.engine, issued.location, issued.arguments
-        words, storages, storage_of = plan.words[:], [], self.memory.storage
-        for slot in plan.slots:
-            argument, member, at, fixed, step, pitch, writes, _, _, _, _ = slot
+        slots, plain, written, registers, apart, words, product = plan
+        _, arguments, self._location, self.engine = issued
+        words, storage_of = words[:], self.memory.storage
+        storages: list[LiveStorage] = []
+        for argument, member, at, fixed, step, pitch, writes in plain:
             view = arguments[argument] if member < 0 else arguments[argument][member]
             storage = storage_of(view)
             if storage.pitch != pitch or storage.shadow is not None:
                 return False
-            unknown = storage.written is not None or storage.fresh
-            if unknown and not writes and not self._slot_written(slot, storage, arguments):
+            unknown = not writes and (storage.fresh or storage.written is not None)
+            if unknown and not self._slot_written(slots[len(storages)], storage, arguments):
                 return False
-            words[at] = storage.address + storage.start + fixed + view.offset * step
+            words[at] = storage.address + storage.start + fixed + (view[4] * step if step else 0)
             storages.append(storage)
-        for one, other in plan.apart:
+        for one, other in apart:
             if np.may_share_memory(storages[one].base, storages[other].base):
                 return False
-        for at, path in plan.registers:
+        for at, path in registers:
             words[at] = self.register_address(path, self.engine)
-        if plan.product is not None:
-            adds = self._slot_adds(plan.product, plan.slots[0], storages[0], arguments)
+        if product is not None:
+            adds = self._slot_adds(product, slots[0], storages[0], arguments)
             if adds is None:
                 return False
             with_mode(words, adds)
-        for position in plan.written:
-            slot, storage = plan.slots[position], storages[position]
+        for position in written:
+            slot, storage = slots[position], storages[position]
             if slot.psum or storage.written is not None or storage.fresh:
                 self._note_slot(slot, storage, arguments)
         return self._call(words)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from nki.core.tensor import View
-from nki.native.features import has
+from nki.native.features import dots_pay
 from nki.native.moves import Copy, Move, Product, Transposed
 from nki.native.primitives.copy import copy_text
 from nki.native.primitives.matmul import ADD, DOT, ORDERED, ROWS_SHIFT, matmul_text
@@ -53,7 +53,7 @@ def _transposed(move: Transposed) -> Template:
 
 def _product(move: Product, fast: bool) -> Template:
     stationary, moving = move.stationary.dtype.name, move.moving.dtype.name
-    dot = fast and stationary == moving == "bfloat16" and move.rows == 1 and has("avx512_bf16")
+    dot = fast and stationary == moving == "bfloat16" and move.rows == 1 and dots_pay()
     name = f"matmul_{stationary}_{moving}{'_dot' if dot else ''}"
     words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), move.dst)
     for factor in (move.stationary, move.moving):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterator, Mapping
+from ctypes import addressof, c_char
 
 import numpy as np
 
@@ -74,7 +75,7 @@ class LiveStorage(Storage):
     ) -> None:
         super().__init__(buffer, base)
         self.base = base
-        self.address: int = base.__array_interface__["data"][0]
+        self.address = _address(base)
         self.pitch = pitch
         self.start = start
         self.written = written
@@ -128,6 +129,42 @@ class LiveStorage(Storage):
         return np.array(strided(self, view) if shadow is None else shadow)
 
 
+def _address(base: np.ndarray) -> int:
+    """Of the first byte."""
+    try:
+        return addressof(c_char.from_buffer(base))  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # read-only, or empty; what follows takes longer, as it makes a dictionary
+        address: int = base.__array_interface__["data"][0]
+        return address
+
+
+class Storages:
+    """Storages by the ids of their buffers, as long as somebody else keeps them.
+
+    What `weakref.WeakValueDictionary` does takes much longer: it is told of every storage that ends. Here an id keeps
+    its place; a program has a record of the buffer anyway.
+    """
+
+    __slots__ = ("references",)
+
+    def __init__(self) -> None:
+        self.references: dict[int, weakref.ref[LiveStorage]] = {}
+
+    def get(self, number: int) -> LiveStorage | None:
+        """The storage of a buffer, if it is still there."""
+        reference = self.references.get(number)
+        return None if reference is None else reference()
+
+    def __getitem__(self, number: int) -> LiveStorage:
+        found = self.get(number)
+        if found is None:
+            raise KeyError(number)
+        return found
+
+    def __setitem__(self, number: int, storage: LiveStorage) -> None:
+        self.references[number] = weakref.ref(storage)
+
+
 class Memory:
     """The memories of one core (SBUF, PSUM) and the HBM buffers that it sees."""
 
@@ -150,7 +187,7 @@ class Memory:
         self._reach = reach or {}
         self._precise_fp = precise_fp
         self.uninitialized = uninitialized
-        self._live: weakref.WeakValueDictionary[int, LiveStorage] = weakref.WeakValueDictionary()
+        self._live = Storages()
         self._arenas: dict[MemoryRegion, tuple[np.ndarray, np.ndarray]] = {}
 
     def allocate(self, buffer: Buffer) -> LiveStorage:
@@ -189,7 +226,8 @@ class Memory:
 
     def storage(self, view: View) -> LiveStorage:
         """The live storage behind a view."""
-        found = self._live.get(view.buffer.id)
+        reference = self._live.references.get(view[0].id)
+        found = None if reference is None else reference()
         if found is None:
             raise ExecutionError(
                 "memory.freed",
@@ -237,17 +275,18 @@ def reach_of(program: Program) -> dict[MemoryRegion, int]:
 
 
 def _own(buffer: Buffer) -> LiveStorage:
-    if 2 * buffer.nbytes > _LIMIT_BYTES:  # as much again notes which bytes were written
+    size = buffer.nbytes
+    if 2 * size > _LIMIT_BYTES:  # as much again notes which bytes were written
         raise TensorError(
             "tensor.huge",
-            f"{buffer.name or 'the tensor'} has {buffer.nbytes} bytes, and twice that is needed",
+            f"{buffer.name or 'the tensor'} has {size} bytes, and twice that is needed",
             rule=f"this machine has {_LIMIT_BYTES} bytes of memory",
             fix="use a smaller shape",
             location=buffer.location,
         )
     if buffer.data is not None:
         return LiveStorage(buffer, np.frombuffer(buffer.data, np.uint8).copy(), buffer.row_bytes, 0, None)
-    return LiveStorage(buffer, np.empty(buffer.nbytes, np.uint8), buffer.row_bytes, 0, None, fresh=True)
+    return LiveStorage(buffer, np.empty(size, np.uint8), buffer.row_bytes, 0, None, fresh=True)
 
 
 def strided(storage: LiveStorage, view: View) -> np.ndarray:

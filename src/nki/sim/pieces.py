@@ -29,12 +29,18 @@ class Pieces:
     def holds(self, box: Box) -> bool:
         """Whether one of the boxes contains all of it."""
         first, last, low, high = box
-        return any([a <= first and last <= b and c <= low and high <= d for a, b, c, d in self.boxes])
+        for a, b, c, d in self.boxes:  # noqa: SIM110 - a loop is faster than any(), and there are few boxes
+            if a <= first and last <= b and c <= low and high <= d:
+                return True
+        return False
 
     def touches(self, box: Box) -> bool:
         """Whether some byte of it lies in one of the boxes."""
         first, last, low, high = box
-        return any([first < b and a < last and low < d and c < high for a, b, c, d in self.boxes])
+        for a, b, c, d in self.boxes:  # noqa: SIM110 - as above
+            if first < b and a < last and low < d and c < high:
+                return True
+        return False
 
     def add(self, box: Box) -> bool:
         """Take one more; False, and nothing is changed, if it overlaps others or if these would be too many."""
@@ -46,12 +52,13 @@ class Pieces:
             grown = False
             first, last, low, high = box
             for i, (a, b, c, d) in enumerate(boxes):
-                beside = a == first and b == last and (d == low or high == c)
-                below = c == low and d == high and (b == first or last == a)
-                if beside or below:
+                if a == first and b == last:
+                    grown = d == low or high == c
+                elif c == low and d == high:
+                    grown = b == first or last == a
+                if grown:
                     box = (min(a, first), max(b, last), min(c, low), max(d, high))
                     del boxes[i]
-                    grown = True
                     break
         boxes.append(box)
         return True

@@ -55,7 +55,7 @@ def checked_shape(shape: Any, region: MemoryRegion) -> tuple[int, ...]:
 
 def checked_dtype(dtype: Any) -> DType:
     """A dtype that exists on the device."""
-    found = as_dtype(dtype)
+    found = dtype if type(dtype) is DType else as_dtype(dtype)
     if not found.device:
         raise unsupported(found, f"nl.{found.removesuffix('64')}32")
     return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,12 +14,14 @@ from nki.core.errors import ArgumentError, FrontendError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
+from nki.core.source import GENERATED
 from nki.core.tensor import View
 from nki.spec.no_tensor import PASS_DST
 from nki.spec.operand import Operand
 from nki.spec.operator import Operator, operator_of
 from nki.spec.program import Issued
 from nki.spec.ranks import ReplicaGroup
+from nki.spec.signature import Key, Seen, add, parts_of
 from nki.spec.sink import Sink
 
 Converter = Callable[[Any, str, Operand, Sink], Any]
@@ -188,6 +191,160 @@ CONVERTERS: dict[str, Converter] = {
     "ranks": _ranks,
     "rank_pairs": _rank_pairs,
 }
+
+
+class Parameter(NamedTuple):
+    """A parameter of an instruction.
+
+    Attributes:
+        name, operand: as declared.
+        default: its default, or the mark for none that `inspect` has.
+        optional: whether it may be None.
+    """
+
+    name: str
+    operand: Operand
+    default: Any
+    optional: bool
+
+    @property
+    def as_declared(self) -> bool:
+        """Whether a default stands for itself, so that a declaration may use one that no caller could pass."""
+        return self.operand.kind in _AS_DECLARED
+
+
+Prepare = Callable[[Sequence[Any], Sink], tuple[Any, Key | None]]
+"""From bound values to the arguments as the record has them, and what the signature depends on, a `signature.Key`."""
+
+_AS_DECLARED = frozenset({"enum", "flag", "int", "number", "text", "column", "ints"})
+_MEASURED = frozenset({"tensor", "column", "tensor_or_number", "number"})
+_IN_LINE = _MEASURED | {"operator", "enum", "flag", "int", "ints", "pattern"}
+
+
+def prepare_of(instruction: Hashable, made: type, parameters: Sequence[Parameter]) -> Prepare:
+    """The conversion of all arguments of an instruction; `made` is the class of the named tuple that they become."""
+    if all(parameter.operand.kind in _IN_LINE or parameter.name == "name" for parameter in parameters):
+        return _straight(instruction, made, parameters)
+
+    def prepare(values: Sequence[Any], sink: Sink) -> tuple[Any, Key | None]:
+        key: list[Any] = [instruction, id(sink.target)]
+        seen: Seen = {}
+        static, arguments = True, []
+        for value, parameter in zip(values, parameters, strict=True):
+            name, operand, default, optional = parameter
+            if (value is None and optional) or (value is default and parameter.as_declared):
+                arguments.append(value)
+                key.append(id(value))
+                continue
+            arguments.append(CONVERTERS[operand.kind](value, name, operand, sink))
+            if name != "name":
+                static = add(key, arguments[-1], seen) and static
+        return tuple.__new__(made, arguments), tuple(key) if static else None
+
+    return prepare
+
+
+def _straight(instruction: Hashable, made: type, parameters: Sequence[Parameter]) -> Prepare:
+    """The conversion as one function without a loop, since that runs for every instruction that a kernel issues.
+
+    Line by line it does what the converters do, as long as a value is what kernels mostly pass, and calls them for
+    every other one.
+    """
+    names: dict[str, Any] = {"make": tuple.__new__, "made": made, "instruction": instruction, "parts_of": parts_of}
+    names |= {"NkiTensor": NkiTensor, "Operator": Operator, "operator_of": operator_of}
+    lines, entries = [], ["instruction", "id(sink.target)"]
+    measured: list[int] = []
+    for i, parameter in enumerate(parameters):
+        kind = parameter.operand.kind
+        names |= {f"convert{i}": CONVERTERS[kind], f"operand{i}": parameter.operand, f"default{i}": parameter.default}
+        names[f"choices{i}"] = parameter.operand.choices
+        if kind in _MEASURED:
+            lines += _measured(i, parameter, measured)
+            entries += [f"d{i}, s{i}, t{i}, o{i}, l{i}", *_which(i, measured)]
+            measured.append(i)
+        else:
+            lines += _constant(i, parameter)
+            entries += _ENTRIES[kind](f"v{i}")
+    values = "".join(f"v{i}, " for i in range(len(parameters)))
+    static = " is ".join([*(f"y{i}" for i in measured), "None"]) if measured else "True"
+    result = f"return make(made, ({values})), ({', '.join(entries)}) if {static} else None"
+    body = "\n    ".join([f"{values}= values", "trace = sink.trace", *lines, result])
+    exec(compile(f"def prepare(values, sink):\n    {body}\n", GENERATED, "exec"), names)
+    prepare: Prepare = names["prepare"]
+    return prepare
+
+
+_ENTRIES: dict[str, Callable[[str], list[str]]] = {
+    "operator": lambda value: [f"id({value})"],
+    "enum": lambda value: [f"id({value})"],
+    "flag": lambda value: [f"id({value})"],
+    "int": lambda value: [f"type({value})", value],
+    "ints": lambda value: [value],
+    "pattern": lambda value: [value],
+    "text": lambda _: [],
+}
+"""What of a constant counts, by its kind; nothing reads a name, the only text."""
+
+_AS_PASSED = {
+    "operator": "type(v{i}) is Operator",
+    "enum": "type(v{i}) is choices{i}",
+    "flag": "v{i} is True or v{i} is False",
+    "int": "type(v{i}) is int",
+}
+
+
+def _converted(i: int, parameter: Parameter, *same: str) -> str:
+    """The statement that converts a value unless it may stay: None, the default, or one of the other cases."""
+    name, kind = parameter.name, parameter.operand.kind
+    if parameter.optional:
+        same = (*same, f"v{i} is None")
+    if parameter.as_declared and parameter.default is not inspect.Parameter.empty and parameter.default is not None:
+        same = (*same, f"v{i} is default{i}")
+    call = f"convert{i}(v{i}, {name!r}, operand{i}, sink)"
+    if kind == "operator":
+        call = f"operator_of(v{i}, {name!r}, operand{i}.example)"
+    stays = " or ".join(same)
+    return f"v{i} = v{i} if {stays} else {call}" if same else f"v{i} = {call}"
+
+
+def _constant(i: int, parameter: Parameter) -> list[str]:
+    """Lines for an operand that is no tensor and no number."""
+    same = _AS_PASSED.get(parameter.operand.kind)
+    return [_converted(i, parameter, *([] if same is None else [same.format(i=i)]))]
+
+
+def _measured(i: int, parameter: Parameter, before: Sequence[int]) -> list[str]:
+    """Lines for a tensor or a number, whose parts, as in `parts_of`, get variables of their own."""
+    kind = parameter.operand.kind
+    lines = []
+    if kind != "number":
+        lines += [
+            f"if type(v{i}) is NkiTensor and v{i}._problem is None "
+            f"and (b{i} := v{i}._view[0]).on_chip and b{i}.trace is trace:",
+            f"    v{i} = v{i}._view",
+            f"    b{i}, d{i}, s{i}, t{i}, o{i}, y{i} = v{i}",
+            f"    l{i} = b{i}.layout",
+        ]
+    if kind != "tensor":
+        none = f" or v{i} is None" if parameter.optional else ""
+        lines += [
+            f"{'elif' if lines else 'if'} (d{i} := type(v{i})) is float or d{i} is int{none}:",
+            f"    s{i} = v{i} or (v{i}.hex() if d{i} is float else v{i})",
+            f"    b{i} = t{i} = o{i} = y{i} = l{i} = None",
+        ]
+    earlier = "".join(f"v{j}, " for j in before)
+    return [
+        *lines,
+        "else:",
+        f"    {_converted(i, parameter)}",
+        f"    b{i}, d{i}, s{i}, t{i}, o{i}, y{i}, l{i} = parts_of(v{i}, ({earlier}))",
+    ]
+
+
+def _which(i: int, before: Sequence[int]) -> list[str]:
+    """Which tensor before it is in the same buffer; numbers count as one, which says no more than their parts."""
+    cases = "".join(f"{j} if b{i} is b{j} else " for j in before)
+    return [f"{cases}{i}"] if before else []
 
 
 def _tensor_fix(value: Any, name: str) -> str:

@@ -6,31 +6,36 @@ import inspect
 import typing
 import warnings
 from collections import namedtuple
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import SimpleNamespace
 from typing import Any, Generic, ParamSpec
 
 from nki.core.calls import misfit, spelled
 from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError
+from nki.core.locks import cached_property
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import one_line, shown
 from nki.core.source import GENERATED
-from nki.core.tensor import NKIObject, View
+from nki.core.tensor import NKIObject
 from nki.spec.arrays import Arrays
-from nki.spec.convert import CONVERTERS
+from nki.spec.convert import Parameter, Prepare, prepare_of
 from nki.spec.engine import engine as Engine
 from nki.spec.functional import Functional, functional
 from nki.spec.no_tensor import NoTensor
 from nki.spec.operand import Operand
 from nki.spec.program import Issued
 from nki.spec.rule import Rule
-from nki.spec.signature import Key, Seen, Signature, add, add_view, known, remember
+from nki.spec.signature import Key, Signature, known, remember
 from nki.spec.sink import Sink, current_sink
 from nki.spec.step import Cost
 from nki.spec.verify import verify
 from nki.target.model import Target
+
+_new = object.__new__
+_new_tuple = tuple.__new__  # what the constructor of a named tuple calls
 
 P = ParamSpec("P")
 Body = Callable[[Any, Arrays], None]
@@ -161,27 +166,13 @@ class Instruction(Generic[P]):
         self.before = before
         if before is not None:
             before[1].label = self.label  # it is what the kernel calls
-        hints = _hints(function)
-        self.operands = _operands(function, hints)
-        self.arguments: Any = namedtuple(self.name, list(self.operands))  # type: ignore[misc]
+        parameters = self.__signature__.parameters
+        hints = _hints(function, parameters)
+        self.operands = {name: _operand(function, name, hint) for name, hint in hints.items()}
         self.tensor_positions = tuple(
             (position, name) for position, (name, operand) in enumerate(self.operands.items()) if operand.is_tensor
         )
-        self._bind = _binder(self.__signature__)
-        parameters = self.__signature__.parameters
         self.nullable = frozenset(n for n in self.operands if _takes_none(hints[n], parameters[n].default))
-        self._converters = tuple(
-            (
-                CONVERTERS[operand.kind],
-                name,
-                operand,
-                parameters[name].default,
-                name in self.nullable,
-                operand.kind in _AS_DECLARED,
-                name != "name",
-            )
-            for name, operand in self.operands.items()
-        )
         self.execute: Body = _no_body(self.name)
 
     def body(self, function: Body) -> Body:
@@ -198,7 +189,7 @@ class Instruction(Generic[P]):
         except TypeError:
             values = self._bind_old(args, kwargs)
         try:
-            arguments, key = self._converted(values, sink)
+            arguments, key = self._prepare(values, sink)
         except ArgumentError:
             old = self._functional(args, kwargs)
             if old is None or not old.certain:
@@ -208,30 +199,31 @@ class Instruction(Generic[P]):
         if signature is None:
             issued, signature = self._verified(arguments, key, sink)
         else:
-            issued = Issued(self, arguments, sink.locator.capture(), signature.engine)
+            issued = _new_tuple(Issued, (self, arguments, sink.locator.capture(), signature.engine))
         sink.issue(issued, signature)
-        return NkiInstruction.of(issued)
+        handle: NkiInstruction = _new(NkiInstruction)
+        handle.issued = issued
+        return handle
 
-    def _converted(self, values: Sequence[Any], sink: Sink) -> tuple[Any, Key | None]:
-        """The arguments as the record has them, and what the signature depends on, a `signature.Key`."""
-        key: list[Any] = [self, id(sink.target)]
-        seen: Seen = {}
-        static = True
-        arguments = []
-        for value, (convert, name, operand, default, optional, as_declared, ruled) in zip(
-            values, self._converters, strict=True
-        ):
-            if (value is None and optional) or (value is default and as_declared):
-                arguments.append(value)
-                key.append(id(value))
-                continue
-            converted = convert(value, name, operand, sink)
-            arguments.append(converted)
-            if type(converted) is View:
-                static = add_view(key, converted, seen) and static
-            elif ruled:
-                static = add(key, converted, seen) and static
-        return self.arguments._make(arguments), tuple(key) if static else None
+    # What is compiled for an instruction waits for its first call: most programs use few of them.
+
+    @cached_property
+    def arguments(self) -> Any:
+        """The named tuple class that holds arguments."""
+        return namedtuple(self.name, list(self.operands))
+
+    @cached_property
+    def _bind(self) -> Callable[..., tuple[Any, ...]]:
+        return _binder(self.__signature__)
+
+    @cached_property
+    def _prepare(self) -> Prepare:
+        parameters = self.__signature__.parameters
+        return prepare_of(
+            self,
+            self.arguments,
+            [Parameter(n, o, parameters[n].default, n in self.nullable) for n, o in self.operands.items()],
+        )
 
     def _verified(self, arguments: Any, key: Key | None, sink: Sink) -> tuple[Issued, Signature | None]:
         """The record, after all rules were checked; its signature if none was broken."""
@@ -313,9 +305,6 @@ class Instruction(Generic[P]):
         return functional(self.label, self.__signature__, self.operands, args, kwargs)
 
 
-# A default stands for itself, so that a declaration may use a default that no caller could pass.
-_AS_DECLARED = frozenset({"enum", "flag", "int", "number", "text", "column", "ints"})
-
 REGISTRY: dict[str, Instruction[Any]] = {}
 
 
@@ -346,21 +335,29 @@ def instruction(  # noqa: PLR0913 - one parameter for each part of a declaration
     return declare
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    return typing.get_type_hints(function, localns={"NkiTensor": NkiTensor, "Sequence": Sequence}, include_extras=True)
+_HINTS: dict[tuple[str, Any], Any] = {}
+"""By module and annotation; the declarations of a module share most annotations, and evaluating them takes a while."""
+
+
+def _hints(function: Callable[..., Any], parameters: Iterable[str]) -> dict[str, Any]:
+    """What the annotations of the parameters mean."""
+    keys = {name: (function.__module__, function.__annotations__[name]) for name in parameters}
+    missing = {name: key[1] for name, key in keys.items() if key not in _HINTS}
+    holder = SimpleNamespace(__annotations__=missing)
+    names = {"NkiTensor": NkiTensor, "Sequence": Sequence}
+    for name, hint in typing.get_type_hints(holder, function.__globals__, names, include_extras=True).items():
+        _HINTS[keys[name]] = hint
+    return {name: _HINTS[key] for name, key in keys.items()}
 
 
 def _takes_none(hint: Any, default: Any) -> bool:
     return default is None or type(None) in typing.get_args(getattr(hint, "__origin__", hint))
 
 
-def _operands(function: Callable[..., Any], hints: dict[str, Any]) -> dict[str, Operand]:
-    operands = {}
-    for name in inspect.signature(function).parameters:
-        found = [item for item in _metadata(hints[name]) if isinstance(item, Operand)]
-        assert len(found) == 1, f"{function.__name__}: parameter {name} needs exactly one operand type"
-        operands[name] = found[0]
-    return operands
+def _operand(function: Callable[..., Any], name: str, hint: Any) -> Operand:
+    found = [item for item in _metadata(hint) if isinstance(item, Operand)]
+    assert len(found) == 1, f"{function.__name__}: parameter {name} needs exactly one operand type"
+    return found[0]
 
 
 def _metadata(hint: Any) -> list[Any]:

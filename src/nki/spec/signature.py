@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -51,11 +51,27 @@ def add_view(key: list[Any], view: View, seen: Seen) -> bool:
     """Append what of a view counts; False if its address is only known at run time."""
     buffer, dtype, shape, strides, offset, dynamic = view
     number, first = seen.setdefault(buffer, (len(seen), offset))
-    key += (
-        number, dtype, shape, strides, offset if buffer.on_chip else offset - first,
-        buffer.region._value_, buffer.row_bytes, buffer.shape, buffer.address,
-    )  # fmt: skip
+    key += (number, dtype, shape, strides, offset if buffer.on_chip else offset - first, buffer.layout)
     return dynamic is None
+
+
+def parts_of(value: Any, earlier: Sequence[Any]) -> tuple[Any, ...]:
+    """What counts of a tensor: buffer, dtype, shape, strides, offset, dynamic address, layout.
+
+    A number and None have their type in place of the dtype, and what tells them from others of it in that of the shape;
+    a value of which that is not known has an address that is not None.
+
+    Args:
+        earlier: the arguments before it; an offset in HBM counts from that of the first one in the same buffer.
+    """
+    if type(value) is View:
+        buffer, dtype, shape, strides, offset, dynamic = value
+        if not buffer.on_chip:
+            offset -= next((v.offset for v in earlier if type(v) is View and v.buffer is buffer), offset)
+        return buffer, dtype, shape, strides, offset, dynamic, buffer.layout
+    found: list[Any] = []
+    known = add(found, value, {})
+    return None, type(value), tuple(found), None, None, None if known else value, None
 
 
 def add(key: list[Any], value: Any, seen: Seen) -> bool:
