@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
@@ -19,6 +20,9 @@ ROW = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 GUARD = 0xA5
+F32 = np.float32
+RESULTS = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
+"""Of a product, by name."""
 
 
 @cache
@@ -130,3 +134,34 @@ def ranges(draw: st.DrawFn, count: int) -> tuple[int, int]:
     """A subrange of partitions, mostly all."""
     first = draw(st.sampled_from([0, 0, 0, count // 3, count]))
     return first, draw(st.integers(first, count)) if draw(st.booleans()) else count
+
+
+def fused(total: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """total + left * right rounded once: the sum in float64 is rounded to odd, and then to float32."""
+    product = left.astype(np.float64) * right.astype(np.float64)
+    old = total.astype(np.float64)
+    rounded = old + product
+    back = rounded - old
+    error = (old - (rounded - back)) + (product - back)
+    bits = rounded.view(np.int64)
+    inexact = np.isfinite(rounded) & (error != 0) & (bits & 1 == 0)
+    away = np.where((error > 0) == (rounded > 0), 1, -1)
+    return np.where(inexact, bits + away, bits).view(np.float64).astype(F32)
+
+
+@np.errstate(all="ignore")
+def product_of(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """left.T @ right, ascending k."""
+    total = np.zeros((left.shape[1], right.shape[1]), F32)
+    for a, b in zip(left, right, strict=True):
+        total = fused(total, np.broadcast_to(a[:, None], total.shape), np.broadcast_to(b[None, :], total.shape))
+    return total
+
+
+def same(found: np.ndarray, expected: np.ndarray) -> None:
+    """Equal bits; all NaN are equal."""
+    assert found.dtype == expected.dtype
+    nan, bits = np.isnan(expected), BITS[expected.dtype.itemsize]
+    np.testing.assert_array_equal(np.isnan(found), nan)
+    found, expected = np.ascontiguousarray(found), np.ascontiguousarray(expected)
+    np.testing.assert_array_equal(np.where(nan, 0, found.view(bits)), np.where(nan, 0, expected.view(bits)))

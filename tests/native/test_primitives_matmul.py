@@ -16,7 +16,20 @@ from nki.native import features
 from nki.native.primitives.matmul import DOT, ORDERED, matmul_text
 from nki.native.primitives.widen import STORED
 from nki.sim.products import matmul_ordered
-from tests.native.primitives_support import Memory, compiled, execute, layouts, place, ranges, record, slot_words
+from tests.native.primitives_support import (
+    RESULTS,
+    Memory,
+    compiled,
+    execute,
+    fused,
+    layouts,
+    place,
+    product_of,
+    ranges,
+    record,
+    same,
+    slot_words,
+)
 
 F32 = np.float32
 STORAGE = {
@@ -38,36 +51,6 @@ PAIRS = [
 """Every dtype on both sides, but for float8_e4m3fn as moving operand, which has a test of its own below."""
 
 needs_dot = pytest.mark.skipif(not features.has("avx512_bf16"), reason="no bfloat16 dot products here")
-
-
-def fused(total: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """total + left * right rounded once: the sum in float64 is rounded to odd, and then to float32."""
-    product = left.astype(np.float64) * right.astype(np.float64)
-    old = total.astype(np.float64)
-    rounded = old + product
-    back = rounded - old
-    error = (old - (rounded - back)) + (product - back)
-    bits = rounded.view(np.int64)
-    inexact = np.isfinite(rounded) & (error != 0) & (bits & 1 == 0)
-    away = np.where((error > 0) == (rounded > 0), 1, -1)
-    return np.where(inexact, bits + away, bits).view(np.float64).astype(F32)
-
-
-@np.errstate(all="ignore")
-def product_of(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """left.T @ right, ascending k."""
-    total = np.zeros((left.shape[1], right.shape[1]), F32)
-    for a, b in zip(left, right, strict=True):
-        total = fused(total, np.broadcast_to(a[:, None], total.shape), np.broadcast_to(b[None, :], total.shape))
-    return total
-
-
-def same(found: np.ndarray, expected: np.ndarray) -> None:
-    """Equal bits; all NaN are equal."""
-    nan = np.isnan(expected)
-    np.testing.assert_array_equal(np.isnan(found), nan)
-    found, expected = np.ascontiguousarray(found), np.ascontiguousarray(expected)
-    np.testing.assert_array_equal(np.where(nan, 0, found.view(np.uint32)), np.where(nan, 0, expected.view(np.uint32)))
 
 
 def wide(memory: Memory, name: str) -> np.ndarray:
@@ -107,8 +90,9 @@ def test_the_reference_rounds_once() -> None:
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 70), st.booleans(), st.integers(0, 999))
 def test_ordered_in_any_layout(data: st.DataObject, m: int, k: int, n: int, add: bool, seed: int) -> None:
     """Random bits: NaN, infinities and subnormals are among them."""
-    names = data.draw(st.sampled_from(PAIRS))
-    dst = place((m, n), data.draw(layouts((m, n), 4, False)), F32, seed)
+    names, result = data.draw(st.sampled_from(PAIRS)), data.draw(st.sampled_from(list(RESULTS)))
+    kind = RESULTS[result]
+    dst = place((m, n), data.draw(layouts((m, n), np.dtype(kind).itemsize, False)), kind, seed)
     operands = []
     for shape, name in (((k, m), names[0]), ((k, n), names[1])):
         size = STORED[name].size
@@ -123,8 +107,8 @@ def test_ordered_in_any_layout(data: st.DataObject, m: int, k: int, n: int, add:
     old = dst.view.copy()
     with np.errstate(all="ignore"):
         expected = product_of(wide(left, names[0]), wide(right, names[1]))
-        expected = old + expected if add else expected
-    words = job(dst, [(left, right)], compiled(matmul_text, *names, ORDERED), add)
+        expected = (old.astype(F32) + expected if add else expected).astype(kind)
+    words = job(dst, [(left, right)], compiled(matmul_text, *names, ORDERED, result), add)
     assert execute(words, first, last) == 0
     same(dst.view[first:last], expected[first:last])
     dst.view[first:last] = old[first:last]
@@ -221,6 +205,16 @@ def test_what_exceeds_the_scratch_memory_is_refused() -> None:
     before = dst.bytes.copy()
     assert execute(job(dst, [(left, right)], compiled(matmul_text, "float32", "float32", ORDERED), False), 0, 128) == 1
     np.testing.assert_array_equal(dst.bytes, before)
+
+
+def test_a_chain_with_a_rounded_result_is_refused() -> None:
+    pairs = [tuple(place((3, n), (n * 4, 4), F32, n) for n in (4, 5)) for _ in range(2)]
+    dst = place((4, 5), (10, 2), RESULTS["bfloat16"], 3)
+    function = compiled(matmul_text, "float32", "float32", ORDERED, "bfloat16")
+    before = dst.bytes.copy()
+    assert execute(job(dst, pairs, function, False), 0, 4) == 1
+    np.testing.assert_array_equal(dst.bytes, before)
+    assert execute(job(dst, pairs[:1], function, False), 0, 4) == 0
 
 
 @needs_dot

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import reduce
 from typing import Annotated, Any
 
 from nki.core.access import slice_dim
@@ -9,7 +11,7 @@ from nki.core.dtypes import bfloat16, float4_e2m1fn_x4, float8_e4m3fn_x4, float8
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
 from nki.isa.matmul_rules import Accumulate, index_of, indirect_rules, inputs, size_rules, tile_rules
-from nki.isa.quantize import SCALES, rows_per_quadrant, scale_parts, scale_rules, spread_groups
+from nki.isa.quantize import SCALES, rows_per_quadrant, scale_parts, scale_rules
 from nki.spec.arrays import Arrays
 from nki.spec.cost_tensor import MATMUL_MX
 from nki.spec.engine import engine as Engine
@@ -111,30 +113,26 @@ def nc_matmul_mx(
 
 @nc_matmul_mx.body
 def _(a: Any, x: Arrays) -> None:
-    stationary = _mx_blocks(x, a.stationary, a.stationary_scale)
-    moving = _mx_blocks(x, a.moving, a.moving_scale)
-    product = x.matmul(stationary[0], moving[0])
-    for left, right in zip(stationary[1:], moving[1:], strict=True):
-        product = x.add(product, x.matmul(left, right))
-    x.accumulate(a.dst, product, a.accumulate)
+    size = x.target.quadrant
+    products = [
+        x.matmul(
+            _quadrant(x, a.stationary, a.stationary_scale, first),
+            _quadrant(x, a.moving, a.moving_scale, first),
+        )
+        for first in range(0, a.stationary.partitions, size)
+    ]
+    x.accumulate(a.dst, reduce(x.add, products), a.accumulate)
 
 
-def _mx_blocks(x: Arrays, data: View, scale: View) -> list[Any]:
-    """Dequantized values of each quadrant, ``(4 * 32, columns)``: lane by lane, the partitions of the quadrant."""
-    size, pack = x.target.quadrant, x.target.pe.mx_pack
-    lanes = x.unpack_x4(x.load_raw(data), data.dtype)
-    blocks = []
-    for first in range(0, data.partitions, size):
-        scales = spread_groups(x, _scale_rows(x, scale, first))
-        values = x.multiply(x.rows(lanes, first, size), scales)
-        by_lane = x.transpose(x.reshape(values, (size * data.free_size, pack)))
-        blocks.append(x.reshape(by_lane, (pack * size, data.free_size)))
-    return blocks
+def _quadrant(x: Arrays, data: View, scale: View, first: int) -> Any:
+    """The values of the quadrant from partition `first`, ``(4 * 32, columns)``."""
+    packed = _rows(data, first, x.target.quadrant, x.load_raw, x)
+    scales = _rows(scale._replace(dtype=float8_e8m0fnu), first, rows_per_quadrant(x.target), x.load, x)
+    return x.dequantize(packed, data.dtype, scales)
 
 
-def _scale_rows(x: Arrays, scale: View, first: int) -> Any:
-    """Scales of the quadrant from row `first`; only these rows are read, for others may be unwritten."""
-    view, count = scale._replace(dtype=float8_e8m0fnu), rows_per_quadrant(x.target)
+def _rows(view: View, first: int, count: int, load: Callable[[View], Any], x: Arrays) -> Any:
+    """So many rows; only these are read, for other rows of scales may be unwritten."""
     if index_of(view) is not None:
-        return x.rows(x.load(view), first, count)
-    return x.load(slice_dim(view, 0, first, first + count))
+        return x.rows(load(view), first, count)
+    return load(slice_dim(view, 0, first, first + count))

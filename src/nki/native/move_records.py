@@ -8,16 +8,19 @@ from typing import TypeVar
 
 from nki.core.tensor import View
 from nki.native.features import dots_pay
-from nki.native.moves import Copy, Move, Product, Transposed
+from nki.native.moves import Copy, Move, Product, Transposed, operands_of
 from nki.native.primitives.copy import copy_text
 from nki.native.primitives.matmul import ADD, DOT, ORDERED, ROWS_SHIFT, matmul_text
+from nki.native.primitives.matmul_mx import matmul_mx_text
 from nki.native.primitives.transpose import transpose_text
 from nki.native.records import Patch, Template, copy_words, finished, header, row_slot, rows_slot
 
 Words = TypeVar("Words", bound=MutableSequence[int])
 
 _LINK_WORDS = 2
-"""The immediates of a product with one link: flags, and K."""
+"""The immediates of a product with one link: flags, and K; or the number of quadrants."""
+
+_TO = {"float32": "", "bfloat16": "_to_bfloat16"}
 
 
 def move_template(move: Move, fast: bool) -> Template:
@@ -52,16 +55,28 @@ def _transposed(move: Transposed) -> Template:
 
 
 def _product(move: Product, fast: bool) -> Template:
+    if move.quadrants:
+        return _microscaled(move)
     stationary, moving = move.stationary.dtype.name, move.moving.dtype.name
     dot = fast and stationary == moving == "bfloat16" and move.rows == 1 and dots_pay()
-    name = f"matmul_{stationary}_{moving}{'_dot' if dot else ''}"
+    result = move.dst.dtype.name
+    name = f"matmul_{stationary}_{moving}{'_dot' if dot else ''}{_TO[result]}"
     words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), move.dst)
     for factor in (move.stationary, move.moving):
         slot, patch = row_slot(factor, len(words)) if move.rows == 1 else rows_slot(factor, len(words))
         words, patches = words + slot, (*patches, patch)
     words += [move.rows << ROWS_SHIFT if move.rows > 1 else 0, move.stationary.shape[0] * move.rows]
-    text = partial(matmul_text, name, stationary, moving, DOT if dot else ORDERED)
+    text = partial(matmul_text, name, stationary, moving, DOT if dot else ORDERED, result)
     return Template(name, text, finished(words), patches)
+
+
+def _microscaled(move: Product) -> Template:
+    stationary, moving = move.stationary.dtype.name, move.moving.dtype.name
+    result = move.dst.dtype.name
+    name = f"matmul_mx_{stationary}_{moving}{_TO[result]}"
+    words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), *operands_of(move))
+    words += [0, len(move.quadrants)]
+    return Template(name, partial(matmul_mx_text, name, stationary, moving, result), finished(words), patches)
 
 
 def _slots(words: list[int], *views: View) -> tuple[list[int], tuple[Patch, ...]]:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from nki.core import dtypes
+from nki.core.dtypes import DType
 from nki.core.tensor import View
 from nki.native.expression import Symbol
 from nki.native.primitives.matmul import MOST_ROWS
-from nki.native.primitives.widen import STORED
+from nki.native.primitives.matmul_mx import GROUPS, QUADRANT, VALUES
+from nki.native.primitives.widen import PACKED, STORED
 from nki.native.trace import NotTraceable
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Issued
@@ -36,11 +38,21 @@ class Transposed(NamedTuple):
     src: View
 
 
+class Quadrant(NamedTuple):
+    """What a quadrant of partitions has of the operands of a microscaled product."""
+
+    stationary: View
+    stationary_scales: View
+    moving: View
+    moving_scales: View
+
+
 class Product(NamedTuple):
     """``stationary.T @ moving`` to PSUM; mode as in `nki.spec.arrays.Arrays.accumulate`.
 
     Attributes:
         rows: of the product that a partition of an operand holds; if more than 1, the second dimension counts them.
+        quadrants: of a microscaled product, whose products are added; `stationary` and `moving` are those of the first.
     """
 
     dst: View
@@ -48,9 +60,17 @@ class Product(NamedTuple):
     moving: View
     mode: bool | None
     rows: int = 1
+    quadrants: tuple[Quadrant, ...] = ()
 
 
 Move = Copy | Transposed | Product
+
+
+def operands_of(move: Move) -> list[View]:
+    """What it writes, and then what it reads."""
+    if isinstance(move, Product) and move.quadrants:
+        return [move.dst, *[view for quadrant in move.quadrants for view in quadrant]]
+    return [value for value in move if isinstance(value, View)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +86,24 @@ class _Swapped(Symbol):
 
 
 @dataclass(frozen=True, slots=True)
+class _Dequantized(Symbol):
+    packed: View
+    scales: View
+
+
+@dataclass(frozen=True, slots=True)
 class _Multiplied(Symbol):
     stationary: View
     moving: View
-    rows: int
+    rows: int = 1
+    quadrants: tuple[Quadrant, ...] = ()
+
+
+def depth_of(product: Product) -> int:
+    """How many values each element of the result is a sum of."""
+    if product.quadrants:
+        return len(product.quadrants) * QUADRANT * VALUES
+    return product.stationary.shape[0] * product.rows
 
 
 def moves(issued: Issued, target: Target) -> list[Move]:
@@ -135,7 +169,23 @@ class _Body:
         order = None if axes is None or tuple(axes) == tuple(range(src.ndim)) else tuple(axes)
         self.moves.append(Copy(dst, src, order))
 
+    def dequantize(self, packed: Any, dtype: DType, scales: Any) -> _Dequantized:
+        if not all(isinstance(loaded, _Loaded) and loaded.rows == 1 for loaded in (packed, scales)):
+            raise NotTraceable("dequantize")
+        counts = packed.view.shape[0], scales.view.shape[0]
+        if dtype.name not in PACKED or scales.view.dtype is not dtypes.float8_e8m0fnu or counts != (QUADRANT, GROUPS):
+            raise NotTraceable("dequantize")
+        return _Dequantized(packed.view, scales.view)
+
+    def add(self, one: Any, other: Any) -> _Multiplied:
+        if not all(isinstance(product, _Multiplied) and product.quadrants for product in (one, other)):
+            raise NotTraceable("add")
+        return replace(one, quadrants=(*one.quadrants, *other.quadrants))
+
     def matmul(self, stationary: Any, moving: Any) -> _Multiplied:
+        if isinstance(stationary, _Dequantized) and isinstance(moving, _Dequantized):
+            quadrant = Quadrant(stationary.packed, stationary.scales, moving.packed, moving.scales)
+            return _Multiplied(stationary.packed, moving.packed, quadrants=(quadrant,))
         for factor in (stationary, moving):
             if not isinstance(factor, _Loaded) or factor.raw or factor.view.dtype.name not in STORED:
                 raise NotTraceable("matmul")
@@ -144,6 +194,6 @@ class _Body:
         return _Multiplied(stationary.view, moving.view, stationary.rows)
 
     def accumulate(self, dst: View, product: Any, mode: bool | None) -> None:
-        if not isinstance(product, _Multiplied) or dst.dtype is not dtypes.float32:
+        if not isinstance(product, _Multiplied) or dst.dtype not in (dtypes.float32, dtypes.bfloat16):
             raise NotTraceable("accumulate")
-        self.moves.append(Product(dst, product.stationary, product.moving, mode, product.rows))
+        self.moves.append(Product(dst, product.stationary, product.moving, mode, product.rows, product.quadrants))

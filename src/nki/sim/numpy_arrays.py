@@ -137,8 +137,11 @@ class NumpyArrays(NumpyPrimitives):
     def identity(self, count: int) -> Any:
         return np.eye(count, dtype=F32)
 
-    def unpack_x4(self, a: Any, dtype: DType) -> Any:
-        return unpack_x4(a, dtype)
+    def dequantize(self, packed: Any, dtype: DType, scales: Any) -> Any:
+        partitions, columns = packed.shape
+        lanes = unpack_x4(packed, dtype).reshape(partitions, columns, -1).transpose(2, 0, 1)
+        values = np.multiply(lanes, np.repeat(scales, partitions // len(scales), axis=0), dtype=F32)
+        return np.ascontiguousarray(values).reshape(-1, columns)
 
     def pack_x4(self, a: Any, dtype: DType) -> Any:
         return pack_x4(a, dtype)

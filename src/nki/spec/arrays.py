@@ -272,8 +272,11 @@ class Arrays(Protocol):
     def identity(self, count: int) -> Any:
         """float32 ``(count, count)``: 1.0 on the diagonal, else 0.0."""
 
-    def unpack_x4(self, a: Any, dtype: DType) -> Any:
-        """float32 ``(P, 4F)`` of the lanes of x4 storage values ``(P, F)``."""
+    def dequantize(self, packed: Any, dtype: DType, scales: Any) -> Any:
+        """float32 ``(4P, F)``: all first values of packed elements ``(P, F)`` times their scales, all second ones, ...
+
+        Each row of `scales`, float32 ``(G, F)``, is that of ``P / G`` rows.
+        """
 
     def pack_x4(self, a: Any, dtype: DType) -> Any:
         """x4 storage values ``(P, F)`` from float32 ``(P, 4F)``, rounded to nearest and saturated."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nki.native.primitives.abi import (
-    GATHER,
-    LENGTH_BITS,
-    RECORD_ARGUMENTS,
-    SCATTER,
-    SCRATCH,
-    Slot,
-    dims_of,
-    row_helper,
-    slot,
+from nki.native.primitives.abi import GATHER, LENGTH_BITS, RECORD_ARGUMENTS, SCRATCH, dims_of, row_helper, slot
+from nki.native.primitives.destination import (
+    LEFT,
+    LEFT_ROOM,
+    RESULT,
+    RESULT_ROOM,
+    RIGHT,
+    RIGHT_ROOM,
+    ROWS,
+    ROWS_ROOM,
+    Destination,
 )
-from nki.native.primitives.tile import LANES, PACK_KINDS, TILE_KINDS, Shape, pack_function, pair_function, tile_function
+from nki.native.primitives.tile import PACK_KINDS, Shape, call_tile, pack_function, pair_function, tile_functions
 from nki.native.primitives.widen import STORED
 from nki.native.primitives.writer import POINTER, Writer
 from nki.native.words import DIMENSIONS, HEADER, SLOT
@@ -30,15 +31,6 @@ ROWS_SHIFT = 8
 MOST_ROWS = 255
 
 _PACK = ("pack_stationary", "pack_moving")
-_FEW_ROWS = 2
-
-_KIB = 1 << 10
-_LEFT, _LEFT_ROOM = 0, 512 * _KIB
-_RIGHT, _RIGHT_ROOM = 512 * _KIB, 256 * _KIB
-_RESULT, _RESULT_ROOM = 768 * _KIB, 256 * _KIB
-_ROWS, _ROWS_ROOM = 1024 * _KIB, 1024 * _KIB
-"""Offset and size in the scratch memory: the packed stationary operand, one packed panel of the moving one, results
-for a destination that is not contiguous, and rows of operands that are not."""
 
 _FIXED = HEADER + SLOT + 1
 _LINK = 2 * SLOT + 1
@@ -74,24 +66,26 @@ class _Operand(NamedTuple):
     row_stride: str
 
 
-def matmul_text(name: str, stationary: str, moving: str, shape: Shape) -> str:
+def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: str = "float32") -> str:
     """A record function: slot 0 (M, N) becomes the sum of products, or is added to.
 
-    Words: P = M, F = N; slot 0 is float32. Then for each link of a chain the slots of stationary (K, M) and of moving
+    Words: P = M, F = N. Then for each link of a chain the slots of stationary (K, M) and of moving
     (K, N). Then the immediates: flags, and K of each link. Flags: bit 0 adds the first link onto slot 0 (later links
     always add); bits 8 to 15, if more than 1, are rows in a partition: dimension 0 of both operands' slots counts
     them, and K is partitions times rows. Partitions [first, last) are rows of the result.
 
     Each link sums from 0 in ascending k and is then added, as one instruction would. Returns 1 if the scratch memory is
-    too small for the operands, and for dot products of several rows in a partition.
+    too small for the operands, for dot products of several rows in a partition, and for a chain with a bfloat16 result,
+    which each link would round.
 
     Args:
         name: of the function.
         stationary, moving: names of dtypes in `STORED`; bfloat16 both for dot products.
         shape: `ORDERED` or `DOT`.
+        result: name of slot 0's dtype, float32 or bfloat16.
     """
     w = Writer()
-    dst = slot(w, 0)
+    place = slot(w, 0)
     length = w.op("andi", w.word("%words", 1), w.constant((1 << LENGTH_BITS) - 1))
     links = w.op("divsi", w.sub(length, _FIXED), w.constant(_LINK))
     immediates = w.at("%words", w.add(w.mul(links, 2 * SLOT * 8), 8 * (HEADER + SLOT)))
@@ -99,6 +93,7 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape) -> str:
     sizes = STORED[stationary].size, STORED[moving].size
     scratch = w.word("%ctx", SCRATCH, POINTER)
     job = _Job(shape, counts, immediates, w.word(immediates, 0), sizes, scratch)
+    dst = Destination(place, result, counts[1], scratch)
     fits = _fits(w, job, dst, links)
     with w.when(w.both(fits, w.is_("slt", "%first", "%last"))):
         _product(w, job, dst, links)
@@ -107,8 +102,7 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape) -> str:
         pair_function(packer, columns) if shape.dot else pack_function(packer, dtype, columns)
         for packer, dtype, columns in zip(_PACK, (stationary, moving), (shape.rows, shape.columns), strict=True)
     ]
-    tiles = [tile_function(tile, shape, rows, vectors) for tile, rows, vectors in _tiles(shape)]
-    return "".join([*packers, *tiles, w.function(name, RECORD_ARGUMENTS, "i32")])
+    return "".join([*packers, *tile_functions(shape), w.function(name, RECORD_ARGUMENTS, "i32")])
 
 
 def _rows(w: Writer, job: _Job) -> str:
@@ -117,10 +111,11 @@ def _rows(w: Writer, job: _Job) -> str:
     return w.op("maxsi", given, w.constant(1))
 
 
-def _fits(w: Writer, job: _Job, dst: Slot, links: str) -> str:
+def _fits(w: Writer, job: _Job, dst: Destination, links: str) -> str:
     """i1: whether all links find room."""
     result_bytes = w.mul(w.mul(*job.counts), 4)
-    kept = w.either(dst.unit, w.is_("sle", result_bytes, _RESULT_ROOM))
+    kept = w.is_("sle", result_bytes, RESULT_ROOM)
+    kept = w.either(dst.slot.unit, kept) if dst.dtype == "float32" else w.both(kept, w.is_("eq", links, 1))
     if job.shape.dot:
         kept = w.both(kept, w.is_("eq", _rows(w, job), 1))
     initial = [w.value(f"arith.extui {kept} : i1 to i64")]
@@ -132,36 +127,38 @@ def _room(w: Writer, job: _Job, link: str, so_far: str) -> str:
     count, columns = job.counts
     depth = w.add(w.word(job.immediates, w.add(link, 1)), 1)  # a dot product's last pair may be half empty
     padded = w.add(count, job.shape.rows)
-    left = w.is_("sle", w.mul(w.mul(depth, padded), 4), _LEFT_ROOM)
-    fits = w.both(left, w.is_("sle", w.mul(depth, 4 * job.shape.columns), _RIGHT_ROOM))
+    left = w.is_("sle", w.mul(w.mul(depth, padded), 4), LEFT_ROOM)
+    fits = w.both(left, w.is_("sle", w.mul(depth, 4 * job.shape.columns), RIGHT_ROOM))
     for number, extent, size in ((1, count, job.sizes[0]), (2, columns, job.sizes[1])):
         unit = slot(w, w.add(w.mul(link, 2), number)).unit
-        gathered = w.is_("sle", w.mul(w.mul(depth, extent), size), _ROWS_ROOM)
+        gathered = w.is_("sle", w.mul(w.mul(depth, extent), size), ROWS_ROOM)
         fits = w.both(fits, w.either(unit, gathered))
     return w.select(fits, so_far, 0)
 
 
-def _product(w: Writer, job: _Job, dst: Slot, links: str) -> None:
+def _product(w: Writer, job: _Job, dst: Destination, links: str) -> None:
+    """Rows of float32 that are contiguous take the results at once; else these go by way of the scratch memory."""
     adds = w.op("andi", job.flags, w.constant(ADD))
     width = w.mul(job.counts[1], 4)
-    result = w.at(job.scratch, _RESULT)
-    target = w.select(dst.unit, dst.pointer, result, POINTER), w.select(dst.unit, dst.stride, width)
-    strided = w.select(dst.unit, "%last", "%first")
+    result = w.at(job.scratch, RESULT)
+    target, strided = (result, width), "%first"
+    if dst.dtype == "float32":
+        unit = dst.slot.unit
+        target = w.select(unit, dst.slot.pointer, result, POINTER), w.select(unit, dst.slot.stride, width)
+        strided = w.select(unit, "%last", "%first")
     with w.loop(w.select(w.is_("ne", adds, 0), strided, "%last"), "%last") as row:
-        places = (w.at(result, w.mul(row, width)), w.at(dst.pointer, w.mul(row, dst.stride)))
-        row_helper(w, GATHER[4], (*places, dst.dims))
+        dst.read(w, row, w.at(result, w.mul(row, width)))
     copied = w.value(f"llvm.alloca {w.constant(2 * DIMENSIONS)} x i64 : (i64) -> !llvm.ptr")
     with w.loop(0, links) as link:
         add = w.is_("ne", w.op("ori", adds, link), 0)
         _link(w, job, link, add, target, copied)
     with w.loop(strided, "%last") as row:
-        places = (w.at(dst.pointer, w.mul(row, dst.stride)), w.at(result, w.mul(row, width)))
-        row_helper(w, SCATTER[4], (*places, dst.dims))
+        dst.write(w, row, w.at(result, w.mul(row, width)))
 
 
 def _link(w: Writer, job: _Job, link: str, add: str, target: tuple[str, str], copied: str) -> None:
     """Pack the stationary operand, then panel by panel the moving one, and multiply."""
-    left, right = w.at(job.scratch, _LEFT), w.at(job.scratch, _RIGHT)
+    left, right = w.at(job.scratch, LEFT), w.at(job.scratch, RIGHT)
     depth = w.word(job.immediates, w.add(link, 1))
     steps = w.op("divsi", w.add(depth, 1), w.constant(2)) if job.shape.dot else depth
     panel = w.mul(steps, 4)
@@ -179,30 +176,7 @@ def _link(w: Writer, job: _Job, link: str, add: str, target: tuple[str, str], co
         with w.loop("%first", "%last", job.shape.rows) as row:
             dst = w.at(w.at(target[0], w.mul(row, target[1])), w.mul(column, 4))
             extents = [steps, w.sub("%last", row), w.sub(columns, column)]
-            _tile(w, job, [dst, packed(row), right, *extents, target[1], add])
-
-
-def _tiles(shape: Shape) -> list[tuple[str, int, int]]:
-    """Functions for a whole tile, for few rows, and for columns that fit one vector: names, rows, vectors."""
-    return [
-        ("tile", shape.rows, shape.vectors),
-        ("tile_of_few_rows", _FEW_ROWS, shape.vectors),
-        ("tile_of_few_columns", shape.rows, 1),
-    ]
-
-
-def _tile(w: Writer, job: _Job, arguments: list[str]) -> None:
-    (whole, *_), (few_rows, *_), (few_columns, *_) = _tiles(job.shape)
-    rows, columns = arguments[4:6]
-
-    def narrower() -> None:
-        w.branch(
-            w.is_("sle", columns, LANES),
-            lambda: w.call(few_columns, arguments, TILE_KINDS),
-            lambda: w.call(whole, arguments, TILE_KINDS),
-        )
-
-    w.branch(w.is_("sle", rows, _FEW_ROWS), lambda: w.call(few_rows, arguments, TILE_KINDS), narrower)
+            call_tile(w, job.shape, [dst, packed(row), right, *extents, target[1], add])
 
 
 def _pack(w: Writer, job: _Job, side: int, dst: str, operand: _Operand, start: str, end: str) -> None:
@@ -221,7 +195,7 @@ def _contiguous(w: Writer, job: _Job, link: str, side: int, depth: str, copied: 
     several = w.is_("sgt", rows, 1)
     for index, word in enumerate([each for pair in dims_of(w, operand.dims) for each in pair]):
         w.store(w.select(several, 1, word) if index == 0 else word, "i64", w.at(copied, 8 * index), 8)
-    gathered = w.at(job.scratch, _ROWS)
+    gathered = w.at(job.scratch, ROWS)
     dense = w.mul(columns, size)
     partitions = w.op("divsi", depth, rows)
     with w.loop(0, w.select(operand.unit, 0, partitions)) as partition, w.loop(0, rows) as row:

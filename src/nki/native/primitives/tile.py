@@ -11,7 +11,8 @@ from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
 LANES = 16
 _FLOATS = f"vector<{LANES}xf32>"
 PACK_KINDS = (POINTER, POINTER, "i64", "i64", "i64", "i64", "i64")
-TILE_KINDS = (POINTER, POINTER, POINTER, "i64", "i64", "i64", "i64", "i1")
+_FEW_ROWS = 2
+_TILE_KINDS = (POINTER, POINTER, POINTER, "i64", "i64", "i64", "i64", "i1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,36 @@ def _items(w: Writer, kind: str, pointer: str, mask: str, lanes: int) -> str:
     return masked_load(w, kind, pointer, 2, mask, lanes) if mask else w.load(kind, pointer, 2)
 
 
-def tile_function(name: str, shape: Shape, rows: int, vectors: int) -> str:
+def tile_functions(shape: Shape) -> list[str]:
+    """What `call_tile` calls."""
+    return [_tile_function(name, shape, rows, vectors) for name, rows, vectors in _tiles(shape)]
+
+
+def _tiles(shape: Shape) -> list[tuple[str, int, int]]:
+    """Functions for a whole tile, for few rows, and for columns that fit one vector: names, rows, vectors."""
+    return [
+        ("tile", shape.rows, shape.vectors),
+        ("tile_of_few_rows", _FEW_ROWS, shape.vectors),
+        ("tile_of_few_columns", shape.rows, 1),
+    ]
+
+
+def call_tile(w: Writer, shape: Shape, arguments: list[str]) -> None:
+    """Call the function of `tile_functions` that suits the rows and columns that there are."""
+    (whole, *_), (few_rows, *_), (few_columns, *_) = _tiles(shape)
+    rows, columns = arguments[4:6]
+
+    def narrower() -> None:
+        w.branch(
+            w.is_("sle", columns, LANES),
+            lambda: w.call(few_columns, arguments, _TILE_KINDS),
+            lambda: w.call(whole, arguments, _TILE_KINDS),
+        )
+
+    w.branch(w.is_("sle", rows, _FEW_ROWS), lambda: w.call(few_rows, arguments, _TILE_KINDS), narrower)
+
+
+def _tile_function(name: str, shape: Shape, rows: int, vectors: int) -> str:
     """``@name(dst, left, right, steps, rows, columns, dst stride, add)``: a tile; so many rows and columns of it exist.
 
     Sums start from 0 and ascend in k; with `add`, they are then added onto dst.

@@ -22,11 +22,43 @@ class Stored(NamedTuple):
     widen: Callable[[Writer, str, int], str]
 
 
+class Packed(NamedTuple):
+    """How elements of four values lie in memory, the first value in the low bits.
+
+    Attributes:
+        size: bytes of an element.
+        kind: MLIR type of one element.
+        bits: of a value.
+        widen: from a vector of i32 with the bits of one value each to a vector of f32.
+    """
+
+    size: int
+    kind: str
+    bits: int
+    widen: Callable[[Writer, str, int], str]
+
+    def values(self, w: Writer, raw: str, lanes: int) -> list[str]:
+        """Vectors of f32: all first values, all second ones, and so on."""
+        words = f"vector<{lanes}xi32>"
+        wide = raw if self.kind == "i32" else w.value(f"arith.extui {raw} : vector<{lanes}x{self.kind}> to {words}")
+        mask = w.constant((1 << self.bits) - 1, words)
+        shifted = [w.op("shrui", wide, w.constant(i * self.bits, words), words) for i in range(_VALUES)]
+        return [self.widen(w, w.op("andi", each, mask, words), lanes) for each in shifted]
+
+
+_VALUES = 4
+"""Of a packed element."""
+
+
 def load_wide(w: Writer, stored: Stored, pointer: str, lanes: int, mask: str = "") -> str:
     """vector<lanes x f32>; with a mask, lanes that are off are 0 and are not read."""
+    return stored.widen(w, load_raw(w, stored, pointer, lanes, mask), lanes)
+
+
+def load_raw(w: Writer, stored: Stored | Packed, pointer: str, lanes: int, mask: str = "") -> str:
+    """A vector of items as they are stored; with a mask, lanes that are off are 0 and are not read."""
     kind = f"vector<{lanes}x{stored.kind}>"
-    raw = w.load(kind, pointer, stored.size) if not mask else masked_load(w, kind, pointer, stored.size, mask, lanes)
-    return stored.widen(w, raw, lanes)
+    return masked_load(w, kind, pointer, stored.size, mask, lanes) if mask else w.load(kind, pointer, stored.size)
 
 
 def masked_load(w: Writer, kind: str, pointer: str, align: int, mask: str, lanes: int) -> str:
@@ -62,31 +94,54 @@ def _float16(w: Writer, raw: str, lanes: int) -> str:
 
 
 def _float8(fraction: int, special: int) -> Callable[[Writer, str, int], str]:
-    """Floats of 8 bits with so many fraction bits.
-
-    Args:
-        fraction: bits of the fraction.
-        special: the smallest magnitude that is no finite number: infinity if its fraction is 0, else NaN.
-    """
-    shift = 23 - fraction
-    bias = (1 << (6 - fraction)) - 1
-    scale = f"0x{(127 + 127 - bias) << 23:08X}"
+    """Floats of 8 bits; arguments as for `_small`."""
+    small = _small(8, fraction, special)
 
     def widen(w: Writer, raw: str, lanes: int) -> str:
+        return small(w, w.value(f"arith.extui {raw} : vector<{lanes}xi8> to vector<{lanes}xi32>"), lanes)
+
+    return widen
+
+
+def _exponents(w: Writer, raw: str, lanes: int) -> str:
+    """Powers of two, 2**(e - 127); 255 is NaN."""
+    words = f"vector<{lanes}xi32>"
+    wide = w.value(f"arith.extui {raw} : vector<{lanes}xi8> to {words}")
+    placed = w.op("shli", wide, w.constant(23, words), words)
+    for code, bits in ((0, 0x00400000), (255, 0x7FC00000)):
+        there = w.value(f"arith.cmpi eq, {wide}, {w.constant(code, words)} : {words}")
+        placed = w.value(f"arith.select {there}, {w.constant(bits, words)}, {placed} : vector<{lanes}xi1>, {words}")
+    return w.value(f"arith.bitcast {placed} : {words} to vector<{lanes}xf32>")
+
+
+def _small(bits: int, fraction: int, special: int | None) -> Callable[[Writer, str, int], str]:
+    """From words with the bits of a float of at most 8 bits, in the low ones.
+
+    Args:
+        bits: of a float.
+        fraction: bits of the fraction.
+        special: the smallest magnitude that is no finite number: infinity if its fraction is 0, else NaN. None if all
+            are finite.
+    """
+    shift = 23 - fraction
+    bias = (1 << (bits - 2 - fraction)) - 1
+    scale = f"0x{(127 + 127 - bias) << 23:08X}"
+
+    def widen(w: Writer, wide: str, lanes: int) -> str:
         """The exponent is too small by the difference of the biases, also for subnormals: a product corrects it."""
         words, floats = f"vector<{lanes}xi32>", f"vector<{lanes}xf32>"
-        wide = w.value(f"arith.extui {raw} : vector<{lanes}xi8> to {words}")
-        magnitude = w.op("andi", wide, w.constant(0x7F, words), words)
-        sign = w.op("shli", w.op("andi", wide, w.constant(0x80, words), words), w.constant(24, words), words)
+        top = 1 << (bits - 1)
+        magnitude = w.op("andi", wide, w.constant(top - 1, words), words)
+        sign = w.op("shli", w.op("andi", wide, w.constant(top, words), words), w.constant(32 - bits, words), words)
         placed = w.op("shli", magnitude, w.constant(shift, words), words)
         small = w.value(f"arith.bitcast {placed} : {words} to {floats}")
         scaled = w.op("mulf", small, w.constant(scale, floats), floats)
-        finite = w.value(f"arith.bitcast {scaled} : {floats} to {words}")
-        top = w.constant(0x7F800000, words)
-        unusual = w.value(f"arith.cmpi sge, {magnitude}, {w.constant(special, words)} : {words}")
-        fractions = w.op("andi", placed, w.constant((1 << 23) - 1, words), words)
-        beyond = w.op("ori", fractions, top, words)
-        chosen = w.value(f"arith.select {unusual}, {beyond}, {finite} : vector<{lanes}xi1>, {words}")
+        chosen = w.value(f"arith.bitcast {scaled} : {floats} to {words}")
+        if special is not None:
+            unusual = w.value(f"arith.cmpi sge, {magnitude}, {w.constant(special, words)} : {words}")
+            fractions = w.op("andi", placed, w.constant((1 << 23) - 1, words), words)
+            beyond = w.op("ori", fractions, w.constant(0x7F800000, words), words)
+            chosen = w.value(f"arith.select {unusual}, {beyond}, {chosen} : vector<{lanes}xi1>, {words}")
         signed = w.op("ori", chosen, sign, words)
         return w.value(f"arith.bitcast {signed} : {words} to {floats}")
 
@@ -102,3 +157,13 @@ STORED = {
     "float8_e5m2": Stored(1, "i8", _float8(2, 0x7C)),
 }
 """By name of the dtype; the operands that a matmul may have."""
+
+PACKED = {
+    "float8_e4m3fn_x4": Packed(4, "i32", 8, _small(8, 3, 0x7F)),
+    "float8_e5m2_x4": Packed(4, "i32", 8, _small(8, 2, 0x7C)),
+    "float4_e2m1fn_x4": Packed(2, "i16", 4, _small(4, 1, None)),
+}
+"""By name of the dtype; the operands that a microscaled matmul may have."""
+
+SCALE = Stored(1, "i8", _exponents)
+"""Their scales, float8_e8m0fnu."""
