@@ -21,15 +21,7 @@ Writes = Sequence[Set[int]]
 
 def writes_of(programs: Sequence[Program]) -> Writes:
     """What each core writes: one pass over all instructions."""
-    return [
-        {
-            view.buffer.id
-            for issued in program.body.walk()
-            for name, view in issued.views()
-            if issued.instruction.operands[name].writes
-        }
-        for program in programs
-    ]
+    return [{view.buffer.id for issued in program.body.walk() for view in issued.written()} for program in programs]
 
 
 def written_inputs(programs: Sequence[Program], writes: Writes | None = None) -> frozenset[int]:

@@ -172,6 +172,7 @@ class Instruction(Generic[P]):
         self.tensor_positions = tuple(
             (position, name) for position, (name, operand) in enumerate(self.operands.items()) if operand.is_tensor
         )
+        self.written_positions = tuple(at for at, name in self.tensor_positions if self.operands[name].writes)
         self.nullable = frozenset(n for n in self.operands if _takes_none(hints[n], parameters[n].default))
         self.execute: Body = _no_body(self.name)
 

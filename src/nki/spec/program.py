@@ -42,6 +42,15 @@ class Issued(NamedTuple):
                 for item in value:
                     yield name, item
 
+    def written(self) -> Iterator[View]:
+        """Those that it writes to."""
+        for position in self.instruction.written_positions:
+            value = self.arguments[position]
+            if type(value) is View:
+                yield value
+            elif type(value) is tuple:
+                yield from value
+
 
 class Wait(NamedTuple):
     """That many `signals` of a queue must have come since the segment began (see `Sync`)."""
