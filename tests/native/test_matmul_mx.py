@@ -225,3 +225,43 @@ def test_native_products_have_the_bits_of_numpy(
     wanted, size = 3 * (left.T @ right), 3 * (np.abs(left).T @ np.abs(right))
     error = np.abs(np.frombuffer(found[0], dtype.numpy).astype(F32).reshape(rows, columns) - wanted)
     assert (error <= (2.0**-14 if dtype is nl.float32 else 2.0**-7) * size).all()
+
+
+def windows(a: Any, ascale: Any, b: Any, bscale: Any, step: int) -> Any:
+    """A product with some columns of `b` in each trip of a device loop."""
+    left, right = (nl.ndarray(t.shape, t.dtype, buffer=nl.sbuf) for t in (a, b))
+    left_scales, right_scales = (nl.ndarray(t.shape, nl.uint8, buffer=nl.sbuf) for t in (a, b))
+    for tile, data in ((left, a), (right, b), (left_scales, ascale), (right_scales, bscale)):
+        nisa.dma_copy(dst=tile, src=data)
+    depth, rows = a.shape
+    out = nl.ndarray((4 * rows, 32), nl.float32, buffer=nl.shared_hbm)
+
+    def body(i: Any) -> None:
+        def window(tile: Any) -> Any:
+            return tile.ap([[b.shape[1], depth], [1, 32]], scalar_offset=i * step, indirect_dim=1)
+
+        wide = nl.ndarray((rows, 32), nl.float32, buffer=nl.psum)
+        nisa.nc_matmul_mx(wide, left, window(right), left_scales, window(right_scales))
+        tile = nl.ndarray(wide.shape, nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(tile, wide)
+        nisa.dma_copy(dst=out.ap([[32, rows], [1, 32]], scalar_offset=i * rows), src=tile)
+
+    nl.fori_loop(0, 4, body)
+    return out
+
+
+def test_products_at_addresses_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
+    random = np.random.default_rng(4)
+    data = [random.integers(0, 1 << 32, (128, n), np.uint32) & 0x77777777 for n in (64, 200)]
+    scales = [random.integers(115, 130, tile.shape, np.uint8) for tile in data]
+    a, b = (tile.astype(np.uint32).view(dtypes.float8_e5m2_x4.numpy) for tile in data)
+    found = set()
+    for native in ("always", "0"):
+        monkeypatch.setenv("NKI_NATIVE", native)
+        made = nki.jit(windows)
+        found.add(made(a, scales[0], b, scales[1], 40).tobytes())
+        assert made.report is not None
+        assert bool(made.report.executed.native) == (native != "0") and not made.report.executed.interpreted
+        found.add(nki.simulate(nki.jit(windows))(a, scales[0], b, scales[1], 40).tobytes())
+    assert len(found) == 1
