@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from nki.native import jit
+from nki.native.context import SCRATCH_BYTES
 from nki.native.primitives import module
 
 KERNEL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -20,6 +21,7 @@ ROW = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 GUARD = 0xA5
+_BEHIND = 1 << 12
 F32 = np.float32
 RESULTS = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
 """Of a product, by name."""
@@ -92,7 +94,7 @@ class Context:
     """A context with scratch memory and helpers; base 0 is address 0."""
 
     def __init__(self, thread: int = 0, threads: int = 0, shared: np.ndarray | None = None) -> None:
-        self.scratch = np.full((2 << 20) + 64, GUARD, np.uint8)
+        self.scratch = np.full(SCRATCH_BYTES + 64 + _BEHIND, GUARD, np.uint8)
         self.words = np.zeros(17, np.int64)
         start = self.scratch.ctypes.data
         self.words[0] = start + -start % 64
@@ -111,7 +113,9 @@ def execute(words: Sequence[int], first: int, last: int) -> int:
     """Call the function of a record for some partitions; returns its status."""
     packed = np.array(words, np.int64)
     context = Context()
-    return KERNEL(words[0])(packed.ctypes.data, context.address, first, last)
+    status = KERNEL(words[0])(packed.ctypes.data, context.address, first, last)
+    assert (context.scratch[-_BEHIND:] == GUARD).all(), "the scratch memory ends before"
+    return status
 
 
 @st.composite

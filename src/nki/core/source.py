@@ -108,6 +108,8 @@ _POSITION_BITS = 32
 class Locator:
     """Turns the running stack into a `Location`; remembers call sites, since a loop visits the same ones again.
 
+    One thread at a time uses it.
+
     Code objects are looked up by identity, because their hash goes through all of their constants and names.
     """
 

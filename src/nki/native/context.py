@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from nki.native.primitives.scratch import PRODUCT_BYTES
 from nki.native.words import BASES
 
-SCRATCH_BYTES = 8 * (256 << 10) + (1 << 20)
+SCRATCH_BYTES = max(8 * (256 << 10) + (1 << 20), PRODUCT_BYTES)
 _ALIGNMENT = 64
 ABSOLUTE = 0
 """The base whose address is 0, so that an offset is an address."""

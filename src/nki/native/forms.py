@@ -15,7 +15,7 @@ from nki.core.source import Location
 from nki.core.tensor import Buffer, View
 from nki.native.emit import emit
 from nki.native.move_records import move_template
-from nki.native.moves import Move, Product, moves, operands_of
+from nki.native.moves import Move, Product, depth_of, moves, operands_of
 from nki.native.records import Patch, Template, Unfit, column_slot, finished, header, row_slot
 from nki.native.trace import NotTraceable, Slot, trace
 from nki.spec.program import Issued
@@ -191,9 +191,7 @@ def _move(issued: Issued, target: Target, own: Own, matmul: str) -> tuple[Native
     if isinstance(move, Product) and matmul == "blas":
         raise NotTraceable("blas")
     sources = tuple([_source(view, own, i == 0) for i, view in enumerate(operands_of(move))])
-    operations = (
-        8 * move.stationary.shape[0] * max(move.rows, 4 * len(move.quadrants)) if isinstance(move, Product) else 2
-    )
+    operations = 8 * depth_of(move) if isinstance(move, Product) else 2
     return Native(move_template(move, matmul == "fast"), sources, False, move=move), operations
 
 

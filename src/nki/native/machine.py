@@ -133,7 +133,9 @@ class NativeMachine(Machine):
             slot, storage = slots[position], storages[position]
             if slot.psum or storage.written is not None or storage.fresh:
                 self._note_slot(slot, storage, arguments)
-        return self._call(words)
+        done = self._call(words)
+        assert done or product is None, "what PSUM held before a product is noted no more"
+        return done
 
     def _slot_written(self, slot: Slot, storage: LiveStorage, arguments: Any) -> bool:
         """Whether the operand of a plan was written, as `is_written`."""
@@ -201,7 +203,9 @@ class NativeMachine(Machine):
         for source, operand in zip(native.sources, operands, strict=True):
             if source.writes and isinstance(operand, Operand):
                 self._note_write(operand.storage, operand.view, operand.window)
-        return self._call(array("q", words))
+        done = self._call(array("q", words))
+        assert done or not isinstance(native.move, Product), "what PSUM held before a product is noted no more"
+        return done
 
     def _at_static_addresses(self, issued: Issued) -> Issued | None:
         """The instruction with its scalar offsets resolved; None for other dynamic addresses."""

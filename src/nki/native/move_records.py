@@ -8,12 +8,13 @@ from typing import TypeVar
 
 from nki.core.tensor import View
 from nki.native.features import dots_pay
-from nki.native.moves import Copy, Move, Product, Transposed, operands_of
+from nki.native.moves import Copy, Move, Product, Transposed, depth_of, operands_of
 from nki.native.primitives.copy import copy_text
 from nki.native.primitives.matmul import ADD, DOT, ORDERED, ROWS_SHIFT, matmul_text
 from nki.native.primitives.matmul_mx import matmul_mx_text
+from nki.native.primitives.scratch import LEFT_ROOM, MOST_COLUMNS, MOST_ROWS, RIGHT_ROOM, ROWS_ROOM
 from nki.native.primitives.transpose import transpose_text
-from nki.native.records import Patch, Template, copy_words, finished, header, row_slot, rows_slot
+from nki.native.records import Patch, Template, Unfit, copy_words, finished, header, row_slot, rows_slot
 
 Words = TypeVar("Words", bound=MutableSequence[int])
 
@@ -55,6 +56,8 @@ def _transposed(move: Transposed) -> Template:
 
 
 def _product(move: Product, fast: bool) -> Template:
+    if not _fits(move):
+        raise Unfit
     if move.quadrants:
         return _microscaled(move)
     stationary, moving = move.stationary.dtype.name, move.moving.dtype.name
@@ -68,6 +71,17 @@ def _product(move: Product, fast: bool) -> Template:
     words += [move.rows << ROWS_SHIFT if move.rows > 1 else 0, move.stationary.shape[0] * move.rows]
     text = partial(matmul_text, name, stationary, moving, DOT if dot else ORDERED, result)
     return Template(name, text, finished(words), patches)
+
+
+def _fits(move: Product) -> bool:
+    """Whether the scratch memory is large enough, as it is for all that rules allow."""
+    rows, columns = move.dst.shape[0], move.dst.free_size
+    if rows > MOST_ROWS or columns > MOST_COLUMNS:
+        return False
+    depth = depth_of(move) + 1
+    panels = 4 * depth * (rows + ORDERED.rows) <= LEFT_ROOM and 4 * depth * ORDERED.columns <= RIGHT_ROOM
+    widest = max(rows * move.stationary.dtype.itemsize, columns * move.moving.dtype.itemsize)
+    return bool(move.quadrants) or (panels and depth * widest <= ROWS_ROOM)
 
 
 def _microscaled(move: Product) -> Template:

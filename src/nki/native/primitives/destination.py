@@ -5,22 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nki.native.primitives.abi import GATHER, SCATTER, Slot, row_helper
+from nki.native.primitives.scratch import NARROW_ROW
+from nki.native.primitives.tile import LANES
 from nki.native.primitives.widen import STORED, load_wide
 from nki.native.primitives.writer import Writer
-
-LANES = 16
-
-_KIB = 1 << 10
-LEFT, LEFT_ROOM = 0, 256 * _KIB
-RIGHT, RIGHT_ROOM = 256 * _KIB, 256 * _KIB
-RESULT, RESULT_ROOM = 512 * _KIB, 512 * _KIB
-ROWS, ROWS_ROOM = 1024 * _KIB, 1016 * _KIB
-ROW = 2040 * _KIB
-"""Offset and size in the scratch memory: the packed stationary operand, one packed panel of the moving one, results
-for a destination that cannot take them as they are, rows of operands that are not contiguous, and one row of float32.
-A vector of any of these may end behind its row."""
-
-_NARROW_ROW = ROW + 4 * _KIB
 
 
 class Destination(NamedTuple):
@@ -47,7 +35,7 @@ class Destination(NamedTuple):
         if self.dtype == "float32":
             row_helper(w, GATHER[4], (values, self.row(w, number), self.slot.dims))
             return
-        stored, narrow = STORED[self.dtype], w.at(self.scratch, _NARROW_ROW)
+        stored, narrow = STORED[self.dtype], w.at(self.scratch, NARROW_ROW)
         row_helper(w, GATHER[stored.size], (narrow, self.row(w, number), self.slot.dims))
         with w.loop(0, self.columns, LANES) as column:
             wide = load_wide(w, stored, w.at(narrow, w.mul(column, stored.size)), LANES)
@@ -58,7 +46,7 @@ class Destination(NamedTuple):
         if self.dtype == "float32":
             row_helper(w, SCATTER[4], (self.row(w, number), values, self.slot.dims))
             return
-        narrow = w.at(self.scratch, _NARROW_ROW)
+        narrow = w.at(self.scratch, NARROW_ROW)
         with w.loop(0, self.columns, LANES) as column:
             wide = w.load(f"vector<{LANES}xf32>", w.at(values, w.mul(column, 4)), 4)
             w.store(_rounded(w, wide), f"vector<{LANES}xi16>", w.at(narrow, w.mul(column, 2)), 2)

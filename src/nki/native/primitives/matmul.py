@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nki.native.primitives.abi import GATHER, LENGTH_BITS, RECORD_ARGUMENTS, SCRATCH, dims_of, row_helper, slot
-from nki.native.primitives.destination import (
+from nki.native.primitives.destination import Destination
+from nki.native.primitives.scratch import (
     LEFT,
     LEFT_ROOM,
+    MOST_COLUMNS,
     RESULT,
     RESULT_ROOM,
     RIGHT,
     RIGHT_ROOM,
     ROWS,
     ROWS_ROOM,
-    Destination,
 )
 from nki.native.primitives.tile import PACK_KINDS, Shape, call_tile, pack_function, pair_function, tile_functions
 from nki.native.primitives.widen import STORED
@@ -115,7 +116,10 @@ def _fits(w: Writer, job: _Job, dst: Destination, links: str) -> str:
     """i1: whether all links find room."""
     result_bytes = w.mul(w.mul(*job.counts), 4)
     kept = w.is_("sle", result_bytes, RESULT_ROOM)
-    kept = w.either(dst.slot.unit, kept) if dst.dtype == "float32" else w.both(kept, w.is_("eq", links, 1))
+    if dst.dtype == "float32":
+        kept = w.either(dst.slot.unit, kept)
+    else:
+        kept = w.both(w.both(kept, w.is_("eq", links, 1)), w.is_("sle", job.counts[1], MOST_COLUMNS))
     if job.shape.dot:
         kept = w.both(kept, w.is_("eq", _rows(w, job), 1))
     initial = [w.value(f"arith.extui {kept} : i1 to i64")]

@@ -6,8 +6,9 @@ from functools import partial
 from typing import NamedTuple
 
 from nki.native.primitives.abi import GATHER, LENGTH_BITS, RECORD_ARGUMENTS, SCRATCH, row_helper, slot
-from nki.native.primitives.destination import LEFT, RESULT, RIGHT, ROW, ROWS, Destination
+from nki.native.primitives.destination import Destination
 from nki.native.primitives.matmul import ADD, ORDERED
+from nki.native.primitives.scratch import LEFT, MOST_COLUMNS, MOST_ROWS, RESULT, RIGHT, ROW, ROWS
 from nki.native.primitives.tile import LANES, call_tile, tile_functions
 from nki.native.primitives.widen import PACKED, SCALE, Packed, first_lanes, load_raw, load_wide
 from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
@@ -21,7 +22,6 @@ OPERANDS = 4
 """Slots of a quadrant."""
 
 _STEPS = QUADRANT * VALUES
-_MOST_ROWS, _MOST_COLUMNS = 128, 1024
 _PACK = ("pack_stationary", "pack_moving")
 _PACK_KINDS = (POINTER, POINTER, "i64", POINTER, "i64", "i64")
 _PACK_ARGUMENTS = [
@@ -29,7 +29,7 @@ _PACK_ARGUMENTS = [
     *("%scales: !llvm.ptr", "%scale_stride: i64", "%available: i64"),
 ]
 _FLOATS = f"vector<{LANES}xf32>"
-_ROOM = 4 * QUADRANT * _MOST_COLUMNS
+_ROOM = 4 * QUADRANT * MOST_COLUMNS
 """Bytes of the largest operand of a quadrant, for operands whose rows are not contiguous."""
 
 
@@ -67,7 +67,7 @@ def matmul_mx_text(name: str, stationary: str, moving: str, result: str = "float
 
     A value of an operand is its packed value times its scale. Within a quadrant sums ascend in k: all first values,
     partition by partition, then all second ones, and so on. Then quadrants are added, and their sum to slot 0. Returns
-    1 if M is more than 128 or N more than 1024.
+    1 if M is more than 128 or N more than 8192.
 
     Args:
         name: of the function.
@@ -78,7 +78,7 @@ def matmul_mx_text(name: str, stationary: str, moving: str, result: str = "float
     counts = w.word("%words", 2), w.word("%words", 3)
     sizes = PACKED[stationary].size, SCALE.size, PACKED[moving].size, SCALE.size
     job = _Job(counts, w.word("%ctx", SCRATCH, POINTER), sizes)
-    fits = w.both(w.is_("sle", counts[0], _MOST_ROWS), w.is_("sle", counts[1], _MOST_COLUMNS))
+    fits = w.both(w.is_("sle", counts[0], MOST_ROWS), w.is_("sle", counts[1], MOST_COLUMNS))
     with w.when(w.both(fits, w.is_("slt", "%first", "%last"))):
         _product(w, job, Destination(slot(w, 0), result, counts[1], job.scratch))
     w.done(w.select(fits, w.constant(0, "i32"), w.constant(1, "i32"), "i32"), "i32")

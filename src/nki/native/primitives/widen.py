@@ -49,6 +49,8 @@ class Packed(NamedTuple):
 _VALUES = 4
 """Of a packed element."""
 
+_NAN = 0x7FC00000
+
 
 def load_wide(w: Writer, stored: Stored, pointer: str, lanes: int, mask: str = "") -> str:
     """vector<lanes x f32>; with a mask, lanes that are off are 0 and are not read."""
@@ -108,7 +110,7 @@ def _exponents(w: Writer, raw: str, lanes: int) -> str:
     words = f"vector<{lanes}xi32>"
     wide = w.value(f"arith.extui {raw} : vector<{lanes}xi8> to {words}")
     placed = w.op("shli", wide, w.constant(23, words), words)
-    for code, bits in ((0, 0x00400000), (255, 0x7FC00000)):
+    for code, bits in ((0, 0x00400000), (255, _NAN)):
         there = w.value(f"arith.cmpi eq, {wide}, {w.constant(code, words)} : {words}")
         placed = w.value(f"arith.select {there}, {w.constant(bits, words)}, {placed} : vector<{lanes}xi1>, {words}")
     return w.value(f"arith.bitcast {placed} : {words} to vector<{lanes}xf32>")
@@ -116,6 +118,8 @@ def _exponents(w: Writer, raw: str, lanes: int) -> str:
 
 def _small(bits: int, fraction: int, special: int | None) -> Callable[[Writer, str, int], str]:
     """From words with the bits of a float of at most 8 bits, in the low ones.
+
+    NaN becomes the quiet NaN of its sign, as NumPy's conversions of these formats have it.
 
     Args:
         bits: of a float.
@@ -138,10 +142,12 @@ def _small(bits: int, fraction: int, special: int | None) -> Callable[[Writer, s
         scaled = w.op("mulf", small, w.constant(scale, floats), floats)
         chosen = w.value(f"arith.bitcast {scaled} : {floats} to {words}")
         if special is not None:
-            unusual = w.value(f"arith.cmpi sge, {magnitude}, {w.constant(special, words)} : {words}")
-            fractions = w.op("andi", placed, w.constant((1 << 23) - 1, words), words)
-            beyond = w.op("ori", fractions, w.constant(0x7F800000, words), words)
-            chosen = w.value(f"arith.select {unusual}, {beyond}, {chosen} : vector<{lanes}xi1>, {words}")
+            infinite = special % (1 << fraction) == 0
+            steps = [(special, 0x7F800000), (special + 1, _NAN)] if infinite else [(special, _NAN)]
+            for first, becomes in steps:
+                there = w.value(f"arith.cmpi sge, {magnitude}, {w.constant(first, words)} : {words}")
+                replaced = f"{there}, {w.constant(becomes, words)}, {chosen}"
+                chosen = w.value(f"arith.select {replaced} : vector<{lanes}xi1>, {words}")
         signed = w.op("ori", chosen, sign, words)
         return w.value(f"arith.bitcast {signed} : {words} to {floats}")
 
