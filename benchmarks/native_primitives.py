@@ -20,12 +20,14 @@ from functools import partial
 import ml_dtypes
 import numpy as np
 
+from nki.core.dtypes import DType, float4_e2m1fn_x4, float8_e4m3fn_x4, unpack_x4
 from nki.native import features, jit
 from nki.native.context import Context
 from nki.native.primitives import module
 from nki.native.primitives.base import fill_text
 from nki.native.primitives.copy import copy_text
 from nki.native.primitives.matmul import ADD, DOT, ORDERED, matmul_text
+from nki.native.primitives.matmul_mx import matmul_mx_text
 from nki.native.primitives.transpose import transpose_text
 
 KERNEL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -181,6 +183,38 @@ def blas(dst: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
     np.add(dst, left.astype(np.float32).T @ right.astype(np.float32), out=dst)
 
 
+def microscaled(bench: Bench, runs: int) -> Iterator[Case]:
+    """Products of one tile of packed elements with scales; 128 partitions hold 512 rows of either operand."""
+    for dtype, stored in ((float8_e4m3fn_x4, np.uint32), (float4_e2m1fn_x4, np.uint16)):
+        function = bench.compiled(matmul_mx_text, dtype.name, dtype.name)
+        for m, n in ((128, 512), (128, 64), (4, 512)):
+            bench.used = 0
+            dst, *factors = (bench.tile((128, c), k) for c, k in ((n, np.float32), (m, stored), (n, stored)))
+            scales = [bench.tile((16, columns), np.uint8) for columns in (m, n)]
+            for scale, factor in zip(scales, factors, strict=True):  # magnitudes with which nothing over- or underflows
+                scale[...] = bench.random.integers(120, 130, scale.shape)
+                factor[...] = bench.random.integers(0, 1 << 32, factor.shape) & 0x77777777
+            operands = [
+                rows
+                for q in range(4)
+                for factor, scale in zip(factors, scales, strict=True)
+                for rows in (factor[32 * q : 32 * q + 32], scale[4 * q : 4 * q + 4])
+            ]
+            call = bench.call(function, [dst[:m], *operands], [0, 4])
+            other = partial(dequantized_blas, dst[:m], factors, scales, dtype)
+            yield case(f"matmul mx {dtype.name} {m}x512x{n}", call, other, 2 * m * 512 * n, "GFLOP/s", runs)
+
+
+def dequantized_blas(dst: np.ndarray, factors: list[np.ndarray], scales: list[np.ndarray], dtype: DType) -> None:
+    """The same with NumPy, which multiplies the values by their scales first."""
+    left, right = (
+        unpack_x4(np.ascontiguousarray(factor), dtype).reshape(*factor.shape, 4)
+        * np.repeat(np.ldexp(np.float32(1), scale.astype(np.int32) - 127), 8, axis=0)[..., None]
+        for factor, scale in zip(factors, scales, strict=True)
+    )
+    dst[...] = np.tensordot(left, right, ((0, 2), (0, 2)))
+
+
 def moves(bench: Bench, runs: int) -> Iterator[Case]:
     """Copies, fills and transposes."""
     for size, dtype in BITS.items():
@@ -283,8 +317,9 @@ def main() -> None:
     options = parser.parse_args()
     bench = Bench()
     rows: list[Row] = []
-    for group in (peaks(options.runs), products(bench, options.runs), moves(bench, options.runs)):
-        rows += [measured() for name, measured in group if options.only in name]
+    for measured in (peaks, partial(products, bench), partial(microscaled, bench), partial(moves, bench)):
+        group = measured(options.runs)
+        rows += [row() for name, row in group if options.only in name]
     compiling = {**bench.compiling, "base module": compile_base()}
     if options.json:
         print(json.dumps({"rows": [asdict(row) for row in rows], "compile_milliseconds": compiling}, indent=1))

@@ -50,6 +50,7 @@ _VALUES = 4
 """Of a packed element."""
 
 _NAN = 0x7FC00000
+_HALF_FRACTION, _HALF_BIAS = 10, 15
 
 
 def load_wide(w: Writer, stored: Stored, pointer: str, lanes: int, mask: str = "") -> str:
@@ -127,19 +128,24 @@ def _small(bits: int, fraction: int, special: int | None) -> Callable[[Writer, s
         special: the smallest magnitude that is no finite number: infinity if its fraction is 0, else NaN. None if all
             are finite.
     """
-    shift = 23 - fraction
+    shift = _HALF_FRACTION - fraction
     bias = (1 << (bits - 2 - fraction)) - 1
-    scale = f"0x{(127 + 127 - bias) << 23:08X}"
+    scale = f"0x{(127 + _HALF_BIAS - bias) << 23:08X}"
 
     def widen(w: Writer, wide: str, lanes: int) -> str:
-        """The exponent is too small by the difference of the biases, also for subnormals: a product corrects it."""
-        words, floats = f"vector<{lanes}xi32>", f"vector<{lanes}xf32>"
+        """By way of float16, whose exponent is too small by the difference of the biases: a product corrects it.
+
+        Subnormals are ones of float16, which processors convert at full speed; with ones of float32 they do not compute
+        at full speed.
+        """
+        words, floats, halves = (f"vector<{lanes}x{kind}>" for kind in ("i32", "f32", "f16"))
         top = 1 << (bits - 1)
         magnitude = w.op("andi", wide, w.constant(top - 1, words), words)
         sign = w.op("shli", w.op("andi", wide, w.constant(top, words), words), w.constant(32 - bits, words), words)
         placed = w.op("shli", magnitude, w.constant(shift, words), words)
-        small = w.value(f"arith.bitcast {placed} : {words} to {floats}")
-        scaled = w.op("mulf", small, w.constant(scale, floats), floats)
+        narrow = w.value(f"arith.trunci {placed} : {words} to vector<{lanes}xi16>")
+        half = w.value(f"arith.bitcast {narrow} : vector<{lanes}xi16> to {halves}")
+        scaled = w.op("mulf", _float16(w, half, lanes), w.constant(scale, floats), floats)
         chosen = w.value(f"arith.bitcast {scaled} : {floats} to {words}")
         if special is not None:
             infinite = special % (1 << fraction) == 0
