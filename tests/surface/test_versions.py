@@ -116,3 +116,66 @@ def test_the_scale_of_quantize_mx_doubles_in_0_5(version: str) -> None:
     ones = np.ones((32, 32), nl.bfloat16.numpy)
     scales = both(nki.jit(kernel, api=version), ones, target="trn3")
     assert set(np.unique(scales)) == {120 if version >= "0.5" else 119}
+
+
+def _patterns(a: Any) -> Any:
+    """Patterns that count in a slice with steps, in a slice of blocks, in one of another dtype, and past its start."""
+    tile = nl.load(a)
+    even, last = tile[:, 2:18:2], tile.reshape((8, 4, 6))[:, 2:4]
+    halves = tile[:, 4:12].ap([[16, 8], [1, 16]], dtype=nl.bfloat16)
+    views = [
+        even.ap([[8, 8], [3, 2], [1, 2]]),
+        even.ap([[8, 4], [-1, 8]], offset=3 * 8 + 7),
+        last.ap([[12, 8], [1, 12]]),
+    ]
+    outs = [nl.ndarray(view.shape, view.dtype, buffer=nl.shared_hbm) for view in (*views, halves)]
+    for out, view in zip(outs, (*views, halves), strict=True):
+        nisa.dma_copy(dst=out, src=view)
+    return tuple(outs)
+
+
+@pytest.mark.parametrize("version", API_VERSIONS)
+def test_patterns_count_in_views_before_0_5(version: str) -> None:
+    a = np.arange(8 * 24, dtype=np.float32).reshape(8, 24)
+    kernel = nki.jit(_patterns, api=version)
+    if version >= "0.5":
+        with pytest.raises(NkiError, match=r"access\.partition-stride"):
+            kernel(a)
+        return
+    blocks, backwards, last, halves = both(kernel, a)
+    even = a[:, 2:18:2]
+    np.testing.assert_array_equal(blocks, np.stack([even[:, 0:2], even[:, 3:5]], axis=1))
+    np.testing.assert_array_equal(backwards, even[3:7, ::-1])
+    np.testing.assert_array_equal(last, a[:, 12:])
+    np.testing.assert_array_equal(halves.view(np.uint16), np.ascontiguousarray(a[:, 4:12]).view(np.uint16))
+
+
+@pytest.mark.parametrize(
+    ("view", "pairs", "offset"),
+    [
+        ((slice(None), slice(0, 3), slice(0, 3)), [[9, 8], [1, 9]], 0),  # no equal steps
+        ((slice(None), slice(0, 2)), [[12, 8], [1, 12]], 1),  # into the next partition
+        ((slice(None), slice(0, 2)), [[12, 8], [-1, 2]], 0),  # into the one before
+        ((slice(None), slice(0, 2)), [[11, 8], [1, 2]], 0),  # neither stride
+        ((slice(0, 4), slice(0, 2)), [[12, 4], [1, 12]], 12),  # past the view's partitions
+        ((slice(4, 8), slice(0, 2)), [[12, 4], [1, 12]], -12),  # before them
+    ],
+)
+def test_other_patterns_on_views_are_refused_in_every_version(view: Any, pairs: Any, offset: int) -> None:
+    def kernel(a: Any) -> Any:
+        nisa.memset(nl.load(a).reshape((8, 4, 6))[view].ap(pairs, offset=offset), 0)
+        return a
+
+    with pytest.raises(NkiError, match=r"access\.partition-stride"):
+        nki.jit(kernel, api="0.3")(np.zeros((8, 24), np.float32))
+
+
+def test_the_first_stride_of_one_partition_of_the_tile_means_the_tile_in_every_version() -> None:
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray((8, 12), a.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=nl.load(a)[:, 6:18].ap([[24, 8], [1, 12]], offset=6))
+        return out
+
+    a = np.arange(8 * 24, dtype=np.float32).reshape(8, 24)
+    for version in API_VERSIONS:
+        np.testing.assert_array_equal(both(nki.jit(kernel, api=version), a), a[:, 12:])

@@ -71,6 +71,9 @@ class NkiTensor(NoArithmetic, NKIObject):
     assigner: ClassVar[Callable[[NkiTensor, Any], None]]
     """What ``view = value`` does: instructions, which `nki.language.assignment` knows and this module is below."""
 
+    patterns_of_views: ClassVar[Callable[[], bool]]
+    """Whether `ap` may count in the view, as it may in kernels of old versions, which are known above this module."""
+
     def __init__(
         self,
         shape: tuple[int, ...],
@@ -298,6 +301,7 @@ class NkiTensor(NoArithmetic, NKIObject):
                 None if vector_offset is None else _index_view(vector_offset, "vector_offset"),
                 as_int(indirect_dim, "indirect_dim"),
                 dtype,
+                of_view=NkiTensor.patterns_of_views(),
             ),
             scalar_offset if vector_offset is None else vector_offset,
         )

@@ -9,7 +9,7 @@ from nki.core.dims import check_one_element, dim_of
 from nki.core.dtypes import DType, as_dtype
 from nki.core.errors import FrontendError, TensorError
 from nki.core.register import VirtualRegister
-from nki.core.tensor import ScalarOffset, VectorOffset, View
+from nki.core.tensor import ScalarOffset, VectorOffset, View, contiguous_strides
 
 MAX_DIMS = 5
 
@@ -22,12 +22,14 @@ def pattern(
     vector_offset: View | None = None,
     indirect_dim: int = 0,
     dtype: Any = None,
+    of_view: bool = False,
 ) -> View:
     """An explicit ``[[stride, count], ...]`` pattern over the storage of `view` (the hardware's own form).
 
     `offset` counts from the start of the view's storage offset; the pattern replaces shape and strides. Dynamic offsets
     are scaled by the shape of the base tensor, and the leading stride is ignored under `vector_offset`
     (nki/deep-dives/nki-aps.rst). Whether the pattern stays inside the storage is a separate question: `check_inside`.
+    With `of_view`, a pattern whose first stride is one partition of the view, and not of the tile, counts in the view.
     """
     base = view._replace(dtype=as_dtype(dtype)) if dtype is not None else view
     shape, strides = _pairs(pairs)
@@ -36,7 +38,7 @@ def pattern(
     if scalar_offset is not None and vector_offset is not None:
         raise TensorError("access.two-offsets", "scalar_offset and vector_offset exclude each other", fix="give one")
     if view.on_chip:
-        result = _partition_pair(result, view)
+        result = (_pattern_of_view(result, view) if of_view else None) or _partition_pair(result, view)
     if scalar_offset is not None:
         check_one_element(scalar_offset)
         result = result._replace(dynamic=ScalarOffset(scalar_offset, _scale(view, base.dtype, indirect_dim)))
@@ -103,6 +105,33 @@ def _partition_pair(result: View, view: View) -> View:
             fix=f"use stride {result.row} in the first pair",
         )
     return result._replace(strides=(result.row, *result.strides[1:]))
+
+
+def _pattern_of_view(result: View, view: View) -> View | None:
+    """The pattern over the flattened view, as nki-aps.rst has it up to Neuron 2.29, if its first stride says so.
+
+    None if it does not, if the view's free dimensions are no sequence of equal steps, or if the pattern would leave a
+    partition or the view.
+    """
+    if len(result.shape) == 1 or result.shape[0] == 1:
+        return None  # no step from partition to partition
+    sizes, steps = view.shape[1:], view.strides[1:]
+    free, remainder = divmod(view.free_size * view.dtype.itemsize, result.dtype.itemsize)
+    if view.free_size == view.row or remainder or result.strides[0] != free:
+        return None
+    long = [stride for size, stride in zip(sizes, steps, strict=True) if size > 1] if view.dtype == result.dtype else []
+    step = long[-1] if long else 1
+    flat = contiguous_strides(sizes)
+    if any(size > 1 and stride != step * unit for size, stride, unit in zip(sizes, steps, flat, strict=True)):
+        return None
+    start = _base_offset(view, result.dtype)
+    partition, first = divmod(result.offset - start, free)
+    spans = [stride * (count - 1) for stride, count in zip(result.strides[1:], result.shape[1:], strict=True)]
+    low, high = (first + sum(bound(0, span) for span in spans) for bound in (min, max))
+    if low < 0 or high >= free or partition < 0 or partition + result.shape[0] > view.shape[0]:
+        return None
+    strides = (result.row, *(stride * step for stride in result.strides[1:]))
+    return result._replace(strides=strides, offset=start + partition * result.row + first * step)
 
 
 def _stride_of_part(result: View, view: View) -> TensorError:

@@ -108,6 +108,7 @@ from nki.language.unary import (
     square,
     tanh,
 )
+from nki.spec.sink import counts_in_views as _counts_in_views
 
 sbuf = MemoryRegion.sbuf
 psum = MemoryRegion.psum
@@ -260,6 +261,7 @@ __all__ = [
 ]
 
 NkiTensor.assigner = _assign
+NkiTensor.patterns_of_views = _counts_in_views
 
 
 def __getattr__(name: str) -> DType:

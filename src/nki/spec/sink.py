@@ -21,6 +21,8 @@ from nki.target.model import Target
 
 T = TypeVar("T")
 
+_STORAGE_SINCE = "0.5"
+
 
 class Sink(Protocol):
     """What traces or runs a kernel."""
@@ -113,6 +115,16 @@ def current_sink(what: str) -> Sink:
             fix="call it in a function decorated with @nki.jit, and call that function, or nki.simulate(function)(...)",
         )
     return sink
+
+
+def counts_in_views() -> bool:
+    """Whether `NkiTensor.ap` may count in the view, not in the tile: in kernels written for NKI 0.4 and before.
+
+    nki/deep-dives/nki-aps.rst: a pattern is applied to the tensor, flattened (Neuron 2.29); it "addresses the tensor's
+    underlying storage", whichever view it is called on (2.31, which has NKI 0.5).
+    """
+    sink = _CURRENT.get()
+    return sink is not None and sink.options.api < _STORAGE_SINCE
 
 
 def with_sink(sink: Sink, run: Callable[[], T]) -> T:
