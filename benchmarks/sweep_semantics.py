@@ -1,8 +1,9 @@
 """Many more random cases of every engine-side instruction than the tests draw, against the same references.
 
 Prints a line for each declaration: cases, operators and dtypes that appeared, compared elements, cases with mismatches;
-and their totals. Usage: ``python benchmarks/sweep_semantics.py [--examples N] [--seed N] [--only NAME] [--json OUT]``;
-N examples count once for each unit of a declaration's weight. Exit status 1 if anything mismatched.
+and their totals. Usage: ``python benchmarks/sweep_semantics.py [--examples N] [--seed N] [--only NAME] [--compiled]
+[--json OUT]``; N examples count once for each unit of a declaration's weight. With ``--compiled`` every case is also
+compiled, and a bit that differs from eager execution is a mismatch. Exit status 1 if anything mismatched.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.isa.properties.cases import Case, check
+from tests.isa.properties.cases import Case, check, run
 from tests.isa.properties.families import PROPERTIES, Property
 
 from nki.core.errors import NkiError
@@ -35,6 +36,7 @@ class Tally:
     """What was tried of one declaration."""
 
     instruction: str
+    compiled: bool = False
     cases: int = 0
     elements: int = 0
     mismatches: int = 0
@@ -52,11 +54,11 @@ class Tally:
         self.targets.add(case.target)
         try:
             outcome = check(case, item.reference)
+            wrong = [*outcome.wrong, *(_modes(case) if self.compiled else ())]
         except (NkiError, ArithmeticError, LookupError, TypeError, ValueError) as error:
             wrong = [f"{type(error).__name__}: {error}"]
         else:
             self.elements += outcome.compared
-            wrong = outcome.wrong
         if wrong:
             self.mismatches += 1
             self.found += [f"{'; '.join(wrong)} in {case!r}"] if len(self.found) < _SHOWN else []
@@ -67,9 +69,20 @@ class Tally:
         return f"{self.instruction:26} {counts} {self.seconds:8.1f}"
 
 
-def sweep(item: Property, examples: int, first: int) -> Tally:
+def _modes(case: Case) -> list[str]:
+    """The written buffers of which eager and compiled execution leave different bits."""
+    pairs = zip(run(case)[0], run(case, compiled=True)[0], strict=True)
+    return [
+        f"call {call}: {name} differs between eager and compiled execution"
+        for call, (eager, compiled) in enumerate(pairs)
+        for name in eager
+        if eager[name].tobytes() != compiled[name].tobytes()
+    ]
+
+
+def sweep(item: Property, examples: int, first: int, compiled: bool) -> Tally:
     """All cases of one declaration; progress goes to the terminal's error stream."""
-    tally, started = Tally(item.instruction), time.process_time()
+    tally, started = Tally(item.instruction, compiled), time.process_time()
     wanted = examples * item.weight
 
     @seed(first)
@@ -115,12 +128,13 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=list(PROPERTIES), action="append")
+    parser.add_argument("--compiled", action="store_true", help="compare the bits of both modes as well")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     tallies = []
     print(_HEAD, flush=True)
     for name in options.only or PROPERTIES:
-        tallies.append(sweep(PROPERTIES[name], options.examples, options.seed))
+        tallies.append(sweep(PROPERTIES[name], options.examples, options.seed, options.compiled))
         print(tallies[-1].row(), flush=True)
         for found in tallies[-1].found:
             print(f"    {found}", flush=True)
