@@ -151,10 +151,9 @@ def test_exponent_is_that_of_frexp(a: float) -> None:
 class Choosing(NumpyArrays):
     """Refuses operations on two NaNs that differ."""
 
-    def _seen(self, a: Any, b: Any) -> None:
-        pair = [np.asarray(v, np.float32).view(np.uint32) | 1 << 22 for v in (a, b)]
-        if np.isnan(a).any() and np.isnan(b).any():
-            assert pair[0].tolist() == pair[1].tolist()
+    def _seen(self, *operands: Any) -> None:
+        found = [np.asarray(v, np.float32).view(np.uint32) | 1 << 22 for v in operands if np.isnan(v).any()]
+        assert all(bits.tolist() == found[0].tolist() for bits in found)
 
     def add(self, a: Any, b: Any) -> Any:
         self._seen(a, b)
@@ -171,6 +170,14 @@ class Choosing(NumpyArrays):
     def divide(self, a: Any, b: Any) -> Any:
         self._seen(a, b)
         return super().divide(a, b)
+
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
+        self._seen(a, b, c)
+        return super().multiply_add(a, b, c)
+
+    def scaled(self, a: Any, n: Any) -> Any:
+        self._seen(a, n)
+        return super().scaled(a, n)
 
 
 @pytest.mark.parametrize("name", ACTIVATION_FUNCTIONS)

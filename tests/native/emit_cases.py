@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,6 +75,11 @@ def _registers(all_engines: Mapping[Any, np.ndarray], machine: Machine) -> np.nd
 
 def native(traced: Trace, copies: Copies, first: int = 0, last: int | None = None) -> int:
     """Run the kernel of a trace on copies; what it returns."""
+    return prepared(traced, copies)(first, traced.partitions if last is None else last)
+
+
+def prepared(traced: Trace, copies: Copies) -> Callable[[int, int], int]:
+    """The kernel of a trace on copies, as a function of the first and the last partition."""
     context = Context(helpers(), len(traced.slots))
     words = [0] * HEADER
     words[2], words[3] = traced.partitions, traced.count
@@ -88,9 +93,13 @@ def native(traced: Trace, copies: Copies, first: int = 0, last: int | None = Non
         words += found
     words += traced.immediates
     words[1] = len(words)
-    record = np.array(words, np.int64)
-    end = traced.partitions if last is None else last
-    return int(kernel_of(traced)(address_of(record), context.address, first, end))
+    record, kernel = np.array(words, np.int64), kernel_of(traced)
+
+    def call(first: int, last: int) -> int:
+        assert copies.guarded or copies.registers, "they are kept as long as something can be written to them"
+        return int(kernel(address_of(record), context.address, first, last))
+
+    return call
 
 
 def buffers_of(machine: Machine, issued: Issued) -> Buffers:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from nki.native import features
 from nki.native.emit_casts import decode, encode
-from nki.native.emit_code import Code, type_of
-from nki.native.expression import F32, Node
+from nki.native.emit_code import LANES, Code, type_of
+from nki.native.expression import F32, F64, I64, Node
 
 _FLOAT = {"add": "addf", "subtract": "subf", "multiply": "mulf", "divide": "divf"}
 _INTEGER = {"iadd": "addi", "isubtract": "subi", "imultiply": "muli", "and": "andi", "or": "ori", "xor": "xori"}
@@ -34,6 +35,13 @@ _CASTS = {
 }
 _SHIFTS = {"shift_left": "shli", "shift_right_signed": "shrsi"}
 _BITS = {"i8": 8, "i16": 16, "i32": 32}
+
+_SCALE = "llvm.x86.avx512.mask.scalef.ps.512"
+_ALL, _CURRENT_ROUNDING = 0xFFFF, 4
+_BOUND = 0x4396_0000
+"""300.0: beyond that power of two everything is infinite or 0."""
+_WHOLE = 0x4338_0000_0000_03FF
+"""1.5 * 2**52 + 1023: plus a whole number it has the exponent field of that power of two in its last bits."""
 
 
 def operation(code: Code, node: Node, arguments: Sequence[str], width: int) -> str:
@@ -74,6 +82,36 @@ def _extreme_node(code: Code, node: Node, arguments: Sequence[str], width: int) 
     first = node.arguments[0]
     number = first.op == "constant" and first.whole & 0x7FFF_FFFF <= 0x7F80_0000
     return _extreme(code, node.op, arguments[0], arguments[1], width, number)
+
+
+def _multiply_add(code: Code, node: Node, arguments: Sequence[str], width: int) -> str:
+    a, b, c = arguments
+    return code.let(f"math.fma {a}, {b}, {c} : {type_of(F32, width)}")
+
+
+def _scaled(code: Code, node: Node, arguments: Sequence[str], width: int) -> str:
+    """An instruction of AVX-512; elsewhere in float64, which holds all products that are neither 0 nor infinite."""
+    if not features.has("avx512f"):
+        return _scaled_in_float64(code, arguments[0], arguments[1], width)
+    typed = type_of(F32, LANES)
+    a, n = arguments if width == LANES else [code.splat(argument, F32, LANES) for argument in arguments]
+    mask, rounding = code.constant(_ALL, "i16", 0), code.constant(_CURRENT_ROUNDING, "i32", 0)
+    types = f"({typed}, {typed}, {typed}, i16, i32) -> {typed}"
+    result = code.let(f'llvm.call_intrinsic "{_SCALE}"({a}, {n}, {a}, {mask}, {rounding}) : {types}')
+    return result if width == LANES else code.let(f"vector.extract {result}[0] : f32 from {typed}")
+
+
+def _scaled_in_float64(code: Code, a: str, n: str, width: int) -> str:
+    for bits, predicate in ((_BOUND, "olt"), (_BOUND | 1 << 31, "ogt")):
+        bound = code.constant(bits, F32, width)
+        n = code.select(code.compare(predicate, n, bound, F32, width), n, bound, F32, width)
+    n = code.cast("arith.extf", n, F32, F64, width)
+    field = code.binary("arith.addf", n, code.constant(_WHOLE, F64, width), F64, width)
+    field = code.cast("arith.bitcast", field, F64, I64, width)
+    power = code.binary("arith.shli", field, code.constant(52, I64, width), I64, width)
+    power = code.cast("arith.bitcast", power, I64, F64, width)
+    product = code.binary("arith.mulf", code.cast("arith.extf", a, F32, F64, width), power, F64, width)
+    return code.cast("arith.truncf", product, F64, F32, width)
 
 
 def _bitcast(code: Code, node: Node, arguments: Sequence[str], width: int) -> str:
@@ -140,6 +178,8 @@ def _constant(code: Code, node: Node, arguments: Sequence[str], width: int) -> s
 _OTHERS: dict[str, Callable[[Code, Node, Sequence[str], int], str]] = {
     "maximum": _extreme_node,
     "minimum": _extreme_node,
+    "multiply_add": _multiply_add,
+    "scaled": _scaled,
     "bitcast": _bitcast,
     "compare": _compare,
     "icompare": _compare_integers,

@@ -15,6 +15,9 @@ from nki.target.model import Target
 
 __all__ = ["NotTraceable", "Slot", "Store", "Trace", "trace"]
 
+_NUMPY_STEPS = {"multiply_add": 7, "scaled": 6}
+"""How many operations of NumPy take as long as one of these, where it is not one."""
+
 
 def trace(issued: Issued, target: Target) -> Trace:
     """Run the body of an instruction on symbols.
@@ -125,7 +128,7 @@ class _Symbols(Operands):
             self._partitions,
             self._counts[0] if self._counts else 1,
             groups < 0,
-            sum([node.op not in FREE and node.rank != SCALAR for node in self.graph.nodes]) + len(self._slots),
+            sum([_steps(node) for node in self.graph.nodes]) + len(self._slots),
             tuple(self.graph.nodes),
             tuple(self._stores),
             tuple(self._bad),
@@ -133,3 +136,8 @@ class _Symbols(Operands):
             tuple(domains),
             groups,
         )
+
+
+def _steps(node: Node) -> int:
+    """Operations of NumPy that a node stands for."""
+    return 0 if node.op in FREE or node.rank == SCALAR else _NUMPY_STEPS.get(node.op, 1)

@@ -92,6 +92,12 @@ class Values(Functions):
     def divide(self, a: Any, b: Any) -> Node:
         return self._binary("divide", a, b)
 
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Node:
+        return self.node("multiply_add", (self.real(a), self.real(b), self.real(c)))
+
+    def scaled(self, a: Any, n: Any) -> Node:
+        return self.node("scaled", (self.real(a), self.real(n)))
+
     def maximum(self, a: Any, b: Any) -> Node:
         return self._of_truths("maximum", a, b) or self._binary("maximum", a, b)
 

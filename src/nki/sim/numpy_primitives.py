@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nki.elementary import Functions
+from nki.sim import fused
 
 F32 = np.float32
 I32 = np.int32
@@ -42,6 +43,12 @@ class NumpyPrimitives(Functions):
             piece = slice(start, start + PIECE)
             result[piece] = function(self, *[a[piece] for a in flat])
         return result.reshape(shape)
+
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
+        return fused.multiply_add(a, b, c)
+
+    def scaled(self, a: Any, n: Any) -> Any:
+        return fused.scaled(a, n)
 
     def at_most(self, a: Any, bound: float) -> Any:
         return np.minimum(a, F32(bound))

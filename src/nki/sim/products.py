@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nki.sim.fused import multiply_add
+
 F32 = np.float32
 _PAD_K = 128
 _PAD_M = 128
@@ -36,10 +38,13 @@ def matmul_ordered(stationary: Any, moving: Any) -> np.ndarray:
     """Ascending k, one fused multiply-add each: a float32 product is exact in float64, and the sum rounds once."""
     k, m = stationary.shape
     acc = np.zeros((m, moving.shape[1]), F32)
+    if not (_is_short(stationary) and _is_short(moving)):
+        for i in range(k):
+            acc = multiply_add(stationary[i][:, None], moving[i][None, :], acc)
+        return acc
     left, right = np.asarray(stationary, np.float64), np.asarray(moving, np.float64)
-    add = np.add if _is_short(stationary) and _is_short(moving) else _add_to_odd
     for i in range(k):
-        acc = add(acc, left[i][:, None] * right[i][None, :]).astype(F32)
+        acc = np.add(acc, left[i][:, None] * right[i][None, :]).astype(F32)
     return acc
 
 
@@ -50,18 +55,6 @@ def _is_short(values: Any) -> bool:
     product with bits below those of float64 is less than 2**-6 of half a unit of the float32 sum it is added to.
     """
     return not bool((np.ascontiguousarray(values, F32).view(np.uint32) & np.uint32(0x1FFF)).any())
-
-
-def _add_to_odd(acc: np.ndarray, product: np.ndarray) -> np.ndarray:
-    """The float64 sum rounded to odd: rounding it to float32 afterwards gives the correctly rounded exact sum."""
-    first = acc.astype(np.float64)
-    total = first + product
-    second = total - first
-    error = (first - (total - second)) + (product - second)
-    bits = total.view(np.int64)
-    inexact = (error != 0) & np.isfinite(total) & (bits & 1 == 0)
-    outwards = (error > 0) == (total > 0)
-    return (bits + np.where(inexact, np.where(outwards, 1, -1), 0)).view(np.float64)
 
 
 def _canonical(stationary: Any, moving: Any) -> np.ndarray:

@@ -140,6 +140,12 @@ class Arrays(Protocol):
     def subtract(self, a: Any, b: Any) -> Any: ...
     def multiply(self, a: Any, b: Any) -> Any: ...
     def divide(self, a: Any, b: Any) -> Any: ...
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
+        """``a * b + c`` with one rounding: fusedMultiplyAdd of IEEE 754."""
+
+    def scaled(self, a: Any, n: Any) -> Any:
+        """``a * 2**n`` with one rounding; `n` holds finite whole numbers, and may be NaN where `a` is."""
+
     def maximum(self, a: Any, b: Any) -> Any:
         """NaN if either is NaN."""
 
@@ -190,7 +196,7 @@ class Arrays(Protocol):
         """Unbiased exponent field as float32: floor(log2|a|), but -127 below 2**-126 and 128 for infinity and NaN."""
 
     def ldexp(self, a: Any, n: Any) -> Any:
-        """``a * 2**n`` with one rounding; `n` holds whole numbers."""
+        """`scaled`, also for infinite `n`, which count as very large."""
 
     # --- int32 that wraps, and the bits of float32
 
