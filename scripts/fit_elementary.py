@@ -80,9 +80,9 @@ _erf_near = _with_series(
 
 
 def _tail_of(q: Float64) -> Float64:
-    """``(t + 4) * exp(t * t / 2) * Phi(-t)`` with ``q = 1 - 8 / (t + 4)``."""
-    t = 8 / (1 - q) - 4
-    return (t + 4) * 0.5 * _erfc(t / math.sqrt(2)) * np.exp(t * t / 2)
+    """``(t + 1.5) * exp(t * t / 2) * Phi(-t)`` with ``q = 1 - 3 / (t + 1.5)``."""
+    t = 3 / (1 - q) - 1.5
+    return (t + 1.5) * 0.5 * _erfc(t / math.sqrt(2)) * np.exp(t * t / 2)
 
 
 FITS = (
@@ -151,12 +151,12 @@ FITS = (
     ),
     Fit(
         "TAIL",
-        "Phi(-t) = exp(-t * t / 2) * p(1 - 8 / (t + 4)) / (t + 4) for 0 <= t < 15",
+        "Phi(-t) = exp(-t * t / 2) * p(1 - 3 / (t + 1.5)) / (t + 1.5) for 0 <= t < 15",
         _tail_of,
         lambda q: 1 / _tail_of(q),
         -1.0,
-        11 / 19,
-        10,
+        9 / 11,
+        11,
     ),
 )
 

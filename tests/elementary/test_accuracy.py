@@ -85,6 +85,14 @@ def test_the_measure_sees_errors() -> None:
     assert (seen.ulps, seen.at, seen.subnormal, seen.wrong) == (1.0, 1.0, 1.0, 2)
 
 
+def test_no_sine_is_greater_than_one() -> None:
+    """Numbers so close to the peaks that the sine rounds to 1 or to its neighbour."""
+    peaks = (np.arange(2.0**17 / np.pi) + 0.5) * np.pi
+    for distance in np.linspace(-2.5e-4, 2.5e-4, 99):
+        numbers = (peaks + distance).astype(np.float32)
+        assert np.abs(X.sin(numbers)).max() <= 1.0
+
+
 def test_sine_beyond_what_it_is_measured_at() -> None:
     numbers = np.random.default_rng(2).uniform(2.0**17, 2.0**21, 20000).astype(np.float32)
     errors = worst(Reference(np.sin, 8.0), X.sin, iter([numbers]))

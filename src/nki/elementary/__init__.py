@@ -1,9 +1,10 @@
 """Functions that IEEE 754 does not define, each written once over primitives that it does.
 
 Every function takes an array namespace and float32 values, ``exp(x, a)``, and uses only operations of
-`nki.spec.arrays.Arrays` whose results are defined to the last bit: no fused multiply-add, no library of the platform.
-Hence all executors give the same bits. NaN stays NaN, infinities and signed zeros come out as in C99, and subnormal
-numbers are ordinary ones, as arguments and as results. docs/accuracy.md has the measured errors.
+`nki.spec.arrays.Arrays` whose results are defined to the last bit, the fused multiply-add among them; executors neither
+fuse two operations nor ask a library of the platform. Hence all give the same bits. NaN stays NaN, infinities and
+signed zeros come out as in C99, and subnormal numbers are ordinary ones, as arguments and as results. docs/accuracy.md
+has the measured errors.
 """
 
 from nki.elementary.arctangent import arctan

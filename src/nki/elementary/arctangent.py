@@ -21,5 +21,5 @@ def arctan(x: Arrays, a: Any) -> Any:
     high = x.select("greater", magnitude, one, x.constant(_HALF_PI_HIGH), zero)
     low = x.select("greater", magnitude, one, x.constant(_HALF_PI_LOW), zero)
     square = x.multiply(r, r)
-    rest = x.add(x.multiply(x.multiply(square, polynomial(x, ARCTAN, square)), r), low)
+    rest = x.multiply_add(x.multiply(square, polynomial(x, ARCTAN, square)), r, low)
     return with_sign(x, x.add(x.add(rest, r), high), sign_of(x, a))

@@ -6,7 +6,7 @@ from typing import Any
 
 from nki.elementary.bits import sign_of, with_sign
 from nki.elementary.coefficients import ERF_FAR, ERF_NEAR
-from nki.elementary.exponential import decay
+from nki.elementary.exponential import complement
 from nki.elementary.polynomial import polynomial
 from nki.spec.arrays import Arrays
 
@@ -17,6 +17,6 @@ def erf(x: Arrays, a: Any) -> Any:
     """``2 / sqrt(pi)`` times the integral of ``exp(-t * t)`` from 0 to a, within 1.3 ulps."""
     magnitude, one = x.at_most(x.absolute(a), _FAR_LIMIT), x.constant(1.0)
     near = polynomial(x, ERF_NEAR, x.multiply(magnitude, magnitude))
-    near = x.add(x.multiply(near, magnitude), magnitude)
-    far = x.subtract(one, decay(x, polynomial(x, ERF_FAR, x.subtract(magnitude, one))))
+    near = x.multiply_add(near, magnitude, magnitude)
+    far = complement(x, polynomial(x, ERF_FAR, x.subtract(magnitude, one)))
     return with_sign(x, x.select("less", magnitude, one, near, far), sign_of(x, a))

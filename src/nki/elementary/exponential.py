@@ -1,7 +1,7 @@
 """The exponential function, for all arguments and for those that are not positive.
 
-The argument is ``k * log(2) + r`` with a whole number k and ``|r| <= log(2) / 2``; a polynomial gives ``exp(r)``, and
-multiplications by two powers of two give the rest: the first is exact, the last rounds a subnormal result.
+The argument is ``k * log(2) + r`` with a whole number k and ``|r| <= log(2) / 2``, the difference rounded once; a
+polynomial gives ``exp(r)``, and the multiplication by ``2**k`` rounds only subnormal results.
 """
 
 from __future__ import annotations
@@ -15,57 +15,68 @@ from nki.elementary.polynomial import polynomial
 from nki.spec.arrays import Arrays
 
 PER_LN2 = 1 / math.log(2)
-LN2_HIGH = 45426 / 2**16  # its 15 bits times a number of 8 bits are exact
+LN2_HIGH = 0xB17218 / 2.0**24  # float32; what it leaves of an argument is exact
 LN2_LOW = math.log(2) - LN2_HIGH
 
 _LARGEST, _SMALLEST = 89.0, -110.0  # beyond them the results are infinity and 0
 _LIFT = 64
 DROP = 2.0**-_LIFT
 
+NEAR_ONE = (1.0, 1.0, *EXP)
+"""Coefficients of ``e**r`` for ``|r| <= log(2) / 2``."""
+
+_OF_MINUS = tuple(-c if n % 2 else c for n, c in enumerate(NEAR_ONE))
+"""The same of ``e**-r``."""
+
 
 def exp(x: Arrays, a: Any) -> Any:
     """``e**a``, within 1 ulp."""
     a = x.at_most(x.at_least(a, _SMALLEST), _LARGEST)
-    whole = x.constant(WHOLE + 2 * BIAS)
-    sum_ = x.add(x.multiply(a, x.constant(PER_LN2)), whole)
-    k = x.subtract(sum_, whole)
-    r = x.subtract(x.subtract(a, x.multiply(k, x.constant(LN2_HIGH))), x.multiply(k, x.constant(LN2_LOW)))
-    return scaled(x, near_one(x, r), sum_)
+    _, k, r = reduced(x, a, PER_LN2, 0)
+    return x.scaled(polynomial(x, NEAR_ONE, r), k)
 
 
 def decay(x: Arrays, t: Any) -> Any:
     """``e**-t`` for t >= 0, within 1 ulp."""
-    return x.multiply(lifted_decay(x, t), x.constant(DROP))
+    _, k, r = reduced(x, x.at_most(t, -_SMALLEST), -PER_LN2, 0)
+    return x.scaled(polynomial(x, _OF_MINUS, r), k)
 
 
-def lifted_decay(x: Arrays, t: Any, rest: Any = None) -> Any:
-    """``e**-t / DROP`` for t >= 0, within 1 ulp; with `rest`, of at most 0.05 in magnitude, ``e**-(t + rest) / DROP``.
+def lifted_decay(x: Arrays, t: Any) -> Any:
+    """``e**-t / DROP`` for t >= 0, within 1 ulp.
 
     Who multiplies it and then by `DROP` loses nothing where ``e**-t`` itself is subnormal.
     """
-    t = x.at_most(t, -_SMALLEST)
-    whole = x.constant(WHOLE + BIAS + _LIFT)
-    sum_ = x.subtract(whole, x.multiply(t, x.constant(PER_LN2)))
-    k = x.subtract(whole, sum_)
-    r = x.add(x.subtract(x.multiply(k, x.constant(LN2_HIGH)), t), x.multiply(k, x.constant(LN2_LOW)))
-    if rest is not None:
-        r = x.subtract(r, rest)
-    return x.multiply(near_one(x, r), power_of_two(x, x.float_bits(sum_)))
+    sum_, _, r = reduced(x, x.at_most(t, -_SMALLEST), -PER_LN2, BIAS + _LIFT)
+    return x.multiply(polynomial(x, _OF_MINUS, r), power_of_two(x, x.float_bits(sum_)))
 
 
-def near_zero(x: Arrays, r: Any) -> Any:
-    """``e**r - 1`` for ``|r| <= log(2) / 2``, to full relative precision."""
-    return x.add(x.multiply(x.multiply(r, r), polynomial(x, EXP, r)), r)
+def lifted_decay_of_sum(x: Arrays, t: Any, rest: Any) -> Any:
+    """``e**-(t + rest) / DROP`` for 0 <= t <= 110 and a `rest` of at most 0.05 in magnitude, within 1 ulp."""
+    sum_, k, r = partly_reduced(x, t, -PER_LN2, BIAS + _LIFT)
+    r = x.add(r, x.multiply_add(k, x.constant(LN2_LOW), rest))
+    return x.multiply(polynomial(x, _OF_MINUS, r), power_of_two(x, x.float_bits(sum_)))
 
 
-def near_one(x: Arrays, r: Any) -> Any:
-    """``e**r`` for ``|r| <= log(2) / 2``."""
-    return x.add(near_zero(x, r), x.constant(1.0))
+def complement(x: Arrays, t: Any) -> Any:
+    """``1 - e**-t`` for 1.8 <= t <= 80, within 0.7 ulps."""
+    sum_, _, r = reduced(x, t, -PER_LN2, BIAS)
+    scale = power_of_two(x, x.float_bits(sum_))
+    return x.multiply_add(polynomial(x, _OF_MINUS, r), x.negative(scale), x.constant(1.0))
 
 
-def scaled(x: Arrays, a: Any, sum_: Any) -> Any:
-    """``a * 2**k`` with one rounding, for a near 1, -252 <= k <= 254, and ``sum_ = k + (WHOLE + 2 * BIAS)``."""
-    fields = x.float_bits(sum_)
-    half = x.shift_right(fields, 1)
-    result = x.multiply(a, power_of_two(x, half))
-    return x.multiply(result, power_of_two(x, x.int_subtract(fields, half)))
+def reduced(x: Arrays, a: Any, per: float, offset: int) -> tuple[Any, Any, Any]:
+    """(sum, k, r): the whole number k next to ``a * per``, ``k + (WHOLE + offset)``, and what k leaves of a.
+
+    That is ``a - k * log(2)`` if `per` is ``1 / log(2)``, and ``a + k * log(2)`` if it is negative.
+    """
+    sum_, k, r = partly_reduced(x, a, per, offset)
+    return sum_, k, x.multiply_add(k, x.constant(LN2_LOW if per < 0 else -LN2_LOW), r)
+
+
+def partly_reduced(x: Arrays, a: Any, per: float, offset: int) -> tuple[Any, Any, Any]:
+    """The same with `LN2_HIGH` for ``log(2)``, which leaves an exact difference."""
+    whole = x.constant(WHOLE + offset)
+    sum_ = x.multiply_add(a, x.constant(per), whole)
+    k = x.subtract(sum_, whole)
+    return sum_, k, x.multiply_add(k, x.constant(LN2_HIGH if per < 0 else -LN2_HIGH), a)

@@ -37,7 +37,7 @@ def log1p(x: Arrays, a: Any) -> Any:
     f = _fraction(x, total, shifted)
     scale = x.bits_float(x.int_subtract(x.int_constant(_ONE), shifted))
     scale = x.select("less", a, x.constant(_LARGE), scale, x.constant(0.0))
-    f = x.add(f, x.multiply(lost, scale))
+    f = x.multiply_add(lost, scale, f)
     result = _of_parts(x, x.int_to_float(x.shift_right(shifted, FRACTION_BITS)), f)
     return x.select("equal", total, one, a, _special(x, a, x.constant(-1.0), result))
 
@@ -46,7 +46,7 @@ def log1p_unit(x: Arrays, a: Any) -> Any:
     """``log(1 + a)`` for 0 <= a <= 1, within 2 ulps: ``2 * artanh(s / 2)`` with ``s = 2 * a / (2 + a)``."""
     s = x.divide(x.add(a, a), x.add(a, x.constant(2.0)))
     square = x.multiply(s, s)
-    return x.add(x.multiply(x.multiply(polynomial(x, LOG_UNIT, square), square), s), s)
+    return x.multiply_add(x.multiply(polynomial(x, LOG_UNIT, square), square), s, s)
 
 
 def split(x: Arrays, a: Any) -> tuple[Any, Any]:
@@ -72,10 +72,8 @@ def _fraction(x: Arrays, a: Any, shifted: Any) -> Any:
 def _of_parts(x: Arrays, e: Any, f: Any) -> Any:
     """``e * log(2) + log(1 + f)``, the smallest parts first."""
     square = x.multiply(f, f)
-    cubic = x.multiply(x.multiply(square, f), polynomial(x, LOG, f))
-    rest = x.subtract(cubic, x.multiply(square, x.constant(0.5)))
-    rest = x.add(rest, x.multiply(e, x.constant(LN2_LOW)))
-    return x.add(x.add(rest, f), x.multiply(e, x.constant(LN2_HIGH)))
+    rest = x.multiply_add(square, polynomial(x, (-0.5, *LOG), f), x.multiply(e, x.constant(LN2_LOW)))
+    return x.multiply_add(e, x.constant(LN2_HIGH), x.add(rest, f))
 
 
 def _special(x: Arrays, a: Any, pole: Any, result: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Polynomials by Horner's rule, with a rounding after every multiplication and every addition."""
+"""Polynomials by Horner's rule: in float32 with one rounding for each coefficient, in float64 with two."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from nki.spec.arrays import Arrays
 
 def polynomial(x: Arrays, coefficients: tuple[float, ...], a: Any) -> Any:
     """float32; the constant term comes first, and there are two coefficients at least."""
-    result = x.add(x.multiply(a, x.constant(coefficients[-1])), x.constant(coefficients[-2]))
-    for coefficient in reversed(coefficients[:-2]):
-        result = x.add(x.multiply(result, a), x.constant(coefficient))
+    result = x.constant(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = x.multiply_add(result, a, x.constant(coefficient))
     return result
 
 
 def wide_polynomial(x: Arrays, coefficients: tuple[float, ...], a: Any) -> Any:
-    """The same in float64."""
+    """The same in float64, which has no fused multiply-add."""
     result = x.wide_add(x.wide_multiply(a, x.wide_constant(coefficients[-1])), x.wide_constant(coefficients[-2]))
     for coefficient in reversed(coefficients[:-2]):
         result = x.wide_add(x.wide_multiply(result, a), x.wide_constant(coefficient))

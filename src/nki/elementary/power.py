@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nki.elementary.bits import BIAS, WHOLE, sign_of, with_sign
-from nki.elementary.exponential import near_one, scaled
+from nki.elementary.bits import WHOLE, sign_of, with_sign
+from nki.elementary.exponential import NEAR_ONE
 from nki.elementary.logarithm import split
-from nki.elementary.polynomial import wide_polynomial
+from nki.elementary.polynomial import polynomial, wide_polynomial
 from nki.spec.arrays import Arrays
 
 _BOUND = 200.0  # 2**200 is infinite, 2**-200 is 0
@@ -50,8 +50,7 @@ def _exponent(x: Arrays, magnitude: Any, b: Any) -> tuple[Any, Any]:
 
 def _exp2(x: Arrays, z: Any, rounded: Any) -> Any:
     """``2 ** z`` for a float64 z within the bound; beyond it `rounded` says which way."""
-    whole = x.constant(WHOLE + 2 * BIAS)
-    sum_ = x.add(x.at_most(x.at_least(rounded, -_BOUND), _BOUND), whole)
-    rest = x.wide_subtract(z, x.wide(x.subtract(sum_, whole)))
-    r = x.narrow(x.wide_multiply(rest, x.wide_constant(math.log(2))))
-    return scaled(x, near_one(x, x.at_most(x.at_least(r, -0.5), 0.5)), sum_)
+    whole = x.constant(WHOLE)
+    k = x.subtract(x.add(x.at_most(x.at_least(rounded, -_BOUND), _BOUND), whole), whole)
+    r = x.narrow(x.wide_multiply(x.wide_subtract(z, x.wide(k)), x.wide_constant(math.log(2))))
+    return x.scaled(polynomial(x, NEAR_ONE, x.at_most(x.at_least(r, -0.5), 0.5)), k)

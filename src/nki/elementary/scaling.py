@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nki.elementary.bits import BIAS, FRACTION_BITS, WHOLE, power_of_two
+from nki.elementary.bits import BIAS, FRACTION_BITS
 from nki.spec.arrays import Arrays
 
 _FIELD = 0xFF
@@ -18,14 +18,5 @@ def exponent(x: Arrays, a: Any) -> Any:
 
 
 def ldexp(x: Arrays, a: Any, n: Any) -> Any:
-    """``a * 2**n`` with one rounding, for whole numbers n: a float64 holds all products that are neither 0 nor inf."""
-    n = x.at_most(x.at_least(n, -_BOUND), _BOUND)
-    third = x.floor(x.multiply(n, x.constant(1 / 3)))
-    scale = x.wide(_power(x, third))
-    scale = x.wide_multiply(x.wide_multiply(scale, scale), x.wide(_power(x, x.subtract(n, x.add(third, third)))))
-    return x.narrow(x.wide_multiply(x.wide(a), scale))
-
-
-def _power(x: Arrays, n: Any) -> Any:
-    """``2 ** n`` for whole numbers of at most 126 in magnitude."""
-    return power_of_two(x, x.float_bits(x.add(n, x.constant(WHOLE + BIAS))))
+    """``a * 2**n`` with one rounding, for whole numbers n, infinite ones too."""
+    return x.scaled(a, x.at_most(x.at_least(n, -_BOUND), _BOUND))

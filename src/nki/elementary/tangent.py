@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nki.elementary.bits import BIAS, WHOLE, power_of_two, sign_of, with_sign
-from nki.elementary.exponential import LN2_HIGH, LN2_LOW, PER_LN2, near_zero
+from nki.elementary.bits import BIAS, power_of_two, sign_of, with_sign
+from nki.elementary.coefficients import EXP
+from nki.elementary.exponential import PER_LN2, reduced
+from nki.elementary.polynomial import polynomial
 from nki.spec.arrays import Arrays
 
 _ENOUGH = 10.0  # from 9.02 on the result is 1
@@ -13,14 +15,10 @@ _ENOUGH = 10.0  # from 9.02 on the result is 1
 
 def tanh(x: Arrays, a: Any) -> Any:
     """``tanh(a)``, within 2 ulps."""
-    t = x.at_most(x.absolute(a), _ENOUGH)
-    t = x.add(t, t)
-    whole = x.constant(WHOLE + BIAS)
-    sum_ = x.subtract(whole, x.multiply(t, x.constant(PER_LN2)))
-    k = x.subtract(whole, sum_)
-    r = x.add(x.subtract(x.multiply(k, x.constant(LN2_HIGH)), t), x.multiply(k, x.constant(LN2_LOW)))
-    scale = power_of_two(x, x.float_bits(sum_))
-    rest, one = x.multiply(near_zero(x, r), scale), x.constant(1.0)
-    drop = x.subtract(x.subtract(one, scale), rest)
-    total = x.add(x.add(scale, one), rest)
+    double = x.multiply(x.at_most(x.absolute(a), _ENOUGH), x.constant(-2.0))
+    sum_, _, r = reduced(x, double, PER_LN2, BIAS)
+    scale, one = power_of_two(x, x.float_bits(sum_)), x.constant(1.0)
+    near_zero = x.multiply_add(x.multiply(r, r), polynomial(x, EXP, r), r)
+    drop = x.multiply_add(near_zero, x.negative(scale), x.subtract(one, scale))
+    total = x.multiply_add(near_zero, scale, x.add(one, scale))
     return with_sign(x, x.divide(drop, total), sign_of(x, a))

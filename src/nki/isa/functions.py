@@ -120,7 +120,7 @@ def _gated(x: Arrays, a: Any, z: Any) -> Any:
     lifted = lifted_decay(x, _distance(x, z))
     small = _dropped(x, x.multiply(x.at_least(a, -_ENOUGH), lifted))
     top = x.select("less", a, x.constant(0.0), small, a)
-    return x.divide(top, x.add(_dropped(x, lifted), x.constant(1.0)))
+    return x.divide(top, x.multiply_add(lifted, x.constant(DROP), x.constant(1.0)))
 
 
 def _bounded(x: Arrays, a: Any) -> Any:
@@ -155,14 +155,14 @@ def _gelu_dx(x: Arrays, a: Any) -> Any:
     t, zero, one = _distance(x, a), x.constant(0.0), x.constant(1.0)
     tail = scaled_tail(x, t)
     tail = x.select("less", a, zero, tail, x.subtract(zero, tail))
-    factor = x.add(x.multiply(_bounded(x, a), x.constant(1 / math.sqrt(2 * math.pi))), tail)
+    factor = x.multiply_add(_bounded(x, a), x.constant(1 / math.sqrt(2 * math.pi)), tail)
     part = _dropped(x, x.multiply(lifted_gaussian(x, t, 0.5), factor))
     return x.add(part, x.select("less", a, zero, zero, one))
 
 
 def _gelu_apprx_tanh(x: Arrays, a: Any) -> Any:
     """``a / 2 * (1 + tanh(w / 2))``, which is ``a * sigmoid(w)``, with ``w = sqrt(8 / pi) * (a + 0.044715 * a**3)``."""
-    inner = x.add(x.multiply(x.multiply(a, a), x.constant(_TANH_FACTOR * _TANH_CUBIC)), x.constant(_TANH_FACTOR))
+    inner = x.multiply_add(x.multiply(a, a), x.constant(_TANH_FACTOR * _TANH_CUBIC), x.constant(_TANH_FACTOR))
     return _gated(x, a, x.multiply(a, inner))
 
 
@@ -174,10 +174,10 @@ def _gelu_apprx_sigmoid(x: Arrays, a: Any) -> Any:
 def _gated_dx(x: Arrays, z: Any) -> Any:
     """Derivative of ``a * sigmoid(c * a)`` with ``z = c * a``: ``s * (1 + z * (1 - s))``."""
     lifted, zero, one = lifted_decay(x, _distance(x, z)), x.constant(0.0), x.constant(1.0)
-    large = x.divide(one, x.add(_dropped(x, lifted), one))
+    large = x.divide(one, x.multiply_add(lifted, x.constant(DROP), one))
     lifted = x.multiply(lifted, large)
     other = x.select("less", z, zero, large, _dropped(x, lifted))
-    factor = x.add(x.multiply(_bounded(x, z), other), one)
+    factor = x.multiply_add(_bounded(x, z), other, one)
     return x.select("less", z, zero, _dropped(x, x.multiply(lifted, factor)), x.multiply(large, factor))
 
 
