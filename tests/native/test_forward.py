@@ -10,6 +10,7 @@ import pytest
 
 import nki.isa as nisa
 import nki.language as nl
+from nki.native import forward, kernel
 from tests.native.kernel_support import by_numpy, natively
 
 WIDE = 97
@@ -182,3 +183,87 @@ def test_cores_that_meet_and_both_write_the_whole_result() -> None:
     a, _ = floats()
     first, second = a[:128], a[128:]
     assert same(summed, floats, lnc=2)[0][0] == [(first * 2 + second - first).tobytes()]
+
+
+def test_versions_of_a_tile() -> None:
+    """A tile that is an argument first, then memory of its own, then the result, and another result after that."""
+
+    def versions(a: Any, b: Any) -> Any:
+        first, second, third = result(128, 96), result(128, 96), result(128, 96)
+        x, y = tile(128, 96), tile(128, 96)
+        nisa.dma_copy(x, a[0:128])
+        nisa.dma_copy(y, b[0:128])
+        nisa.tensor_scalar(x, x, nl.multiply, 3.0)
+        nisa.tensor_tensor(x, x, y, nl.add)
+        nisa.dma_copy(first, x)
+        nisa.tensor_scalar(y, x, nl.multiply, 2.0)
+        nisa.tensor_tensor(x, y, x, nl.subtract)
+        nisa.dma_copy(second, x)
+        nisa.dma_copy(x, a[128:256])
+        nisa.tensor_tensor(y, y, x, nl.add)
+        nisa.dma_copy(third, y)
+        return first, second, third
+
+    a, b = floats()
+    total = a[:128] * np.float32(3) + b[:128]
+    expected = [total, total * 2 - total, total * 2 + a[128:]]
+    assert same(versions, floats)[0][0] == [array.tobytes() for array in expected]
+
+
+def test_transfers_that_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a tile that is changed in place, neither the load nor the store."""
+    found: list[tuple[int, int]] = []
+    plain = kernel.forwarded
+
+    def seen(*arguments: Any) -> forward.Forwarded:
+        moved = plain(*arguments)
+        found.append((len(moved.skipped), len(moved.places)))
+        return moved
+
+    def increased(a: Any, b: Any) -> Any:
+        out, x, y = result(256, 96), tile(128, 96), tile(128, 96)
+        for rows in (slice(0, 128), slice(128, 256)):
+            nisa.dma_copy(x, a[rows])
+            nisa.dma_copy(y, b[rows])
+            nisa.tensor_tensor(x, x, y, nl.add)
+            nisa.dma_copy(out[rows], x)
+        return out
+
+    monkeypatch.setattr(kernel, "forwarded", seen)
+    a, b = floats()
+    assert natively(increased, floats)[0][0] == [(a + b).tobytes()]
+    assert found == [(6, 6)]
+
+
+def test_parts_of_a_version() -> None:
+    """What overwrites a part of a tile, under a mask or adds to it leaves the version the same."""
+
+    def parts(a: Any, b: Any) -> Any:
+        outs = [result(128, 96) for _ in range(4)]
+        for number, out in enumerate(outs):
+            x, mask = tile(128, 96), tile(128, 96, dtype=nl.uint8)
+            nisa.dma_copy(x, a[0:128])
+            if number == 0:
+                nisa.tensor_scalar(x[:, 1:96], x[:, 0:95], nl.add, 1.0)
+            elif number == 1:
+                nisa.memset(mask[:, 0:40], 1)
+                nisa.memset(mask[:, 40:96], 0)
+                nisa.tensor_copy_predicated(x, b_tile(b), mask)
+            elif number == 2:
+                nisa.tensor_scalar(x[0:64], x[64:128], nl.add, 1.0)
+            else:
+                nisa.dma_compute(dst=x, srcs=[x, b[0:128]], scales=[1.0, 1.0], reduce_op=nl.add)
+            nisa.dma_copy(out, x)
+        return tuple(outs)
+
+    def b_tile(b: Any) -> Any:
+        y = tile(128, 96)
+        nisa.dma_copy(y, b[0:128])
+        return y
+
+    a, b = (array[:128] for array in floats())
+    shifted, halved = a.copy(), a.copy()
+    shifted[:, 1:] = a[:, :95] + 1
+    halved[:64] = a[64:] + 1
+    expected = [shifted, np.where(np.arange(96) < 40, b, a), halved, a + b]
+    assert same(parts, floats)[0][0] == [array.tobytes() for array in expected]

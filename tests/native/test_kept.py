@@ -92,6 +92,21 @@ def written_in_place(a: Any, n: Any) -> Any:
     return a
 
 
+def left_to_numpy(a: Any, n: Any) -> Any:
+    """Roots of negative numbers, of which NumPy warns: each a version of a tile, argument, pool and result in turn."""
+    out, more = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm), nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    x = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=x, src=a)
+    nisa.activation(dst=x, op=nl.sqrt, data=x)
+    nisa.tensor_scalar(x, x, nl.subtract, 1.0)
+    nisa.activation(dst=x, op=nl.sqrt, data=x)
+    nisa.dma_copy(dst=out, src=x)
+    nisa.tensor_scalar(x, x, nl.subtract, 1.0)
+    nisa.activation(dst=x, op=nl.sqrt, data=x)
+    nisa.dma_copy(dst=more, src=x)
+    return out, more
+
+
 KERNELS = (straight, loops, written_in_place)
 
 
@@ -142,6 +157,16 @@ def test_a_kept_plan_is_the_plan(function: Callable[..., Any], threads: int, pla
         assert planned == [1]
         assert second.report.instructions() == first.report.instructions()
         assert pack_programs(second.report.programs) == pack_programs(first.report.programs)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_instructions_of_a_kept_plan_that_are_left_to_numpy(threads: int, planned: list[int]) -> None:
+    expected = by_numpy(left_to_numpy, arrays)
+    assert len(expected[0][1]) == 3, "each root warns"
+    with environment(NKI_NATIVE="always", NKI_THREADS=str(threads)):
+        assert seen(fresh(left_to_numpy), arrays()) == expected
+        assert seen(fresh(left_to_numpy), arrays()) == expected
+    assert planned == [1]
 
 
 OTHER_PROCESS = """

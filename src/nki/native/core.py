@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from nki.core.locks import cached_property
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.native.context import Context, address_of
@@ -16,6 +17,7 @@ from nki.native.machine import NativeMachine
 from nki.native.primitives.control import UNDEFINED
 from nki.native.steps import Plan, Repeat, Step, Steps, Stretch
 from nki.native.team import Team, threads_of
+from nki.native.versions import renamed
 from nki.native.words import BASES
 from nki.options import Options
 from nki.sim.machine import Machine, Meet
@@ -154,12 +156,16 @@ class Core:
         while (at := self._executed(stretch, at)) != stretch.end:
             item = stretch.issued[at]
             if isinstance(item, Issued):
-                Machine.run(self.machine, item)
+                Machine.run(self.machine, self._versions.get(id(item), item))
                 at = stretch.after.get(at, at + (self.plan.words[at + 1] & _LENGTH))
             else:
                 self._between_trips(item)
             if at == stretch.end:
                 break
+
+    @cached_property
+    def _versions(self) -> dict[int, Issued]:
+        return renamed(self._layout.renamed)
 
     def _executed(self, stretch: Stretch, start: int) -> int:
         """Execute records from a word on; returns where that ended."""

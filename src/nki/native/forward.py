@@ -7,6 +7,7 @@ tile may as well write there. Only the executor does this; the program, its chec
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from math import gcd
 from typing import NamedTuple
@@ -18,8 +19,9 @@ from nki.native.forms import Form
 from nki.native.moves import Copy
 from nki.native.proof import Proven
 from nki.native.records import PITCH, symbolic_dims
+from nki.native.versions import Renamed, Use, blocks, uses_of, versions_of
 from nki.native.words import Place, refined
-from nki.spec.program import Block, Issued, Program
+from nki.spec.program import Issued, Program
 
 FormOf = Callable[[Issued], Form | None]
 _MOST_CELLS = 1 << 22
@@ -42,22 +44,42 @@ class Forwarded(NamedTuple):
     """What need not be copied.
 
     Attributes:
-        places: where the tiles are instead, by the id of their buffer.
+        places: where the tiles are instead, by the id of their buffer; versions of tiles have ids of their own.
         skipped: identities of the transfers that are not made.
+        renamed: operands that name a version of a tile.
     """
 
     places: Mapping[int, Elsewhere]
     skipped: frozenset[int]
+    renamed: Sequence[Renamed]
 
 
-NOTHING = Forwarded({}, frozenset())
+NOTHING = Forwarded({}, frozenset(), ())
 
 
-class _Use(NamedTuple):
-    position: int
+class _Tile(NamedTuple):
+    """A tile in SBUF or a version of one.
+
+    Attributes:
+        key: the id of the buffer, or a new one.
+    """
+
+    key: int
+    buffer: Buffer
+    uses: Sequence[Use]
+
+    def renamed(self) -> list[Renamed]:
+        """Its operands, if it is a version that has a place of its own."""
+        tile = self.buffer.id
+        return [] if self.key == tile else [Renamed(use.issued, use.writes, tile, self.key) for use in self.uses]
+
+
+class _Store(NamedTuple):
+    """A tile, the transfer that stores it, and where to."""
+
+    tile: _Tile
     issued: Issued
-    reads: bool
-    writes: bool
+    place: Elsewhere
 
 
 def forwarded(
@@ -69,61 +91,39 @@ def forwarded(
     """
     places: dict[int, Elsewhere] = {}
     skipped: set[int] = set()
-    stores: dict[int, list[tuple[Issued, Buffer, Elsewhere]]] = {}
-    for block in _blocks(program.body):
-        uses, inner = _uses(block)
+    renamed: list[Renamed] = []
+    stores: dict[int, list[_Store]] = {}
+    for tile in _tiles(program, proven):
+        loaded = _load(tile, forms, constant)
+        if loaded is not None and _aligned(loaded[1], tile):
+            places[tile.key] = loaded[1]
+            skipped.add(id(loaded[0]))
+            renamed += tile.renamed()
+            continue
+        stored = _store(tile, forms, unread)
+        if stored is not None and _aligned(stored.place, tile):
+            stores.setdefault(stored.place.buffer, []).append(stored)
+    for key, found in stores.items():
+        if _disjoint(program, key, found, forms):
+            places.update({store.tile.key: store.place for store in found})
+            skipped.update(id(store.issued) for store in found)
+            renamed += [each for store in found for each in store.tile.renamed()]
+    return Forwarded(places, frozenset(skipped), renamed)
+
+
+def _tiles(program: Program, proven: Proven) -> list[_Tile]:
+    found = []
+    ids = itertools.count(max([buffer.id for buffer in (*program.inputs, *program.body.all_buffers())], default=0) + 1)
+    for block in blocks(program.body):
+        uses, inner = uses_of(block)
         for buffer in block.buffers:
             known = uses.get(buffer.id)
             if known is None or buffer.id in inner or not _movable(buffer, proven):
                 continue
-            loaded = _load(buffer, known, forms, constant)
-            if loaded is not None and _aligned(loaded[1], buffer, known):
-                places[buffer.id] = loaded[1]
-                skipped.add(id(loaded[0]))
-                continue
-            stored = _store(buffer, known, forms, unread)
-            if stored is not None and _aligned(stored[1], buffer, known):
-                stores.setdefault(stored[1].buffer, []).append((stored[0], buffer, stored[1]))
-    for key, found in stores.items():
-        if _disjoint(program, key, found, forms):
-            places.update({buffer.id: place for _, buffer, place in found})
-            skipped.update(id(issued) for issued, _, _ in found)
-    return Forwarded(places, frozenset(skipped))
-
-
-def _blocks(block: Block) -> list[Block]:
-    found = [block]
-    for item in block.items:
-        if not isinstance(item, Issued):
-            found += _blocks(item.body)
+            versions = versions_of(known)
+            several = len(versions) > 1
+            found += [_Tile(next(ids) if several else buffer.id, buffer, version) for version in versions]
     return found
-
-
-def _uses(block: Block) -> tuple[dict[int, list[_Use]], set[int]]:
-    """Who touches which buffer in this block itself, and the buffers that loops in it touch."""
-    uses: dict[int, list[_Use]] = {}
-    inner: set[int] = set()
-    for position, item in enumerate(block.items):
-        if not isinstance(item, Issued):
-            for issued in item.body.walk():
-                inner |= _keys(issued)
-            continue
-        inner |= {
-            v.dynamic.indices.buffer.id for _, v in item.views() if v.dynamic and isinstance(v.dynamic.indices, View)
-        }
-        for name, view in item.views():
-            operand = item.instruction.operands[name]
-            uses.setdefault(view.buffer.id, []).append(_Use(position, item, operand.reads, operand.writes))
-    return uses, inner
-
-
-def _keys(issued: Issued) -> set[int]:
-    keys = set()
-    for _, view in issued.views():
-        keys.add(view.buffer.id)
-        if view.dynamic is not None and isinstance(view.dynamic.indices, View):
-            keys.add(view.dynamic.indices.buffer.id)
-    return keys
 
 
 def _movable(buffer: Buffer, proven: Proven) -> bool:
@@ -139,35 +139,31 @@ def _copy(issued: Issued, forms: FormOf) -> Copy | None:
     return form.native.move._replace(dst=dst, src=src)
 
 
-def _load(
-    buffer: Buffer, uses: Sequence[_Use], forms: FormOf, constant: frozenset[int]
-) -> tuple[Issued, Elsewhere] | None:
-    writers = [use for use in uses if use.writes]
+def _load(tile: _Tile, forms: FormOf, constant: frozenset[int]) -> tuple[Issued, Elsewhere] | None:
+    writers = [use for use in tile.uses if use.writes]
     if len(writers) != 1 or writers[0].reads:
         return None
     issued = writers[0].issued
     copy = _copy(issued, forms)
-    if copy is None or copy.dst.buffer is not buffer or copy.src.buffer.id not in constant:
+    if copy is None or copy.dst.buffer is not tile.buffer or copy.src.buffer.id not in constant:
         return None
-    if any(use.issued is not issued and use.position < writers[0].position for use in uses):
+    if any(use.issued is not issued and use.position < writers[0].position for use in tile.uses):
         return None
     place = _rows(copy.dst, copy.src, copy.axes)
     return None if place is None else (issued, place)
 
 
-def _store(
-    buffer: Buffer, uses: Sequence[_Use], forms: FormOf, unread: frozenset[int]
-) -> tuple[Issued, Elsewhere] | None:
-    copies = [use for use in uses if use.reads and _copy(use.issued, forms) is not None]
+def _store(tile: _Tile, forms: FormOf, unread: frozenset[int]) -> _Store | None:
+    copies = [use for use in tile.uses if use.reads and _copy(use.issued, forms) is not None]
     copies = [use for use in copies if _copy(use.issued, forms).dst.buffer.id in unread]  # type: ignore[union-attr]
-    if len(copies) != 1 or any(use.writes and use.position >= copies[0].position for use in uses):
+    if len(copies) != 1 or any(use.writes and use.position >= copies[0].position for use in tile.uses):
         return None
     copy = _copy(copies[0].issued, forms)
     assert copy is not None, "chosen because it is one"
-    if copy.src.buffer is not buffer or copy.src.nbytes != buffer.nbytes or copy.axes is not None:
+    if copy.src.buffer is not tile.buffer or copy.src.nbytes != tile.buffer.nbytes or copy.axes is not None:
         return None
     place = _rows(copy.src, copy.dst, None)
-    return None if place is None else (copies[0].issued, place)
+    return None if place is None else _Store(tile, copies[0].issued, place)
 
 
 def _rows(tile: View, device: View, axes: Sequence[int] | None) -> Elsewhere | None:
@@ -189,17 +185,17 @@ def _rows(tile: View, device: View, axes: Sequence[int] | None) -> Elsewhere | N
     return Elsewhere(device.buffer.id, device.offset * size, pitch, width)
 
 
-def _aligned(place: Elsewhere, buffer: Buffer, uses: Sequence[_Use]) -> bool:
+def _aligned(place: Elsewhere, tile: _Tile) -> bool:
     """Whether the elements of all views of a tile can be counted from its first one there as well."""
-    views = [view for use in uses for _, view in use.issued.views() if view.buffer.id == buffer.id]
-    return all(place.start % view.dtype.itemsize == place.pitch % view.dtype.itemsize == 0 for view in views)
+    sizes = {use.view.dtype.itemsize for use in tile.uses}
+    return all(place.start % size == place.pitch % size == 0 for size in sizes)
 
 
-def _disjoint(program: Program, key: int, found: Sequence[tuple[Issued, Buffer, Elsewhere]], forms: FormOf) -> bool:
+def _disjoint(program: Program, key: int, found: Sequence[_Store], forms: FormOf) -> bool:
     """Whether everything that is written to a device buffer goes to bytes of its own."""
-    copies = {id(issued) for issued, _, _ in found}
-    places = [place for _, _, place in found]
-    partitions = [buffer.partitions for _, buffer, _ in found]
+    copies = {id(store.issued) for store in found}
+    places = [store.place for store in found]
+    partitions = [store.tile.buffer.partitions for store in found]
     for issued in program.body.walk():
         for name, view in issued.views():
             if view.buffer.id != key or not issued.instruction.operands[name].writes or id(issued) in copies:

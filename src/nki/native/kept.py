@@ -9,7 +9,7 @@ not what was written is not used, and the plan is made anew.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,9 @@ import numpy as np
 from nki.core.tensor import Buffer, MemoryRegion
 from nki.native import blobs, features
 from nki.native.forward import Elsewhere
+from nki.native.kept_columns import IssuedAt, Later, RenamedOperands
 from nki.native.layout import FIRST_BUFFER, ON_CHIP, Chunk, Layout
-from nki.native.steps import Plan, Recorded, Steps, Stretch, recorded
+from nki.native.steps import Plan, Steps, Stretch, recorded
 from nki.native.words import HEADER, Place
 from nki.options import Options
 from nki.spec.program import Program
@@ -40,6 +41,7 @@ class _Columns(NamedTuple):
         after: pairs as in `Stretch`.
         chunks: id, start and pitch of each.
         elsewhere: id and fields of each.
+        renamed: the number of the instruction and the other fields of each.
         complete: ids of device buffers.
         constants: the bytes of all constants.
     """
@@ -51,6 +53,7 @@ class _Columns(NamedTuple):
     after: np.ndarray
     chunks: np.ndarray
     elsewhere: np.ndarray
+    renamed: np.ndarray
     complete: np.ndarray
     constants: np.ndarray
 
@@ -146,6 +149,7 @@ def _columns(
         after=_flat([value for stretch in stretches for pair in stretch.after.items() for value in pair]),
         chunks=_flat([value for key, chunk in layout.chunks.items() for value in (key, *chunk)]),
         elsewhere=_flat([value for key, place in layout.elsewhere.items() for value in (key, *place)]),
+        renamed=_flat([value for each in layout.renamed for value in (order[id(each.issued)], *each[1:])]),
         complete=_flat(sorted(layout.complete & given)),
         constants=np.frombuffer(b"".join(b.data for b in layout.buffers if b.data is not None), np.uint8),
     )
@@ -172,8 +176,9 @@ def _layout(core: Any, columns: _Columns, program: Program) -> Layout:
         outputs=program.outputs,
         buffers=buffers,
         places=places,
-        chunks=_Later(columns.chunks, Chunk),
-        elsewhere=_Later(columns.elsewhere, Elsewhere),
+        chunks=Later(columns.chunks, Chunk),
+        elsewhere=Later(columns.elsewhere, Elsewhere),
+        renamed=RenamedOperands(columns.renamed, program),
         bases=bases,
         pool_bytes=_natural(pool_bytes),
         doubtful=frozenset(),
@@ -205,7 +210,7 @@ def _plan(core: Any, columns: _Columns, program: Program, addresses: Sequence[in
     known = set(starts.tolist())
     if not known.issuperset(columns.at.tolist()) or len(columns.at) != len(columns.item):
         raise ValueError("an instruction without a record")
-    issued = _Issued(columns.at, columns.item, program)
+    issued = IssuedAt(columns.at, columns.item, program)
     after = dict(zip(columns.after[::2].tolist(), columns.after[1::2].tolist(), strict=True))
     steps = Steps()
     for start, end, work in core["stretches"]:
@@ -231,52 +236,3 @@ def _check_records(words: np.ndarray, starts: np.ndarray, functions: int) -> Non
         raise ValueError("records are not one after another")
     if words[starts].min() < 0 or words[starts].max() >= functions:
         raise ValueError("a record without a function")
-
-
-class _Later(Mapping[int, Any]):
-    """Tuples by a number; made of a column when somebody asks."""
-
-    def __init__(self, column: np.ndarray, kind: Any) -> None:
-        self._rows = column.reshape(-1, 1 + len(kind._fields))
-        self._kind = kind
-        self._made: dict[int, Any] | None = None
-
-    def _known(self) -> dict[int, Any]:
-        if self._made is None:
-            self._made = {key: self._kind(*fields) for key, *fields in self._rows.tolist()}
-        return self._made
-
-    def __getitem__(self, key: int) -> Any:
-        return self._known()[key]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._known())
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-
-class _Issued(Mapping[int, Recorded]):
-    """The instruction or loop of each word; the program is decoded when somebody asks."""
-
-    def __init__(self, at: np.ndarray, item: np.ndarray, program: Program) -> None:
-        self._at = at
-        self._item = item
-        self._program = program
-        self._made: dict[int, Recorded] | None = None
-
-    def _known(self) -> dict[int, Recorded]:
-        if self._made is None:
-            items = list(recorded(self._program.body))
-            numbers = zip(self._at.tolist(), self._item.tolist(), strict=True)
-            self._made = {at: items[number] for at, number in numbers}
-        return self._made
-
-    def __getitem__(self, at: int) -> Recorded:
-        return self._known()[at]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._at.tolist())
-
-    def __len__(self) -> int:
-        return len(self._at)

@@ -19,6 +19,7 @@ from nki.native.plan import Planner
 from nki.native.proof import FormOf, Proven, prove
 from nki.native.steps import Plan, trips
 from nki.native.team import threads_of
+from nki.native.versions import renamed
 from nki.options import Options
 from nki.spec.program import Block, Issued, Program
 from nki.target.model import Target
@@ -160,12 +161,13 @@ class NativeKernel:
             moving = self._moving[number]
             static = _at_static_addresses(forms, moving)
             moved = forwarded(program, proven, static, constant[number], unread[number])
-            layout = arrange(program, proven, moved, self._target)
+            versions = renamed(moved.renamed)
+            layout = arrange(program, proven, moved, versions, self._target)
             layouts.append(layout)
             barrier = self.functions.barrier if threads_of(self._options.threads) > 1 else 0
             control = Control(layout.bases, self.functions.control, layout.place)
             planner = Planner(
-                program, proven, forms, moving, moved.skipped, layout.place, layout.register, control, barrier
+                program, proven, forms, moving, moved.skipped, versions, layout.place, layout.register, control, barrier
             )
             plans.append(planner.plan())
         self._layouts, self._idle = layouts, []

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.native.forward import Elsewhere, Forwarded
 from nki.native.proof import Proven
+from nki.native.versions import Renamed
 from nki.native.words import Place
 from nki.sim.memory import Memory, reach_of
 from nki.spec.engine import engine as Engine
@@ -50,6 +51,7 @@ class Layout:
         places: where these and the inputs are; of a program that was just planned, all buffers.
         chunks: the bytes of the pool that a tensor on chip has, by id.
         elsewhere: the device memory that a tensor on chip is, by id.
+        renamed: operands that name a version of a tensor on chip.
         bases: how many base addresses there are.
         pool_bytes: size of the memory that on-chip tensors share.
         doubtful, complete: as in `Proven`.
@@ -64,6 +66,7 @@ class Layout:
     places: Mapping[int, Place]
     chunks: Mapping[int, Chunk]
     elsewhere: Mapping[int, Elsewhere]
+    renamed: Sequence[Renamed]
     bases: int
     pool_bytes: int
     doubtful: frozenset[int]
@@ -82,11 +85,13 @@ class Layout:
         return Place(REGISTERS[engine, path], 0, 4)
 
 
-def arrange(program: Program, proven: Proven, forwarded: Forwarded, target: Target) -> Layout:
-    """Give every buffer of a program a place."""
+def arrange(
+    program: Program, proven: Proven, forwarded: Forwarded, versions: Mapping[int, Issued], target: Target
+) -> Layout:
+    """Give every buffer of a program a place; `versions` are instructions with versions of tiles, see `renamed`."""
     buffers = list(program.body.all_buffers())
     chunks: dict[int, Chunk] = {}
-    pool_bytes = _Pool(proven.doubtful | forwarded.places.keys()).block(program.body, chunks)
+    pool_bytes = _Pool(proven.doubtful | forwarded.places.keys(), versions).block(program.body, chunks)
     placement, reach = program.placement or {}, reach_of(program)
     memory = Memory(target, placement=placement, reach=reach)
     places: dict[int, Place] = {}
@@ -111,6 +116,7 @@ def arrange(program: Program, proven: Proven, forwarded: Forwarded, target: Targ
         places=places,
         chunks=chunks,
         elsewhere=forwarded.places,
+        renamed=forwarded.renamed,
         bases=bases,
         pool_bytes=pool_bytes,
         doubtful=proven.doubtful,
@@ -124,15 +130,16 @@ def arrange(program: Program, proven: Proven, forwarded: Forwarded, target: Targ
 class _Pool:
     """Gives out bytes in the order of a program; those that were given back last come first."""
 
-    def __init__(self, watched: frozenset[int]) -> None:
+    def __init__(self, watched: frozenset[int], versions: Mapping[int, Issued]) -> None:
         self._watched = watched
+        self._versions = versions
         self._free: dict[tuple[int, int], list[Chunk]] = {}
         self._end = 0
 
     def block(self, block: Block, chunks: dict[int, Chunk]) -> int:
         """Place the buffers of a block and of the loops in it; returns how many bytes were ever needed."""
         own = {b.id: b for b in block.buffers if b.on_chip and b.address is None and b.id not in self._watched}
-        touched = [tuple(_touched(item)) for item in block.items]
+        touched = [tuple(self._touched(item)) for item in block.items]
         last = {key: position for position, keys in enumerate(touched) for key in keys}
         ending: dict[int, list[int]] = {}
         for key, position in last.items():
@@ -140,6 +147,7 @@ class _Pool:
                 ending.setdefault(position, []).append(key)
         for key in own.keys() - last.keys():
             chunks[key] = self._take(own[key])
+            self._give(own[key], chunks[key])
         for position, item in enumerate(block.items):
             for key in touched[position]:
                 if key in own and key not in chunks:
@@ -162,11 +170,10 @@ class _Pool:
     def _give(self, buffer: Buffer, chunk: Chunk) -> None:
         self._free.setdefault((buffer.partitions, buffer.row_bytes), []).append(chunk)
 
-
-def _touched(item: Issued | ForLoop | WhileLoop) -> Iterator[int]:
-    for issued in (item,) if isinstance(item, Issued) else item.body.walk():
-        for _, view in issued.views():
-            yield view.buffer.id
-            index = view.dynamic.indices if view.dynamic is not None else None
-            if isinstance(index, View):
-                yield index.buffer.id
+    def _touched(self, item: Issued | ForLoop | WhileLoop) -> Iterator[int]:
+        for issued in (item,) if isinstance(item, Issued) else item.body.walk():
+            for _, view in self._versions.get(id(issued), issued).views():
+                yield view.buffer.id
+                index = view.dynamic.indices if view.dynamic is not None else None
+                if isinstance(index, View):
+                    yield index.buffer.id

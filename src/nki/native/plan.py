@@ -7,7 +7,7 @@ executes; a device loop of which NumPy executes nothing is part of the stretch.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nki.core.tensor import Buffer, View
@@ -44,6 +44,7 @@ class Planner:
         forms: the form of an instruction, as if scalar offsets were 0; None for one with other dynamic addresses.
         moving: identities of instructions with a dynamic address.
         skipped: identities of transfers that need not be made.
+        versions: instructions with the versions of tiles that they touch, by identity of those in the program.
         place_of: where buffers are.
         accumulators: where the accumulator registers of an engine are.
         control: records of what steers.
@@ -57,6 +58,7 @@ class Planner:
         forms: Callable[[Issued], Form | None],
         moving: frozenset[int],
         skipped: frozenset[int],
+        versions: Mapping[int, Issued],
         place_of: PlaceOf,
         accumulators: RegisterPlace,
         control: Control,
@@ -67,6 +69,7 @@ class Planner:
         self._forms = forms
         self._moving = moving
         self._skipped = skipped
+        self._versions = versions
         self._place_of = place_of
         self._accumulators = accumulators
         self._control = control
@@ -111,7 +114,7 @@ class Planner:
                 if self._instruction(item, inside):
                     continue
                 self._close(steps, inside)
-                steps.items.append(item)
+                steps.items.append(self._versions.get(id(item), item))
             else:
                 if self._loop(item, inside):
                     continue
@@ -123,7 +126,8 @@ class Planner:
 
     def _instruction(self, issued: Issued, inside: _Inside) -> bool:
         """Record an instruction; False if NumPy executes it."""
-        found = [] if id(issued) in self._skipped else self._record(issued)
+        named = self._versions.get(id(issued), issued)
+        found = [] if id(issued) in self._skipped else self._record(issued, named)
         self._position += 1
         if found is None:
             return False
@@ -184,21 +188,21 @@ class Planner:
             steps.items.append(Stretch(start, end, inside.issued, inside.after, self._work))
         self._work, self._sharing = 0.0, Sharing(self._aliases, self._shapes)
 
-    def _record(self, issued: Issued) -> list[list[int]] | None:
+    def _record(self, issued: Issued, named: Issued) -> list[list[int]] | None:
         """The records of an instruction; None if NumPy executes it."""
-        words, reason = self._attempt(issued)
+        words, reason = self._attempt(issued, named)
         if words is None:
             self._reasons[reason] = self._reasons.get(reason, 0) + 1
         else:
             self._native += 1
         return words
 
-    def _attempt(self, issued: Issued) -> tuple[list[list[int]] | None, str]:
+    def _attempt(self, issued: Issued, named: Issued) -> tuple[list[list[int]] | None, str]:
         doubtful = self._proven.doubtful
         if steers(issued):
             if doubtful and any(view.buffer.id in doubtful for _, view in issued.views()):
                 return None, "may read what was never written"
-            return self._steering(issued)
+            return self._steering(named)
         form = self._forms(issued)
         if form is None:
             return None, "dynamic address"
@@ -209,12 +213,12 @@ class Planner:
             return None, "not compiled yet"
         if doubtful and any(view.buffer.id in doubtful for view in _all_views(issued)):
             return None, "may read what was never written"
-        views, places = self._operands(native, issued)
+        views, places = self._operands(native, named)
         if self._arguments and self._crosses_arguments(issued):
             return None, "arguments may overlap"
         adds = self._proven.adds.get(self._position, False)
         if id(issued) in self._moving:
-            found = self._at_dynamic_addresses(form, native, issued, views, places, adds)
+            found = self._at_dynamic_addresses(form, native, named, views, places, adds)
         else:
             found = self._at_static_addresses(native, form.function, views, places, adds)
         if found is None:
