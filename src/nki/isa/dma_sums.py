@@ -47,21 +47,24 @@ def _indirect(a: Any) -> bool:
     return any(by_rows(view) for view in operands(a))
 
 
-def _other_source(a: Any) -> View:
-    """Of the two sources of a read-modify-write, the one that is not the destination."""
+def _own_and_other(a: Any) -> tuple[View, View]:
+    """The two sources of a read-modify-write: the one in the place of the destination, by rows or not, and the other.
+
+    That the first is the destination is a rule, `_updates`; here it is not asked, as an executor may keep what a tile
+    held elsewhere than what it holds next.
+    """
     first, second = a.srcs
-    return first if _same_place(second, a.dst) else second
+    return (first, second) if by_rows(first) == by_rows(a.dst) else (second, first)
 
 
 def _updates(a: Any, t: Target) -> bool:
     if not _indirect(a):
         return True
-    if len(a.srcs) != 2 or not any(_same_place(view, a.dst) for view in a.srcs):
+    if len(a.srcs) != 2 or by_rows(a.srcs[0]) == by_rows(a.srcs[1]):
         return False
-    other = _other_source(a)
-    return (by_rows(a.dst) and other.region is MemoryRegion.sbuf) or (
-        by_rows(other) and not by_rows(a.dst) and a.dst.region is MemoryRegion.sbuf
-    )
+    own, other = _own_and_other(a)
+    inside = other if by_rows(a.dst) else a.dst
+    return _same_place(own, a.dst) and inside.region is MemoryRegion.sbuf
 
 
 @instruction(
@@ -179,7 +182,8 @@ def dma_compute(
 def _(a: Any, x: Arrays) -> None:
     if _indirect(a):
         _warn_repeated(x, a.dst)
-        x.dma(a.dst, _other_source(a), a.oob_mode is oob_mode.skip, add=True)
+        own, other = _own_and_other(a)
+        x.dma(a.dst, other, a.oob_mode is oob_mode.skip, add=own)
         return
     shape = (a.dst.shape[0], a.dst.free_size)
     x.store(a.dst, reduce(x.add, [x.reshape(x.load(view), shape) for view in a.srcs]))

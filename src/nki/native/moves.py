@@ -163,8 +163,8 @@ class _Body:
             raise NotTraceable("copy")
         self.moves.append(Copy(dst, src))
 
-    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: bool = False) -> None:
-        if add or dst.dtype != src.dtype:
+    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: View | None = None) -> None:
+        if add is not None or dst.dtype != src.dtype:
             raise NotTraceable("dma")
         order = None if axes is None or tuple(axes) == tuple(range(src.ndim)) else tuple(axes)
         self.moves.append(Copy(dst, src, order))

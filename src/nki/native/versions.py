@@ -80,7 +80,7 @@ def versions_of(uses: Sequence[Use]) -> list[list[Use]]:
         while end < len(uses) and uses[end].position == uses[at].position:
             end += 1
         together = uses[at:end]
-        if _overwrites(together):
+        if overwrites(together):
             found[-1] += [use for use in together if not use.writes]
             found.append([use for use in together if use.writes])
         else:
@@ -89,7 +89,7 @@ def versions_of(uses: Sequence[Use]) -> list[list[Use]]:
     return [version for version in found if version]
 
 
-def _overwrites(uses: Sequence[Use]) -> bool:
+def overwrites(uses: Sequence[Use]) -> bool:
     """Whether an instruction, which has these uses of a buffer, writes all of it whatever the values are."""
     writes = [use for use in uses if use.writes]
     if len(writes) != 1 or writes[0].reads or not _is_whole(writes[0].view):

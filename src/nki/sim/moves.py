@@ -190,19 +190,19 @@ class Moves(Addresses):
             values = to_f32(raw, src.dtype) if shadow is None else shadow
             self.store(dst, values.reshape(dst.shape[0], -1))
 
-    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: bool = False) -> None:
+    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: View | None = None) -> None:
         self._oob = oob_mode.skip if skip else oob_mode.error
         try:
             if not self._reachable(dst) or not self._reachable(src):
                 return
-            if axes is None and not add and not (skip and isinstance(src.dynamic, VectorOffset)):
+            if axes is None and add is None and not (skip and isinstance(src.dynamic, VectorOffset)):
                 self.copy(dst, src)
             else:
                 self._transfer(dst, src, axes or range(src.ndim), add)
         finally:
             self._oob = oob_mode.error
 
-    def _transfer(self, dst: View, src: View, axes: Sequence[int], add: bool) -> None:
+    def _transfer(self, dst: View, src: View, axes: Sequence[int], add: View | None) -> None:
         """A DMA that reorders dimensions, adds, or leaves the destination where a source row is out of bounds."""
         storage = self.memory.storage(src)
 
@@ -217,9 +217,10 @@ class Moves(Addresses):
                 valid = ordered(inside)
         bits, precise = ordered(self._read(storage, src)), self._precise(storage, src)
         precise = None if precise is None else ordered(precise)
-        if add or dst.dtype != src.dtype:
+        if add is not None or dst.dtype != src.dtype:
             precise = to_f32(bits, src.dtype) if precise is None else precise
-            precise = np.add(self.load(dst).reshape(dst.shape), precise, dtype=F32) if add else precise
+            if add is not None:
+                precise = np.add(self.load(add).reshape(dst.shape), precise, dtype=F32)
             bits = self._round(precise.reshape(dst.shape[0], -1), dst.dtype)
         self._write(dst, bits, precise, valid)
 

@@ -53,11 +53,11 @@ class Arrays(Protocol):
     def copy(self, dst: View, src: View) -> None:
         """Copy in element order: the bits if the dtypes are equal, else through float32."""
 
-    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: bool = False) -> None:
+    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: View | None = None) -> None:
         """`copy` by DMA; with `skip`, rows whose dynamic address is out of bounds leave the destination untouched.
 
-        With `axes`, dimension i of `dst` is dimension ``axes[i]`` of `src`. With `add`, the float32 sum of both is
-        rounded into `dst`.
+        With `axes`, dimension i of `dst` is dimension ``axes[i]`` of `src`. With `add`, a view of the shape
+        of `dst`, its float32 sum with `src` is rounded into `dst`.
         """
 
     def gather(self, dst: View, src: View, positions: Any) -> None:
