@@ -78,11 +78,11 @@ class Operands(Integers):
         else:
             self.store(dst, self.load(src))
 
-    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: bool = False) -> None:
+    def dma(self, dst: View, src: View, skip: bool, axes: Sequence[int] | None = None, add: View | None = None) -> None:
         if dst.dynamic is not None or src.dynamic is not None or tuple(axes or ()) not in ((), tuple(range(src.ndim))):
             raise NotTraceable("dma")
-        if add:
-            self.store(dst, self.add(self.load(dst), self.load(src)))
+        if add is not None:
+            self.store(dst, self.add(self.load(add), self.load(src)))
         else:
             self.copy(dst, src)
 
