@@ -137,8 +137,12 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(["ours", *RIVALS]), help="rows: ours, " + ", ".join(RIVALS))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.6, help="of repeating for each row of a case")
-    parser.add_argument("--modes", default="exact,fast", help="exact, fast or both")
+    parser.add_argument("--modes", default="exact,fast", help="exact or fast; exact,fast is both")
     arguments = parser.parse_args()
+    every = {"exact": "ordered", "fast": fast_matmul()}
+    for option, known in (("cases", CASES), ("only", ["ours", *RIVALS]), ("modes", every)):
+        for name in set(getattr(arguments, option).split(",")).difference(known):
+            parser.error(f"--{option} knows no {name!r}, only {', '.join(known)}")
     cases = [CASES[name] for name in arguments.cases.split(",")]
     rows = []
     notes = []
@@ -148,7 +152,6 @@ def main() -> None:
             notes.append(f"{row} is left out: {missing[0]} is not installed")
         else:
             rows.append(row)
-    every = {"exact": "ordered", "fast": fast_matmul()}
     modes = {label: every[label] for label in arguments.modes.split(",")}
     with tempfile.TemporaryDirectory() as directory:
         run = Runner(arguments.threads, arguments.seconds, Path(directory))
