@@ -75,6 +75,7 @@ def run(code: str, cache: str) -> dict[str, float]:
     environment = limit_threads(dict(os.environ), 1) | {
         "PYTHONPATH": paths, "NKI_CACHE_DIR": cache, "XDG_CACHE_HOME": cache, "JAX_PLATFORMS": "cpu",
     }  # fmt: skip
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     start = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-c", code], env=environment)
     _, status, usage = os.wait4(process.pid, 0)
@@ -86,10 +87,13 @@ def run(code: str, cache: str) -> dict[str, float]:
 
 
 def measured(name: str, code: str, runs: int) -> list[dict[str, float]]:
-    """Runs of one program; the cache is empty in each, or filled by one run before."""
+    """Runs of one program after one that is not counted, which compiles Python's modules, as an installation does.
+
+    The cache of kernels is empty in each, or filled by the run before.
+    """
     with tempfile.TemporaryDirectory() as directory:
+        run(code + AGAIN, directory)
         if name.endswith("cache") and not name.endswith("no cache"):
-            run(code + AGAIN, directory)
             return [run(code, directory) for _ in range(runs)]
         return [run(code, str(Path(directory) / str(number))) for number in range(runs)]
 

@@ -144,7 +144,24 @@ def same_memory(a: Any, b: Any) -> Any:
     return out
 
 
-KERNELS = [products, transposes, split_rows, moved_partitions, device_memory, registers, refused, same_memory]
+def small_and_large(a: Any, b: Any) -> Any:
+    """One thread executes what is small, between instructions that both execute on the same bytes."""
+    x, few, out = tile(128, 256), tile(128, 8), result(128, 256)
+    nisa.dma_copy(x, a[0:128])
+    for i in range(3):
+        nisa.tensor_scalar(x, x, nl.multiply, 1.25)
+        nisa.tensor_copy(few, x[:, 8 * i : 8 * i + 8])
+        nisa.tensor_scalar(few, few, nl.add, 0.5)
+        nisa.tensor_tensor(few, few, few, nl.multiply)
+        nisa.tensor_copy(x[:, 16 * i : 16 * i + 8], few)
+        nisa.activation(x, nl.tanh, x)
+    nisa.dma_copy(out, x)
+    return out
+
+
+KERNELS = [
+    products, transposes, split_rows, moved_partitions, device_memory, registers, refused, same_memory, small_and_large,
+]  # fmt: skip
 
 
 def arrays() -> tuple[np.ndarray, np.ndarray]:
@@ -177,6 +194,23 @@ def test_no_needless_barriers(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with one_after_the_other((1, 0), monkeypatch) as met:
         natively(elementwise, lambda: arrays()[:1], threads=2, calls=1)
+    assert met == [1]
+
+
+def test_small_instructions_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that executes all of them does not wait for the other one between them."""
+
+    def tiny(a: Any) -> Any:
+        x, y, out = tile(128, 8), tile(128, 8), result(128, 8)
+        nisa.dma_copy(x, a[0:128, 0:8])
+        for _ in range(40):
+            nisa.tensor_scalar(y, x, nl.add, 1.0)
+            nisa.tensor_scalar(x, y, nl.subtract, 0.5)
+        nisa.dma_copy(out, x)
+        return out
+
+    with one_after_the_other((1, 0), monkeypatch) as met:
+        natively(tiny, lambda: arrays()[:1], threads=2, calls=1)
     assert met == [1]
 
 

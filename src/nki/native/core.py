@@ -14,6 +14,7 @@ from nki.native.control import FUEL
 from nki.native.functions import Functions
 from nki.native.layout import FIRST_BUFFER, ON_CHIP, POOL, REGISTERS, Layout
 from nki.native.machine import NativeMachine
+from nki.native.pages import reserved
 from nki.native.primitives.control import UNDEFINED
 from nki.native.steps import Plan, Repeat, Step, Steps, Stretch
 from nki.native.team import Team, threads_of
@@ -245,7 +246,7 @@ class _Memory(Memory):
     def __init__(self, layout: Layout, target: Target, uninitialized: str) -> None:
         super().__init__(target, placement=layout.placement, reach=layout.reach, uninitialized=uninitialized)
         self._layout = layout
-        self.pool = np.empty(layout.pool_bytes, np.uint8)
+        self.pool = reserved(layout.pool_bytes)
         self._strong: dict[int, LiveStorage] = {}
 
     def begin(self) -> None:

@@ -32,6 +32,8 @@ POOL = 7
 FIRST_BUFFER = 8
 _LINE = 64
 """Bytes between rows beyond what they need: rows that are a power of two apart share cache sets."""
+_WIDER = 2
+"""Times the row of a tensor that the rows of memory may have which is free and still in the caches."""
 
 
 class Chunk(NamedTuple):
@@ -134,6 +136,7 @@ class _Pool:
         self._watched = watched
         self._versions = versions
         self._free: dict[tuple[int, int], list[Chunk]] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
         self._end = 0
 
     def block(self, block: Block, chunks: dict[int, Chunk]) -> int:
@@ -159,16 +162,24 @@ class _Pool:
         return self._end
 
     def _take(self, buffer: Buffer) -> Chunk:
-        free = self._free.get((buffer.partitions, buffer.row_bytes))
-        if free:
-            return free.pop()
-        pitch = -(-buffer.row_bytes // _LINE) * _LINE + (_LINE if buffer.row_bytes > _LINE else 0)
+        """The smallest free rows that are long enough, and not much longer; else new ones."""
+        row = buffer.row_bytes
+        fitting = [
+            key
+            for key, free in self._free.items()
+            if free and key[0] == buffer.partitions and row <= key[1] <= _WIDER * row
+        ]
+        if fitting:
+            self._sizes[buffer.id] = key = min(fitting)
+            return self._free[key].pop()
+        self._sizes[buffer.id] = (buffer.partitions, row)
+        pitch = -(-row // _LINE) * _LINE + (_LINE if row > _LINE else 0)
         chunk = Chunk(self._end, pitch)
         self._end += pitch * buffer.partitions
         return chunk
 
     def _give(self, buffer: Buffer, chunk: Chunk) -> None:
-        self._free.setdefault((buffer.partitions, buffer.row_bytes), []).append(chunk)
+        self._free.setdefault(self._sizes[buffer.id], []).append(chunk)
 
     def _touched(self, item: Issued | ForLoop | WhileLoop) -> Iterator[int]:
         for issued in (item,) if isinstance(item, Issued) else item.body.walk():

@@ -14,6 +14,7 @@ from nki.core.tensor import Buffer, View
 from nki.native.control import Control, apart, steers, still
 from nki.native.fill import record
 from nki.native.forms import Form, Native, Source
+from nki.native.primitives.abi import ALONE
 from nki.native.primitives.control import TARGET
 from nki.native.proof import Proven
 from nki.native.sharing import Shapes, Sharing
@@ -223,7 +224,8 @@ class Planner:
             found = self._at_static_addresses(native, form.function, views, places, adds)
         if found is None:
             return None, f"{issued.instruction.name}: operands overlap"
-        self._work += form.cost
+        if not found[-1][1] & ALONE:  # no other thread would help
+            self._work += form.cost
         return found, ""
 
     def _at_static_addresses(

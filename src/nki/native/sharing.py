@@ -35,15 +35,17 @@ class Access(NamedTuple):
 
     Attributes:
         aligned: each thread touches the partitions that are its own.
+        alone: the first thread touches all of them, and no other thread any.
     """
 
     extent: Extent
     writes: bool
     aligned: bool
+    alone: bool = False
 
     def collides(self, other: Access) -> bool:
         """Whether two threads may touch the same bytes of one memory, and one of them writes."""
-        if not (self.writes or other.writes) or (self.aligned and other.aligned):
+        if not (self.writes or other.writes) or (self.aligned and other.aligned) or (self.alone and other.alone):
             return False
         a, b = self.extent, other.extent
         return a.first < b.last and b.first < a.last and a.low < b.high and b.low < a.high
@@ -89,7 +91,7 @@ class Sharing:
                 found = self._extent(view, place)
             else:
                 found = extent_at(words[native.template.patches[slot].at + 1], shape, place)
-            accesses.append(Access(found, source.writes, aligned))
+            accesses.append(Access(found, source.writes, aligned, alone))
         accesses += [Access(self._extent(view, place), False, False) for view, place in indices]
         words[1] |= (home << LENGTH_BITS) | (ALONE if alone else 0)
         return self._waits(accesses, native.may_refuse)
@@ -103,8 +105,10 @@ class Sharing:
         if waits:
             self._since, self._count = {}, 0
         for access in accesses:
-            self._since.setdefault(access.extent.memory, []).append(access)
-        self._count += len(accesses)
+            since = self._since.setdefault(access.extent.memory, [])
+            if access not in since:
+                since.append(access)
+                self._count += 1
         self._alone = may_refuse
         return waits
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from nki.native.primitives.abi import GATHER, LENGTH_BITS, RECORD_ARGUMENTS, SCRATCH, dims_of, row_helper, slot
 from nki.native.primitives.destination import Destination
+from nki.native.primitives.panels import TOGETHER, call_pack, pack_functions
 from nki.native.primitives.scratch import (
     LEFT,
     LEFT_ROOM,
@@ -17,7 +19,7 @@ from nki.native.primitives.scratch import (
     ROWS,
     ROWS_ROOM,
 )
-from nki.native.primitives.tile import PACK_KINDS, Shape, call_tile, pack_function, pair_function, tile_functions
+from nki.native.primitives.tile import Shape, call_tile, tile_functions
 from nki.native.primitives.widen import STORED
 from nki.native.primitives.writer import POINTER, Writer
 from nki.native.words import DIMENSIONS, HEADER, SLOT
@@ -100,8 +102,9 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: s
         _product(w, job, dst, links)
     w.done(w.select(fits, w.constant(0, "i32"), w.constant(1, "i32"), "i32"), "i32")
     packers = [
-        pair_function(packer, columns) if shape.dot else pack_function(packer, dtype, columns)
+        function
         for packer, dtype, columns in zip(_PACK, (stationary, moving), (shape.rows, shape.columns), strict=True)
+        for function in pack_functions(packer, dtype, columns, shape)
     ]
     return "".join([*packers, *tile_functions(shape), w.function(name, RECORD_ARGUMENTS, "i32")])
 
@@ -171,23 +174,40 @@ def _link(w: Writer, job: _Job, link: str, add: str, target: tuple[str, str], co
         return w.at(left, w.mul(w.sub(row, "%first"), panel))
 
     stationary = _contiguous(w, job, link, 0, depth, copied)
-    with w.loop("%first", "%last", job.shape.rows) as row:
-        _pack(w, job, 0, packed(row), stationary, row, "%last")
+    _pack_stationary(w, job, packed, stationary, w.mul(panel, job.shape.rows))
     moving = _contiguous(w, job, link, 1, depth, copied)
     columns = job.counts[1]
     with w.loop(0, columns, job.shape.columns) as column:
-        _pack(w, job, 1, right, moving, column, columns)
+        _pack(w, job, 1, right, moving, column, w.sub(columns, column))
         with w.loop("%first", "%last", job.shape.rows) as row:
             dst = w.at(w.at(target[0], w.mul(row, target[1])), w.mul(column, 4))
             extents = [steps, w.sub("%last", row), w.sub(columns, column)]
             call_tile(w, job.shape, [dst, packed(row), right, *extents, target[1], add])
 
 
-def _pack(w: Writer, job: _Job, side: int, dst: str, operand: _Operand, start: str, end: str) -> None:
-    """The panel of columns from `start` on."""
+def _pack_stationary(w: Writer, job: _Job, packed: Callable[[str], str], operand: _Operand, distance: str) -> None:
+    """All panels, several at once while there are so many."""
+    rows = job.shape.rows
+    with w.loop("%first", "%last", rows * TOGETHER) as row:
+        left = w.sub("%last", row)
+
+        def together() -> None:
+            _pack(w, job, 0, packed(row), operand, row, left, distance)
+
+        def one_by_one() -> None:
+            with w.loop(row, "%last", rows) as single:
+                _pack(w, job, 0, packed(single), operand, single, w.sub("%last", single))
+
+        w.branch(w.is_("sge", left, rows * TOGETHER), together, one_by_one)
+
+
+def _pack(
+    w: Writer, job: _Job, side: int, dst: str, operand: _Operand, start: str, available: str, distance: str = ""
+) -> None:
+    """The panel of columns from `start` on; with a distance, several panels."""
     src = w.at(operand.pointer, w.mul(start, job.sizes[side]))
-    extents = [operand.partitions, operand.stride, operand.rows, operand.row_stride, w.sub(end, start)]
-    w.call(_PACK[side], [dst, src, *extents], PACK_KINDS)
+    arguments = [dst, src, *operand[1:], available, distance or w.constant(0)]
+    call_pack(w, f"{_PACK[side]}_together" if distance else _PACK[side], arguments)
 
 
 def _contiguous(w: Writer, job: _Job, link: str, side: int, depth: str, copied: str) -> _Operand:

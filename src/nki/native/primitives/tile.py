@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nki.native.primitives.widen import STORED, Stored, first_lanes, load_wide, masked_load
+from nki.native.primitives.widen import first_lanes, masked_load
 from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
 
 LANES = 16
 _FLOATS = f"vector<{LANES}xf32>"
-PACK_KINDS = (POINTER, POINTER, "i64", "i64", "i64", "i64", "i64")
 _FEW_ROWS = 2
 _TILE_KINDS = (POINTER, POINTER, POINTER, "i64", "i64", "i64", "i64", "i1")
 
@@ -31,88 +30,6 @@ class Shape:
     def columns(self) -> int:
         """Columns of the result."""
         return self.vectors * LANES
-
-
-def pack_function(name: str, dtype: str, columns: int) -> str:
-    """``@name(dst, src, partitions, stride, rows, row stride, available)``: a panel of float32.
-
-    Row k of the operand is row ``k % rows`` of partition ``k // rows``. The panel is filled with zeros where fewer than
-    `columns` are available.
-    """
-    stored = STORED[dtype]
-    w = Writer()
-    width = min(columns, LANES)
-    whole = w.is_("sge", "%available", columns)
-
-    def rows(masks: list[str]) -> None:
-        with w.loop(0, "%partitions") as partition, w.loop(0, "%rows") as row:
-            k = w.add(w.mul(partition, "%rows"), row)
-            src = w.at(w.at("%src", w.mul(partition, "%stride")), w.mul(row, "%row_stride"))
-            dst = w.at("%dst", w.mul(k, 4 * columns))
-            for number, mask in enumerate(masks):
-                wide = load_wide(w, stored, w.at(src, number * width * stored.size), width, mask)
-                w.store(wide, f"vector<{width}xf32>", w.at(dst, number * width * 4), 4)
-
-    parts = columns // width
-    w.branch(
-        whole,
-        lambda: rows([""] * parts),
-        lambda: rows([first_lanes(w, w.sub("%available", i * width), width) for i in range(parts)]),
-    )
-    w.done()
-    return w.function(name, _PACK_ARGUMENTS, "", SHARED_CODE)
-
-
-_PACK_ARGUMENTS = [
-    *("%dst: !llvm.ptr", "%src: !llvm.ptr", "%partitions: i64", "%stride: i64"),
-    *("%rows: i64", "%row_stride: i64", "%available: i64"),
-]
-
-
-def pair_function(name: str, columns: int) -> str:
-    """As `pack_function` for bfloat16 and one row per partition: rows 2k and 2k + 1 in the halves of 32-bit words.
-
-    The last pair of an odd number is filled with zeros.
-    """
-    stored: Stored = STORED["bfloat16"]
-    w = Writer()
-    width = min(columns, 2 * LANES)
-    kind = f"vector<{width}xi16>"
-    pairs = w.op("divsi", w.add("%partitions", 1), w.constant(2))
-    whole = w.op("divsi", "%partitions", w.constant(2))
-    parts = columns // width
-
-    def step(k: str, masks: list[str], second: bool) -> None:
-        src = w.at("%src", w.mul(w.mul(k, 2), "%stride"))
-        dst = w.at("%dst", w.mul(k, 4 * columns))
-        for number, mask in enumerate(masks):
-            start = w.at(src, number * width * stored.size)
-            one = _items(w, kind, start, mask, width)
-            two = _items(w, kind, w.at(start, "%stride"), mask, width) if second else w.constant(0, kind)
-            order = [lane // 2 + (lane % 2) * width for lane in range(2 * width)]
-            half = width  # each half of the interleaved items is stored on its own
-            for part in (0, 1):
-                lanes = order[part * half : (part + 1) * half]
-                mixed = w.value(f"vector.shuffle {one}, {two} {lanes} : {kind}, {kind}")
-                w.store(mixed, kind, w.at(dst, (number * 2 + part) * half * 2), 4)
-
-    def steps(masks: list[str]) -> None:
-        with w.loop(0, whole) as k:
-            step(k, masks, True)
-        with w.loop(whole, pairs) as k:
-            step(k, masks, False)
-
-    w.branch(
-        w.is_("sge", "%available", columns),
-        lambda: steps([""] * parts),
-        lambda: steps([first_lanes(w, w.sub("%available", i * width), width) for i in range(parts)]),
-    )
-    w.done()
-    return w.function(name, _PACK_ARGUMENTS, "", SHARED_CODE)
-
-
-def _items(w: Writer, kind: str, pointer: str, mask: str, lanes: int) -> str:
-    return masked_load(w, kind, pointer, 2, mask, lanes) if mask else w.load(kind, pointer, 2)
 
 
 def tile_functions(shape: Shape) -> list[str]:

@@ -6,6 +6,8 @@ from nki.native.primitives.abi import GATHER, RECORD_ARGUMENTS, SCATTER, SCRATCH
 from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
 
 SIDE = 16
+_LANE = 16
+"""Bytes of a vector within which processors move items most cheaply."""
 _PLANE_KINDS = (POINTER, POINTER, "i64", "i64", "i64", "i64")
 _ROOM = 1 << 20
 """Bytes of scratch for a gathered source, and as many for a destination before it is scattered."""
@@ -37,18 +39,40 @@ def plane_function(size: int) -> str:
 
 
 def _square(w: Writer, size: int, dst: str, src: str) -> None:
+    """Vectors of pieces of rows that are as far apart as a lane has items, so that each lane is a square of its own."""
+    lane = _LANE // size
+    piece = f"vector<{lane}xi{8 * size}>"
     kind = f"vector<{SIDE}xi{8 * size}>"
-    rows = [w.load(kind, w.at(src, w.mul("%ss", i))) for i in range(SIDE)]
-    for i, row in enumerate(transposed(w, rows, kind)):
-        w.store(row, kind, w.at(dst, w.mul("%ds", i)))
+    for first in range(0, SIDE, lane):
+        rows = []
+        for i in range(lane):
+            places = [w.at(w.at(src, w.mul("%ss", row)), first * size) for row in range(i, SIDE, lane)]
+            rows.append(_joined(w, [w.load(piece, place) for place in places], lane, size))
+        for i, row in enumerate(transposed(w, rows, kind)):
+            w.store(row, kind, w.at(dst, w.mul("%ds", first + i)))
+
+
+def _joined(w: Writer, pieces: list[str], items: int, size: int) -> str:
+    """Vectors of so many items one behind the other."""
+    while len(pieces) > 1:
+        kind, lanes = f"vector<{items}xi{8 * size}>", list(range(2 * items))
+        pairs = zip(pieces[::2], pieces[1::2], strict=True)
+        pieces = [w.value(f"vector.shuffle {one}, {two} {lanes} : {kind}, {kind}") for one, two in pairs]
+        items *= 2
+    return pieces[0]
 
 
 def transposed(w: Writer, rows: list[str], kind: str) -> list[str]:
-    """The columns of a square of vectors: its halves interleaved, as often as its side is a power of two."""
+    """The columns of the squares that lie side by side in rows.
+
+    The halves are interleaved as often as the side of a square is a power of two. Items stay in their lane of the
+    vector, which processors can do without a table of indices.
+    """
     side = len(rows)
     half = side // 2
-    low = [lane // 2 + (lane % 2) * side for lane in range(side)]
-    high = [lane + half for lane in low]
+    order = [item // 2 + (item % 2) * SIDE for item in range(side)]
+    low = [first + item for first in range(0, SIDE, side) for item in order]
+    high = [item + half for item in low]
     for _ in range(half.bit_length()):
         rows = [
             w.value(f"vector.shuffle {rows[i]}, {rows[i + half]} {mask} : {kind}, {kind}")
