@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nki.native.primitives.base import fill_text
 from nki.native.primitives.copy import copy_text
 from nki.native.primitives.transpose import transpose_text
+from nki.native.words import HEADER, STREAMED, UNIT
 from tests.native.primitives_support import (
     BITS,
     ROW,
@@ -71,6 +72,22 @@ def test_every_length_of_a_row(size: int, count: int) -> None:
     np.ndarray((3, count), dst.view.dtype, expected, start, dst.view.strides)[...] = item
     assert execute(record(compiled(fill_text, size), [dst], [item]), 0, 3) == 0
     np.testing.assert_array_equal(dst.bytes, expected)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 127, 255, 256, 257, 319, 320, 511, 512, 640, 1000, 1031])
+def test_streamed_rows(size: int, count: int) -> None:
+    """Rows that begin anywhere in a line, and end anywhere."""
+    for seed in range(7):
+        dst = place((9, count), (count * size + 8 * size, size), BITS[size], seed)
+        src = place((9, count), (size * count, size), BITS[size], seed + 1)
+        expected = dst.bytes.copy()
+        start = dst.address - dst.bytes.ctypes.data
+        np.ndarray((9, count), dst.view.dtype, expected, start, dst.view.strides)[1:] = src.view[1:]
+        words = record(compiled(copy_text, size), [dst, src])
+        words[HEADER + UNIT] = STREAMED
+        assert execute(words, 1, 9) == 0
+        np.testing.assert_array_equal(dst.bytes, expected)
 
 
 def test_copy_of_a_place_onto_itself() -> None:

@@ -19,7 +19,7 @@ from nki.native.primitives.control import UNDEFINED
 from nki.native.steps import Plan, Repeat, Step, Steps, Stretch
 from nki.native.team import Team, threads_of
 from nki.native.versions import renamed
-from nki.native.words import BASES
+from nki.native.words import BASES, PANELS
 from nki.options import Options
 from nki.sim.machine import Machine, Meet
 from nki.sim.memory import LiveStorage, Memory
@@ -65,6 +65,8 @@ class Core:
         for (engine, path), base in REGISTERS.items():
             self._base(base, self.machine.register_address(path, engine))
         self._base(POOL, address_of(self.memory.pool))
+        self._panels = reserved(plan.panels)
+        self._base(PANELS, address_of(self._panels))
 
     def begin(self, inputs: Sequence[np.ndarray], report: Report, meet: Meet | None, claim: Claim) -> None:
         """Give every buffer its memory; `inputs` are the arrays of the arguments.

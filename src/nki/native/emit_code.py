@@ -16,6 +16,11 @@ def type_of(kind: str, width: int) -> str:
     return kind if width == 0 else f"vector<{width}x{kind}>"
 
 
+def bytes_of(kind: str) -> int:
+    """Of a value such as f32 or i16."""
+    return int(kind[1:]) // 8
+
+
 class Code:
     """Lines of a function body; constants stand before all others."""
 

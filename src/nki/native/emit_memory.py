@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from nki.native.emit_code import Code
 from nki.native.trace import Trace
-from nki.native.words import BASES, HEADER, SLOT
+from nki.native.words import BASES, HEADER, SLOT, STREAMED, UNIT
 
 SCRATCH = 8 << 18
 """Bytes of scratch memory that a kernel may use."""
 
+LINE = 64
+"""Bytes of a cache line."""
 _GATHER, _SCATTER = 2, 5
 _HELPER = {1: 0, 2: 1, 4: 2}
 _REGISTER_BYTES = 4
@@ -24,6 +26,7 @@ class Memory:
         self.trace = trace
         self._places: dict[int, tuple[str, str]] = {}
         self._units: dict[int, str] = {}
+        self._streamed: dict[int, str] = {}
         self._contexts: dict[int, str] = {}
         for slot in slots:
             self._places[slot] = self._place(slot)
@@ -40,8 +43,10 @@ class Memory:
         entry = code.let(f"llvm.getelementptr %ctx[{base}] : (!llvm.ptr, i64) -> !llvm.ptr, i64")
         address = code.add(code.word(entry, BASES), code.word("%words", first + 1))
         if self.trace.slots[slot].row:
-            unit = code.word("%words", first + 3)
+            unit = code.word("%words", first + UNIT)
             self._units[slot] = code.compare("ne", unit, code.number(0), "i64", 0)
+            if self.trace.slots[slot].mode == "write":
+                self._streamed[slot] = code.compare("eq", unit, code.number(STREAMED), "i64", 0)
         return address, code.word("%words", first + 2)
 
     def _context(self, index: int) -> str:
@@ -85,6 +90,14 @@ class Memory:
         """Pointer to which the elements of a partition are written side by side; see `scatter`."""
         there = self.address(slot, partition)
         return self.code.let(f"llvm.select {self._units[slot]}, {there}, {scratch} : i1, !llvm.ptr")
+
+    def streams(self, slot: int, row: str) -> str:
+        """i1: whether vectors are written past the caches from this pointer on, which is the beginning of a line."""
+        code = self.code
+        address = code.let(f"llvm.ptrtoint {row} : !llvm.ptr to i64")
+        within = code.binary("arith.andi", address, code.number(LINE - 1), "i64", 0)
+        begins = code.compare("eq", within, code.number(0), "i64", 0)
+        return code.binary("arith.andi", self._streamed[slot], begins, "i1", 0)
 
     def scatter(self, slot: int, partition: str, scratch: str) -> None:
         """Put what was written into the scratch row where it belongs."""

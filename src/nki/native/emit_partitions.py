@@ -97,6 +97,7 @@ class Partitions:
                 if work.writes:
                     item.scratch[row] = self._row(i, copy)
                     item.writes[row] = self.memory.writable_row(row, item.index, item.scratch[row])
+                    item.streams[row] = self.memory.streams(row, item.writes[row])
             elif row in work.slots:
                 item.reads[row] = self.memory.readable_row(row, item.index, self._row(i, copy))
         return item

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nki.native.emit_code import LANES, Code, type_of
+from nki.native.emit_code import LANES, Code, bytes_of, type_of
 from nki.native.emit_ops import combined, operation
 from nki.native.emit_pairs import are_paired, packed, unpacked
 from nki.native.emit_plan import Loop
@@ -32,6 +32,7 @@ class Partition:
         index: its number.
         values: its columns.
         reads, writes: pointers to rows by slot.
+        streams: whether a written slot is written past the caches.
         scratch: the scratch row behind each written slot.
         kept: pointers to rows in scratch memory, by node.
         final: last states of recurrences, by node.
@@ -41,6 +42,7 @@ class Partition:
     values: Values
     reads: dict[int, str] = field(default_factory=dict)
     writes: dict[int, str] = field(default_factory=dict)
+    streams: dict[int, str] = field(default_factory=dict)
     scratch: dict[int, str] = field(default_factory=dict)
     kept: dict[int, str] = field(default_factory=dict)
     final: dict[int, str] = field(default_factory=dict)
@@ -164,7 +166,7 @@ class _Chunks:
             halves = [values[argument.number] for values in known]
             pair = packed(self.code, halves[0], halves[1])
             there = self._element(partition.writes[store.slot], index, "i16")
-            self.code.do(f"llvm.store {pair}, {there} {{alignment = 2 : i64}} : {type_of(I32, LANES)}, !llvm.ptr")
+            self._put(pair, I32, there, 2, partition.streams.get(store.slot, ""))
 
     def _mask(self, index: str, count: str) -> str:
         code = self.code
@@ -211,7 +213,8 @@ class _Chunks:
             node = store.value
             assert node.dtype is not None, "stores take storage values"
             value = values[node.number] if node.rank == ROW else partition.values.vector(node)
-            self._write(partition.writes[store.slot], place, value, node.type, node.dtype.itemsize, mask)
+            pointer, size = partition.writes[store.slot], node.dtype.itemsize
+            self._write(pointer, place, value, node.type, size, mask, partition.streams.get(store.slot, ""))
 
     def _element(self, pointer: str, place: str, kind: str) -> str:
         return self.code.let(f"llvm.getelementptr {pointer}[{place}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
@@ -225,14 +228,29 @@ class _Chunks:
         types = f"(!llvm.ptr, {type_of(MASK, LANES)}, {typed}) -> {typed}"
         return code.let(f"llvm.intr.masked.load {there}, {mask}, {zero} {{alignment = {size} : i32}} : {types}")
 
-    def _write(self, pointer: str, place: str, value: str, kind: str, size: int, mask: str | None) -> None:
+    def _write(
+        self, pointer: str, place: str, value: str, kind: str, size: int, mask: str | None, streams: str = ""
+    ) -> None:
         code, typed = self.code, type_of(kind, LANES)
         there = self._element(pointer, place, kind)
         if mask is None:
-            code.do(f"llvm.store {value}, {there} {{alignment = {size} : i64}} : {typed}, !llvm.ptr")
+            self._put(value, kind, there, size, streams)
         else:
             types = f"{typed}, {type_of(MASK, LANES)} into !llvm.ptr"
             code.do(f"llvm.intr.masked.store {value}, {there}, {mask} {{alignment = {size} : i32}} : {types}")
+
+    def _put(self, value: str, kind: str, pointer: str, size: int, streams: str) -> None:
+        """Store a vector of values of a kind, at elements of so many bytes; past the caches if `streams` holds."""
+        code, typed = self.code, type_of(kind, LANES)
+        stored = f"llvm.store {value}, {pointer} {{alignment = {size} : i64}} : {typed}, !llvm.ptr"
+        if not streams:
+            code.do(stored)
+            return
+        aligned = f"alignment = {bytes_of(kind) * LANES} : i64, nontemporal"
+        with code.block(f"scf.if {streams} {{"):
+            code.do(f"llvm.store {value}, {pointer} {{{aligned}}} : {typed}, !llvm.ptr")
+            code.otherwise()
+            code.do(stored)
 
 
 def code_index(code: Code) -> str:

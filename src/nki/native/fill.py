@@ -8,11 +8,13 @@ from nki.core.tensor import View
 from nki.native.extents import Overlap, overlap
 from nki.native.forms import Native
 from nki.native.move_records import with_mode
-from nki.native.moves import Product
-from nki.native.words import Place
+from nki.native.moves import Product, Transposed
+from nki.native.words import SLOT, STREAMED, UNIT, Place
 
-_UNIT = 3
-"""Word of a slot that says whether the elements of a partition are contiguous; 0 has them copied first."""
+_INNER = SLOT - 2
+"""Word of a slot that holds the count of its fastest dimension; behind it is the stride."""
+STREAMED_BYTES = 256
+"""Rows from which streaming pays: of some whole lines."""
 
 
 def record(
@@ -27,6 +29,8 @@ def record(
     for at, source in enumerate(native.sources):
         if source.writes and views[at] is not None and not _apart(native, words, views, places, at):
             return None
+        if source.writes and places[at].large:
+            _stream(native, words, at, views[at])
     return with_mode(words, adds) if isinstance(native.move, Product) else words
 
 
@@ -42,5 +46,19 @@ def _apart(native: Native, words: list[int], views: Sequence[View | None], place
             continue
         if how is Overlap.across or native.move is not None or source.writes:
             return False
-        words[native.template.patches[i].at + _UNIT] = 0
+        words[native.template.patches[i].at + UNIT] = 0  # has them copied first
     return True
+
+
+def _stream(native: Native, words: list[int], at: int, view: View | None) -> None:
+    """Have a destination written past the caches if its rows are contiguous and long enough."""
+    if view is None or isinstance(native.move, Product | Transposed):
+        return
+    size, patches = view.dtype.itemsize, native.template.patches
+    count, stride = words[patches[at].at + _INNER :][:2]
+    if native.move is None:
+        fits = words[patches[at].at + UNIT] != 0
+    else:  # a copy, which streams from rows that are contiguous as well
+        fits = stride == words[patches[1].at + _INNER + 1] == size
+    if fits and count * size >= STREAMED_BYTES:
+        words[patches[at].at + UNIT] = STREAMED

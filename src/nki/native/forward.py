@@ -37,7 +37,7 @@ class Elsewhere(NamedTuple):
 
     def at(self, place: Place) -> Place:
         """The place of the tile, given that of the other buffer."""
-        return Place(place.base, place.start + self.start, self.pitch, place.memory)
+        return place._replace(start=place.start + self.start, pitch=self.pitch)
 
 
 class Forwarded(NamedTuple):

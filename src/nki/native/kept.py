@@ -126,7 +126,7 @@ def _core(layout: Layout, plan: Plan, stretches: Sequence[Stretch]) -> dict[str,
         "stretches": [[stretch.start, stretch.end, stretch.work] for stretch in stretches],
         "registers": list(plan.registers.items()),
         "trips": list(plan.trips.items()),
-        "numbers": [plan.fuel, plan.context, plan.native, layout.bases, layout.pool_bytes],
+        "numbers": [plan.fuel, plan.context, plan.panels, plan.native, layout.bases, layout.pool_bytes],
         "inputs": [layout.place(buffer) for buffer in layout.inputs],
         "buffers": [
             [buffer_written(b), layout.place(b), None if b.data is None else len(b.data)] for b in layout.buffers
@@ -160,7 +160,7 @@ def _flat(numbers: Sequence[int]) -> np.ndarray:
 
 
 def _layout(core: Any, columns: _Columns, program: Program) -> Layout:
-    _, _, _, bases, pool_bytes = core["numbers"]
+    *_, bases, pool_bytes = core["numbers"]
     constants, at = columns.constants.tobytes(), 0
     buffers: list[Buffer] = []
     places: dict[int, Place] = {}
@@ -190,10 +190,13 @@ def _layout(core: Any, columns: _Columns, program: Program) -> Layout:
 
 
 def _place(written: Sequence[Any], bases: int) -> Place:
-    base, start, pitch, memory = [_natural(number) for number in written]
+    *numbers, large = written
+    base, start, pitch, memory = [_natural(number) for number in numbers]
+    if type(large) is not bool:
+        raise ValueError(f"{large!r} where a truth value was expected")
     if base not in ON_CHIP.values() and not FIRST_BUFFER <= base < bases:
         raise ValueError(f"base {base} of {bases}")
-    return Place(base, start, pitch, memory)
+    return Place(base, start, pitch, memory, large)
 
 
 def _natural(number: Any) -> int:
@@ -203,7 +206,7 @@ def _natural(number: Any) -> int:
 
 
 def _plan(core: Any, columns: _Columns, program: Program, addresses: Sequence[int]) -> Plan:
-    fuel, context, native, bases, _ = [_natural(number) for number in core["numbers"]]
+    fuel, context, panels, native, bases, _ = [_natural(number) for number in core["numbers"]]
     words, starts = columns.words.copy(), columns.starts
     _check_records(words, starts, len(addresses))
     words[starts] = np.array(addresses, np.int64)[words[starts]]
@@ -222,7 +225,7 @@ def _plan(core: Any, columns: _Columns, program: Program, addresses: Sequence[in
         raise ValueError("a counter of trips outside of the context")
     plain = array("q")
     plain.frombytes(words.tobytes())
-    return Plan(plain, steps, dict(core["registers"]), fuel, context, native, 0, {}, trips)
+    return Plan(plain, steps, dict(core["registers"]), fuel, context, panels, native, 0, {}, trips)
 
 
 def _check_records(words: np.ndarray, starts: np.ndarray, functions: int) -> None:

@@ -15,7 +15,7 @@ from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.native.forward import Elsewhere, Forwarded
 from nki.native.proof import Proven
 from nki.native.versions import Renamed
-from nki.native.words import Place
+from nki.native.words import PANELS, Place, is_large
 from nki.sim.memory import Memory, reach_of
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
@@ -29,7 +29,7 @@ REGISTERS = {
     (Engine.scalar, "defined"): 6,
 }
 POOL = 7
-FIRST_BUFFER = 8
+FIRST_BUFFER = PANELS + 1
 _LINE = 64
 """Bytes between rows beyond what they need: rows that are a power of two apart share cache sets."""
 _WIDER = 2
@@ -106,7 +106,7 @@ def arrange(
             watched = memory.allocate(buffer)
             places[buffer.id] = Place(ON_CHIP[buffer.region], watched.start, watched.pitch)
         else:
-            places[buffer.id] = Place(bases, 0, buffer.row_bytes)
+            places[buffer.id] = Place(bases, 0, buffer.row_bytes, large=is_large(buffer))
             bases += 1
     for key, elsewhere in forwarded.places.items():
         places[key] = elsewhere.at(places[elsewhere.buffer])

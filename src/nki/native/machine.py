@@ -18,7 +18,7 @@ from nki.native.forms import Form, Native, Register, Source, form_of
 from nki.native.functions import Functions
 from nki.native.move_records import with_mode
 from nki.native.moves import Product
-from nki.native.words import Place
+from nki.native.words import Place, is_large
 from nki.sim.machine import Machine, Meet
 from nki.sim.memory import LiveStorage
 from nki.sim.notes import Report
@@ -251,7 +251,7 @@ class NativeMachine(Machine):
             return None
         # Arrays of the host may be parts of one array, so that addresses tell whether they share bytes.
         memory = storage.address if view.buffer.on_chip else 0
-        place = Place(ABSOLUTE, storage.address + storage.start, storage.pitch, memory)
+        place = Place(ABSOLUTE, storage.address + storage.start, storage.pitch, memory, is_large(view.buffer))
         return Operand(view, storage, window, place)
 
     def _adds(self, move: Product, storage: LiveStorage, view: View, window: Window) -> bool | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence
+from collections.abc import MutableSequence, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -10,11 +10,22 @@ from nki.core.tensor import View
 from nki.native.features import dots_pay
 from nki.native.moves import Copy, Move, Product, Transposed, depth_of, operands_of
 from nki.native.primitives.copy import copy_text
-from nki.native.primitives.matmul import ADD, DOT, ORDERED, ROWS_SHIFT, matmul_text
+from nki.native.primitives.matmul import (
+    ADD,
+    DOT,
+    FINDS,
+    KEEPS,
+    ORDERED,
+    PANELS_SHIFT,
+    ROWS_MASK,
+    ROWS_SHIFT,
+    matmul_text,
+)
 from nki.native.primitives.matmul_mx import matmul_mx_text
 from nki.native.primitives.scratch import LEFT_ROOM, MOST_COLUMNS, MOST_ROWS, RIGHT_ROOM, ROWS_ROOM
 from nki.native.primitives.transpose import transpose_text
 from nki.native.records import Patch, Template, Unfit, copy_words, finished, header, row_slot, rows_slot
+from nki.native.words import HEADER, SLOT
 
 Words = TypeVar("Words", bound=MutableSequence[int])
 
@@ -38,6 +49,25 @@ def move_template(move: Move, fast: bool) -> Template:
 def with_mode(words: Words, adds: bool) -> Words:
     """The record of a product that adds to its destination, or overwrites it."""
     words[-_LINK_WORDS] = words[-_LINK_WORDS] & ~ADD | int(adds)
+    return words
+
+
+def moving_key(words: Sequence[int]) -> tuple[int, ...]:
+    """What tells the packed moving operand of a product from others: function, slot, rows in a partition, and K."""
+    flags, depth = words[-_LINK_WORDS:]
+    start = HEADER + 2 * SLOT
+    return (words[0], *words[start : start + SLOT], flags & ROWS_MASK, depth)
+
+
+def panel_bytes(words: Sequence[int]) -> int:
+    """Enough for the packed moving operand of a product: a float32 for each column and k; dot products need half."""
+    columns = -(-words[3] // ORDERED.columns) * ORDERED.columns
+    return 4 * columns * words[-1]
+
+
+def at_panels(words: Words, offset: int, there: bool) -> Words:
+    """The record of a product that has its moving operand packed at this offset, or finds it there."""
+    words[-_LINK_WORDS] |= offset << PANELS_SHIFT | (KEEPS | FINDS if there else KEEPS)
     return words
 
 

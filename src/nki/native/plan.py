@@ -14,6 +14,7 @@ from nki.core.tensor import Buffer, View
 from nki.native.control import Control, apart, steers, still
 from nki.native.fill import record
 from nki.native.forms import Form, Native, Source
+from nki.native.panels import Panels
 from nki.native.primitives.abi import ALONE
 from nki.native.primitives.control import TARGET
 from nki.native.proof import Proven
@@ -79,6 +80,7 @@ class Planner:
         self._aliases = frozenset(place_of(buffer).base for buffer in program.inputs if buffer.id in self._arguments)
         self._shapes: Shapes = {}
         self._sharing = Sharing(self._aliases, self._shapes)
+        self._panels = Panels(self._aliases)
         self._work = 0.0
         self._words: list[int] = []
         self._position = 0
@@ -100,6 +102,7 @@ class Planner:
             control.registers,
             control.fuel,
             control.end,
+            self._panels.bytes,
             self._native,
             interpreted,
             self._reasons,
@@ -152,6 +155,7 @@ class Planner:
             return True
         length, self._position, self._native, self._work, self._reasons = before
         del self._words[length:]
+        self._panels.forget()
         self._stepwise.add(id(loop))
         return False
 
@@ -159,6 +163,7 @@ class Planner:
         start = len(self._words)
         inside.issued[start] = loop
         self._words += self._control.start(loop)
+        self._panels.forget()
         body, outside = len(self._words), self._work
         self._work = 0.0
         self._meet()
@@ -171,6 +176,7 @@ class Planner:
         inside.issued[len(self._words)] = loop
         self._words += self._control.next(loop, body)
         self._words[start + TARGET] = len(self._words)
+        self._panels.forget()
         self._meet()
         times = trips(loop) if self._work > _WORTH_TRIPS else 1
         self._work = outside + times * self._work
@@ -188,6 +194,7 @@ class Planner:
             start, end = min(inside.issued), len(self._words)
             steps.items.append(Stretch(start, end, inside.issued, inside.after, self._work))
         self._work, self._sharing = 0.0, Sharing(self._aliases, self._shapes)
+        self._panels.forget()
 
     def _record(self, issued: Issued, named: Issued) -> list[list[int]] | None:
         """The records of an instruction; None if NumPy executes it."""
@@ -232,9 +239,11 @@ class Planner:
         self, native: Native, function: int, views: Sequence[View | None], places: Sequence[Place], adds: bool
     ) -> list[list[int]] | None:
         words = record(native, function, views, places, adds)
-        if words is not None:
-            self._wait(self._barrier != 0 and self._sharing.waits(native, words, views, places))
-        return None if words is None else [words]
+        if words is None:
+            return None
+        self._wait(self._barrier != 0 and self._sharing.waits(native, words, views, places))
+        self._panels.recorded(native, words, places, self._words)
+        return [words]
 
     def _at_dynamic_addresses(
         self, form: Form, native: Native, issued: Issued, views: Sequence[View | None], places: list[Place], adds: bool
@@ -245,6 +254,7 @@ class Planner:
             return None
         indices = [(view, self._place_of(view.buffer)) for view in _indices(issued)]
         self._wait(self._barrier != 0 and self._sharing.waits(native, words, views, places, indices))
+        self._panels.written(place for source, place in zip(native.sources, places, strict=True) if source.writes)
         return [*based, words]
 
     def _steering(self, issued: Issued) -> tuple[list[list[int]] | None, str]:
@@ -254,6 +264,7 @@ class Planner:
             return None, "dynamic address"
         words, spots = found
         self._wait(self._barrier != 0 and any([self._sharing.waits_for(*spot) for spot in spots]))
+        self._panels.written(place for _, place, writes in spots if writes)
         return [words], ""
 
     def _wait(self, waits: bool) -> None:

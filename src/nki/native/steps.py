@@ -65,6 +65,7 @@ class Plan:
         context: how many words of the context from the first base on are used.
         trips: the words that count the trips of loops whose bounds depend on data, by the number of the loop.
         numbers: of those loops, by identity, where Python may count trips as well.
+        panels: bytes of the operands that are packed for several products.
         native, interpreted: how many instructions there are of each kind, those of a loop once.
         reasons: why the others are not native, and how many for each reason.
     """
@@ -74,6 +75,7 @@ class Plan:
     registers: Mapping[int, int]
     fuel: int
     context: int
+    panels: int
     native: int
     interpreted: int
     reasons: Mapping[str, int]

@@ -21,6 +21,8 @@ from nki.target.model import Target
 
 _LIMIT_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 _MOST_WINDOWS = 1 << 13
+_LINE = 64
+"""Bytes of a cache line."""
 _PADDING = 64
 """Bytes between partitions: rows that are a power of two apart share cache sets."""
 
@@ -286,7 +288,14 @@ def _own(buffer: Buffer) -> LiveStorage:
         )
     if buffer.data is not None:
         return LiveStorage(buffer, np.frombuffer(buffer.data, np.uint8).copy(), buffer.row_bytes, 0, None)
-    return LiveStorage(buffer, np.empty(size, np.uint8), buffer.row_bytes, 0, None, fresh=True)
+    return LiveStorage(buffer, _empty(size), buffer.row_bytes, 0, None, fresh=True)
+
+
+def _empty(size: int) -> np.ndarray:
+    """So many bytes, uint8; they begin at a cache line, where NumPy's own arrays begin 16 or 32 bytes behind one."""
+    found = np.empty(size + _LINE, np.uint8)
+    start = -found.__array_interface__["data"][0] % _LINE
+    return found[start : start + size]
 
 
 def strided(storage: LiveStorage, view: View) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nki.native.primitives.writer import POINTER, Writer
-from nki.native.words import BASES, DIMENSIONS, HEADER, SLOT
+from nki.native.words import BASES, DIMENSIONS, HEADER, SLOT, STREAMED, UNIT
 
 SCRATCH = 0
 GATHER = {1: 2, 2: 3, 4: 4}
@@ -53,7 +53,12 @@ def slot(w: Writer, index: int | str) -> Slot:
         start = w.at("%words", w.add(w.mul(index, 8 * SLOT), 8 * HEADER))
     base = w.word("%ctx", w.add(w.word(start, 0), BASES), POINTER)
     pointer = w.at(base, w.word(start, 1))
-    return Slot(pointer, w.word(start, 2), w.is_("ne", w.word(start, 3), 0), w.at(start, 32))
+    return Slot(pointer, w.word(start, 2), w.is_("ne", w.word(start, UNIT), 0), w.at(start, 32))
+
+
+def is_streamed(w: Writer, dims: str) -> str:
+    """i1: whether the slot with these `dims` is a destination that is written past the caches."""
+    return w.is_("eq", w.load("i64", w.at(dims, -8), 8), STREAMED)
 
 
 def dims_of(w: Writer, pointer: str) -> list[tuple[str, str]]:

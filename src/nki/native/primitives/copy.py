@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nki.native.primitives.abi import RECORD_ARGUMENTS, Slot, dims_of, slot
+from nki.native.primitives.abi import RECORD_ARGUMENTS, Slot, dims_of, is_streamed, slot
 from nki.native.primitives.nest import nest
-from nki.native.primitives.rows import row, row_functions
+from nki.native.primitives.rows import row, row_functions, stream
 from nki.native.primitives.transpose import plane, plane_function
 from nki.native.primitives.writer import Writer
 from nki.native.words import DIMENSIONS
@@ -19,18 +19,23 @@ def copy_text(name: str, size: int) -> str:
     """A record function: slot 0 becomes slot 1, element by element; both have the same counts in all dimensions.
 
     Where one operand is contiguous in one dimension and the other in another one, squares of the two are transposed in
-    registers. The operands are the same bytes in the same order, or do not overlap.
+    registers. The operands are the same bytes in the same order, or do not overlap. A streamed destination has
+    contiguous rows, and so has the source then.
     """
     w = Writer()
     dst, src = slot(w, 0), slot(w, 1)
     axes = _axes(w, dst, src)
     along_dst, along_src = _contiguous(w, axes, 1, size), _contiguous(w, axes, 2, size)
     crossed = w.both(w.both(w.is_("sge", along_dst, 0), w.is_("sge", along_src, 0)), w.is_("ne", along_dst, along_src))
-    w.branch(
-        crossed,
-        lambda: _planes(w, size, axes, (dst, src), (along_dst, along_src)),
-        lambda: _rows(w, size, axes, dst, src),
-    )
+
+    def in_caches() -> None:
+        w.branch(
+            crossed,
+            lambda: _planes(w, size, axes, (dst, src), (along_dst, along_src)),
+            lambda: _rows(w, size, axes, dst, src),
+        )
+
+    w.branch(is_streamed(w, dst.dims), lambda: _streams(w, size, axes, dst, src), in_caches)
     w.done(w.constant(0, "i32"), "i32")
     return row_functions(size) + plane_function(size) + w.function(name, RECORD_ARGUMENTS, "i32")
 
@@ -64,6 +69,13 @@ def _rows(w: Writer, size: int, axes: list[Axis], dst: Slot, src: Slot) -> None:
     to, start = _starts(w, dst, src)
     with nest(w, counts[:-1], [(to, there[:-1]), (start, here[:-1])]) as (place, source):
         row(w, size, place, source, counts[-1], (there[-1], here[-1]))
+
+
+def _streams(w: Writer, size: int, axes: list[Axis], dst: Slot, src: Slot) -> None:
+    counts, there, here = zip(*axes, strict=True)
+    to, start = _starts(w, dst, src)
+    with nest(w, counts[:-1], [(to, there[:-1]), (start, here[:-1])]) as (place, source):
+        stream(w, place, source, w.mul(counts[-1], size))
 
 
 def _planes(w: Writer, size: int, axes: list[Axis], slots: tuple[Slot, Slot], along: tuple[str, str]) -> None:

@@ -22,16 +22,18 @@ from nki.native.primitives.scratch import (
 from nki.native.primitives.tile import Shape, call_tile, tile_functions
 from nki.native.primitives.widen import STORED
 from nki.native.primitives.writer import POINTER, Writer
-from nki.native.words import DIMENSIONS, HEADER, SLOT
+from nki.native.words import BASES, DIMENSIONS, HEADER, PANELS, SLOT
 
 ORDERED = Shape(rows=8, vectors=2, dot=False)
 DOT = Shape(rows=8, vectors=2, dot=True)
 
-ADD = 1
-ROWS_SHIFT = 8
-"""Flags: the first link adds onto the destination; from this bit on, the rows in a partition."""
-
 MOST_ROWS = 255
+ADD, KEEPS, FINDS = 1, 2, 4
+ROWS_SHIFT = 8
+ROWS_MASK = MOST_ROWS << ROWS_SHIFT
+PANELS_SHIFT = 16
+"""Flags: the first link adds onto the destination; the packed moving operand stays where it is, or is there already;
+from these bits on, the rows in a partition, and the offset from the base `PANELS` of where that is."""
 
 _PACK = ("pack_stationary", "pack_moving")
 
@@ -75,7 +77,8 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: s
     Words: P = M, F = N. Then for each link of a chain the slots of stationary (K, M) and of moving
     (K, N). Then the immediates: flags, and K of each link. Flags: bit 0 adds the first link onto slot 0 (later links
     always add); bits 8 to 15, if more than 1, are rows in a partition: dimension 0 of both operands' slots counts
-    them, and K is partitions times rows. Partitions [first, last) are rows of the result.
+    them, and K is partitions times rows. Partitions [first, last) are rows of the result. A product that keeps the
+    packed moving operand, for others that find it, has one link, and packs also where it has no rows.
 
     Each link sums from 0 in ascending k and is then added, as one instruction would. Returns 1 if the scratch memory is
     too small for the operands, for dot products of several rows in a partition, and for a chain with a bfloat16 result,
@@ -98,7 +101,8 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: s
     job = _Job(shape, counts, immediates, w.word(immediates, 0), sizes, scratch)
     dst = Destination(place, result, counts[1], scratch)
     fits = _fits(w, job, dst, links)
-    with w.when(w.both(fits, w.is_("slt", "%first", "%last"))):
+    works = w.either(w.is_("slt", "%first", "%last"), w.is_("eq", _flag(w, job, KEEPS | FINDS), KEEPS))
+    with w.when(w.both(fits, works)):
         _product(w, job, dst, links)
     w.done(w.select(fits, w.constant(0, "i32"), w.constant(1, "i32"), "i32"), "i32")
     packers = [
@@ -107,6 +111,10 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: s
         for function in pack_functions(packer, dtype, columns, shape)
     ]
     return "".join([*packers, *tile_functions(shape), w.function(name, RECORD_ARGUMENTS, "i32")])
+
+
+def _flag(w: Writer, job: _Job, mask: int) -> str:
+    return w.op("andi", job.flags, w.constant(mask))
 
 
 def _rows(w: Writer, job: _Job) -> str:
@@ -145,7 +153,7 @@ def _room(w: Writer, job: _Job, link: str, so_far: str) -> str:
 
 def _product(w: Writer, job: _Job, dst: Destination, links: str) -> None:
     """Rows of float32 that are contiguous take the results at once; else these go by way of the scratch memory."""
-    adds = w.op("andi", job.flags, w.constant(ADD))
+    adds = _flag(w, job, ADD)
     width = w.mul(job.counts[1], 4)
     result = w.at(job.scratch, RESULT)
     target, strided = (result, width), "%first"
@@ -164,8 +172,8 @@ def _product(w: Writer, job: _Job, dst: Destination, links: str) -> None:
 
 
 def _link(w: Writer, job: _Job, link: str, add: str, target: tuple[str, str], copied: str) -> None:
-    """Pack the stationary operand, then panel by panel the moving one, and multiply."""
-    left, right = w.at(job.scratch, LEFT), w.at(job.scratch, RIGHT)
+    """Pack the stationary operand, then panel by panel the moving one unless that was done before, and multiply."""
+    left = w.at(job.scratch, LEFT)
     depth = w.word(job.immediates, w.add(link, 1))
     steps = w.op("divsi", w.add(depth, 1), w.constant(2)) if job.shape.dot else depth
     panel = w.mul(steps, 4)
@@ -175,10 +183,16 @@ def _link(w: Writer, job: _Job, link: str, add: str, target: tuple[str, str], co
 
     stationary = _contiguous(w, job, link, 0, depth, copied)
     _pack_stationary(w, job, packed, stationary, w.mul(panel, job.shape.rows))
-    moving = _contiguous(w, job, link, 1, depth, copied)
+    missing = w.is_("eq", _flag(w, job, FINDS), 0)
+    moving = _contiguous(w, job, link, 1, depth, copied, missing)
     columns = job.counts[1]
+    keeps = w.is_("ne", _flag(w, job, KEEPS), 0)
+    kept = w.at(w.word("%ctx", BASES + PANELS, POINTER), w.op("shrui", job.flags, w.constant(PANELS_SHIFT)))
+    start, distance = w.select(keeps, kept, w.at(job.scratch, RIGHT), POINTER), w.select(keeps, panel, 0)
     with w.loop(0, columns, job.shape.columns) as column:
-        _pack(w, job, 1, right, moving, column, w.sub(columns, column))
+        right = w.at(start, w.mul(column, distance))
+        with w.when(missing):
+            _pack(w, job, 1, right, moving, column, w.sub(columns, column))
         with w.loop("%first", "%last", job.shape.rows) as row:
             dst = w.at(w.at(target[0], w.mul(row, target[1])), w.mul(column, 4))
             extents = [steps, w.sub("%last", row), w.sub(columns, column)]
@@ -210,8 +224,10 @@ def _pack(
     call_pack(w, f"{_PACK[side]}_together" if distance else _PACK[side], arguments)
 
 
-def _contiguous(w: Writer, job: _Job, link: str, side: int, depth: str, copied: str) -> _Operand:
-    """An operand of a link; its rows are gathered first if they are not contiguous."""
+def _contiguous(
+    w: Writer, job: _Job, link: str, side: int, depth: str, copied: str, missing: str | None = None
+) -> _Operand:
+    """An operand of a link; its rows are gathered first if they are not contiguous, and it is `missing`."""
     operand = slot(w, w.add(w.mul(link, 2), side + 1))
     size, columns = job.sizes[side], job.counts[side]
     rows = _rows(w, job)
@@ -222,7 +238,10 @@ def _contiguous(w: Writer, job: _Job, link: str, side: int, depth: str, copied: 
     gathered = w.at(job.scratch, ROWS)
     dense = w.mul(columns, size)
     partitions = w.op("divsi", depth, rows)
-    with w.loop(0, w.select(operand.unit, 0, partitions)) as partition, w.loop(0, rows) as row:
+    gathers = w.select(operand.unit, 0, partitions)
+    if missing is not None:
+        gathers = w.select(missing, gathers, 0)
+    with w.loop(0, gathers) as partition, w.loop(0, rows) as row:
         src = w.at(w.at(operand.pointer, w.mul(partition, operand.stride)), w.mul(row, row_stride))
         k = w.add(w.mul(partition, rows), row)
         row_helper(w, GATHER[size], (w.at(gathered, w.mul(k, dense)), src, copied))

@@ -21,9 +21,14 @@ def row(w: Writer, size: int, dst: str, src: str, count: str, strides: tuple[str
     w.call(f"row_{size}", [dst, src, count, *strides], _ROW_KINDS)
 
 
+def stream(w: Writer, dst: str, src: str, length: str) -> None:
+    """Copy `length` bytes past the caches; they do not overlap."""
+    w.call("stream_row", [dst, src, length], _BYTES_KINDS)
+
+
 def row_functions(*sizes: int) -> str:
     """What `row` calls for items of these sizes."""
-    return "".join([_move(), *[_fill(size) + _row(size) for size in sizes]])
+    return "".join([_move(), _stream(), *[_fill(size) + _row(size) for size in sizes]])
 
 
 def _row(size: int) -> str:
@@ -111,6 +116,30 @@ def _move() -> str:
     w.branch(w.is_("sge", "%bytes", _VECTOR), long, lambda: _short(w, step))
     w.done()
     return w.function("move_row", ["%dst: !llvm.ptr", "%src: !llvm.ptr", "%bytes: i64"], "", SHARED_CODE)
+
+
+def _stream() -> str:
+    """A contiguous row of which whole lines are written past the caches.
+
+    A line of the destination is not read before it is overwritten then; what the row has of other lines is moved.
+    """
+    w = Writer()
+    block = _VECTOR * _UNROLLED
+    kind = f"vector<{_VECTOR}xi8>"
+    address = w.value("llvm.ptrtoint %dst : !llvm.ptr to i64")
+    before = w.op("andi", w.sub(w.constant(0), address), w.constant(_VECTOR - 1))
+    head = w.op("minsi", before, "%bytes")
+    whole = w.op("andi", w.sub("%bytes", head), w.constant(-block))
+    w.call("move_row", ["%dst", "%src", head], _BYTES_KINDS)
+    dst, src = w.at("%dst", head), w.at("%src", head)
+    with w.loop(0, whole, block) as i:
+        places = [w.add(i, _VECTOR * u) for u in range(_UNROLLED)]
+        values = [w.load(kind, w.at(src, place)) for place in places]
+        for place, value in zip(places, values, strict=True):
+            w.stream(value, kind, w.at(dst, place), _VECTOR)
+    w.call("move_row", [w.at(dst, whole), w.at(src, whole), w.sub(w.sub("%bytes", head), whole)], _BYTES_KINDS)
+    w.done()
+    return w.function("stream_row", ["%dst: !llvm.ptr", "%src: !llvm.ptr", "%bytes: i64"], "", SHARED_CODE)
 
 
 def _short(w: Writer, step: Callable[[str | int, int], None], smallest: int = 1) -> None:

@@ -85,6 +85,11 @@ class Writer:
         """Write there."""
         self.line(f"llvm.store {value}, {pointer} {{alignment = {align} : i64}} : {kind}, !llvm.ptr")
 
+    def stream(self, value: str, kind: str, pointer: str, align: int) -> None:
+        """Write there past the caches; the pointer must be aligned as said, and that to the size of the value."""
+        attributes = f"{{alignment = {align} : i64, nontemporal}}"
+        self.line(f"llvm.store {value}, {pointer} {attributes} : {kind}, !llvm.ptr")
+
     def word(self, words: str, index: int | str, kind: str = "i64") -> str:
         """An int64 (or a pointer) of an array of words."""
         offset = index * 8 if isinstance(index, int) else self.mul(index, 8)
