@@ -23,8 +23,9 @@ WIDTHS = [64, 96, 128, 256, 500, 512, 640, 1031]
 
 @pytest.fixture
 def streamed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every tensor is large. Holds the bytes of the rows of each record that streams."""
+    """Every tensor is large, and begins at a page. Holds the bytes of the rows of each record that streams."""
     monkeypatch.setattr("nki.native.words._LARGE", 0)
+    monkeypatch.setattr("nki.sim.memory._ALIGNED", 0)
     found: list[int] = []
     plain = fill._stream
 

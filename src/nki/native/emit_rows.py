@@ -22,6 +22,8 @@ _INITIAL = {
 
 PAIR = 2
 """Vectors of one partition that are treated at once where rows are read in pairs."""
+_FEW_NODES = 16
+"""Operations for each vector beside which writing past the caches shows."""
 
 
 @dataclass(slots=True)
@@ -57,11 +59,33 @@ def row_loop(code: Code, loop: Loop, partitions: Sequence[Partition], count: str
     accumulators = [_initial(code, node) for node in loop.reductions] * len(partitions)
     stride = LANES * unroll
     whole = code.binary("arith.andi", count, code.number(-stride), "i64", 0)
-    accumulators = _Chunks(code, loop, partitions, unroll).loop(code.number(0), whole, stride, accumulators, None)
+    if _may_stream(loop, partitions):
+        _either_way(code, loop, partitions, unroll, whole)
+    else:
+        chunks = _Chunks(code, loop, partitions, unroll)
+        accumulators = chunks.loop(code.number(0), whole, stride, accumulators, None)
     accumulators = _Chunks(code, loop, partitions, 1).loop(whole, count, LANES, accumulators, count)
     for i, partition in enumerate(partitions):
         for j, node in enumerate(loop.reductions):
             partition.values.names[node.number] = _meet(code, node, accumulators[i * len(loop.reductions) + j])
+
+
+def _may_stream(loop: Loop, partitions: Sequence[Partition]) -> bool:
+    """Whether a loop is worth being there twice: one that waits for memory most of the time."""
+    waits = len(loop.nodes) <= _FEW_NODES and not loop.reductions and not loop.spills
+    return waits and bool(loop.stores) and all(s.slot in p.streams for s in loop.stores for p in partitions)
+
+
+def _either_way(code: Code, loop: Loop, partitions: Sequence[Partition], unroll: int, whole: str) -> None:
+    """The loop over whole vectors, past the caches where that is asked for."""
+    streams = code.constant(1, "i1", 0)
+    for slot in sorted({store.slot for store in loop.stores}):
+        for partition in partitions:
+            streams = code.binary("arith.andi", streams, partition.streams[slot], "i1", 0)
+    with code.block(f"scf.if {streams} {{"):
+        _Chunks(code, loop, partitions, unroll, streamed=True).loop(code.number(0), whole, LANES * unroll, [], None)
+        code.otherwise()
+        _Chunks(code, loop, partitions, unroll).loop(code.number(0), whole, LANES * unroll, [], None)
 
 
 def _repeat_columns(loop: Loop, partition: Partition) -> None:
@@ -101,11 +125,14 @@ def _meet(code: Code, node: Node, lanes: str) -> str:
 class _Chunks:
     """The body of a loop: some vectors of some partitions."""
 
-    def __init__(self, code: Code, loop: Loop, partitions: Sequence[Partition], unroll: int) -> None:
+    def __init__(
+        self, code: Code, loop: Loop, partitions: Sequence[Partition], unroll: int, streamed: bool = False
+    ) -> None:
         self.code = code
         self.work = loop
         self.partitions = partitions
         self.unroll = unroll
+        self.streamed = streamed
         self._reloads = {node.number for node in loop.reloads}
         self._paired = unroll == PAIR and len(partitions) == 1 and are_paired(loop)
 
@@ -166,7 +193,7 @@ class _Chunks:
             halves = [values[argument.number] for values in known]
             pair = packed(self.code, halves[0], halves[1])
             there = self._element(partition.writes[store.slot], index, "i16")
-            self._put(pair, I32, there, 2, partition.streams.get(store.slot, ""))
+            self._put(pair, I32, there, 2)
 
     def _mask(self, index: str, count: str) -> str:
         code = self.code
@@ -213,8 +240,7 @@ class _Chunks:
             node = store.value
             assert node.dtype is not None, "stores take storage values"
             value = values[node.number] if node.rank == ROW else partition.values.vector(node)
-            pointer, size = partition.writes[store.slot], node.dtype.itemsize
-            self._write(pointer, place, value, node.type, size, mask, partition.streams.get(store.slot, ""))
+            self._write(partition.writes[store.slot], place, value, node.type, node.dtype.itemsize, mask)
 
     def _element(self, pointer: str, place: str, kind: str) -> str:
         return self.code.let(f"llvm.getelementptr {pointer}[{place}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
@@ -228,29 +254,20 @@ class _Chunks:
         types = f"(!llvm.ptr, {type_of(MASK, LANES)}, {typed}) -> {typed}"
         return code.let(f"llvm.intr.masked.load {there}, {mask}, {zero} {{alignment = {size} : i32}} : {types}")
 
-    def _write(
-        self, pointer: str, place: str, value: str, kind: str, size: int, mask: str | None, streams: str = ""
-    ) -> None:
+    def _write(self, pointer: str, place: str, value: str, kind: str, size: int, mask: str | None) -> None:
         code, typed = self.code, type_of(kind, LANES)
         there = self._element(pointer, place, kind)
         if mask is None:
-            self._put(value, kind, there, size, streams)
+            self._put(value, kind, there, size)
         else:
             types = f"{typed}, {type_of(MASK, LANES)} into !llvm.ptr"
             code.do(f"llvm.intr.masked.store {value}, {there}, {mask} {{alignment = {size} : i32}} : {types}")
 
-    def _put(self, value: str, kind: str, pointer: str, size: int, streams: str) -> None:
-        """Store a vector of values of a kind, at elements of so many bytes; past the caches if `streams` holds."""
-        code, typed = self.code, type_of(kind, LANES)
-        stored = f"llvm.store {value}, {pointer} {{alignment = {size} : i64}} : {typed}, !llvm.ptr"
-        if not streams:
-            code.do(stored)
-            return
-        aligned = f"alignment = {bytes_of(kind) * LANES} : i64, nontemporal"
-        with code.block(f"scf.if {streams} {{"):
-            code.do(f"llvm.store {value}, {pointer} {{{aligned}}} : {typed}, !llvm.ptr")
-            code.otherwise()
-            code.do(stored)
+    def _put(self, value: str, kind: str, pointer: str, size: int) -> None:
+        """Store a vector of values of a kind, at elements of so many bytes."""
+        aligned = f"alignment = {bytes_of(kind) * LANES} : i64, nontemporal" if self.streamed else ""
+        attributes = aligned or f"alignment = {size} : i64"
+        self.code.do(f"llvm.store {value}, {pointer} {{{attributes}}} : {type_of(kind, LANES)}, !llvm.ptr")
 
 
 def code_index(code: Code) -> str:

@@ -21,8 +21,10 @@ from nki.target.model import Target
 
 _LIMIT_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 _MOST_WINDOWS = 1 << 13
-_LINE = 64
-"""Bytes of a cache line."""
+_PAGE = 4096
+"""Bytes of a page."""
+_ALIGNED = 1 << 20
+"""Bytes from which memory of a tensor begins at a page."""
 _PADDING = 64
 """Bytes between partitions: rows that are a power of two apart share cache sets."""
 
@@ -292,9 +294,15 @@ def _own(buffer: Buffer) -> LiveStorage:
 
 
 def _empty(size: int) -> np.ndarray:
-    """So many bytes, uint8; they begin at a cache line, where NumPy's own arrays begin 16 or 32 bytes behind one."""
-    found = np.empty(size + _LINE, np.uint8)
-    start = -found.__array_interface__["data"][0] % _LINE
+    """So many bytes, uint8; many begin at a page, so that lines of them can be written past the caches.
+
+    NumPy's own arrays begin some bytes behind a page. What is stored here is not at the same place of a page as what is
+    loaded next from such an array, for which a processor would wait.
+    """
+    if size < _ALIGNED:
+        return np.empty(size, np.uint8)
+    found = np.empty(size + _PAGE, np.uint8)
+    start = -found.__array_interface__["data"][0] % _PAGE
     return found[start : start + size]
 
 
