@@ -20,7 +20,7 @@ class Options:
         simulator: NKI_SIMULATOR=1 runs every kernel call eagerly.
         precise_fp: NKI_PRECISE_FP=0 keeps low-precision tensors as float32 (eager only).
         matmul: NKI_MATMUL, "ordered" (float32, fused multiply-adds in ascending k, equal bits on every machine), "fast"
-            (bfloat16 dot products where the processor has them, within ulps) or "blas" (NumPy's, within ulps).
+            (dot instructions whatever the operands, within ulps) or "blas" (NumPy's, within ulps).
         disabled_rules: codes from NKI_DISABLE_RULES, separated by commas.
         api: NKI_API_VERSION, the version whose meaning is used where versions differ.
         stochastic_rounding: NEURON_RT_STOCHASTIC_ROUNDING_EN=1.

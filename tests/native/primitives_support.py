@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from nki.native import jit
 from nki.native.context import SCRATCH_BYTES
 from nki.native.primitives import module
+from nki.native.primitives.abi import EXPONENTS
 
 KERNEL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 RUN = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+ORDER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 ROW = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
@@ -31,6 +33,12 @@ RESULTS = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16}
 def base() -> dict[str, int]:
     """The functions of the base module."""
     return jit.in_process(module.module_text())
+
+
+@cache
+def exponents() -> int:
+    """From which sum of exponents on dot products are in the defined order here."""
+    return ORDER(base()[module.ORDER])(1)
 
 
 @cache
@@ -100,6 +108,7 @@ class Context:
         self.words[0] = start + -start % 64
         for word, name in module.HELPERS.items():
             self.words[word] = base()[name]
+        self.words[EXPONENTS] = exponents()
         self.words[8], self.words[9] = thread, threads
         self.words[10] = 0 if shared is None else shared.ctypes.data
         self.words[11] = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p).value or 0

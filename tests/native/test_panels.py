@@ -199,7 +199,7 @@ def test_what_is_shared(
 
 def test_room(plans: list[Plan], monkeypatch: pytest.MonkeyPatch) -> None:
     """What has no room is packed each time."""
-    one = 4 * K * 224
+    one = 4 * (K + 1) * 224
     monkeypatch.setattr("nki.native.panels._MOST_BYTES", one)
     assert natively(changed, arrays) == by_numpy(changed, arrays)
     assert plans[-1].panels == one

@@ -1,4 +1,4 @@
-"""Products in the defined order have the bits of exact fused multiply-adds; dot products stay within their bound."""
+"""Products have the bits of exact fused multiply-adds in ascending k, by floats and by pairs; loose ones are near."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 from nki.core import dtypes
 from nki.core.numerics import to_f32
 from nki.native import features
-from nki.native.primitives.matmul import DOT, ORDERED, matmul_text
+from nki.native.primitives.dots import LEAST, NEVER
+from nki.native.primitives.matmul import FLOATS, LOOSE, PAIRED, PAIRS, matmul_text
+from nki.native.primitives.tile import Shape
 from nki.native.primitives.widen import STORED
 from nki.sim.products import matmul_ordered
+from tests.native import primitives_support
 from tests.native.primitives_support import (
+    ORDER,
     RESULTS,
     Memory,
+    base,
     compiled,
     execute,
     fused,
@@ -40,7 +45,7 @@ STORAGE = {
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
     "float8_e5m2": ml_dtypes.float8_e5m2,
 }
-PAIRS = [
+DTYPES = [
     ("float32", "float32"),
     ("bfloat16", "bfloat16"),
     ("float16", "bfloat16"),
@@ -63,6 +68,11 @@ def job(dst: Memory, pairs: list[tuple[Memory, Memory]], function: int, add: boo
     depths = [left.view.shape[0] * max(rows, 1) for left, _ in pairs]
     memories = [memory for pair in pairs for memory in pair]
     return record(function, [dst, *memories], [int(add) | rows << 8, *depths])
+
+
+def shapes(*names: str) -> list[Shape]:
+    """The ways to multiply operands of these dtypes on this processor."""
+    return [FLOATS, PAIRS] if features.has("avx512_bf16") and all(name in PAIRED for name in names) else [FLOATS]
 
 
 def usual(memory: Memory, seed: int) -> Memory:
@@ -90,7 +100,7 @@ def test_the_reference_rounds_once() -> None:
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 70), st.booleans(), st.integers(0, 999))
 def test_ordered_in_any_layout(data: st.DataObject, m: int, k: int, n: int, add: bool, seed: int) -> None:
     """Random bits: NaN, infinities and subnormals are among them."""
-    names, result = data.draw(st.sampled_from(PAIRS)), data.draw(st.sampled_from(list(RESULTS)))
+    names, result = data.draw(st.sampled_from(DTYPES)), data.draw(st.sampled_from(list(RESULTS)))
     kind = RESULTS[result]
     dst = place((m, n), data.draw(layouts((m, n), np.dtype(kind).itemsize, False)), kind, seed)
     operands = []
@@ -108,15 +118,16 @@ def test_ordered_in_any_layout(data: st.DataObject, m: int, k: int, n: int, add:
     with np.errstate(all="ignore"):
         expected = product_of(wide(left, names[0]), wide(right, names[1]))
         expected = (old.astype(F32) + expected if add else expected).astype(kind)
-    words = job(dst, [(left, right)], compiled(matmul_text, *names, ORDERED, result), add)
+    shape = data.draw(st.sampled_from(shapes(*names)))
+    words = job(dst, [(left, right)], compiled(matmul_text, *names, shape, result), add)
     assert execute(words, first, last) == 0
     same(dst.view[first:last], expected[first:last])
     dst.view[first:last] = old[first:last]
     np.testing.assert_array_equal(dst.bytes, before)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_every_edge(dtype: str) -> None:
+@pytest.mark.parametrize("dtype, shape", [("float32", FLOATS), *[("bfloat16", each) for each in shapes("bfloat16")]])
+def test_every_edge(dtype: str, shape: Shape) -> None:
     """All remainders of rows and of columns, and large sizes."""
     size = STORED[dtype].size
     edges = [(m, 3, n) for m in range(1, 18) for n in (1, 15, 16, 17, 31, 32, 33, 47, 64)]
@@ -125,7 +136,7 @@ def test_every_edge(dtype: str) -> None:
         right = usual(place((k, n), (n * size + 64, size), STORAGE[dtype], n), n)
         dst = usual(place((m, n), (n * 4 + 4, 4), F32, k), k)
         before, old = dst.bytes.copy(), dst.view.copy()
-        assert execute(job(dst, [(left, right)], compiled(matmul_text, dtype, dtype, ORDERED), True), 0, m) == 0
+        assert execute(job(dst, [(left, right)], compiled(matmul_text, dtype, dtype, shape), True), 0, m) == 0
         same(dst.view, old + matmul_ordered(wide(left, dtype), wide(right, dtype)))
         dst.view[...] = old
         np.testing.assert_array_equal(dst.bytes, before)
@@ -138,7 +149,7 @@ def test_steps_round_once() -> None:
     dst = place((2, 1), (4, 4), F32, 3)
     left.view[...] = [[1 + 2.0**-23, 3 * 2.0**-149], [2.0**-24 * (1 + 2.0**-20), 2.0**-130 * (1 + 2.0**-20)]]
     right.view[...] = [[1], [1 - 2.0**-20]]
-    assert execute(job(dst, [(left, right)], compiled(matmul_text, "float32", "float32", ORDERED), False), 0, 2) == 0
+    assert execute(job(dst, [(left, right)], compiled(matmul_text, "float32", "float32", FLOATS), False), 0, 2) == 0
     assert dst.view[0, 0] == F32(1 + 2.0**-23)
     same(dst.view, product_of(left.view, right.view))
 
@@ -152,7 +163,7 @@ def test_every_8_and_16_bit_value_is_widened_exactly(name: str) -> None:
         values = values << 16
     one = place((1, 1), (4, 4), F32, 1)
     one.view[...] = 1
-    function = compiled(matmul_text, "float32", name, ORDERED)
+    function = compiled(matmul_text, "float32", name, FLOATS)
     for start in range(0, count, 512):
         right = place((1, min(512, count)), (512 * STORED[name].size, STORED[name].size), STORAGE[name], 2)
         right.view.view(values.dtype)[...] = values[start : start + 512]
@@ -176,7 +187,7 @@ def test_a_chain_is_its_instructions(links: int, add: bool, m: int, n: int, stri
     for i, (left, right) in enumerate(pairs):
         product = matmul_ordered(left.view, right.view)
         expected = expected + product if add or i else product
-    assert execute(job(dst, pairs, compiled(matmul_text, "float32", "float32", ORDERED), add), 0, m) == 0
+    assert execute(job(dst, pairs, compiled(matmul_text, "float32", "float32", FLOATS), add), 0, m) == 0
     same(dst.view, expected)
 
 
@@ -189,7 +200,7 @@ def test_several_rows_in_a_partition(strided: bool) -> None:
     for memory in (left, right):
         usual(memory, 3)
     dst = place((10, 40), (160, 4), F32, 3)
-    function = compiled(matmul_text, "float8_e5m2", "float8_e5m2", ORDERED)
+    function = compiled(matmul_text, "float8_e5m2", "float8_e5m2", FLOATS)
     words = record(function, [dst], [])
     for memory in (left, right):
         slot = slot_words(memory, 0)
@@ -206,14 +217,14 @@ def test_what_exceeds_the_scratch_memory_is_refused() -> None:
     left, right = place((2000, 128), (512, 4), F32, 1), place((2000, 4), (16, 4), F32, 2)
     dst = place((128, 4), (16, 4), F32, 3)
     before = dst.bytes.copy()
-    assert execute(job(dst, [(left, right)], compiled(matmul_text, "float32", "float32", ORDERED), False), 0, 128) == 1
+    assert execute(job(dst, [(left, right)], compiled(matmul_text, "float32", "float32", FLOATS), False), 0, 128) == 1
     np.testing.assert_array_equal(dst.bytes, before)
 
 
 def test_a_chain_with_a_rounded_result_is_refused() -> None:
     pairs = [tuple(place((3, n), (n * 4, 4), F32, n) for n in (4, 5)) for _ in range(2)]
     dst = place((4, 5), (10, 2), RESULTS["bfloat16"], 3)
-    function = compiled(matmul_text, "float32", "float32", ORDERED, "bfloat16")
+    function = compiled(matmul_text, "float32", "float32", FLOATS, "bfloat16")
     before = dst.bytes.copy()
     assert execute(job(dst, pairs, function, False), 0, 4) == 1
     np.testing.assert_array_equal(dst.bytes, before)
@@ -221,8 +232,62 @@ def test_a_chain_with_a_rounded_result_is_refused() -> None:
 
 
 @needs_dot
+@pytest.mark.parametrize(
+    "names", [("bfloat16", "bfloat16"), ("float8_e5m2", "bfloat16"), ("bfloat16", "float8_e4m3fn")]
+)
+@pytest.mark.parametrize("exponents", [(-60, -60), (-126, 14), (-112, 0), (-56, -57), (-55, -56), (-126, -7), (0, 100)])
+def test_small_sums_have_the_bits_of_multiply_adds(names: tuple[str, str], exponents: tuple[int, int]) -> None:
+    """Magnitudes from 2**exponent on, few of them: many sums cancel, or are as small as they can be."""
+    rng = np.random.default_rng(7)
+    depth, m, n = 31, 24, 40
+    operands = []
+    for name, columns, exponent in zip(names, (m, n), exponents, strict=True):
+        values = rng.integers(-3, 4, (depth, columns)) * 2.0 ** rng.choice([0, 0, 1, 5], (depth, columns))
+        size = STORED[name].size
+        memory = place((depth, columns), (columns * size, size), STORAGE[name], columns)
+        memory.view[...] = (values * 2.0**exponent).astype(F32).astype(STORAGE[name])
+        operands.append(memory)
+    dst = place((m, n), (n * 4, 4), F32, 3)
+    assert execute(job(dst, [tuple(operands)], compiled(matmul_text, *names, PAIRS), False), 0, m) == 0
+    same(dst.view, product_of(*[wide(memory, name) for memory, name in zip(operands, names, strict=True)]))
+
+
+@needs_dot
+def test_a_sum_of_negative_zeros_stays_one() -> None:
+    """Products that underflow leave -0, to which the missing row of an odd K must not add +0."""
+    left, right = (place((1, n), (2 * n, 2), STORAGE["bfloat16"], n) for n in (3, 5))
+    left.view[...], right.view[...] = -(2.0**-100), 2.0**-100
+    dst = place((3, 5), (20, 4), F32, 3)
+    assert execute(job(dst, [(left, right)], compiled(matmul_text, "bfloat16", "bfloat16", PAIRS), False), 0, 3) == 0
+    assert (dst.view == 0).all() and np.signbit(dst.view).all()
+
+
+@needs_dot
+def test_multiply_adds_replace_dot_products_of_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both give these bits, whichever the context asks for."""
+    left, right = (usual(place((37, n), (2 * n, 2), STORAGE["bfloat16"], n), n) for n in (30, 50))
+    expected = product_of(wide(left, "bfloat16"), wide(right, "bfloat16"))
+    for limit in (LEAST, NEVER):
+        monkeypatch.setattr(primitives_support, "exponents", lambda limit=limit: limit)
+        dst = place((30, 50), (200, 4), F32, 3)
+        function = compiled(matmul_text, "bfloat16", "bfloat16", PAIRS)
+        assert execute(job(dst, [(left, right)], function, False), 0, 30) == 0
+        same(dst.view, expected)
+
+
+@needs_dot
+def test_the_order_of_dot_products_is_checked() -> None:
+    """The verdict does not depend on the numbers that are drawn; on AMD's processors dot products are in order."""
+    order = ORDER(base()["order"])
+    verdicts = {order(seed) for seed in range(1, 99, 2)}
+    assert verdicts <= {LEAST, NEVER} and len(verdicts) == 1
+    if features.dots_pay():
+        assert verdicts == {LEAST}
+
+
+@needs_dot
 @given(st.data(), st.integers(1, 40), st.integers(1, 20), st.integers(1, 70), st.booleans(), st.integers(0, 999))
-def test_dot_products(data: st.DataObject, m: int, k: int, n: int, add: bool, seed: int) -> None:
+def test_loose_dot_products(data: st.DataObject, m: int, k: int, n: int, add: bool, seed: int) -> None:
     """Each of k steps rounds a sum of at most the sum of magnitudes; products below the normal range may be lost."""
     bf16 = STORAGE["bfloat16"]
     dst = usual(place((m, n), data.draw(layouts((m, n), 4, False)), F32, seed), seed)
@@ -233,7 +298,7 @@ def test_dot_products(data: st.DataObject, m: int, k: int, n: int, add: bool, se
     left, right = operands
     first, last = data.draw(ranges(m))
     before, old = dst.bytes.copy(), dst.view.copy()
-    words = job(dst, [(left, right)], compiled(matmul_text, "bfloat16", "bfloat16", DOT), add)
+    words = job(dst, [(left, right)], compiled(matmul_text, "bfloat16", "bfloat16", PAIRS), add | LOOSE)
     assert execute(words, first, last) == 0
     a, b = left.view.astype(np.float64), right.view.astype(np.float64)
     start = old.astype(np.float64) if add else np.zeros((m, n))
@@ -245,20 +310,20 @@ def test_dot_products(data: st.DataObject, m: int, k: int, n: int, add: bool, se
 
 
 @needs_dot
-def test_dot_products_keep_what_is_not_finite() -> None:
+def test_loose_dot_products_keep_what_is_not_finite() -> None:
     """NaN and infinity stay in their rows and columns; a missing last row of an odd K counts as zeros."""
     left, right = (usual(place((3, 20), (40, 2), STORAGE["bfloat16"], i), i) for i in (1, 2))
     left.view[2, 3], right.view[2, 7], right.view[0, 9] = np.inf, np.nan, -np.inf
     dst = place((20, 20), (80, 4), F32, 3)
-    assert execute(job(dst, [(left, right)], compiled(matmul_text, "bfloat16", "bfloat16", DOT), False), 0, 20) == 0
+    assert execute(job(dst, [(left, right)], compiled(matmul_text, "bfloat16", "bfloat16", PAIRS), LOOSE), 0, 20) == 0
     expected = product_of(wide(left, "bfloat16"), wide(right, "bfloat16"))
     np.testing.assert_array_equal(np.isnan(dst.view), np.isnan(expected))
     np.testing.assert_array_equal(np.isinf(dst.view), np.isinf(expected))
 
 
 @needs_dot
-def test_dot_products_of_several_rows_are_refused() -> None:
+def test_pairs_of_several_rows_are_refused() -> None:
     left, right = (place((4, 6), (12, 2), STORAGE["bfloat16"], i) for i in (1, 2))
     dst = place((6, 6), (24, 4), F32, 3)
-    function = compiled(matmul_text, "bfloat16", "bfloat16", DOT)
+    function = compiled(matmul_text, "bfloat16", "bfloat16", PAIRS)
     assert execute(job(dst, [(left, right)], function, False, rows=2), 0, 6) == 1

@@ -14,8 +14,9 @@ from nki.core.locks import cached_property
 from nki.native.context import Context
 from nki.native.forms import Form
 from nki.native.library import Library, library
+from nki.native.primitives.abi import EXPONENTS
 from nki.native.primitives.control import CONTROL
-from nki.native.primitives.module import BARRIER, HELPERS, MODULE, NAMES, RUN, module_text
+from nki.native.primitives.module import BARRIER, HELPERS, MODULE, NAMES, ORDER, RUN, module_text
 from nki.options import Options
 
 _COMPILE_SECONDS = 0.03
@@ -24,6 +25,8 @@ _AGAIN_SHARE = 0.07
 """The part of that after which a form is compiled if the same line of a kernel needs it again, in another call."""
 _BASE_SECONDS = 0.3
 """The same for the functions that every record needs."""
+_SEED = 20_011
+"""For the check of dot products; any odd number."""
 
 
 class Functions:
@@ -103,13 +106,19 @@ class Functions:
 
     def context(self, bases: int = 1) -> Context:
         """A context with the helpers of the base module."""
-        return Context({word: self._base[name] for word, name in HELPERS.items()}, bases)
+        helpers = {word: self._base[name] for word, name in HELPERS.items()}
+        return Context(helpers | {EXPONENTS: self._exponents}, bases)
 
     @cached_property
     def run(self) -> Callable[[int, int, int, int], int]:
         """``run(words, start, end, context)``: execute records; returns where it stopped."""
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
         return kind(self._base[RUN])
+
+    @cached_property
+    def _exponents(self) -> int:
+        """From which sum of exponents on dot products of this processor are in the defined order."""
+        return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self._base[ORDER])(_SEED)
 
     @property
     def barrier(self) -> int:

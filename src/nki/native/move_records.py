@@ -12,10 +12,12 @@ from nki.native.moves import Copy, Move, Product, Transposed, depth_of, operands
 from nki.native.primitives.copy import copy_text
 from nki.native.primitives.matmul import (
     ADD,
-    DOT,
     FINDS,
+    FLOATS,
     KEEPS,
-    ORDERED,
+    LOOSE,
+    PAIRED,
+    PAIRS,
     PANELS_SHIFT,
     ROWS_MASK,
     ROWS_SHIFT,
@@ -36,7 +38,7 @@ _TO = {"float32": "", "bfloat16": "_to_bfloat16"}
 
 
 def move_template(move: Move, fast: bool) -> Template:
-    """The record of a move; with `fast`, products of bfloat16 are dot products where the processor has them."""
+    """The record of a move; with `fast`, dot products may have other bits than multiply-adds in the defined order."""
     match move:
         case Copy():
             return _copy(move)
@@ -60,9 +62,9 @@ def moving_key(words: Sequence[int]) -> tuple[int, ...]:
 
 
 def panel_bytes(words: Sequence[int]) -> int:
-    """Enough for the packed moving operand of a product: a float32 for each column and k; dot products need half."""
-    columns = -(-words[3] // ORDERED.columns) * ORDERED.columns
-    return 4 * columns * words[-1]
+    """Enough for the packed moving operand of a product: a float32 for each column and k; pairs need half, and one."""
+    columns = -(-words[3] // FLOATS.columns) * FLOATS.columns
+    return 4 * columns * (words[-1] + 1)
 
 
 def at_panels(words: Words, offset: int, there: bool) -> Words:
@@ -91,15 +93,16 @@ def _product(move: Product, fast: bool) -> Template:
     if move.quadrants:
         return _microscaled(move)
     stationary, moving = move.stationary.dtype.name, move.moving.dtype.name
-    dot = fast and stationary == moving == "bfloat16" and move.rows == 1 and dots_pay()
+    pairs = stationary in PAIRED and moving in PAIRED and move.rows == 1 and dots_pay()
     result = move.dst.dtype.name
-    name = f"matmul_{stationary}_{moving}{'_dot' if dot else ''}{_TO[result]}"
+    name = f"matmul_{stationary}_{moving}{'_pairs' if pairs else ''}{_TO[result]}"
     words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), move.dst)
     for factor in (move.stationary, move.moving):
         slot, patch = row_slot(factor, len(words)) if move.rows == 1 else rows_slot(factor, len(words))
         words, patches = words + slot, (*patches, patch)
-    words += [move.rows << ROWS_SHIFT if move.rows > 1 else 0, move.stationary.shape[0] * move.rows]
-    text = partial(matmul_text, name, stationary, moving, DOT if dot else ORDERED, result)
+    flags = (move.rows << ROWS_SHIFT if move.rows > 1 else 0) | (LOOSE if fast else 0)
+    words += [flags, move.stationary.shape[0] * move.rows]
+    text = partial(matmul_text, name, stationary, moving, PAIRS if pairs else FLOATS, result)
     return Template(name, text, finished(words), patches)
 
 
@@ -109,7 +112,7 @@ def _fits(move: Product) -> bool:
     if rows > MOST_ROWS or columns > MOST_COLUMNS:
         return False
     depth = depth_of(move) + 1
-    panels = 4 * depth * (rows + ORDERED.rows) <= LEFT_ROOM and 4 * depth * ORDERED.columns <= RIGHT_ROOM
+    panels = 4 * depth * (rows + FLOATS.rows) <= LEFT_ROOM and 4 * depth * FLOATS.columns <= RIGHT_ROOM
     widest = max(rows * move.stationary.dtype.itemsize, columns * move.moving.dtype.itemsize)
     return bool(move.quadrants) or (panels and depth * widest <= ROWS_ROOM)
 

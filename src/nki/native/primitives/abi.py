@@ -14,10 +14,12 @@ THREAD = 8
 THREADS = 9
 SHARED = 10
 YIELD = 11
+EXPONENTS = 12
 """Words of the context.
 
 `THREAD` of `THREADS` (0 and 1 both mean one), the address of the words that the threads share (`ARRIVED`, `PHASE`,
-`STOPPED`; zero at the start; None needed for one thread), and the address of ``int sched_yield(void)`` or 0.
+`STOPPED`; zero at the start; None needed for one thread), the address of ``int sched_yield(void)`` or 0, and from which
+sum of exponents on dot products are in order, as the function `order` of the base module says.
 """
 
 ARRIVED, PHASE, STOPPED = 0, 1, 2

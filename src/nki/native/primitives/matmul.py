@@ -1,12 +1,22 @@
-"""The matrix product of the Tensor engine: in the defined order, or by bfloat16 dot products."""
+"""The matrix product of the Tensor engine: by multiply-adds of float32, or by bfloat16 dot products."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nki.native.primitives.abi import GATHER, LENGTH_BITS, RECORD_ARGUMENTS, SCRATCH, dims_of, row_helper, slot
+from nki.native.primitives.abi import (
+    EXPONENTS,
+    GATHER,
+    LENGTH_BITS,
+    RECORD_ARGUMENTS,
+    SCRATCH,
+    dims_of,
+    row_helper,
+    slot,
+)
 from nki.native.primitives.destination import Destination
+from nki.native.primitives.dots import limit
 from nki.native.primitives.panels import TOGETHER, call_pack, pack_functions
 from nki.native.primitives.scratch import (
     LEFT,
@@ -24,16 +34,19 @@ from nki.native.primitives.widen import STORED
 from nki.native.primitives.writer import POINTER, Writer
 from nki.native.words import BASES, DIMENSIONS, HEADER, PANELS, SLOT
 
-ORDERED = Shape(rows=8, vectors=2, dot=False)
-DOT = Shape(rows=8, vectors=2, dot=True)
+FLOATS = Shape(rows=8, vectors=2, dot=False)
+PAIRS = Shape(rows=8, vectors=2, dot=True)
+PAIRED = ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
+"""Dtypes of which every value is one of bfloat16."""
 
 MOST_ROWS = 255
-ADD, KEEPS, FINDS = 1, 2, 4
+ADD, KEEPS, FINDS, LOOSE = 1, 2, 4, 8
 ROWS_SHIFT = 8
 ROWS_MASK = MOST_ROWS << ROWS_SHIFT
 PANELS_SHIFT = 16
 """Flags: the first link adds onto the destination; the packed moving operand stays where it is, or is there already;
-from these bits on, the rows in a partition, and the offset from the base `PANELS` of where that is."""
+pairs are multiplied by dot products whatever their bits; from these bits on, the rows in a partition, and the offset
+from the base `PANELS` of the packed moving operand."""
 
 _PACK = ("pack_stationary", "pack_moving")
 
@@ -51,6 +64,7 @@ class _Job(NamedTuple):
         flags: their value.
         sizes: bytes of an item of the stationary and of the moving operand.
         scratch: pointer.
+        least: for pairs, the sum of exponents from which dot products are taken.
     """
 
     shape: Shape
@@ -59,6 +73,7 @@ class _Job(NamedTuple):
     flags: str
     sizes: tuple[int, int]
     scratch: str
+    least: str
 
 
 class _Operand(NamedTuple):
@@ -81,13 +96,13 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: s
     packed moving operand, for others that find it, has one link, and packs also where it has no rows.
 
     Each link sums from 0 in ascending k and is then added, as one instruction would. Returns 1 if the scratch memory is
-    too small for the operands, for dot products of several rows in a partition, and for a chain with a bfloat16 result,
+    too small for the operands, for pairs of several rows in a partition, and for a chain with a bfloat16 result,
     which each link would round.
 
     Args:
         name: of the function.
-        stationary, moving: names of dtypes in `STORED`; bfloat16 both for dot products.
-        shape: `ORDERED` or `DOT`.
+        stationary, moving: names of dtypes in `STORED`; for `PAIRS` those in `PAIRED`.
+        shape: `FLOATS` or `PAIRS`.
         result: name of slot 0's dtype, float32 or bfloat16.
     """
     w = Writer()
@@ -98,7 +113,9 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: s
     counts = w.word("%words", 2), w.word("%words", 3)
     sizes = STORED[stationary].size, STORED[moving].size
     scratch = w.word("%ctx", SCRATCH, POINTER)
-    job = _Job(shape, counts, immediates, w.word(immediates, 0), sizes, scratch)
+    flags = w.word(immediates, 0)
+    loose = w.is_("ne", w.op("andi", flags, w.constant(LOOSE)), 0)
+    job = _Job(shape, counts, immediates, flags, sizes, scratch, limit(w, loose, EXPONENTS) if shape.dot else "")
     dst = Destination(place, result, counts[1], scratch)
     fits = _fits(w, job, dst, links)
     works = w.either(w.is_("slt", "%first", "%last"), w.is_("eq", _flag(w, job, KEEPS | FINDS), KEEPS))
@@ -140,7 +157,7 @@ def _fits(w: Writer, job: _Job, dst: Destination, links: str) -> str:
 def _room(w: Writer, job: _Job, link: str, so_far: str) -> str:
     """`so_far` if the link finds room, else 0."""
     count, columns = job.counts
-    depth = w.add(w.word(job.immediates, w.add(link, 1)), 1)  # a dot product's last pair may be half empty
+    depth = w.add(w.word(job.immediates, w.add(link, 1)), 1)  # of pairs: half of one more, and the exponent
     padded = w.add(count, job.shape.rows)
     left = w.is_("sle", w.mul(w.mul(depth, padded), 4), LEFT_ROOM)
     fits = w.both(left, w.is_("sle", w.mul(depth, 4 * job.shape.columns), RIGHT_ROOM))
@@ -176,7 +193,7 @@ def _link(w: Writer, job: _Job, link: str, add: str, target: tuple[str, str], co
     left = w.at(job.scratch, LEFT)
     depth = w.word(job.immediates, w.add(link, 1))
     steps = w.op("divsi", w.add(depth, 1), w.constant(2)) if job.shape.dot else depth
-    panel = w.mul(steps, 4)
+    panel = w.mul(job.shape.depth(w, steps), 4)
 
     def packed(row: str) -> str:
         return w.at(left, w.mul(w.sub(row, "%first"), panel))
@@ -196,7 +213,7 @@ def _link(w: Writer, job: _Job, link: str, add: str, target: tuple[str, str], co
         with w.loop("%first", "%last", job.shape.rows) as row:
             dst = w.at(w.at(target[0], w.mul(row, target[1])), w.mul(column, 4))
             extents = [steps, w.sub("%last", row), w.sub(columns, column)]
-            call_tile(w, job.shape, [dst, packed(row), right, *extents, target[1], add])
+            call_tile(w, job.shape, [dst, packed(row), right, *extents, target[1], add], job.least)
 
 
 def _pack_stationary(w: Writer, job: _Job, packed: Callable[[str], str], operand: _Operand, distance: str) -> None:

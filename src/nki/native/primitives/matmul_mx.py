@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nki.native.primitives.abi import GATHER, LENGTH_BITS, RECORD_ARGUMENTS, SCRATCH, row_helper, slot
 from nki.native.primitives.destination import Destination
-from nki.native.primitives.matmul import ADD, ORDERED
+from nki.native.primitives.matmul import ADD, FLOATS
 from nki.native.primitives.scratch import LEFT, MOST_COLUMNS, MOST_ROWS, RESULT, RIGHT, ROW, ROWS
 from nki.native.primitives.tile import LANES, call_tile, tile_functions
 from nki.native.primitives.widen import PACKED, SCALE, Packed, first_lanes, load_raw, load_wide
@@ -84,9 +84,9 @@ def matmul_mx_text(name: str, stationary: str, moving: str, result: str = "float
     w.done(w.select(fits, w.constant(0, "i32"), w.constant(1, "i32"), "i32"), "i32")
     packers = [
         _pack_function(packer, PACKED[dtype], columns)
-        for packer, dtype, columns in zip(_PACK, (stationary, moving), (ORDERED.rows, ORDERED.columns), strict=True)
+        for packer, dtype, columns in zip(_PACK, (stationary, moving), (FLOATS.rows, FLOATS.columns), strict=True)
     ]
-    return "".join([*packers, *tile_functions(ORDERED), w.function(name, RECORD_ARGUMENTS, "i32")])
+    return "".join([*packers, *tile_functions(FLOATS), w.function(name, RECORD_ARGUMENTS, "i32")])
 
 
 def _product(w: Writer, job: _Job, dst: Destination) -> None:
@@ -116,15 +116,15 @@ def _quadrant(w: Writer, job: _Job, quadrant: str, target: _Rows) -> None:
     def packed(row: str) -> str:
         return w.at(left, w.mul(w.sub(row, "%first"), 4 * _STEPS))
 
-    with w.loop("%first", "%last", ORDERED.rows) as row:
+    with w.loop("%first", "%last", FLOATS.rows) as row:
         _pack(w, job, 0, packed(row), operands, row, "%last")
     columns = job.counts[1]
-    with w.loop(0, columns, ORDERED.columns) as column:
+    with w.loop(0, columns, FLOATS.columns) as column:
         _pack(w, job, 1, right, operands, column, columns)
-        with w.loop("%first", "%last", ORDERED.rows) as row:
+        with w.loop("%first", "%last", FLOATS.rows) as row:
             dst = w.at(w.at(target.pointer, w.mul(row, target.stride)), w.mul(column, 4))
             extents = [w.constant(_STEPS), w.sub("%last", row), w.sub(columns, column)]
-            call_tile(w, ORDERED, [dst, packed(row), right, *extents, target.stride, again])
+            call_tile(w, FLOATS, [dst, packed(row), right, *extents, target.stride, again])
 
 
 def _pack(w: Writer, job: _Job, side: int, dst: str, operands: list[_Rows], start: str, end: str) -> None:

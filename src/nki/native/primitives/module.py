@@ -10,10 +10,12 @@ from nki.native import words
 from nki.native.primitives.abi import GATHER, SCATTER
 from nki.native.primitives.base import barrier_text, gather_text, run_text, scatter_text
 from nki.native.primitives.control import CONTROL, control_text
+from nki.native.primitives.dots import order_text
 from nki.native.primitives.rows import SIZES, row_functions
 
 RUN = "run"
 BARRIER = "barrier"
+ORDER = "order"
 
 HELPERS = {
     **{word: f"gather_{size}" for size, word in GATHER.items()},
@@ -21,13 +23,13 @@ HELPERS = {
 }
 """Functions whose addresses stand in words of the context."""
 
-NAMES = (RUN, BARRIER, *CONTROL, *HELPERS.values())
+NAMES = (RUN, BARRIER, ORDER, *CONTROL, *HELPERS.values())
 """Functions that others use."""
 
 
 def module_text() -> str:
     """MLIR of all functions."""
-    parts = [run_text(RUN), barrier_text(BARRIER), control_text(), row_functions(*SIZES)]
+    parts = [run_text(RUN), barrier_text(BARRIER), order_text(ORDER), control_text(), row_functions(*SIZES)]
     for size in SIZES:
         parts += [gather_text(f"gather_{size}", size), scatter_text(f"scatter_{size}", size)]
     return "".join(parts)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from nki.native.primitives.dots import magnitudes, store_exponent
 from nki.native.primitives.tile import LANES, Shape
-from nki.native.primitives.widen import STORED, Stored, first_lanes, load_wide, masked_load
+from nki.native.primitives.widen import STORED, Stored, first_lanes, load_raw, load_wide
 from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
 
 TOGETHER = 4
 """Panels of the stationary operand that are packed in one go over its rows: the part of a row that one panel has is
 less than a cache line."""
 
+_NEGATIVE_ZERO = -(1 << 15)
 _ARGUMENTS = [
     *("%dst: !llvm.ptr", "%src: !llvm.ptr", "%partitions: i64", "%stride: i64"),
     *("%rows: i64", "%row_stride: i64", "%available: i64", "%distance: i64"),
@@ -29,10 +32,13 @@ def pack_functions(name: str, dtype: str, columns: int, shape: Shape) -> list[st
 
     The first packs a panel, which it fills with zeros where fewer than `columns` are available; the second packs
     `TOGETHER` panels that are all there, `distance` bytes apart. Row k of the operand is row ``k % rows`` of partition
-    ``k // rows``. Items become float32, or for dot products words with the bfloat16 items of rows 2k and 2k + 1, with
-    zeros for the last of an odd number; the rows are then one to a partition.
+    ``k // rows``. Items become float32, or for dot products words with a pair of bfloat16, those of row 2k in the upper
+    halves and those of row 2k + 1 in the lower ones; the rows are then one to a partition, and the exponent of the
+    panel's least magnitude stands behind its pairs. The last pair of an odd number has 0 for the row that is missing,
+    in the stationary operand -0, so that the product, -0, changes no sum.
     """
-    write = _pairs if shape.dot else _floats
+    missing = _NEGATIVE_ZERO if columns == shape.rows else 0
+    write: Callable[[str, Stored, int, int], str] = partial(_pairs, missing=missing) if shape.dot else _floats
     return [write(name, STORED[dtype], columns, 1), write(f"{name}_together", STORED[dtype], columns, TOGETHER)]
 
 
@@ -80,37 +86,57 @@ def _whole_or_part(w: Writer, pack: Callable[[list[str]], None], columns: int, w
     w.done()
 
 
-def _pairs(name: str, stored: Stored, columns: int, panels: int) -> str:
+def _pairs(name: str, stored: Stored, columns: int, panels: int, missing: int) -> str:
     w = Writer()
     width = min(columns, 2 * LANES)
     parts = columns // width
     kind = f"vector<{width}xi16>"
     pairs = w.op("divsi", w.add("%partitions", 1), w.constant(2))
     both = w.op("divsi", "%partitions", w.constant(2))
-    order = [lane // 2 + (lane % 2) * width for lane in range(2 * width)]
 
-    def step(k: str, masks: list[str], second: bool) -> None:
+    def place(number: int, k: str) -> str:
+        panel, part = divmod(number, parts)
+        return w.at(w.at("%dst", w.mul("%distance", panel)), w.add(w.mul(k, 4 * columns), part * 4 * width))
+
+    def step(k: str, masks: list[str], least: Sequence[str], second: bool) -> list[str]:
         src = w.at("%src", w.mul(w.mul(k, 2), "%stride"))
+        result = []
         for number, mask in enumerate(masks):
-            panel, part = divmod(number, parts)
-            dst = w.at(w.at("%dst", w.mul("%distance", panel)), w.mul(k, 4 * columns))
             start = w.at(src, number * width * stored.size)
-            one = _items(w, kind, start, mask, width)
-            two = _items(w, kind, w.at(start, "%stride"), mask, width) if second else w.constant(0, kind)
-            for half in (0, 1):
-                lanes = order[half * width : (half + 1) * width]
-                mixed = w.value(f"vector.shuffle {one}, {two} {lanes} : {kind}, {kind}")
-                w.store(mixed, kind, w.at(dst, (part * 2 + half) * width * 2), 4)
+            one = _bits(w, stored, start, mask, width)
+            two = _bits(w, stored, w.at(start, "%stride"), mask, width) if second else w.constant(missing, kind)
+            _store_mixed(w, kind, (two, one), place(number, k), width)
+            smaller = w.op("minui", least[number], magnitudes(w, one, kind), kind)
+            result.append(w.op("minui", smaller, magnitudes(w, two, kind), kind) if second else smaller)
+        return result
 
     def pack(masks: list[str]) -> None:
-        with w.loop(0, both) as k:
-            step(k, masks, True)
-        with w.loop(both, pairs) as k:
-            step(k, masks, False)
+        nothing = [w.constant(-1, kind)] * len(masks)
+        least = w.carry(both, nothing, kind, lambda k, so_far: step(k, masks, so_far, True))
+        least = w.carry(w.sub(pairs, both), least, kind, lambda _, so_far: step(both, masks, so_far, False))
+        for panel in range(panels):
+            smallest = least[panel * parts]
+            for other in least[panel * parts + 1 : (panel + 1) * parts]:
+                smallest = w.op("minui", smallest, other, kind)
+            store_exponent(w, smallest, kind, place(panel * parts, pairs))
 
     _whole_or_part(w, pack, columns, width, panels)
     return w.function(name, _ARGUMENTS, "", SHARED_CODE)
 
 
-def _items(w: Writer, kind: str, pointer: str, mask: str, lanes: int) -> str:
-    return masked_load(w, kind, pointer, 2, mask, lanes) if mask else w.load(kind, pointer, 2)
+def _store_mixed(w: Writer, kind: str, items: tuple[str, str], place: str, width: int) -> None:
+    """Words with an item of the first vector in the lower half, and one of the second in the upper half."""
+    order = [lane // 2 + (lane % 2) * width for lane in range(2 * width)]
+    for half in (0, 1):
+        lanes = order[half * width : (half + 1) * width]
+        mixed = w.value(f"vector.shuffle {', '.join(items)} {lanes} : {kind}, {kind}")
+        w.store(mixed, kind, w.at(place, half * width * 2), 4)
+
+
+def _bits(w: Writer, stored: Stored, pointer: str, mask: str, lanes: int) -> str:
+    """Items as the bits of bfloat16, which has all of their values."""
+    if stored is STORED["bfloat16"]:
+        return load_raw(w, stored, pointer, lanes, mask)
+    words = f"vector<{lanes}xi32>"
+    wide = w.value(f"arith.bitcast {load_wide(w, stored, pointer, lanes, mask)} : vector<{lanes}xf32> to {words}")
+    return w.value(f"arith.trunci {w.op('shrui', wide, w.constant(16, words), words)} : {words} to vector<{lanes}xi16>")

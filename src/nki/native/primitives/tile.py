@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nki.native.primitives.dots import dot, halves, in_order, multiply_add
 from nki.native.primitives.widen import first_lanes, masked_load
 from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
 
 LANES = 16
 _FLOATS = f"vector<{LANES}xf32>"
+_WORDS = f"vector<{LANES}xi32>"
 _FEW_ROWS = 2
+_SMALL = "tile_of_small_numbers"
 _TILE_KINDS = (POINTER, POINTER, POINTER, "i64", "i64", "i64", "i64", "i1")
+_Multiply = Callable[[Writer, Sequence[str], Sequence[str], Sequence[str]], list[str]]
+"""Writes a step: places of the words of the rows, places of the vectors of the columns, and sums before; sums after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +24,8 @@ class Shape:
     """Tile of `rows` x (16 `vectors`) results; a panel is as many columns of an operand, one step of k after another.
 
     Attributes:
-        dot: a step is a pair of rows k, multiplied by bfloat16 dot products; else one row in float32.
+        dot: a step is a pair of rows k in bfloat16, multiplied by dot products if these are in order (`dots`), else by
+            multiply-adds; else a step is one row in float32.
     """
 
     rows: int
@@ -31,10 +37,17 @@ class Shape:
         """Columns of the result."""
         return self.vectors * LANES
 
+    def depth(self, w: Writer, steps: str) -> str:
+        """Steps that a panel has room for: behind its pairs a panel has its exponent."""
+        return w.add(steps, 1) if self.dot else steps
+
 
 def tile_functions(shape: Shape) -> list[str]:
     """What `call_tile` calls."""
-    return [_tile_function(name, shape, rows, vectors) for name, rows, vectors in _tiles(shape)]
+    functions = [_tile_function(name, shape, rows, vectors, _step(shape)) for name, rows, vectors in _tiles(shape)]
+    if shape.dot:
+        functions.append(_tile_function(_SMALL, shape, shape.rows, shape.vectors, _step_of_halves))
+    return functions
 
 
 def _tiles(shape: Shape) -> list[tuple[str, int, int]]:
@@ -46,8 +59,27 @@ def _tiles(shape: Shape) -> list[tuple[str, int, int]]:
     ]
 
 
-def call_tile(w: Writer, shape: Shape, arguments: list[str]) -> None:
-    """Call the function of `tile_functions` that suits the rows and columns that there are."""
+def call_tile(w: Writer, shape: Shape, arguments: list[str], least: str = "") -> None:
+    """Call the function of `tile_functions` that suits the rows and columns that there are.
+
+    Args:
+        shape: of the tile.
+        arguments: as `_tile_function` has them.
+        least: for pairs, the sum of the panels' exponents from which dot products are taken.
+    """
+    if not shape.dot:
+        _call_suitable(w, shape, arguments)
+        return
+    left, right, steps = arguments[1:4]
+    behind = w.at(left, w.mul(steps, 4 * shape.rows)), w.at(right, w.mul(steps, 4 * shape.columns))
+    w.branch(
+        in_order(w, behind, least),
+        lambda: _call_suitable(w, shape, arguments),
+        lambda: w.call(_SMALL, arguments, _TILE_KINDS),
+    )
+
+
+def _call_suitable(w: Writer, shape: Shape, arguments: list[str]) -> None:
     (whole, *_), (few_rows, *_), (few_columns, *_) = _tiles(shape)
     rows, columns = arguments[4:6]
 
@@ -61,7 +93,7 @@ def call_tile(w: Writer, shape: Shape, arguments: list[str]) -> None:
     w.branch(w.is_("sle", rows, _FEW_ROWS), lambda: w.call(few_rows, arguments, _TILE_KINDS), narrower)
 
 
-def _tile_function(name: str, shape: Shape, rows: int, vectors: int) -> str:
+def _tile_function(name: str, shape: Shape, rows: int, vectors: int, multiply: _Multiply) -> str:
     """``@name(dst, left, right, steps, rows, columns, dst stride, add)``: a tile; so many rows and columns of it exist.
 
     Sums start from 0 and ascend in k; with `add`, they are then added onto dst.
@@ -70,6 +102,7 @@ def _tile_function(name: str, shape: Shape, rows: int, vectors: int) -> str:
         name: of the function.
         shape: of the panels.
         rows, vectors: how many of the shape's are computed.
+        multiply: a step.
     """
     w = Writer()
     places = [w.at("%dst", w.mul("%ds", r)) for r in range(rows)]
@@ -81,13 +114,8 @@ def _tile_function(name: str, shape: Shape, rows: int, vectors: int) -> str:
     def body(k: str, sums: Sequence[str]) -> list[str]:
         right = w.at("%right", w.mul(k, 4 * shape.columns))
         left = w.at("%left", w.mul(k, 4 * shape.rows))
-        factors = [_right(w, shape, w.at(right, 64 * v)) for v in range(vectors)]
-        result = []
-        for r in range(rows):
-            spread = _left(w, shape, w.at(left, 4 * r))
-            for v, factor in enumerate(factors):
-                result.append(_multiply_add(w, shape, spread, factor, sums[r * vectors + v]))
-        return result
+        words, lines = [w.at(left, 4 * r) for r in range(rows)], [w.at(right, 64 * v) for v in range(vectors)]
+        return multiply(w, words, lines, sums)
 
     sums = w.carry("%steps", [w.constant("0.0", _FLOATS)] * (rows * vectors), _FLOATS, body)
     whole = w.both(w.is_("sge", "%rows", rows), w.is_("sge", "%columns", LANES * vectors))
@@ -134,21 +162,38 @@ def _store_edge(w: Writer, places: Sequence[str], sums: Sequence[str]) -> None:
                 w.line(f"llvm.intr.masked.store {value}, {cell}, {mask} {{alignment = 4 : i32}} : {kinds}")
 
 
-def _right(w: Writer, shape: Shape, place: str) -> str:
-    return w.load("vector<32xbf16>", place, 4) if shape.dot else w.load(_FLOATS, place, 4)
+def _step(shape: Shape) -> _Multiply:
+    return _step_of_pairs if shape.dot else _step_of_floats
 
 
-def _left(w: Writer, shape: Shape, place: str) -> str:
+def _step_of_floats(w: Writer, left: Sequence[str], right: Sequence[str], sums: Sequence[str]) -> list[str]:
+    factors = [w.load(_FLOATS, place, 4) for place in right]
+    result = []
+    for r, place in enumerate(left):
+        spread = w.value(f"vector.broadcast {w.load('f32', place, 4)} : f32 to {_FLOATS}")
+        for v, factor in enumerate(factors):
+            result.append(w.value(f"math.fma {spread}, {factor}, {sums[r * len(right) + v]} : {_FLOATS}"))
+    return result
+
+
+def _step_of_pairs(w: Writer, left: Sequence[str], right: Sequence[str], sums: Sequence[str]) -> list[str]:
+    factors = [w.load(_WORDS, place, 4) for place in right]
+    result = []
+    for r, place in enumerate(left):
+        spread = _spread(w, place)
+        result += [dot(w, sums[r * len(right) + v], spread, factor) for v, factor in enumerate(factors)]
+    return result
+
+
+def _step_of_halves(w: Writer, left: Sequence[str], right: Sequence[str], sums: Sequence[str]) -> list[str]:
+    factors = [halves(w, w.load(_WORDS, place, 4)) for place in right]
+    result = []
+    for r, place in enumerate(left):
+        spread = halves(w, _spread(w, place))
+        result += [multiply_add(w, sums[r * len(right) + v], spread, factor) for v, factor in enumerate(factors)]
+    return result
+
+
+def _spread(w: Writer, place: str) -> str:
     """One word in all lanes."""
-    if not shape.dot:
-        return w.value(f"vector.broadcast {w.load('f32', place, 4)} : f32 to {_FLOATS}")
-    words = f"vector<{LANES}xi32>"
-    spread = w.value(f"vector.broadcast {w.load('i32', place, 4)} : i32 to {words}")
-    return w.value(f"vector.bitcast {spread} : {words} to vector<32xbf16>")
-
-
-def _multiply_add(w: Writer, shape: Shape, left: str, right: str, total: str) -> str:
-    if not shape.dot:
-        return w.value(f"math.fma {left}, {right}, {total} : {_FLOATS}")
-    call = f'llvm.call_intrinsic "llvm.x86.avx512bf16.dpbf16ps.512"({total}, {left}, {right})'
-    return w.value(f"{call} : ({_FLOATS}, vector<32xbf16>, vector<32xbf16>) -> {_FLOATS}")
+    return w.value(f"vector.broadcast {w.load('i32', place, 4)} : i32 to {_WORDS}")
