@@ -10,7 +10,6 @@ import numpy as np
 
 from nki import gate
 from nki.compilation import Compiled
-from nki.core.collector import paused_collector
 from nki.core.tensor import Buffer
 from nki.options import Options
 from nki.report import Executed
@@ -71,24 +70,26 @@ def run_compiled(
     kernel = None
     if watch is None:
         kernel = compiled.kept.native(lambda: gate.native_kernel(compiled.programs, target, options, compiled.artifact))
-    with paused_collector():
-        natives = None if kernel is None else kernel.cores()
+    natives = None if kernel is None else kernel.cores()
     if kernel is not None and natives is not None:
         storages = _run_natively(natives, inputs, report)
-        executed = Executed(*kernel.executed(natives), trips=tuple(core.trips() for core in natives))
+        executed = kernel.executed(natives)
         kernel.release(natives)
         return storages, executed
     return _interpret(compiled, inputs, target, options, report, watch)
 
 
 def _run_natively(natives: Sequence[Core], inputs: Sequence[np.ndarray], report: Report) -> list[LiveStorage]:
+    if len(natives) == 1:
+        alone = natives[0]
+        alone.begin(inputs, report, None, alone.memory.allocate)
+        return alone.run()
     cores = Cores(len(natives))
 
     def run(number: int) -> list[LiveStorage]:
         core = natives[number]
         core.begin(inputs, report, _meeting(cores, number), partial(cores.claim, number, core.memory))
-        with np.errstate(all="ignore"):
-            return core.run()
+        return core.run()
 
     first: list[LiveStorage] = on_cores(cores, run)[0]
     return first

@@ -6,8 +6,7 @@ A framework's array can only exist if the framework is imported, so nothing is i
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ from nki.core.errors import ArgumentError, LaunchError
 Kind = Literal["numpy", "torch", "jax"]
 
 
-@dataclass(frozen=True, slots=True)
-class HostArray:
+class HostArray(NamedTuple):
     """One array argument.
 
     Attributes:

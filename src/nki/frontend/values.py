@@ -9,7 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from types import FunctionType, NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -146,7 +146,7 @@ class Arguments:
     def _strip(self, value: Any, name: str, top: bool = False) -> Any:
         if type(value) in CONSTANTS:
             return value
-        kind = kind_of(value)
+        kind = "numpy" if type(value) is np.ndarray else kind_of(value)
         if kind is not None:
             return self._leaf(value, kind, name)
         self.plain = False
@@ -199,11 +199,11 @@ class Arguments:
         return _Record(value, fields)
 
     def _leaf(self, value: Any, kind: Any, name: str) -> _Leaf:
-        if id(value) not in self._seen:
-            self._seen[id(value)] = len(self.arrays)
+        number = self._seen.setdefault(id(value), len(self.arrays))
+        if number == len(self.arrays):
             self.arrays.append(_as_it_is(value) or self._see(value, kind, name))
             self.names.append(name if name.isidentifier() else _identifier(name))
-        return _Leaf(self._seen[id(value)])
+        return _Leaf(number)
 
 
 def _identifier(path: str) -> str:
@@ -227,11 +227,10 @@ def _device_dtype(dtype: np.dtype[Any]) -> DType | None:
     return found if found is not None and found.device else None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Leaf:
-    """Stands for the n-th array."""
+class _Leaf(NamedTuple):
+    """Stands for the array of this number."""
 
-    index: int
+    number: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -269,8 +268,8 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 def _fill(tree: Any, tensors: list[NkiTensor]) -> Any:
     match tree:
-        case _Leaf(index):
-            return tensors[index]
+        case _Leaf(number):
+            return tensors[number]
         case _Record(original, fields):
             made = copy.copy(original)
             for key, item in fields.items():
@@ -290,7 +289,7 @@ def _fill(tree: Any, tensors: list[NkiTensor]) -> Any:
 def _key(tree: Any) -> Hashable:
     kind = type(tree)
     if kind is _Leaf:
-        return "", tree.index  # no type has an empty name
+        return "", tree.number  # no type has an empty name
     if kind in (int, str, bool, NoneType, DType):
         return kind.__name__, tree
     match tree:

@@ -63,7 +63,7 @@ def _prepared(
     arguments = _arguments(launch, args, kwargs)
     operands = [_operand(host) for host in arguments.arrays]
     compiled = compile_kernel(replace(launch, eager=False), arguments, target, options, cache)
-    check_writable(compiled.programs, [replace(host, kind="jax") for host in arguments.arrays], compiled.written)
+    check_writable(compiled.programs, [host._replace(kind="jax") for host in arguments.arrays], compiled.written)
     _check_dtypes(compiled, launch)
     for finding in compiled.findings:
         warnings.warn(NkiWarning(finding))
@@ -92,7 +92,7 @@ def _see(value: Any, kind: Kind, name: str) -> HostArray:
         return take(np.zeros(value.shape, dtype), "numpy", name)
     # One element that counts as many: what takes it looks at shape and dtype, as if it were an array of the host.
     seen = take(np.zeros(1, dtype), "numpy", name)
-    return replace(seen, kind="jax", original=value, array=np.broadcast_to(seen.array, value.shape or (1,)))
+    return seen._replace(kind="jax", original=value, array=np.broadcast_to(seen.array, value.shape or (1,)))
 
 
 def _check_known(value: Any, name: str) -> None:
@@ -192,7 +192,7 @@ def _eagerly(launch: Launch, arguments: Arguments, compiled: Compiled, options: 
 def _forgetful(arguments: Arguments) -> Arguments:
     """The same arguments without the caller's arrays, which may belong to a program that JAX is done with."""
     arguments.bound = {}
-    arguments.arrays = [replace(host, original=None) for host in arguments.arrays]
+    arguments.arrays = [host._replace(original=None) for host in arguments.arrays]
     return arguments
 
 

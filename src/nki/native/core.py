@@ -21,6 +21,7 @@ from nki.native.team import Team, threads_of
 from nki.native.versions import renamed
 from nki.native.words import BASES, PANELS
 from nki.options import Options
+from nki.report import Executed
 from nki.sim.machine import Machine, Meet
 from nki.sim.memory import LiveStorage, Memory
 from nki.sim.notes import Report
@@ -53,6 +54,7 @@ class Core:
         self._layout = layout
         self._functions = functions
         self._contexts = [functions.context(plan.context) for _ in range(1 + (threads if threads > 1 else 0))]
+        self._words = [context.words for context in self._contexts]
         self.machine = _Machine(functions, target, options, self.memory, _unheard, number)
         self.machine.hold(plan.registers, self._contexts[0])
         self._team = Team(self._contexts[1:]) if threads > 1 else None
@@ -67,6 +69,8 @@ class Core:
         self._base(POOL, address_of(self.memory.pool))
         self._panels = reserved(plan.panels)
         self._base(PANELS, address_of(self._panels))
+        self._counts = bool(plan.trips or plan.numbers)
+        self._executed_once = Executed(plan.native, sum(plan.reasons.values()), dict(plan.reasons), trips=({},))
 
     def begin(self, inputs: Sequence[np.ndarray], report: Report, meet: Meet | None, claim: Claim) -> None:
         """Give every buffer its memory; `inputs` are the arrays of the arguments.
@@ -79,7 +83,7 @@ class Core:
         for number in self.plan.trips.values():
             self._base(number, 0)
         self._refuel()
-        self.memory.begin()
+        self.memory.forget()
         for buffer, array in zip(self._layout.inputs, inputs, strict=True):
             self._put(self.memory.adopt(buffer, array))
         doubtful = self._layout.doubtful
@@ -95,8 +99,18 @@ class Core:
 
     def run(self) -> list[LiveStorage]:
         """Execute the plan; returns the storages of the outputs."""
-        self._steps(self.plan.steps)
+        if self.plan.reasons:
+            with np.errstate(all="ignore"):
+                self._steps(self.plan.steps)
+        else:
+            self._steps(self.plan.steps)
         return [self._kept[view.buffer.id] for view in self._layout.outputs]
+
+    def executed(self) -> Executed:
+        """Who executed the instructions of the last call; those of a loop count once."""
+        if not self._counts:
+            return self._executed_once
+        return self._executed_once._replace(trips=(self.trips(),))
 
     def trips(self) -> dict[int, float]:
         """How often the bodies of loops whose bounds depend on data ran in the last call, by the number of the loop."""
@@ -114,7 +128,7 @@ class Core:
         for key in self._returned:
             self._kept.pop(key, None)
         self._claim = self.memory.allocate
-        self.memory.begin()
+        self.memory.end()
 
     def _known(self, storage: LiveStorage) -> LiveStorage:
         """A storage whose reads are proven needs no notes; what is never written is poison all the same."""
@@ -133,8 +147,8 @@ class Core:
         self._base(base, storage.address + (storage.start if base >= FIRST_BUFFER else 0))
 
     def _base(self, number: int, address: int) -> None:
-        for context in self._contexts:
-            context.base(number, address)
+        for words in self._words:
+            words[BASES + number] = address
 
     def _steps(self, steps: Steps) -> None:
         for buffer in steps.renewed:
@@ -159,7 +173,8 @@ class Core:
         while (at := self._executed(stretch, at)) != stretch.end:
             item = stretch.issued[at]
             if isinstance(item, Issued):
-                Machine.run(self.machine, self._versions.get(id(item), item))
+                with np.errstate(all="ignore"):
+                    Machine.run(self.machine, self._versions.get(id(item), item))
                 at = stretch.after.get(at, at + (self.plan.words[at + 1] & _LENGTH))
             else:
                 self._between_trips(item)
@@ -251,9 +266,8 @@ class _Memory(Memory):
         self.pool = reserved(layout.pool_bytes)
         self._strong: dict[int, LiveStorage] = {}
 
-    def begin(self) -> None:
+    def end(self) -> None:
         """The next call has other arrays."""
-        self.forget()
         self._strong.clear()
 
     def storage(self, view: View) -> LiveStorage:

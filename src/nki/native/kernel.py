@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from nki.core.collector import paused_collector
 from nki.core.locks import lock
 from nki.core.tensor import MemoryRegion
 from nki.native import blobs
@@ -21,6 +23,7 @@ from nki.native.steps import Plan, trips
 from nki.native.team import threads_of
 from nki.native.versions import renamed
 from nki.options import Options
+from nki.report import Executed
 from nki.spec.program import Block, Issued, Program
 from nki.target.model import Target
 
@@ -99,15 +102,16 @@ class NativeKernel:
             self._calls += 1
             if not self._kept and not self._compiled():
                 return None
-            if not self._plans:
-                self._make_plans()
-                self._keep()
-            if self._idle:
+            if self._plans and self._idle:
                 return self._idle.pop()
-            return [
-                Core(number, layout, plan, self._target, self._options, self.functions)
-                for number, (layout, plan) in enumerate(zip(self._layouts, self._plans, strict=True))
-            ]
+            with paused_collector():
+                if not self._plans:
+                    self._make_plans()
+                    self._keep()
+                return [
+                    Core(number, layout, plan, self._target, self._options, self.functions)
+                    for number, (layout, plan) in enumerate(zip(self._layouts, self._plans, strict=True))
+                ]
 
     def release(self, cores: list[Core]) -> None:
         """The memory of a call may be used by the next one."""
@@ -118,16 +122,17 @@ class NativeKernel:
                 self._idle.append(cores)
 
     @staticmethod
-    def executed(cores: Sequence[Core]) -> tuple[int, int, dict[str, int]]:
-        """How many instructions these cores run natively, how many NumPy executes, and why; those of a loop count once.
+    def executed(cores: Sequence[Core]) -> Executed:
+        """Who executed the instructions of these cores in the last call; those of a loop count once.
 
         Other calls may have made other plans meanwhile.
         """
-        reasons: dict[str, int] = {}
-        for core in cores:
-            for reason, count in core.plan.reasons.items():
-                reasons[reason] = reasons.get(reason, 0) + count
-        return sum(core.plan.native for core in cores), sum(reasons.values()), reasons
+        found = [core.executed() for core in cores]
+        if len(found) == 1:
+            return found[0]
+        reasons = sum((Counter(each.reasons) for each in found), Counter())
+        native = sum(each.native for each in found)
+        return Executed(native, reasons.total(), reasons, tuple(trips for each in found for trips in each.trips))
 
     def _compiled(self) -> bool:
         """Compile what pays; False if there is nothing that runs natively yet."""

@@ -27,8 +27,10 @@ class Engines(Notes):
         self._seed = options.seed
         self._registers: dict[int, int] = {}
         reducing = (Engine.vector, Engine.scalar)
-        self._accumulators = {e: np.full((target.partitions, 1), np.nan, F32) for e in reducing}
-        self._accumulated = {e: np.zeros((target.partitions, 1), F32) for e in reducing}
+        self._kept = np.full((len(reducing), target.partitions, 1), np.nan, F32)
+        self._noted = np.zeros_like(self._kept)
+        self._accumulators = dict(zip(reducing, self._kept, strict=True))
+        self._accumulated = dict(zip(reducing, self._noted, strict=True))
         self._generators: dict[Engine, Generator] = {}
 
     def read_accumulator(self, partitions: int) -> np.ndarray:
@@ -60,10 +62,8 @@ class Engines(Notes):
         self._warned.clear()
         self._registers.clear()
         self._generators.clear()
-        for values in self._accumulators.values():
-            values[...] = np.nan
-        for notes in self._accumulated.values():
-            notes[...] = 0
+        self._kept.fill(np.nan)
+        self._noted.fill(0)
 
     def read_register(self, register: VirtualRegister | int) -> int:
         if isinstance(register, int):
