@@ -86,6 +86,14 @@ def test_the_same_every_time_and_the_same_results() -> None:
     assert results(done, [data]) == [(data * data * 2).tobytes()]
 
 
+def test_of_large_orders_that_are_as_long_the_estimate_decides() -> None:
+    many = schedule.MOST_TIMED + 1
+    assert schedule.chosen([100.0, 100.4], [90.0, 80.0], many) == 1
+    assert schedule.chosen([100.0, 100.6], [90.0, 80.0], many) == 0
+    assert schedule.chosen([100.0, 100.4], [80.0, 80.0], many) == 0
+    assert schedule.chosen([100.0, 100.4], [90.0, 80.0], schedule.MOST_TIMED) == 0
+
+
 def test_orders_that_fit_psum_are_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a perceptron the operands of many more sums are there early than there are banks."""
     shapes = (512, 2048), (512, 2048), (128, 16), (2048, 512)
