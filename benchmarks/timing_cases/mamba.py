@@ -7,6 +7,7 @@ tile if its operands stay (the measured instruction counts and times tell so).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.timing_cases.instructions import hbm, psum, sbuf
@@ -50,13 +51,22 @@ def _spread(row: Any, ones: Any) -> Any:
     return result
 
 
-def _state(delta: Any, decay: Any, change: Any, rows: tuple[Any, Any], ones: Any, first: Any, total: Any) -> Any:
+Wide = Callable[[int], Any]
+"""B (0) or C (1) of a state on all partitions."""
+
+
+def _later(rows: tuple[Any, Any], ones: Any) -> Wide:
+    """Rows that are broadcast where they are used."""
+    return lambda which: _spread(rows[which], ones)
+
+
+def _state(delta: Any, decay: Any, change: Any, wide: Wide, first: Any, total: Any) -> Any:
     """One state of one tile, added to the total; returns the scan."""
     factor, scanned = sbuf(delta.shape), sbuf(delta.shape)
     nisa.activation(dst=factor, op=nl.exp, data=delta, scale=decay)
-    added = _multiplied(change, _spread(rows[0], ones))
+    added = _multiplied(change, wide(0))
     nisa.tensor_tensor_scan(dst=scanned, data0=factor, data1=added, initial=first, op0=nl.multiply, op1=nl.add)
-    weighted = _multiplied(scanned, _spread(rows[1], ones))
+    weighted = _multiplied(scanned, wide(1))
     nisa.tensor_tensor(dst=total, data1=total, data2=weighted, op=nl.add)
     return scanned
 
@@ -72,16 +82,22 @@ def _ones() -> Any:
 
 
 def version1(delta: Any, u: Any, a: Any, b: Any, c: Any) -> Any:
-    """States outside, tiles of channels inside: the inputs are loaded for every state again."""
+    """States outside, tiles of channels inside: delta and u are loaded for every state again.
+
+    What a state needs of B and C is loaded and broadcast once, and its columns of A are loaded together
+    (mamba_v1_profile_4k_chan.png: Tensor has two products for each of the 16 states;
+    mamba_v1_profile_4k_chan_sem.png: the burst of short loads). The measured compiler kept some tiles of delta and u
+    from state to state, and loaded 242 and 227 of 512; which ones is not published, and here every state loads all.
+    """
     channels, columns = delta.shape
     out, ones = hbm((channels, columns)), _ones()
     totals = [_zeros((ROWS, columns)) for _ in range(channels // ROWS)]
     for state in range(a.shape[1]):
+        wide = [_spread(_load(row[state : state + 1]), ones) for row in (b, c)]
+        decays = [_load(_tile(a, number)[:, state : state + 1]) for number in range(len(totals))]
         for number, total in enumerate(totals):
             tile, inputs = _load(_tile(delta, number)), _load(_tile(u, number))
-            decay = _load(_tile(a, number)[:, state : state + 1])
-            rows = _load(b[state : state + 1]), _load(c[state : state + 1])
-            _state(tile, decay, _multiplied(tile, inputs), rows, ones, 0.0, total)
+            _state(tile, decays[number], _multiplied(tile, inputs), wide.__getitem__, 0.0, total)
     for number, total in enumerate(totals):
         nisa.dma_copy(dst=_tile(out, number), src=total)
     return out
@@ -98,7 +114,7 @@ def version2(delta: Any, u: Any, a: Any, b: Any, c: Any) -> Any:
         for state in range(a.shape[1]):
             decay = _load(_tile(a, number)[:, state : state + 1])
             rows = _load(b[state : state + 1]), _load(c[state : state + 1])
-            _state(tile, decay, change, rows, ones, 0.0, total)
+            _state(tile, decay, change, _later(rows, ones), 0.0, total)
         nisa.dma_copy(dst=_tile(out, number), src=total)
     return out
 
@@ -117,7 +133,8 @@ def version3(delta: Any, u: Any, a: Any, b: Any, c: Any) -> Any:
             for start in range(0, columns, BANK):
                 part = slice(start, start + BANK)
                 rows = _load(b[state : state + 1, part]), _load(c[state : state + 1, part])
-                scanned = _state(tile[:, part], decay, change[:, part], rows, ones, first, total[:, part])
+                wide = _later(rows, ones)
+                scanned = _state(tile[:, part], decay, change[:, part], wide, first, total[:, part])
                 if start + BANK < columns:
                     first = sbuf((ROWS, 1))
                     nisa.tensor_copy(dst=first, src=scanned[:, BANK - 1 : BANK], engine=nisa.engine.vector)

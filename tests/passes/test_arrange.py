@@ -10,9 +10,11 @@ from benchmarks.kernels.products import mlp
 
 import nki.isa as nisa
 import nki.language as nl
+from nki.core.errors import VerificationError
 from nki.ir.same import differences
 from nki.passes import allocate, arrange, schedule
 from nki.passes.context import Context
+from nki.passes.usage import usage
 from nki.spec.program import Program
 from nki.timing.timeline import timeline
 from tests.ir.kernels import traced
@@ -84,6 +86,68 @@ def test_the_same_every_time_and_the_same_results() -> None:
     data = np.arange(12 * 128 * 64, dtype=np.float32).reshape(12 * 128, 64) % 7
     done = schedule.run(first, Context(TRN2))
     assert results(done, [data]) == [(data * data * 2).tobytes()]
+
+
+def held(a: Any, tiles: int, kept: int) -> Any:
+    """As `scaled` with wide rows, while some tiles stay in SBUF from the first to the last instruction."""
+    out = nl.ndarray((tiles * 128, a.shape[1]), a.dtype, buffer=nl.shared_hbm)
+    sums = [nl.ndarray((128, a.shape[1]), a.dtype, buffer=nl.sbuf) for _ in range(kept)]
+    for each in sums:
+        nisa.memset(dst=each, value=0.0)
+    for tile in range(tiles):
+        x, y = (nl.ndarray((128, a.shape[1]), a.dtype, buffer=nl.sbuf) for _ in range(2))
+        nisa.dma_copy(dst=x, src=a[tile % 4 * 128 : (tile % 4 + 1) * 128])
+        nisa.activation(dst=y, op=nl.square, data=x)
+        each = sums[tile % kept]
+        nisa.tensor_tensor(dst=each, data1=each, data2=y, op=nl.add)
+    for tile in range(tiles):
+        nisa.dma_copy(dst=out[tile * 128 : (tile + 1) * 128], src=sums[tile % kept])
+    return out
+
+
+@pytest.mark.parametrize("kept", [1, 20, 40])
+def test_running_ahead_takes_half_of_sbuf_at_most(kept: int) -> None:
+    """Tiles of 4 KiB: 20 of them leave room in half of the memory, 40 need more than that and get all of it."""
+    source = traced(held, np.ones((512, 1024), np.float32), 60, kept)[0]
+    placed = arrange.run(source, Context(TRN2))
+    sbuf, _ = usage(placed, TRN2)
+    half = arrange.AHEAD * TRN2.sbuf.usable_bytes_per_partition
+    assert (sbuf.peak <= half) == (kept < 40)
+
+
+def pairs(a: Any, tiles: int) -> Any:
+    """One tile after the other, each with its double."""
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    for _ in range(tiles):
+        x, y = (nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf) for _ in range(2))
+        nisa.dma_copy(dst=x, src=a)
+        nisa.tensor_tensor(dst=y, data1=x, data2=x, op=nl.add)
+        nisa.dma_copy(dst=out, src=y)
+    return out
+
+
+def test_what_does_not_fit_is_told_of_the_whole_memory() -> None:
+    source = traced(pairs, np.ones((128, 28_000), np.float32), 8)[0]
+    with pytest.raises(VerificationError) as caught:
+        arrange.run(source, Context(TRN2))
+    assert caught.value.facts["capacity"] == TRN2.sbuf.usable_bytes_per_partition
+
+
+def test_the_share_does_not_touch_psum_or_fixed_addresses() -> None:
+    source = program(scaled, 12)
+    whole, half = (allocate.run(source, Context(TRN2, share=share)) for share in (1.0, 0.01))
+    most = int(0.01 * TRN2.sbuf.usable_bytes_per_partition)
+    assert whole.placement and half.placement and set(whole.placement) == set(half.placement)
+    assert max(offset for _, offset in half.placement.values()) < most
+    assert max(offset for _, offset in whole.placement.values()) > most
+
+
+def test_of_large_orders_that_are_as_long_the_estimate_decides() -> None:
+    many = schedule.MOST_TIMED + 1
+    assert schedule.chosen([100.0, 100.4], [90.0, 80.0], many) == 1
+    assert schedule.chosen([100.0, 100.6], [90.0, 80.0], many) == 0
+    assert schedule.chosen([100.0, 100.4], [80.0, 80.0], many) == 0
+    assert schedule.chosen([100.0, 100.4], [90.0, 80.0], schedule.MOST_TIMED) == 0
 
 
 def test_orders_that_fit_psum_are_shorter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.timing_accuracy import compare
 from benchmarks.timing_cases.catalogue import READINGS, UTILISATIONS
 from benchmarks.timing_cases.runs import Run, compiled
 from benchmarks.timing_cases.shapes import cases
@@ -45,6 +46,7 @@ def test_the_model_keeps_its_bounds() -> None:
     assert summary["mape"] <= summary["mape_left_out"]
     assert summary["one_engine"] <= 5.0
     assert abs(summary["worst"]["error"]) <= 25.0
+    assert summary["utilisation"] <= 5.0
     assert 3 * summary["coefficients"] <= summary["points"]
     assert all(abs(item.error) <= 25.0 for item in FOUND.unfitted)
     assert summary["rankings_right"] == summary["rankings"]
@@ -78,6 +80,17 @@ def test_the_record_is_what_the_model_says_now(point: Point) -> None:
     if reading.other:
         value /= reading.read(run(reading.other))
     assert value == pytest.approx(point.predicted, rel=0.005, abs=0.02)
+
+
+@pytest.mark.slow
+def test_the_whole_record_is_what_the_model_says_now() -> None:
+    """Large kernels and utilisations too: what the scheduler makes of them is part of their times."""
+    now = compare(quick=False)
+    for group in ("points", "shares", "unfitted"):
+        for here, there in zip(getattr(now, group), getattr(FOUND, group), strict=True):
+            assert here.id == there.id
+            assert here.predicted == pytest.approx(there.predicted, rel=0.005, abs=0.02), here.id
+    assert now.rankings == FOUND.rankings
 
 
 def test_ranks_ignore_ties_and_see_swaps() -> None:

@@ -48,7 +48,7 @@ def allocate(program: Program, context: Context, *, spilling: bool = False) -> P
     live = liveness(program)
     check_registers(program, live, context.target)
     needs, found = demands(program, live, context.target)
-    needs = [_beside(each, context) for each in needs]
+    needs = [_chosen(each, context) for each in needs]
     rotation = context.config.address_rotation
     packings = [_packed(each, live.positions, rotation) for each in needs]
     wrong = _overflowing(needs, packings)
@@ -60,11 +60,13 @@ def allocate(program: Program, context: Context, *, spilling: bool = False) -> P
     return replace(program, placement=_placement(needs, packings))
 
 
-def _beside(needs: Demand, context: Context) -> Demand:
-    """SBUF's needs with the tensors that were chosen for the upper half of the partitions."""
-    if not context.upper or needs.memory.region is not MemoryRegion.sbuf:
+def _chosen(needs: Demand, context: Context) -> Demand:
+    """SBUF's needs with the tensors that were chosen for the upper half of the partitions, and the share of bytes."""
+    if needs.memory.region is not MemoryRegion.sbuf:
         return needs
-    return replace(needs, upper=context.upper, half=context.target.partitions // 2)
+    if context.share < 1.0:
+        needs = replace(needs, memory=replace(needs.memory, limit=int(context.share * needs.memory.limit)))
+    return replace(needs, upper=context.upper, half=context.target.partitions // 2) if context.upper else needs
 
 
 def _packed(needs: Demand, positions: int, rotation: AddressRotation) -> Packing:

@@ -22,6 +22,7 @@ class Context:
         config: settings of the kernel.
         notes: findings that passes add, warnings only; errors are raised.
         upper: ids of tensors in SBUF that begin in the middle of the partitions, beside others that end there.
+        share: of SBUF that tensors without an address may take.
         foreseen: programs whose schedule was made to choose their addresses, each with the scheduled one, so that it is
             not made again. Nothing depends on it but time.
     """
@@ -31,6 +32,7 @@ class Context:
     config: CompileConfig = field(default_factory=CompileConfig)
     notes: list[Finding] = field(default_factory=list)
     upper: frozenset[int] = frozenset()
+    share: float = 1.0
     foreseen: list[tuple[Program, Program]] = field(default_factory=list)
 
 

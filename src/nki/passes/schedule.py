@@ -1,7 +1,10 @@
 """Scheduling: an order, queues and waits for the instructions of every segment, chosen on the timing model.
 
 Orders of the list scheduler compete with that of the kernel; the shortest one on the timeline is taken, so that
-scheduling never makes a kernel slower than it was written, as far as the model sees.
+scheduling never makes a kernel slower than it was written, as far as the model sees. Of larger segments, orders within
+half a percent count as equally long, and the list scheduler's own estimate decides, as it does in a compiler that times
+nothing. Of the tiled matmul of kernel-optimization.rst, Tensor is then busy for 88 % of the time, and for 81 % in the
+order of the source, which is 0.3 % shorter; 87 % were measured.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ MOST_TIMED = 900
 """Instructions of segments for which all ways of scheduling compete on the timeline; of larger ones fewer do."""
 CLOSE = 1.15
 """Over the shortest one, by the scheduler's estimate: schedules of larger segments that the timeline compares."""
+
+EQUAL = 1.005
+"""Over the shortest one, on the timeline, whose errors are larger: orders of larger segments that are as good."""
 
 PATIENT = Manner(patience=3000.0)
 """For segments with several groups: two loads of a table, and what they put off."""
@@ -184,14 +190,23 @@ class _Maker:
         if len(orders) == 1:
             self.lengths.append(None)
             return orders[0]
-        length, number = min((self._length(order, segment), number) for number, order in enumerate(orders))
-        self.lengths.append(length)
+        lengths = [self._length(order, segment) for order in orders]
+        number = chosen(lengths, [schedule.makespan for schedule in found], len(segment.items))
+        self.lengths.append(lengths[number])
         return orders[number]
 
     def _length(self, order: NewOrder, segment: Segment) -> float:
         """ns of a segment by itself in an order."""
         block = Block([], [segment.items[position] for position in order.order], list(order.syncs or ()))
         return makespan(replace(self._program, body=block), self._target, self._tasks.recipes)
+
+
+def chosen(lengths: Sequence[float], estimates: Sequence[float], instructions: int) -> int:
+    """The number of the shortest order; of a larger segment, that of least estimate among those that are as good."""
+    shortest = min(lengths)
+    if instructions <= MOST_TIMED:
+        return lengths.index(shortest)
+    return min((estimates[number], number) for number, ns in enumerate(lengths) if ns <= EQUAL * shortest)[1]
 
 
 def _synchronized(segment: Segment, producers: Sequence[Sequence[int]], schedule: Schedule) -> NewOrder:
