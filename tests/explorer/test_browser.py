@@ -15,6 +15,7 @@ from nki.profile.schema import TABLES
 from tests.explorer.browser import Browser
 from tests.explorer.conftest import Running, needs_browser
 from tests.explorer.folders import make, write
+from tests.profile.test_folder import EXTREME
 
 pytestmark = needs_browser
 
@@ -171,6 +172,45 @@ def test_memory_leads_to_events(page: Browser) -> None:
     page.run("explorer.tabs.open('memory')")
     page.run("[...document.querySelectorAll('.panel tbody tr')].find((r) => /^t[02]_/.test(r.textContent)).click()")
     assert page.run("explorer.shared.maskText").startswith("t")
+
+
+def test_colours_of_tensors_are_lines_that_made_them(page: Browser) -> None:
+    page.run("explorer.tabs.open('memory')")
+    settle(page)
+    legend = "[...document.querySelectorAll('.panel .legend li')].map((item) => item.textContent)"
+    assert page.run(legend) == [f"kernels.py:{line} (25)" for line in (31, 32, 25, 26)]
+    choose = (
+        "(() => {{ const s = document.querySelector('[aria-label=\"Memory\"]');"
+        " s.value = '{}'; s.dispatchEvent(new Event('change')); }})()"
+    )
+    page.run(choose.format("shared_hbm"))
+    assert page.run("document.querySelector('.panel .legend').hidden"), "one line made all of them"
+
+
+def test_bars_of_the_source_say_what_their_colours_are(page: Browser) -> None:
+    page.run("explorer.tabs.open('source')")
+    legend = page.run("[...document.querySelectorAll('.panel .legend li')].map((item) => item.textContent)")
+    assert legend == ["Tensor", "Vector", "Scalar", "GpSimd", "DMA"]
+
+
+def test_each_operand_has_a_line(page: Browser) -> None:
+    page.run("explorer.shared.select(explorer.models[0], 4)")
+    text = page.run("document.querySelector('.details dd.lines').innerText")
+    assert [line.partition("=")[0] for line in text.splitlines()] == ["dst", "data"]
+    assert "float32[128, 512]@sbuf" in text.splitlines()[0]
+
+
+def test_a_table_is_there_before_anything_is_asked(page: Browser) -> None:
+    page.run("explorer.tabs.open('query')")
+    assert page.run("document.querySelectorAll('.panel tbody tr').length") > 0
+    page.run("document.querySelector('.panel input').value = 'wait_ns >'")
+    page.run("[...document.querySelectorAll('.panel button')].find((b) => b.textContent === 'Find').click()")
+    assert page.run("document.querySelectorAll('.panel [role=alert]').length") == 1
+
+
+def test_advice_says_when_there_may_be_more_instructions(page: Browser) -> None:
+    shows = "[99, 100, 101].map((n) => showsOf(new Array(n)))"
+    assert page.run(shows) == ["Show 99 instructions", "Show the 100 costliest", "Show 101 instructions"]
 
 
 def test_tables_sort_and_filter(page: Browser) -> None:
@@ -403,6 +443,28 @@ def test_tiny_profiles(tmp_path: Path, count: int) -> None:
         page.run("explorer.timelines[0].over.focus()")
         for key in "wasd.,npfm0":
             page.key(key)
+        assert page.messages == []
+
+
+@pytest.mark.parametrize(
+    "what", ["late", "often", "no time at all", "large", "strange units", "unknown counters", "fast"]
+)
+def test_extreme_values_are_shown(what: str, tmp_path: Path) -> None:
+    """What a profile of unknown origin may say within the limits of the reader."""
+    folder = make(tmp_path / "p", 64)
+    EXTREME[what](folder)
+    file = tmp_path / "report.html"
+    file.write_text(report(from_folders([folder])), encoding="utf-8")
+    with Browser() as page:
+        page.open_file(file)
+        for key in page.run("explorer.tabs.views.map((v) => v[0])"):
+            page.run(f"explorer.tabs.open('{key}')")
+            settle(page)
+            assert page.run("!/undefined|NaN|\\[object|function/.test(document.querySelector('.panel').innerText)"), key
+        page.run("explorer.shared.select(explorer.models[0], 4)")
+        page.run("explorer.timelines[0].over.focus()")
+        for pressed in "wasd.,npfm0":
+            page.key(pressed)
         assert page.messages == []
 
 

@@ -13,6 +13,7 @@ import pytest
 import nki.isa as nisa
 import nki.language as nl
 from nki.profile import build
+from nki.profile.advice import duration
 from tests.profile.support import advice, array, hbm, loaded, profiled, psum, rules, sbuf, stored
 
 BF16 = nl.bfloat16
@@ -305,6 +306,21 @@ CASES: dict[str, Case] = {
 
 def test_every_rule_has_a_case() -> None:
     assert {rule.__name__.replace("_", "-") for rule in build.RULES} == set(CASES)
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0.0, "0 µs"),
+        (1250.0, "1.25 µs"),
+        (999_900.0, "999.9 µs"),
+        (999_960.0, "1 ms"),
+        (4e7, "40 ms"),
+        (1.2e9, "1.2 s"),
+    ],
+)
+def test_durations_have_the_unit_that_fits(ns: float, text: str) -> None:
+    assert duration(ns) == text
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from nki.core.errors import ArtifactError, NkiError, UsageError
+from nki.explorer.report import report
+from nki.explorer.shown import Shown
 from nki.profile import folder as reader
 from nki.profile.record import Profile
 from nki.profile.schema import TABLES
@@ -65,6 +68,7 @@ def refused(folder: Path, code: str) -> str:
         Profile.load(folder)
     assert caught.value.code == code, caught.value
     assert caught.value.fix
+    assert caught.value.message.replace("\n", "").isprintable(), "a terminal shows it"
     return caught.value.message
 
 
@@ -72,6 +76,16 @@ def about(**changes: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         path = folder / "profile.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return change
+
+
+def hardware(**changes: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "profile.json"
+        data = json.loads(path.read_text())
+        data["hardware"].update(changes)
+        path.write_text(json.dumps(data))
 
     return change
 
@@ -192,14 +206,118 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "ids that jump": ("profile.values", column("instructions", "id", first(5))),
     "a line that calls itself": ("profile.values", column("sources", "parent", first(0))),
     "a long text": ("profile.values", column("sources", "text", first("x" * 200_000))),
+    "no such engine": ("profile.values", column("instructions", "engine", first("constructor"))),
+    "no such queue": ("profile.values", column("instructions", "queue", first("dma²"))),
+    "a queue without end": ("profile.values", column("dma", "queue", first("dma99999999999999999999"))),
+    "no such trigger": ("profile.values", column("dma", "trigger", first("tensor waits"))),
+    "no such track": ("profile.values", column("time", "track", first("__proto__"))),
+    "no such category": ("profile.values", column("time", "category", first("toString"))),
+    "no such region": ("profile.values", column("memory", "region", first("registers"))),
+    "after the end of the world": ("profile.values", column("instructions", "visible_ns", first(1e16))),
+    "a sample after it": ("profile.values", column("counters", "time_ns", lambda v: [1e300] * len(v))),
+    "a table before the start": ("profile.values", column("instructions", "table_ns", first(1e12))),
+    "a number without end": ("profile.values", column("counters", "value", first(1e300))),
+    "bytes below nothing": ("profile.values", column("dma", "nbytes", first(-2))),
+    "bytes that no double has": ("profile.values", column("memory", "nbytes", first(2**53 + 2))),
+    "an escape in a table": ("profile.values", column("instructions", "opcode", first("\x1b[2J"))),
+    "an escape in a category": ("profile.values", column("time", "category", first("\x1b[2J"))),
+    "an escape in JSON": ("profile.values", about(kernel="\x1b]0;title\x07")),
+    "an escape as version": ("profile.version", about(version="\x1b[2J")),
+    "an escape as a key": ("profile.values", totals(units={"\x1b[2J": 1.0})),
+    "half a character": ("profile.values", about(kernel="a\ud800b")),
+    "half a character as version": ("profile.version", about(version="\ud800")),
+    "many units": ("profile.values", totals(units={f"unit {n}": 1.0 for n in range(5000)})),
+    "many peaks": ("profile.values", hardware(peak_tflops={"bfloat16": 1.0, **{f"p{n}": 1.0 for n in range(5000)}})),
+    "peaks as text": ("profile.values", hardware(peak_tflops={"bfloat16": 1.0, "float8": "fast"})),
+    "no clocks": ("profile.values", hardware(ghz="quick")),
+    "no DMA engines": ("profile.values", hardware(dma_engines=None)),
+    "a title as object": ("profile.values", hardware(title={"a": 1})),
 }
+
+
+_opened: list[Path] = []
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    """Every file that Python opens; a hook stays until the process ends."""
+    if event == "open" and isinstance(arguments[0], str | os.PathLike):
+        _opened.append(Path(arguments[0]))
+
+
+sys.addaudithook(_note)
+
+
+def strangers(folder: Path) -> list[Path]:
+    """What was opened that is neither in the folder nor part of Python's modules."""
+    code = {".py", ".pyc", ".so"}
+    return [path for path in _opened if path.parent != folder and path.suffix not in code]
 
 
 @pytest.mark.parametrize("what", DAMAGE)
 def test_what_cannot_be_a_profile_is_refused(what: str, folder: Path) -> None:
+    """With a code and a reason, and no file outside the folder is opened for it."""
     code, damage = DAMAGE[what]
     damage(folder)
+    _opened.clear()
     assert refused(folder, code)
+    assert what == "no folder" or _opened
+    assert strangers(folder) == []
+
+
+def times(value: float) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        for name in ("visible_ns", "end_ns", "move_ns", "start_ns"):
+            column("instructions", name, lambda values: [value] * len(values))(folder)
+
+    return change
+
+
+def every(value: Any) -> Callable[[list[Any]], list[Any]]:
+    return lambda values: [value] * len(values)
+
+
+EXTREME: dict[str, Callable[[Path], Any]] = {
+    "late": times(1e15),
+    "often": column("instructions", "runs", every(1e30)),
+    "long": about(makespan_ns=1e30, launch_ns=1e30),
+    "no time at all": about(makespan_ns=0),
+    "high": column("counters", "value", every(1e30)),
+    "many bytes": column("dma", "nbytes", every(2**53)),
+    "large": column("memory", "nbytes", every(2**53)),
+    "many descriptors": column("dma", "descriptors", every(2**53)),
+    "wide": column("memory", "partitions", every(2**53)),
+    "far": column("memory", "address", every(2**53)),
+    "a late line": column("sources", "line", every(2**53)),
+    "no bytes": column("dma", "nbytes", every(0)),
+    "no size": column("memory", "nbytes", every(0)),
+    "unknown counters": column("counters", "counter", every("constructor")),
+    "unknown opcodes": column("instructions", "opcode", every("__proto__")),
+    "strange units": totals(units={"__proto__": 1.0, "constructor": 2.0}, bounds={"toString": 1.0}),
+    "fast": hardware(base_ghz=1e30, dma_engines=1e30, pe_rows=1e30, psum_banks=1e30, peak_tflops={"bfloat16": 1e-12}),
+    "slow": hardware(hbm_bytes_per_ns=1e-12, dma_bytes_per_ns=1e-12, sbuf_bytes_per_partition=1e-12),
+    "deep": hardware(more=json.loads("[" * 400 + "]" * 400)),
+}
+
+
+@pytest.mark.parametrize("what", EXTREME)
+def test_what_is_read_can_be_shown_and_written(what: str, folder: Path, tmp_path: Path) -> None:
+    """Whatever a folder says within the limits: every output works, or says which value it cannot have."""
+    EXTREME[what](folder)
+    _opened.clear()
+    profile = Profile.load(folder)
+    assert strangers(folder) == []
+    assert profile.summary().encode()
+    json.dumps(profile.to_json(), allow_nan=False)
+    profile.save(tmp_path / "again")
+    assert Profile.load(tmp_path / "again").to_json() == profile.to_json()
+    profile.csv(tmp_path / "csv")
+    profile.perfetto(tmp_path / "trace.pftrace")
+    assert report([Shown(profile, what)])
+    try:
+        profile.explorer(tmp_path / "explorer")
+    except ArtifactError as error:
+        assert error.code == "profile.values"
+        assert "too large" in error.message
 
 
 @pytest.mark.parametrize("name,value", [("parent", 0), ("parent", -2), ("after", 10**9), ("steady_ns", -1.0)])

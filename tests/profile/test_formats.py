@@ -123,6 +123,18 @@ def test_every_instruction_and_transfer_is_a_slice(profile: Profile, tmp_path: P
         assert len(slices) == count, name
 
 
+def test_every_slice_of_an_instruction_has_its_number(profile: Profile, tmp_path: Path) -> None:
+    """The first one has 0, which is a number like others."""
+    read = Read(packets(profile, tmp_path))
+    found: Counter[int] = Counter()
+    for uuid, slices in read.slices.items():
+        if read.names[uuid] not in ("tensor weights", "critical path"):
+            for _, _, event in slices:
+                numbers = [note.int_value for note in event.debug_annotations if note.name == "id"]
+                found.update(numbers if not event.name.startswith("start ") else [])
+    assert found == Counter(range(len(profile["instructions"])))
+
+
 def test_signals_are_flows_with_two_ends(profile: Profile, tmp_path: Path) -> None:
     read = Read(packets(profile, tmp_path))
     signals = sum(1 for row in profile["edges"].rows() if row["signal"])

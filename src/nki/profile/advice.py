@@ -109,9 +109,12 @@ def percent(part: float, whole: float) -> str:
     return f"{100.0 * part / whole:.0f} %" if whole else "0 %"
 
 
-def micro(ns: float) -> str:
-    """``1.25 µs``."""
-    return f"{ns / 1000.0:.4g} µs"
+def duration(ns: float) -> str:
+    """``1.25 µs``, ``23.74 ms`` or ``1.2 s``: never more than three digits before the point."""
+    size, unit = next(
+        ((size, unit) for size, unit in ((1e3, "µs"), (1e6, "ms")) if abs(ns) < 999.95 * size), (1e9, "s")
+    )
+    return f"{ns / size:.4g} {unit}"
 
 
 def where(evidence: Evidence, costs: dict[int, float]) -> str:

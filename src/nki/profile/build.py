@@ -55,6 +55,9 @@ RULES = (
 )
 """All rules of the advice."""
 
+_MOST_ADVISED = 100
+"""Instructions that advice names, those that cost most."""
+
 Trips = Sequence[Mapping[int, float]]
 
 
@@ -125,7 +128,7 @@ def _profile(programs: Sequence[Program], target: Target, trips: Trips | None) -
 
 def _advice(advice: Advice, seen: _Seen, lines: Lines) -> dict[str, Any]:
     makespan = seen.core.line.makespan
-    positions = advice.positions[:100]
+    positions = advice.positions[:_MOST_ADVISED]
     sources = [lines.of(seen.core.items[position].location) for position in positions]
     return {
         "rule": advice.rule,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,21 @@ MOST_TEXT = 100_000
 MOST_NUMBER = 1e30
 """Of what profile.json says; JSON has whole numbers of any size."""
 
+MOST_NS = 1e15
+"""Of a time in a table, eleven days: writers of other formats count ns in 64 bits."""
+
+MOST_COUNT = 2**53
+"""Of a whole number in a table: larger ones are no longer exact in a browser."""
+
+_MOST_NAMES = 1000
+"""Of an object in profile.json that has a number for each name."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+"""What no name and no source line needs and a terminal may obey."""
+
+_UNIT = re.compile(r"tensor|vector|scalar|gpsimd|sync")
+_QUEUE = re.compile(rf"{_UNIT.pattern}|dma(0|[1-9][0-9]{{0,5}})")
+
 _TOTALS = (
     "makespan_ns",
     "instructions",
@@ -33,19 +49,31 @@ _TOTALS = (
     "psum_peak_bytes",
     "hbm_peak_bytes",
 )
-_HARDWARE = ("sbuf_bytes_per_partition", "psum_bytes_per_partition", "dma_bytes_per_ns", "psum_banks", "partitions")
+_HARDWARE = (
+    "sbuf_bytes_per_partition",
+    "psum_bytes_per_partition",
+    "dma_bytes_per_ns",
+    "psum_banks",
+    "partitions",
+    "hbm_bytes_per_ns",
+    "dma_engines",
+    "pe_rows",
+    "pe_columns",
+    "base_ghz",
+)
+_OF_ENGINES = {"ghz": ("tensor", "vector", "scalar", "gpsimd"), "lanes": ("vector", "scalar", "gpsimd")}
 _MOST_CORES = 1024
 
 
 def refused(code: str, message: str) -> ArtifactError:
-    """The error for a folder that is not what it should be."""
+    """The error for a folder that is not what it should be; a terminal obeys nothing that it repeats."""
     fixes = {
         "profile.version": "profile the kernel again, or read the folder with the version that wrote it",
         "profile.size": "profile a smaller part of the program",
     }
     return ArtifactError(
         code,
-        message,
+        _CONTROL.sub("\N{REPLACEMENT CHARACTER}", message).encode("utf-8", "replace").decode(),
         rule="a profile is what docs/profile.md describes",
         fix=fixes.get(code, "profile the kernel again; do not use a folder of unknown origin"),
         location=UNKNOWN,
@@ -81,12 +109,20 @@ def about_of(data: Any) -> About:
         raise _wrong(f"{about.cores} cores with {len(about.totals)} totals")
     for totals in about.totals:
         _check_totals(totals)
-    for name in _HARDWARE:
-        _number(about.hardware, name, least=1e-12)
-    _number(_get(about.hardware, "peak_tflops", dict), "bfloat16", least=1e-12)
+    _check_hardware(about.hardware)
     for advice in about.advice:
         _check_advice(advice)
     return about
+
+
+def _check_hardware(hardware: dict[str, Any]) -> None:
+    _text(hardware, "title")
+    for name in _HARDWARE:
+        _number(hardware, name, least=1e-12)
+    for name, engines in _OF_ENGINES.items():
+        for engine in engines:
+            _number(_get(hardware, name, dict), engine)
+    _number(_numbers(hardware, "peak_tflops"), "bfloat16", least=1e-12)
 
 
 def _check_totals(totals: Any) -> None:
@@ -96,8 +132,7 @@ def _check_totals(totals: Any) -> None:
         _number(totals, name)
     _text(totals, "bound_by")
     for name in ("units", "bounds"):
-        for key in _get(totals, name, dict):
-            _number(totals[name], key)
+        _numbers(totals, name)
     if not all(type(number) is int for number in _get(totals, "assumed_loops", list)):
         raise _wrong("assumed_loops")
 
@@ -129,7 +164,20 @@ def _text(data: Mapping[str, Any], name: str) -> str:
     value: str = _get(data, name, str)
     if len(value) > MOST_TEXT:
         raise _wrong(f"{name} has {len(value)} characters")
+    if _CONTROL.search(value) or any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise _wrong(f"{name} has characters that no text has")
     return value
+
+
+def _numbers(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """An object with a number for each name."""
+    found: dict[str, Any] = _get(data, name, dict)
+    if len(found) > _MOST_NAMES:
+        raise _wrong(f"{name} has {len(found)} names")
+    for key in found:
+        _text({"a name": key}, "a name")
+        _number(found, key)
+    return found
 
 
 def _number(data: Mapping[str, Any], name: str, least: float = 0.0) -> float:
@@ -155,7 +203,10 @@ def check_tables(about: About, tables: Mapping[str, Table]) -> None:
             _require(table, np.all(table[earlier] <= table[later]), f"{earlier} is after {later}")
         for column, allowed in _ALLOWED.get(name, {}).items():
             strange = set(table[column]) - allowed.keys()
-            _require(table, not strange, f"{column} is {sorted(strange)[:3]}")
+            _require(table, not strange, f"{column} is {sorted(strange)[:3]}"[:200])
+        for column, pattern in _PATTERNS.get(name, {}).items():
+            odd = sorted(text for text in set(table[column]) if not pattern.fullmatch(text))
+            _require(table, not odd, f"{column} is {odd[:3]}"[:200])
     for name in ("instructions", "sources"):
         _require(
             tables[name], np.array_equal(tables[name]["id"], np.arange(len(tables[name]))), "ids are no row numbers"
@@ -163,6 +214,8 @@ def check_tables(about: About, tables: Mapping[str, Table]) -> None:
     _require(
         tables["sources"], np.all(tables["sources"]["parent"] < tables["sources"]["id"]), "a line that calls itself"
     )
+    loading = tables["instructions"]["table_ns"] <= tables["instructions"]["start_ns"] + 0.5
+    _require(tables["instructions"], np.all(loading), "table_ns began before the start")
     loops = tables["loops"]
     _require(loops, np.all(loops["parent"] < loops["loop"]), "a loop in itself")
     _within(loops, "parent", -1, max(instructions, 1))
@@ -192,8 +245,15 @@ _ASCENDING: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 _ALLOWED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "instructions": {"wait_kind": {"": "", **WAITS}},
+    "memory": {"region": dict.fromkeys(("sbuf", "psum", "private_hbm", "shared_hbm"), "")},
+    "time": {"category": {**dict.fromkeys(("busy", "idle", "barrier"), ""), **WAITS}},
     "edges": {"kind": DEPENDENCES},
     "path": {"kind": PATHS},
+}
+_PATTERNS: Mapping[str, Mapping[str, re.Pattern[str]]] = {
+    "instructions": {"engine": re.compile(rf"{_UNIT.pattern}|dma"), "queue": _QUEUE},
+    "dma": {"trigger": re.compile(rf"({_UNIT.pattern})?"), "queue": _QUEUE},
+    "time": {"track": re.compile(rf"{_QUEUE.pattern}|dma")},
 }
 _SIGNED = frozenset({"gap_ns"})
 
@@ -204,8 +264,15 @@ def _check_kinds(table: Table) -> None:
         if column.kind == "text":
             longest = max(map(len, values), default=0)
             _require(table, longest <= MOST_TEXT, f"a {column.name} has {longest} characters")
+            control = any(map(_CONTROL.search, set(values)))
+            _require(table, not control, f"a {column.name} has control characters")
+        elif column.kind == "int":
+            within = bool(np.all((values >= -1) & (values <= MOST_COUNT)))
+            _require(table, within, f"{column.name} is outside -1..{MOST_COUNT}")
         elif column.kind == "float":
             _require(table, bool(np.all(np.isfinite(values))), f"{column.name} is not finite")
+            most = MOST_NS if column.unit == "ns" else MOST_NUMBER
+            _require(table, bool(np.all(np.abs(values) <= most)), f"{column.name} is more than {most:g}")
             if column.name not in _SIGNED:
                 _require(table, bool(np.all(values >= 0.0)), f"{column.name} is negative")
 

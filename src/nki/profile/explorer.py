@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nki.profile import explorer_series as series
+from nki.profile.check import refused
 from nki.profile.explorer_summary import metadata, summary
 from nki.profile.extras import unwritable
 from nki.profile.folder import write_parquet
@@ -77,13 +78,23 @@ def explorer_tables(profile: Profile) -> dict[str, pa.Table]:
     return {name: _arrow(schema[name], found) for name, found in rows.items()}
 
 
+def _array(values: list[Any], field: pa.Field) -> pa.Array:
+    """A column; sums over a profile that others made can be larger than its type."""
+    try:
+        return pa.array(values, field.type)
+    except OverflowError as problem:
+        raise refused(
+            "profile.values", f"{field.name} of the Neuron Explorer is too large for {field.type}"
+        ) from problem
+
+
 def _arrow(columns: Mapping[str, str], rows: list[Row]) -> pa.Table:
     unknown = {key for row in rows for key in row} - columns.keys()
     assert not unknown, f"no such columns: {unknown}"
     fields = [
         pa.field(name, _TYPES[kind.rstrip("!")], nullable=not kind.endswith("!")) for name, kind in columns.items()
     ]
-    arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in fields]
+    arrays = [_array([row.get(field.name) for row in rows], field) for field in fields]
     assert not any(a.null_count for a, f in zip(arrays, fields, strict=True) if not f.nullable), "a value is missing"
     return pa.table(arrays, schema=pa.schema(fields))
 

@@ -34,6 +34,11 @@ class Lines:
         """The table ``sources``."""
         rows = []
         for number, (frame, parent) in enumerate(self._known):
-            text = linecache.getline(frame.file, frame.line).strip()[:_MOST]
+            text = _plain(linecache.getline(frame.file, frame.line).strip()[:_MOST])
             rows.append((number, frame.file, frame.function, frame.line, frame.column, frame.end_column, parent, text))
         return from_rows("sources", rows)
+
+
+def _plain(text: str) -> str:
+    """Without characters that a terminal would obey; a reader refuses them."""
+    return "".join(each if each.isprintable() or each.isspace() else "\N{REPLACEMENT CHARACTER}" for each in text)

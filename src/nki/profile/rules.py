@@ -11,7 +11,7 @@ from typing import Any
 
 from nki.core.dtypes import bfloat16
 from nki.core.tensor import MemoryRegion, View, contiguous_strides
-from nki.profile.advice import Advice, Evidence, micro, percent, ranked, where, work
+from nki.profile.advice import Advice, Evidence, duration, percent, ranked, where, work
 from nki.profile.facts import on_chip
 from nki.spec.program import Issued
 from nki.timing.recipe import MATMUL
@@ -72,7 +72,7 @@ def two_inputs(evidence: Evidence) -> Advice | None:
         return None
     costs = {position: evidence.ns(position) for position in {*psum, *narrow}}
     options = [
-        f"{what} would save {micro(sum(saved.values()))}"
+        f"{what} would save {duration(sum(saved.values()))}"
         for what, saved in (("one operand in PSUM", psum), ("bfloat16 throughout", narrow))
         if saved
     ]
@@ -111,7 +111,7 @@ def float32_matmul(evidence: Evidence) -> Advice | None:
         "tensor",
         f"{busy(evidence, 'tensor')}; {percent(sum(costs.values()), evidence.busy('tensor'))} of that are matmuls of "
         f"float32, {times:.3g} times the work of bfloat16; {where(evidence, costs)}",
-        f"bfloat16 operands save {micro(sum(saved.values()))}; products still add up in float32",
+        f"bfloat16 operands save {duration(sum(saved.values()))}; products still add up in float32",
         evidence.possible("tensor", sum(saved.values())),
         ranked(costs),
     )
@@ -135,8 +135,8 @@ def far_strides(evidence: Evidence) -> Advice | None:
     return Advice(
         "far-strides",
         unit,
-        f"{busy(evidence, unit)}; {micro(sum(saved.values()))} of that because innermost elements lie more than {far} "
-        f"bytes apart; {where(evidence, saved)}",
+        f"{busy(evidence, unit)}; {duration(sum(saved.values()))} of that because innermost elements lie more than "
+        f"{far} bytes apart; {where(evidence, saved)}",
         "lay the tile out so that the innermost dimension is contiguous, or transpose while it is loaded",
         evidence.possible(unit, sum(saved.values())),
         ranked(saved),
@@ -209,7 +209,7 @@ def short_instructions(evidence: Evidence) -> Advice | None:
         "short-instructions",
         unit,
         f"{busy(evidence, unit)}; {times:.0f} instructions have {mean:.0f} elements per partition on average, and "
-        f"take as long as {least} and the start: {micro(sum(here.values()))} without work; {where(evidence, here)}",
+        f"take as long as {least} and the start: {duration(sum(here.values()))} without work; {where(evidence, here)}",
         "work on several tiles with one instruction: more elements per partition",
         evidence.possible(unit, sum(here.values())),
         ranked(here),
@@ -228,7 +228,7 @@ def slow_engine(evidence: Evidence) -> Advice | None:
         "slow-engine",
         "gpsimd",
         f"{busy(evidence, 'gpsimd')}; {percent(sum(costs.values()), evidence.busy('gpsimd'))} of that could run on "
-        f"VectorE in {micro(sum(costs.values()) - sum(saved.values()))}, which is idle for {micro(spare)}; "
+        f"VectorE in {duration(sum(costs.values()) - sum(saved.values()))}, which is idle for {duration(spare)}; "
         f"{where(evidence, costs)}",
         "give these instructions engine=nisa.engine.vector, as many as VectorE has time for",
         evidence.possible("gpsimd", min(sum(saved.values()), spare)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from nki.core.tensor import View
-from nki.profile.advice import Advice, Evidence, micro, percent, ranked, where
+from nki.profile.advice import Advice, Evidence, duration, percent, ranked, where
 
 
 def small_descriptors(evidence: Evidence) -> Advice | None:
@@ -27,7 +27,7 @@ def small_descriptors(evidence: Evidence) -> Advice | None:
         "small-descriptors",
         "dma",
         f"{len(saved)} transfers move pieces of {nbytes / pieces:.0f} bytes on average, each costs as much as {least}: "
-        f"{micro(sum(saved.values()))} of the DMA engines' time is lost; {where(evidence, costs)}",
+        f"{duration(sum(saved.values()))} of the DMA engines' time is lost; {where(evidence, costs)}",
         f"make rows contiguous for at least {evidence.core.target.dma.good_bytes_per_partition} bytes on both sides, "
         "or transpose on chip",
         evidence.possible("dma", sum(saved.values())),
@@ -55,9 +55,9 @@ def transfer_starts(evidence: Evidence) -> Advice | None:
     return Advice(
         "transfer-starts",
         unit,
-        f"{unit} {percent(evidence.busy(unit), evidence.makespan)} busy; it starts {count:.0f} transfers of "
-        f"{nbytes / count / 1024:.3g} KiB on average, {starting / count:.0f} ns each, {micro(starting)} in all, where "
-        f"moving the bytes takes {micro(moving)}; {where(evidence, costs)}",
+        f"{unit} {percent(evidence.busy(unit), evidence.makespan)} busy; it starts {count:,.0f} transfers of "
+        f"{nbytes / count / 1024:.3g} KiB on average, {starting / count:.0f} ns each, {duration(starting)} in all, "
+        f"where moving the bytes takes {duration(moving)}; {where(evidence, costs)}",
         "move more with each transfer: half as many, twice as large, take half the time to start",
         evidence.possible(unit, starting / 2.0),
         ranked(costs),
@@ -96,8 +96,8 @@ def repeated_loads(evidence: Evidence) -> Advice | None:
         "repeated-loads",
         "dma",
         f"{name} ({nbytes / 2**20:.3g} MiB) is loaded {total / (total - again[worst]):.3g} times; tensors are loaded "
-        f"again for {extra / 2**20:.3g} MiB in all, {micro(extra / core.target.dma.aggregate_gbps)} at the full rate; "
-        f"{where(evidence, loads[worst])}",
+        f"again for {extra / 2**20:.3g} MiB in all, {duration(extra / core.target.dma.aggregate_gbps)} at the full "
+        f"rate; {where(evidence, loads[worst])}",
         "keep it in SBUF, or change the order of the loops so that a tile is used up while it is there",
         evidence.possible("dma", extra / core.target.dma.aggregate_gbps),
         ranked(loads[worst]),

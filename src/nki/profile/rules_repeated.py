@@ -8,7 +8,7 @@ from typing import Any
 
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, View
-from nki.profile.advice import Advice, Evidence, micro, percent, ranked, where
+from nki.profile.advice import Advice, Evidence, duration, percent, ranked, where
 from nki.profile.rules import busy
 from nki.spec.operator import Operator
 from nki.spec.program import Issued
@@ -90,7 +90,7 @@ def repeated_results(evidence: Evidence) -> Advice | None:
         "repeated-results",
         unit,
         f"{busy(evidence, unit)}; {len(costs)} of its instructions compute what an earlier one computed from the same "
-        f"data, {micro(total)} or {percent(total, evidence.busy(unit))} of its work; {where(evidence, costs)}",
+        f"data, {duration(total)} or {percent(total, evidence.busy(unit))} of its work; {where(evidence, costs)}",
         "compute it once, before the loop, and keep the tile",
         evidence.possible(unit, total),
         ranked(costs),

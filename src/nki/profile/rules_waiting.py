@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from math import prod
 
-from nki.profile.advice import LEAST, Advice, Evidence, micro, percent, ranked, where
+from nki.profile.advice import LEAST, Advice, Evidence, duration, percent, ranked, where
 from nki.profile.bounds import dependence_bound
 from nki.profile.core import is_matmul
 from nki.timing.loops import LoopTime
@@ -30,7 +30,7 @@ def activation_tables(evidence: Evidence) -> Advice | None:
     return Advice(
         "activation-tables",
         "scalar",
-        f"ScalarE loads activation tables {count:.0f} times ({names}), {micro(sum(loads.values()))} in all, "
+        f"ScalarE loads activation tables {count:.0f} times ({names}), {duration(sum(loads.values()))} in all, "
         f"{percent(sum(loads.values()), evidence.makespan)} of the time; {where(evidence, loads)}",
         "do all activations of one function before those of the next one",
         evidence.possible("scalar", saved),
@@ -56,7 +56,7 @@ def tensor_clock(evidence: Evidence) -> Advice | None:
         "tensor-clock",
         "tensor",
         f"{len(slow)} of {len(evidence.on('tensor'))} matmuls start at {throttle.start_utilization:.0%} of the rate, "
-        f"because TensorE had paused: {micro(sum(slow.values()))} lost; {where(evidence, slow)}",
+        f"because TensorE had paused: {duration(sum(slow.values()))} lost; {where(evidence, slow)}",
         f"keep TensorE busy: load ahead, and put matmuls of several tiles next to each other; after "
         f"{throttle.ramp_ns / 1000:.3g} µs it runs at its full rate",
         evidence.possible("tensor", saved),
@@ -73,7 +73,7 @@ def shared_ports(evidence: Evidence) -> Advice | None:
     return Advice(
         "shared-ports",
         queue,
-        f"{queue} waits {micro(sum(here.values()))} for a port that another engine holds, "
+        f"{queue} waits {duration(sum(here.values()))} for a port that another engine holds, "
         f"{percent(sum(here.values()), evidence.makespan)} of the time; {where(evidence, here)}",
         "let only one of the two engines work on that memory or PSUM bank at a time: other banks, or another engine",
         sum(here.values()),
@@ -104,7 +104,7 @@ def reused_buffers(evidence: Evidence) -> Advice | None:
         "reused-buffers",
         _queue(evidence, max(reuse, key=lambda position: reuse[position])),
         f"{len(reuse)} instructions on the critical path overwrite a tile that earlier ones have to be done with: no "
-        f"schedule takes less than {micro(chain)}, with tiles of their own {micro(free)} would be possible; "
+        f"schedule takes less than {duration(chain)}, with tiles of their own {duration(free)} would be possible; "
         f"{where(evidence, reuse)}",
         "take turns with two or more buffers: allocate the tile inside the loop instead of outside",
         chain - free,
@@ -175,7 +175,7 @@ def loop_barriers(evidence: Evidence) -> Advice | None:
     return Advice(
         "loop-barriers",
         "all",
-        f"{trips:.0f} trips of {len(loops)} device loops are separated by barriers of all queues: {micro(lost)}, "
+        f"{trips:.0f} trips of {len(loops)} device loops are separated by barriers of all queues: {duration(lost)}, "
         f"{percent(lost, evidence.makespan)} of the time, in which nothing overlaps",
         "use a Python loop, which is unrolled, or do more in each trip",
         lost,

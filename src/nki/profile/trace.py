@@ -212,8 +212,8 @@ def _flows(profile: Profile) -> tuple[dict[int, tuple[int, ...]], dict[int, tupl
 
 
 def _facts(profile: Profile, row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    names = ("id", "name", "operands", "wait_kind", "wait_text", "runs", "flops")
-    facts = [(name, row[name]) for name in names if row[name] not in ("", 0.0)]
+    names = ("name", "operands", "wait_kind", "wait_text", "runs", "flops")
+    facts = [("id", row["id"]), *((name, row[name]) for name in names if row[name] not in ("", 0.0))]
     facts += [(name, row[name]) for name in row if name.endswith("_bytes") and row[name]]
     source = row["source"]
     depth = 0

@@ -126,8 +126,14 @@ class Details {
           [read ? "reads " + bytes(read) : "", write ? "writes " + bytes(write) : ""].filter(Boolean).join(", "),
         ]);
     }
-    if (columns.operands.at(row)) facts.push(["operands", columns.operands.at(row)]);
-    return facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
+    const made = facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]),
+      operands = columns.operands.at(row);
+    // a line for each: in the column beside the names shapes would be torn apart
+    if (operands) {
+      const lines = operands.replace(/ (?=\w+=)/g, "\n");
+      made.push(el("dt", {}, "operands"), el("dd", { class: "lines" }, lines));
+    }
+    return made;
   }
 
   waited(model, row) {

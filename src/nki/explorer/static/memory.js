@@ -15,6 +15,7 @@ class MemoryView {
       "aria-label": "Tensors by address and time; the table below has the same",
     });
     this.table = el("div");
+    this.legend = el("ul", { class: "legend" });
     this.about = el("span", { class: "soft" });
     this.node = el(
       "div",
@@ -45,6 +46,7 @@ class MemoryView {
         this.about,
         el("span", { class: "soft" }, "Ctrl + wheel zooms addresses."),
       ),
+      this.legend,
       this.canvas,
       this.table,
     );
@@ -86,7 +88,30 @@ class MemoryView {
     this.about.textContent = plural(rows.length, "tensor") + (without ? `, ${count(without)} without an address` : "");
     this.canvas.hidden = !this.placed.length;
     this.table.replaceChildren(this.grid(rows).node);
+    this.colour();
     this.draw();
+  }
+
+  /** Colours by the line that made a tensor, so that they mean something; if that is one, by name. */
+  colour() {
+    const columns = this.model.tables.memory.columns,
+      lines = new Map();
+    for (const row of this.placed) {
+      const line = this.model.line(columns.source[row]);
+      lines.set(line, (lines.get(line) || 0) + 1);
+    }
+    const ranked = [...lines.keys()].sort((a, b) => lines.get(b) - lines.get(a)),
+      rank = new Map(ranked.map((line, at) => [line, Math.min(at, REST)]));
+    this.colourOf =
+      ranked.length > 1
+        ? (row) => rank.get(this.model.line(columns.source[row]))
+        : (row) => columns.name.codes[row] % REST;
+    const named = ranked.slice(0, REST).map((line, at) => [at, `${line} (${count(lines.get(line))})`]);
+    if (ranked.length > REST) named.push([REST, "other lines"]);
+    this.legend.hidden = ranked.length < 2;
+    this.legend.replaceChildren(
+      ...named.map(([at, text]) => el("li", {}, swatch(at), el("span", { class: "cut", title: text }, text))),
+    );
   }
 
   grid(rows) {
@@ -232,7 +257,7 @@ class MemoryView {
 
   box(context, row, x0, x1, source, theme) {
     const columns = this.model.tables.memory.columns,
-      colour = columns.name.codes[row] % REST;
+      colour = this.colourOf(row);
     const y1 = this.y(columns.address[row]),
       y0 = this.y(columns.address[row] + columns.nbytes[row]),
       wide = Math.max(0.8, x1 - x0),

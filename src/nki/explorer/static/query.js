@@ -191,6 +191,7 @@ function conditionView(shared, models) {
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter") run();
   });
+  run();
   return el(
     "div",
     { class: "view" },

@@ -65,7 +65,7 @@ function rooflineView(shared, model) {
 function paintRoof(canvas, roofs, slopes, points) {
   const { context, width, height } = fit(canvas),
     theme = themeColours(),
-    box = { left: 64, top: 12, right: width - 16, bottom: height - 34 };
+    box = { left: 88, top: 12, right: width - 16, bottom: height - 34 };
   const shownPoints = points.filter((one) => Number.isFinite(one.intensity) && one.intensity > 0 && one.rate > 0);
   const top = Math.max(1, ...roofs.map((roof) => roof.flops), ...shownPoints.map((one) => one.rate)) * 2;
   const low = Math.min(top / 1e4, ...shownPoints.map((one) => one.rate / 3));
@@ -88,7 +88,9 @@ function paintRoof(canvas, roofs, slopes, points) {
   }
   for (let power = Math.ceil(y0); power <= y1; power++) {
     line(context, box.left, y(10 ** power), box.right, y(10 ** power));
-    context.fillText(big(10 ** (power + 9)) + "FLOP/s", 2, y(10 ** power));
+    context.textAlign = "right";
+    context.fillText(big(10 ** (power + 9)) + "FLOP/s", box.left - 6, y(10 ** power), box.left - 8);
+    context.textAlign = "left";
   }
   context.fillText("FLOP per byte", (box.left + box.right) / 2 - 30, height - 9);
   context.save();
@@ -107,8 +109,8 @@ function paintRoof(canvas, roofs, slopes, points) {
     const above = slope.rate >= Math.max(...rates),
       where = box.left + (box.right - box.left) * 0.3,
       level = y(10 ** (x0 + 0.3 * (x1 - x0)) * slope.rate);
-    context.fillStyle = theme.text;
-    context.fillText(text, above ? where - context.measureText(text).width - 12 : where + 14, level + (above ? -4 : 6));
+    const left = above ? where - context.measureText(text).width - 12 : where + 14;
+    haloed(context, theme, text, left, level + (above ? -4 : 6));
   }
   for (const [at, roof] of roofs.entries()) {
     context.strokeStyle = PALETTE[[5, 1, 3][at % 3]];
@@ -119,9 +121,8 @@ function paintRoof(canvas, roofs, slopes, points) {
       box.right,
       y(roof.flops),
     );
-    context.fillStyle = theme.text;
     const text = `${roof.name} ${big(roof.flops * 1e9)}FLOP/s`;
-    context.fillText(text, box.right - context.measureText(text).width - 6, y(roof.flops) - 8);
+    haloed(context, theme, text, box.right - context.measureText(text).width - 6, y(roof.flops) - 8);
   }
   context.lineWidth = 1;
   for (const one of shownPoints) {
@@ -129,11 +130,22 @@ function paintRoof(canvas, roofs, slopes, points) {
     context.beginPath();
     context.arc(x(one.intensity), y(one.rate), 6, 0, 7);
     context.fill();
-    context.fillStyle = theme.text;
     const text = `${one.name}: ${big(one.rate * 1e9)}FLOP/s, ${trim(one.intensity)} FLOP/B`,
       wide = context.measureText(text).width;
-    context.fillText(text, Math.min(x(one.intensity) + 10, box.right - wide - 4), y(one.rate) + 14);
+    haloed(context, theme, text, Math.min(x(one.intensity) + 10, box.right - wide - 4), y(one.rate) + 14);
   }
+  context.restore();
+}
+
+/** A text that can be read where lines cross it. */
+function haloed(context, theme, text, x, y) {
+  context.save();
+  context.strokeStyle = theme.panel;
+  context.lineWidth = 4;
+  context.lineJoin = "round";
+  context.strokeText(text, x, y);
+  context.fillStyle = theme.text;
+  context.fillText(text, x, y);
   context.restore();
 }
 

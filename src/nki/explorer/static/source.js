@@ -42,6 +42,7 @@ class SourceView {
           "A click highlights the events of a line, with Ctrl or Shift of several lines; Enter shows them.",
         ),
       ),
+      this.legend(),
       this.list,
     );
     shared.on("select", () => this.mark());
@@ -52,6 +53,18 @@ class SourceView {
       }
     });
     this.draw();
+  }
+
+  /** What the colours of the bars mean: those of engines, whatever colours the timeline has. */
+  legend() {
+    const present = new Set(this.model.inst.columns.engine.values);
+    return el(
+      "ul",
+      { class: "legend" },
+      Object.entries(ENGINE_COLOURS)
+        .filter(([engine]) => present.has(engine))
+        .map(([engine, colour]) => el("li", {}, swatch(colour), ENGINE_TITLES[engine] || engine.toUpperCase())),
+    );
   }
 
   /** Lines by file and number; the same line that is reached by several calls is one. */

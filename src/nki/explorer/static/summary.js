@@ -1,6 +1,8 @@
 "use strict";
 // What the whole profile says: totals, advice, where time went, bounds.
 
+const MOST_ADVISED = 100;
+
 function card(title, value, more) {
   return el(
     "div",
@@ -102,7 +104,7 @@ function adviceView(shared, model) {
         "div",
         { class: "tools" },
         one.instructions.length
-          ? button(`Show ${plural(one.instructions.length, "instruction")}`, () => {
+          ? button(showsOf(one.instructions), () => {
               shared.highlight(model, one.instructions, one.rule);
               shared.reveal(model, one.instructions[0]);
             })
@@ -121,6 +123,12 @@ function adviceView(shared, model) {
       ? el("ol", { class: "advice" }, items)
       : el("p", { class: "soft" }, "Nothing that a change of the kernel would save more than a little."),
   );
+}
+
+/** Advice comes with the instructions that cost most; if they are as many as it ever has, there may be more. */
+function showsOf(instructions) {
+  const all = instructions.length !== MOST_ADVISED;
+  return all ? `Show ${plural(instructions.length, "instruction")}` : `Show the ${count(instructions.length)} costliest`;
 }
 
 /** Stacked bars: the time of each engine and DMA queue by category. */
