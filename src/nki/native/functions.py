@@ -77,6 +77,16 @@ class Functions:
             self._loaded = now or self.always or self._spent >= _BASE_SECONDS or self._library.has(MODULE)
         return self._loaded
 
+    def lacking(self, forms: Iterable[Form]) -> tuple[frozenset[int], float]:
+        """Which of these forms have to be compiled, by identity, and the seconds that it takes."""
+        there = self._loaded or self._library.has(MODULE)
+        needed = frozenset(
+            id(form)
+            for form in forms
+            if form.native is not None and not form.function and not self._library.has(form.native.template.name)
+        )
+        return needed, len(needed) * _COMPILE_SECONDS + (0.0 if there else _BASE_SECONDS)
+
     def found(self, names: Sequence[str]) -> list[int] | None:
         """The addresses of functions that need not be compiled; None if one has to be."""
         base = self._library.found(MODULE, NAMES)

@@ -11,6 +11,7 @@ from nki.core.tensor import MemoryRegion
 from nki.native import blobs
 from nki.native.control import Control, at_scalar_offsets
 from nki.native.core import Core
+from nki.native.earlier import Earlier
 from nki.native.forms import Form, form_of
 from nki.native.forward import forwarded
 from nki.native.functions import Functions
@@ -59,6 +60,7 @@ class NativeKernel:
         self._key = plan_key(artifact, options, threads_of(options.threads)) if artifact else ""
         self._kept = self._take_kept()
         if not self._kept:
+            self._earlier = Earlier(functions, self._key)
             self._find_forms()
 
     def _find_forms(self) -> None:
@@ -84,9 +86,13 @@ class NativeKernel:
         self._layouts, self._plans = found
         return True
 
+    @property
+    def _complete(self) -> bool:
+        return self._kept or self._there == len(self._weights)
+
     def _keep(self) -> None:
         """Keep the plans on disk once everything is compiled, so that there is nothing to add."""
-        if self._key and self._there == len(self._weights):
+        if self._key and self._complete:
             names = self.functions.names(form for form, _ in self._weights)
             data = packed(self._programs, self._layouts, self._plans, names)
             if data is not None:
@@ -100,7 +106,10 @@ class NativeKernel:
         """
         with self._lock:
             self._calls += 1
-            if not self._kept and not self._compiled():
+            compiled = self._kept or self._compiled()
+            if self._calls == 1 and not self._complete:
+                self._earlier.count()
+            if not compiled:
                 return None
             if self._plans and self._idle:
                 return self._idle.pop()
@@ -138,12 +147,13 @@ class NativeKernel:
         """Compile what pays; False if there is nothing that runs natively yet."""
         functions = self.functions
         again = self._calls > 1
+        paid = not again and self._earlier.paid(self._weights, sum(map(len, self._forms)))
         total = sum(weight for _, weight in self._weights)
-        if not functions.base_ready(total, now=again and total >= _WORTH):
+        if not functions.base_ready(total, now=paid or (again and total >= _WORTH)):
             return False
         for form, weight in self._weights:
             if not form.function:
-                now = again and (weight >= _WORTH or total >= _LARGE)
+                now = paid or (again and (weight >= _WORTH or total >= _LARGE))
                 spends = weight + _INSTRUCTION * self._counts[id(form)][1]
                 functions.ready(form, spends, now, look=self._calls == 1)
         there = sum(1 for form, _ in self._weights if form.function)

@@ -1,0 +1,51 @@
+"""When compiling pays a kernel that many processes call once each, as scripts and tests do.
+
+No such process calls it often enough. So a number is kept beside the native code: how many processes called the kernel
+before. Once they spent as much as compiling takes, the next one compiles; all later ones take the finished plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from nki.native.forms import Form
+from nki.native.functions import Functions
+from nki.store.keys import key_of
+
+_PLANNING = 75e-6
+"""Seconds for an instruction that a process needs, beside NumPy, if there is no plan to take: for reading the program,
+the proofs, and the plan."""
+
+
+class Earlier:
+    """The processes that called a kernel before this one.
+
+    Args:
+        functions: know what is compiled, and keep the number.
+        plan: the key of the kernel's plan; empty if nothing is kept.
+    """
+
+    def __init__(self, functions: Functions, plan: str) -> None:
+        self._functions = functions
+        self._key = key_of("calls", plan=plan) if plan else ""
+        data = functions.kept(self._key) if self._key else None
+        self._processes = int(data) if data is not None and data.isdigit() else 0
+
+    def paid(self, weights: Collection[tuple[Form, float]], instructions: int) -> bool:
+        """Whether earlier processes spent as much as it takes to compile what is not compiled yet.
+
+        Args:
+            weights: the forms of the kernel that can be compiled, with the seconds that NumPy takes for each in a call.
+            instructions: of the kernel's programs, those of a loop counted once.
+        """
+        if not self._processes:
+            return False
+        lacking, seconds = self._functions.lacking(form for form, _ in weights)
+        spent = sum(weight for form, weight in weights if id(form) in lacking) + _PLANNING * instructions
+        return self._processes * spent >= seconds
+
+    def count(self) -> None:
+        """Count this process, for the next ones."""
+        if self._key:
+            self._functions.keep(self._key, str(self._processes + 1).encode())
+            self._key = ""
