@@ -59,6 +59,18 @@ def test_max8_agrees_with_torch(row: list[float]) -> None:
     np.testing.assert_array_equal(max8_of(data), wanted)
 
 
+@pytest.mark.parametrize("columns", [8, 799, 800, 1025, 8192, 16384])
+@pytest.mark.parametrize("different", [2, 300, 1 << 23])
+def test_max8_of_long_rows_agrees_with_sorting(columns: int, different: int) -> None:
+    random = np.random.default_rng(columns)
+    data = random.integers(-different, different, (5, columns)).astype(np.float32)
+    data[1] = np.sort(data[1])
+    data[2] = np.sort(data[2])[::-1]
+    data[3, :9] = 2.0**24  # side by side
+    data[4] = -np.inf
+    np.testing.assert_array_equal(max8_of(data), np.sort(data, axis=1)[:, : -8 - 1 : -1])
+
+
 def test_max8_keeps_duplicates_and_puts_nan_first() -> None:
     assert max8_of(np.full((2, 8), 3.5, np.float32)).tolist() == [[3.5] * 8] * 2
     row = [1, -INF, NAN, INF, 2, 2, -0.0, 0.0, -1, -1e-45]
