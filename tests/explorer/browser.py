@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,33 @@ class Browser:
     def screenshot(self, path: Path) -> None:
         """A PNG of what is visible."""
         path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+
+
+def place(page: Browser, row: int) -> tuple[float, float]:
+    """Where the middle of an event is in the window."""
+    found = page.run(f"""(() => {{
+      const t = explorer.timelines[0], box = boxOf(t, {row}, t.scale()), over = t.over.getBoundingClientRect();
+      return [over.left + (box.x0 + box.x1) / 2, over.top + box.y + box.height / 2 - t.scroller.scrollTop];
+    }})()""")
+    return found[0], found[1]
+
+
+def settle(page: Browser) -> None:
+    """Wait until what changed is drawn."""
+    page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def selected(page: Browser) -> Any:
+    """The row of the selected event; None if there is none."""
+    return page.run("explorer.shared.selected && explorer.shared.selected.row")
+
+
+def visit_every_view(page: Browser) -> Iterator[str]:
+    """The key of each view while it is shown; in the end the keys of the timeline are pressed."""
+    for key in page.run("explorer.tabs.views.map((v) => v[0])"):
+        page.run(f"explorer.tabs.open('{key}')")
+        settle(page)
+        yield key
+    page.run("explorer.timelines[0].over.focus()")
+    for pressed in "wasd.,npfm0":
+        page.key(pressed)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from nki.explorer.report import report
 from nki.explorer.shown import Shown, from_folders
-from tests.explorer.browser import end, find
+from tests.explorer.browser import Browser, end, find
 from tests.explorer.folders import make
 
 needs_browser = pytest.mark.skipif(find() is None, reason="no Chromium here")
@@ -91,3 +92,30 @@ def one_browser() -> Iterator[None]:
     """It starts with the first page, and ends with the session."""
     yield
     end()
+
+
+@pytest.fixture(scope="module")
+def file(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of one profile."""
+    made = tmp_path_factory.mktemp("report") / "report.html"
+    made.write_text(report(from_folders([folder])), encoding="utf-8")
+    return made
+
+
+@pytest.fixture(scope="module")
+def both(folder: Path, other: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of two profiles."""
+    made = tmp_path_factory.mktemp("report") / "both.html"
+    made.write_text(report(from_folders([folder, other])), encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def page(file: Path) -> Iterator[Browser]:
+    """The report of one profile, opened; it has nothing to complain of and asks nobody."""
+    with Browser() as browser:
+        browser.open_file(file)
+        yield browser
+        # the test that reads pixels is told that it could be faster
+        assert [text for text in browser.messages if "willReadFrequently" not in text] == []
+        assert browser.requests == [file.as_uri()], "a report asks nobody for anything"

@@ -2,64 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nki.explorer.report import report
 from nki.explorer.shown import from_folders
-from nki.profile.schema import TABLES
-from tests.explorer.browser import Browser
+from tests.explorer.browser import Browser, place, selected, settle
 from tests.explorer.conftest import Running, needs_browser
-from tests.explorer.folders import make, write
-from tests.profile.test_folder import EXTREME
+from tests.explorer.folders import make
 
 pytestmark = needs_browser
-
-
-@pytest.fixture(scope="module")
-def file(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of one profile."""
-    made = tmp_path_factory.mktemp("report") / "report.html"
-    made.write_text(report(from_folders([folder])), encoding="utf-8")
-    return made
-
-
-@pytest.fixture(scope="module")
-def both(folder: Path, other: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("report") / "both.html"
-    made.write_text(report(from_folders([folder, other])), encoding="utf-8")
-    return made
-
-
-@pytest.fixture
-def page(file: Path) -> Iterator[Browser]:
-    with Browser() as browser:
-        browser.open_file(file)
-        yield browser
-        # the test that reads pixels is told that it could be faster
-        assert [text for text in browser.messages if "willReadFrequently" not in text] == []
-        assert browser.requests == [file.as_uri()], "a report asks nobody for anything"
-
-
-def place(page: Browser, row: int) -> tuple[float, float]:
-    """Where the middle of an event is in the window."""
-    found = page.run(f"""(() => {{
-      const t = explorer.timelines[0], box = boxOf(t, {row}, t.scale()), over = t.over.getBoundingClientRect();
-      return [over.left + (box.x0 + box.x1) / 2, over.top + box.y + box.height / 2 - t.scroller.scrollTop];
-    }})()""")
-    return found[0], found[1]
-
-
-def settle(page: Browser) -> None:
-    page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-
-def selected(page: Browser) -> Any:
-    return page.run("explorer.shared.selected && explorer.shared.selected.row")
 
 
 def test_a_click_selects_the_event_under_it(page: Browser) -> None:
@@ -228,106 +181,6 @@ def test_tables_sort_and_filter(page: Browser) -> None:
     assert page.run("document.querySelectorAll('.panel tbody tr').length") == 1
 
 
-def test_names_are_text_wherever_they_come_from(tmp_path: Path) -> None:
-    """A profile of unknown origin with markup in every text."""
-    evil = "</script><img src=x onerror=\"document.title='bad'\"><script>document.title='bad'</script><!--"
-    folder = make(tmp_path / "p", 64, file=f"/x/{evil}.py")
-    spoil(folder, evil)
-    file = tmp_path / "report.html"
-    file.write_text(report(from_folders([folder])), encoding="utf-8")
-    with Browser() as page:
-        page.open_file(file)
-        page.run("explorer.shared.select(explorer.models[0], 4)")
-        for key in page.run("explorer.tabs.views.map((v) => v[0])"):
-            page.run(f"explorer.tabs.open('{key}')")
-            settle(page)
-        page.run("[...document.querySelectorAll('select')].forEach((s) => s.dispatchEvent(new Event('change')))")
-        page.mouse("mouseMoved", *place(page, 4))
-        settle(page)
-        assert page.run("document.querySelectorAll('img, iframe, object').length") == 0
-        assert page.run("document.title") == f"{evil} – profile"
-        assert page.run("document.querySelector('h1').textContent") == evil
-        assert page.messages == []
-        assert page.requests == [file.as_uri()]
-
-
-def spoil(folder: Path, text: str) -> None:
-    """Every free text of a profile is replaced."""
-    import pyarrow.parquet as pq
-
-    document = json.loads((folder / "profile.json").read_text())
-    document["kernel"] = document["target"] = document["generator"] = document["hardware"]["title"] = text
-    for advice in document["advice"]:
-        advice |= {"message": text, "fix": text, "rule": text, "engine": text}
-    for totals in document["totals"]:
-        totals["bound_by"] = text
-        totals["units"][text] = 1.0
-        totals["bounds"][text] = 1.0
-    rows = {
-        path.stem: [list(row.values()) for row in pq.read_table(path).to_pylist()] for path in folder.glob("*.parquet")
-    }
-    places = {
-        "instructions": (3, 4, 7, 16),
-        "edges": (4,),
-        "dma": (12, 13),
-        "memory": (1, 3, 4),
-        "sources": (1, 2, 7),
-        "counters": (1,),
-    }
-    for name, columns in places.items():
-        for row in rows[name]:
-            for column in columns:
-                if isinstance(row[column], str):
-                    row[column] = text
-    write(folder, document, rows)
-
-
-def test_two_profiles_are_aligned_and_compared(both: Path) -> None:
-    with Browser() as page:
-        page.open_file(both)
-        assert page.run("explorer.tabs.current") == "compare"
-        assert (
-            page.run("explorer.timelines.map((t) => t.scale().perNs)").count(
-                page.run("explorer.timelines[0].scale().perNs")
-            )
-            == 2
-        )
-        rows = page.run(
-            "[...document.querySelectorAll('.panel .grid')].map((g) =>"
-            " [...g.querySelectorAll('tbody tr')].map((r) => [...r.cells].map((c) => c.textContent)))"
-        )
-        by_kind = {row[0]: row for row in rows[1]}
-        assert by_kind["nisa.tensor_tensor"][5].startswith("+")
-        assert by_kind["nisa.activation"][5] == "0 ns"
-        assert by_kind["nisa.tensor_tensor"][1:3] == ["50", "50"]
-        page.run(
-            "(() => { const s = document.querySelector('[aria-label=\"Time axes\"]');"
-            " s.value = 'relative'; s.dispatchEvent(new Event('change')); })()"
-        )
-        ends = page.run("explorer.timelines.map((t) => t.scale().x(t.model.makespan))")
-        assert ends[0] == pytest.approx(ends[1])
-        assert page.messages == []
-
-
-def test_ranges_and_markers_are_at_the_same_part_of_both(both: Path) -> None:
-    with Browser() as page:
-        page.open_file(both)
-        page.run("explorer.shared.relative = true; explorer.shared.setView(0, explorer.shared.longest)")
-        settle(page)
-        page.run("explorer.shared.select(explorer.models[0], 100); explorer.timelines[0].over.focus()")
-        page.key("m")
-        start, x = page.run(
-            "[explorer.models[0].start[100], explorer.timelines[0].scale().x(explorer.models[0].start[100])]"
-        )
-        marker = page.run("explorer.shared.markers[0]")
-        assert marker * page.run("explorer.shared.part(explorer.models[0])") == pytest.approx(start)
-        for number in (0, 1):
-            scale = (
-                f"explorer.timelines[{number}].scale().x({marker} * explorer.shared.part(explorer.models[{number}]))"
-            )
-            assert page.run(scale) == pytest.approx(x)
-
-
 def test_going_to_an_event_brings_its_lane_into_sight(page: Browser) -> None:
     row = page.run("explorer.models[0].rows - 2")
     page.run("explorer.timelines[0].hidden.add(1); explorer.timelines[0].layout(); explorer.timelines[0].draw(true)")
@@ -401,73 +254,6 @@ def test_the_address_brings_back_what_was_seen(file: Path) -> None:
         assert selected(page) == 7
 
 
-@pytest.mark.parametrize(
-    "address", ["#view=x,y&event=9,9&tab=none", "#event=0,999999", "#event=__proto__,0", "#view=5,1"]
-)
-def test_strange_addresses_are_survived(file: Path, address: str) -> None:
-    with Browser() as page:
-        page.open(file.as_uri() + address)
-        assert page.run("document.getElementById('app').dataset.ready") == "true"
-        assert selected(page) is None
-        assert page.messages == []
-
-
-def test_damaged_reports_say_so(file: Path, tmp_path: Path) -> None:
-    text = file.read_text(encoding="utf-8")
-    at = text.index('id="profile-0">') + 200
-    (tmp_path / "cut.html").write_text(text[:at] + text[at + 400 :], encoding="utf-8")
-    with Browser() as page:
-        page.open_file(tmp_path / "cut.html")
-        assert page.run("document.getElementById('app').dataset.ready") == "failed"
-        assert "cannot be shown" in page.run("document.body.innerText")
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_tiny_profiles(tmp_path: Path, count: int) -> None:
-    folder = make(tmp_path / "p", 8)
-    if count == 0:
-        document = json.loads((folder / "profile.json").read_text())
-        document["advice"] = []
-        write(
-            folder,
-            document,
-            {name: [] for name in TABLES},
-        )
-    file = tmp_path / "tiny.html"
-    file.write_text(report(from_folders([folder])), encoding="utf-8")
-    with Browser() as page:
-        page.open_file(file)
-        for key in page.run("explorer.tabs.views.map((v) => v[0])"):
-            page.run(f"explorer.tabs.open('{key}')")
-            settle(page)
-        page.run("explorer.timelines[0].over.focus()")
-        for key in "wasd.,npfm0":
-            page.key(key)
-        assert page.messages == []
-
-
-@pytest.mark.parametrize(
-    "what", ["late", "often", "no time at all", "large", "strange units", "unknown counters", "fast"]
-)
-def test_extreme_values_are_shown(what: str, tmp_path: Path) -> None:
-    """What a profile of unknown origin may say within the limits of the reader."""
-    folder = make(tmp_path / "p", 64)
-    EXTREME[what](folder)
-    file = tmp_path / "report.html"
-    file.write_text(report(from_folders([folder])), encoding="utf-8")
-    with Browser() as page:
-        page.open_file(file)
-        for key in page.run("explorer.tabs.views.map((v) => v[0])"):
-            page.run(f"explorer.tabs.open('{key}')")
-            settle(page)
-            assert page.run("!/undefined|NaN|\\[object|function/.test(document.querySelector('.panel').innerText)"), key
-        page.run("explorer.shared.select(explorer.models[0], 4)")
-        page.run("explorer.timelines[0].over.focus()")
-        for pressed in "wasd.,npfm0":
-            page.key(pressed)
-        assert page.messages == []
-
-
 def test_zooming_stays_fluid(tmp_path: Path) -> None:
     """Drawing a frame of many events; bounds are wide, since other programs run beside this one."""
     file = tmp_path / "large.html"
@@ -506,26 +292,6 @@ def test_addresses_can_be_zoomed(page: Browser) -> None:
 def pixels_of(page: Browser, selector: str) -> str:
     picture: str = page.run(f"document.querySelector('{selector}').toDataURL()")
     return picture
-
-
-def test_the_tables_are_those_of_the_profile_that_was_chosen(both: Path) -> None:
-    with Browser() as page:
-        page.open_file(both)
-        page.run("explorer.tabs.open('operators')")
-        choose = (
-            "(() => {{ const s = document.querySelector('[aria-label=\"Profile of the tables\"]');"
-            " s.value = '{}'; s.dispatchEvent(new Event('change')); }})()"
-        )
-        vector = (
-            "[...document.querySelectorAll('.panel tbody tr')].find((r) => r.textContent.includes('tensor_tensor'))"
-            ".cells[3].textContent"
-        )
-        first = page.run(vector)
-        page.run(choose.format(1))
-        second = page.run(vector)
-        page.run(choose.format(0))
-        assert page.run(vector) == first != second
-        assert page.messages == []
 
 
 def test_a_selection_scrolls_the_panel_and_not_the_page(file: Path) -> None:
