@@ -91,7 +91,7 @@ def test_nothing_is_counted_where_nothing_is_kept() -> None:
     assert data == {}
 
 
-@pytest.mark.parametrize("noise", [b"", b"x", b"-5", b"1e9", "\u00b2".encode()])
+@pytest.mark.parametrize("noise", [b"", b"x", b"-5", b"1e9", "\u00b2".encode(), b"9" * 5_000])
 def test_a_number_that_is_none_is_no_process(noise: bytes) -> None:
     data: dict[str, bytes] = {}
     Earlier(Functions(Disk(data)), PLAN).count()

@@ -16,6 +16,9 @@ _PLANNING = 75e-6
 """Seconds for an instruction that a process needs, beside NumPy, if there is no plan to take: for reading the program,
 the proofs, and the plan."""
 
+_DIGITS = 10
+"""No number of processes has as many."""
+
 
 class Earlier:
     """The processes that called a kernel before this one.
@@ -29,7 +32,7 @@ class Earlier:
         self._functions = functions
         self._key = key_of("calls", plan=plan) if plan else ""
         data = functions.kept(self._key) if self._key else None
-        self._processes = int(data) if data is not None and data.isdigit() else 0
+        self._processes = int(data) if data is not None and data.isdigit() and len(data) < _DIGITS else 0
 
     def paid(self, weights: Collection[tuple[Form, float]], instructions: int) -> bool:
         """Whether earlier processes spent as much as it takes to compile what is not compiled yet.
