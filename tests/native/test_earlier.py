@@ -61,7 +61,14 @@ def processes_until_paid(weights: list[tuple[Form, float]], *names: str, instruc
 
 
 def test_the_first_process_does_not_compile_for_others() -> None:
-    assert processes_until_paid([(form("slow"), 10.0)], MODULE) == 1
+    assert processes_until_paid([(form("slow"), 2 * COMPILE)], MODULE) == 1
+
+
+def test_a_large_kernel_is_compiled_at_once() -> None:
+    quick = [(form(f"quick {number}"), 0.0) for number in range(9)]
+    assert processes_until_paid([(form("slow"), 101 * COMPILE), *quick], MODULE) == 0
+    assert processes_until_paid([(form("slow"), 99 * COMPILE), *quick], MODULE) == 1
+    assert processes_until_paid([(form("slow"), 101 * COMPILE), *quick]) == 1, "the base module is lacking too"
 
 
 def test_together_they_wait_as_long_as_compiling_takes() -> None:
@@ -69,7 +76,7 @@ def test_together_they_wait_as_long_as_compiling_takes() -> None:
 
 
 def test_what_is_compiled_costs_nothing_and_saves_nothing() -> None:
-    weights = [(form("there"), 10.0), (form("lacks"), COMPILE / 4.5)]
+    weights = [(form("there"), 9 * COMPILE), (form("lacks"), COMPILE / 4.5)]
     assert processes_until_paid(weights, MODULE, "there") == 5
     assert processes_until_paid(weights, MODULE) == 1
 
@@ -96,7 +103,7 @@ def test_a_number_that_is_none_is_no_process(noise: bytes) -> None:
     data: dict[str, bytes] = {}
     Earlier(Functions(Disk(data)), PLAN).count()
     data.update(dict.fromkeys(data, noise))
-    assert not Earlier(Functions(Disk(data)), PLAN).paid([(form("slow"), 1e6)], 0)
+    assert not Earlier(Functions(Disk(data)), PLAN).paid([(form("slow"), COMPILE)], 0)
 
 
 PROCESS = """

@@ -12,6 +12,7 @@ import pytest
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki.native import forms
 from nki.native import kernel as native_kernel
 from tests.support import environment, same_bits
 
@@ -339,3 +340,18 @@ def test_an_interrupt_while_plans_are_made(monkeypatch: pytest.MonkeyPatch) -> N
             kernel(a)
         assert np.array_equal(kernel(a), a + 1)
     assert len(made) == 4
+
+
+def test_a_small_kernel_that_is_called_often_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "_FORMS", {})
+    a = np.ones((128, 1), np.float32)
+    with environment(NKI_NATIVE="auto", NKI_CACHE="0", NKI_THREADS="1"):
+        kernel = nki.jit(in_place)
+        kernel(a, a.copy())
+        assert kernel.report.executed.native == 0
+        for _ in range(1_000):
+            kernel(a, a.copy())
+            if kernel.report.executed.interpreted == 0:
+                break
+        assert kernel.report.executed.native > 0
+        assert kernel.report.executed.interpreted == 0

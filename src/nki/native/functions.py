@@ -22,7 +22,8 @@ from nki.options import Options
 _COMPILE_SECONDS = 0.03
 """What compiling one function takes, as measured by benchmarks/native_primitives.py."""
 _AGAIN_SHARE = 0.07
-"""The part of that after which a form is compiled if the same line of a kernel needs it again, in another call."""
+"""The part of that after which a form is compiled if the same line of a kernel, or a compiled kernel, needs it again,
+in another call."""
 _BASE_SECONDS = 0.3
 """The same for the functions that every record needs."""
 _SEED = 20_011
@@ -56,7 +57,7 @@ class Functions:
         form.spent += cost
         self._spent += cost
         share = _AGAIN_SHARE if again else 1.0
-        if not self.base_ready(0.0, now or self._spent >= _BASE_SECONDS * share):
+        if not self._base_ready(now or self._spent >= _BASE_SECONDS * share):
             return False
         template = native.template
         there = now or self.always or (look and self._library.has(template.name))
@@ -70,11 +71,10 @@ class Functions:
         form.spent += seconds
         self._spent += seconds
 
-    def base_ready(self, cost: float, now: bool = False) -> bool:
-        """Whether the module that every record needs is there; `cost` seconds are spent in NumPy if not."""
+    def _base_ready(self, now: bool) -> bool:
+        """Whether the module that every record needs is there."""
         if not self._loaded:
-            self._spent += cost
-            self._loaded = now or self.always or self._spent >= _BASE_SECONDS or self._library.has(MODULE)
+            self._loaded = now or self.always or self._library.has(MODULE)
         return self._loaded
 
     def lacking(self, forms: Iterable[Form]) -> tuple[frozenset[int], float]:

@@ -145,17 +145,14 @@ class NativeKernel:
 
     def _compiled(self) -> bool:
         """Compile what pays; False if there is nothing that runs natively yet."""
-        functions = self.functions
-        again = self._calls > 1
-        paid = not again and self._earlier.paid(self._weights, sum(map(len, self._forms)))
+        first = self._calls == 1
+        paid = first and self._earlier.paid(self._weights, sum(map(len, self._forms)))
         total = sum(weight for _, weight in self._weights)
-        if not functions.base_ready(total, now=paid or (again and total >= _WORTH)):
-            return False
         for form, weight in self._weights:
             if not form.function:
-                now = paid or (again and (weight >= _WORTH or total >= _LARGE))
+                now = paid or (not first and (weight >= _WORTH or total >= _LARGE))
                 spends = weight + _INSTRUCTION * self._counts[id(form)][1]
-                functions.ready(form, spends, now, look=self._calls == 1)
+                self.functions.ready(form, spends, now, look=first, again=not first)
         there = sum(1 for form, _ in self._weights if form.function)
         if there != self._there:  # also those that another kernel had compiled
             self._plans, self._there = [], there
