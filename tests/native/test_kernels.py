@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -342,10 +343,12 @@ def test_an_interrupt_while_plans_are_made(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(made) == 4
 
 
-def test_a_small_kernel_that_is_called_often_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_kernel_that_is_called_often_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(forms, "_FORMS", {})
+    monkeypatch.setenv("NKI_CACHE_DIR", str(tmp_path))  # other tests have compiled functions elsewhere
+    monkeypatch.delenv("NKI_CACHE", raising=False)
     a = np.ones((128, 1), np.float32)
-    with environment(NKI_NATIVE="auto", NKI_CACHE="0", NKI_THREADS="1"):
+    with environment(NKI_NATIVE="auto", NKI_THREADS="1"):
         kernel = nki.jit(in_place)
         kernel(a, a.copy())
         assert kernel.report.executed.native == 0
