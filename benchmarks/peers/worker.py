@@ -49,7 +49,7 @@ def main() -> None:
         np.save(reference, back(result))
     elif mode != ["first"]:
         slow = row in _SLOW
-        found |= samples(call, warm=1 if slow else 2, least=3 if slow else 5, most=200, seconds=float(seconds))
+        found |= samples(call, warm=1 if slow else 10, least=3 if slow else 5, most=200, seconds=float(seconds))
         found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         found["error"] = error(back(call()), reference, case)
         found["facts"] = module.build.facts() if hasattr(module.build, "facts") else {}
