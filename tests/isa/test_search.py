@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import nki.isa as family
 import nki.language as nl
 from nki.isa.dma import dma_copy
+from nki.isa.search import largest
 from tests.isa.tiles import filled, load, store
 from tests.support import both, rejection
 
@@ -69,6 +70,17 @@ def test_max8_of_long_rows_agrees_with_sorting(columns: int, different: int) -> 
     data[3, :9] = 2.0**24  # side by side
     data[4] = -np.inf
     np.testing.assert_array_equal(max8_of(data), np.sort(data, axis=1)[:, : -8 - 1 : -1])
+
+
+@pytest.mark.parametrize("count", [1, 8, 100])
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+def test_the_largest_keys_are_found_group_by_group(count: int, dtype: Any) -> None:
+    top = np.iinfo(dtype).max
+    keys = np.random.default_rng(count).integers(0, top, (4, 10_007), dtype, endpoint=True)
+    keys[1] %= 3
+    keys[2, -3:] = top  # what is left over when a row is dealt out
+    keys[3, : 2 * count] = top  # as many as are wanted, and more
+    np.testing.assert_array_equal(largest(keys, count), np.sort(keys, axis=1)[:, -count:])
 
 
 def test_max8_keeps_duplicates_and_puts_nan_first() -> None:
