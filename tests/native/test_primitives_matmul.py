@@ -192,24 +192,26 @@ def test_a_chain_is_its_instructions(links: int, add: bool, m: int, n: int, stri
 
 
 @pytest.mark.parametrize("strided", [False, True])
-def test_several_rows_in_a_partition(strided: bool) -> None:
-    """Row k is row ``k % 2`` of partition ``k // 2``."""
+@pytest.mark.parametrize("m", [10, 45])
+@pytest.mark.parametrize("rows, shape", [(2, FLOATS), (3, FLOATS), *[(2, each) for each in shapes("float8_e5m2")[1:]]])
+def test_several_rows_in_a_partition(rows: int, shape: Shape, m: int, strided: bool) -> None:
+    """Row k is row ``k % rows`` of partition ``k // rows``."""
     step = 2 if strided else 1
-    left = place((9, 2, 10), (64, 25, step), STORAGE["float8_e5m2"], 1)
-    right = place((9, 2, 40), (200, 90, step), STORAGE["float8_e5m2"], 2)
-    for memory in (left, right):
-        usual(memory, 3)
-    dst = place((10, 40), (160, 4), F32, 3)
-    function = compiled(matmul_text, "float8_e5m2", "float8_e5m2", FLOATS)
+    left, right = (
+        usual(place((9, rows, n), (rows * (2 * n + 5) + 9, 2 * n + 5, step), STORAGE["float8_e5m2"], n), n)
+        for n in (m, 40)
+    )
+    dst = place((m, 40), (160, 4), F32, 3)
+    function = compiled(matmul_text, "float8_e5m2", "float8_e5m2", shape)
     words = record(function, [dst], [])
     for memory in (left, right):
         slot = slot_words(memory, 0)
-        (pair, row), column = (2, memory.view.strides[1]), (memory.view.shape[2], step)
-        words += [*slot[:3], int(not strided), pair, row, 1, 0, 1, 0, 1, 0, *column]
-    words += [2 << 8, 18]
+        row, column = (rows, memory.view.strides[1]), (memory.view.shape[2], step)
+        words += [*slot[:3], int(not strided), *row, 1, 0, 1, 0, 1, 0, *column]
+    words += [rows << 8, 9 * rows]
     words[1] = len(words)
-    assert execute(words, 0, 10) == 0
-    lefts, rights = (wide(memory, "float8_e5m2").reshape(18, -1) for memory in (left, right))
+    assert execute(words, 0, m) == 0
+    lefts, rights = (wide(memory, "float8_e5m2").reshape(9 * rows, -1) for memory in (left, right))
     same(dst.view, matmul_ordered(lefts, rights))
 
 
@@ -322,8 +324,8 @@ def test_loose_dot_products_keep_what_is_not_finite() -> None:
 
 
 @needs_dot
-def test_pairs_of_several_rows_are_refused() -> None:
+def test_pairs_of_three_rows_are_refused() -> None:
     left, right = (place((4, 6), (12, 2), STORAGE["bfloat16"], i) for i in (1, 2))
     dst = place((6, 6), (24, 4), F32, 3)
     function = compiled(matmul_text, "bfloat16", "bfloat16", PAIRS)
-    assert execute(job(dst, [(left, right)], function, False, rows=2), 0, 6) == 1
+    assert execute(job(dst, [(left, right)], function, False, rows=3), 0, 6) == 1

@@ -16,6 +16,7 @@ from nki.native.primitives.matmul import (
     FLOATS,
     KEEPS,
     LOOSE,
+    MOST_PAIRED_ROWS,
     PAIRED,
     PAIRS,
     PANELS_SHIFT,
@@ -93,7 +94,7 @@ def _product(move: Product, fast: bool) -> Template:
     if move.quadrants:
         return _microscaled(move)
     stationary, moving = move.stationary.dtype.name, move.moving.dtype.name
-    pairs = stationary in PAIRED and moving in PAIRED and move.rows == 1 and dots_pay()
+    pairs = stationary in PAIRED and moving in PAIRED and move.rows <= MOST_PAIRED_ROWS and dots_pay()
     result = move.dst.dtype.name
     name = f"matmul_{stationary}_{moving}{'_pairs' if pairs else ''}{_TO[result]}"
     words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), move.dst)

@@ -39,6 +39,8 @@ PAIRS = Shape(rows=8, vectors=2, dot=True)
 PAIRED = ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 """Dtypes of which every value is one of bfloat16."""
 
+MOST_PAIRED_ROWS = 2
+"""In a partition: a pair is in one partition then, or in two with a row each."""
 MOST_ROWS = 255
 ADD, KEEPS, FINDS, LOOSE = 1, 2, 4, 8
 ROWS_SHIFT = 8
@@ -96,8 +98,8 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: s
     packed moving operand, for others that find it, has one link, and packs also where it has no rows.
 
     Each link sums from 0 in ascending k and is then added, as one instruction would. Returns 1 if the scratch memory is
-    too small for the operands, for pairs of several rows in a partition, and for a chain with a bfloat16 result,
-    which each link would round.
+    too small for the operands, for pairs of more than `MOST_PAIRED_ROWS` rows in a partition, and for a chain with a
+    bfloat16 result, which each link would round.
 
     Args:
         name: of the function.
@@ -149,7 +151,7 @@ def _fits(w: Writer, job: _Job, dst: Destination, links: str) -> str:
     else:
         kept = w.both(w.both(kept, w.is_("eq", links, 1)), w.is_("sle", job.counts[1], MOST_COLUMNS))
     if job.shape.dot:
-        kept = w.both(kept, w.is_("eq", _rows(w, job), 1))
+        kept = w.both(kept, w.is_("sle", _rows(w, job), MOST_PAIRED_ROWS))
     initial = [w.value(f"arith.extui {kept} : i1 to i64")]
     return w.is_("ne", w.carry(links, initial, "i64", lambda link, so_far: [_room(w, job, link, so_far[0])])[0], 0)
 

@@ -33,9 +33,9 @@ def pack_functions(name: str, dtype: str, columns: int, shape: Shape) -> list[st
     The first packs a panel, which it fills with zeros where fewer than `columns` are available; the second packs
     `TOGETHER` panels that are all there, `distance` bytes apart. Row k of the operand is row ``k % rows`` of partition
     ``k // rows``. Items become float32, or for dot products words with a pair of bfloat16, those of row 2k in the upper
-    halves and those of row 2k + 1 in the lower ones; the rows are then one to a partition, and the exponent of the
-    panel's least magnitude stands behind its pairs. The last pair of an odd number has 0 for the row that is missing,
-    in the stationary operand -0, so that the product, -0, changes no sum.
+    halves and those of row 2k + 1 in the lower ones; there are then one or two rows to a partition, and the exponent of
+    the panel's least magnitude stands behind its pairs. The last pair of an odd number has 0 for the row that is
+    missing, in the stationary operand -0, so that the product, -0, changes no sum.
     """
     missing = _NEGATIVE_ZERO if columns == shape.rows else 0
     write: Callable[[str, Stored, int, int], str] = partial(_pairs, missing=missing) if shape.dot else _floats
@@ -91,20 +91,24 @@ def _pairs(name: str, stored: Stored, columns: int, panels: int, missing: int) -
     width = min(columns, 2 * LANES)
     parts = columns // width
     kind = f"vector<{width}xi16>"
-    pairs = w.op("divsi", w.add("%partitions", 1), w.constant(2))
-    both = w.op("divsi", "%partitions", w.constant(2))
+    rows = w.mul("%partitions", "%rows")
+    pairs = w.op("divsi", w.add(rows, 1), w.constant(2))
+    both = w.op("divsi", rows, w.constant(2))
+    apart = w.is_("eq", "%rows", 1)
+    to_next = w.select(apart, w.mul("%stride", 2), "%stride")
+    to_second = w.select(apart, "%stride", "%row_stride")
 
     def place(number: int, k: str) -> str:
         panel, part = divmod(number, parts)
         return w.at(w.at("%dst", w.mul("%distance", panel)), w.add(w.mul(k, 4 * columns), part * 4 * width))
 
     def step(k: str, masks: list[str], least: Sequence[str], second: bool) -> list[str]:
-        src = w.at("%src", w.mul(w.mul(k, 2), "%stride"))
+        src = w.at("%src", w.mul(k, to_next))
         result = []
         for number, mask in enumerate(masks):
             start = w.at(src, number * width * stored.size)
             one = _bits(w, stored, start, mask, width)
-            two = _bits(w, stored, w.at(start, "%stride"), mask, width) if second else w.constant(missing, kind)
+            two = _bits(w, stored, w.at(start, to_second), mask, width) if second else w.constant(missing, kind)
             _store_mixed(w, kind, (two, one), place(number, k), width)
             smaller = w.op("minui", least[number], magnitudes(w, one, kind), kind)
             result.append(w.op("minui", smaller, magnitudes(w, two, kind), kind) if second else smaller)
