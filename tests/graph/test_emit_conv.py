@@ -113,3 +113,31 @@ def test_reversed_window_and_epilogue(layout: Any) -> None:
     made = group("conv", [conv, wide, biased, zero, active], [a, b, c])
     (found,) = run_both(made, [x, w, bias])
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", [NCHW, NHWC])
+@pytest.mark.parametrize(
+    ("image", "outs", "taps"),
+    [((3, 3, 23, 23), 2, 1), ((2, 2, 3, 130), 130, 3), ((3, 17, 4, 4), 129, 1), ((2, 20, 30, 5), 1, 3)],
+)
+def test_operands_of_the_epilogue_that_are_repeated(layout: Any, image: Any, outs: int, taps: int) -> None:
+    """Blocks with one image, row or feature start where the operands' elements for it are."""
+    x, w = _arrays(image, (outs, image[1], taps, taps), "float32")
+    wide = (image[0], outs, image[2] - taps + 1, image[3] - taps + 1)
+    sums = np.asarray(lax.conv_general_dilated(x, w, (1, 1), ((0, 0), (0, 0)), precision="highest"), np.float64)
+    random = np.random.default_rng(2)
+    kept = [(1, 1, 0, 0), (1, 0, 0, 1), (0, 0, 1, 0), (1, 0, 0, 0), (0, 1, 1, 1), (0, 0, 0, 0)]
+    some = [random.standard_normal(tuple(s if k else 1 for s, k in zip(wide, each, strict=True))) for each in kept]
+    if layout is NHWC:
+        x, sums, *some = (np.moveaxis(array, 1, 3) for array in (x, sums, *some))
+        w = w.transpose(2, 3, 1, 0)
+    arrays = [np.ascontiguousarray(array, np.float32) for array in (x, w, *some)]
+    a, b, *others = (like(array) for array in arrays)
+    windows = {"window_strides": (1, 1), "padding": ((0, 0), (0, 0))}
+    numbers = lax.conv_dimension_numbers(a.type.shape, b.type.shape, layout)
+    made = [op("convolution", (a, b), sums.shape, "float32", **_attributes(numbers, **windows))]
+    for other in others:
+        repeated = op("broadcast_in_dim", (other,), sums.shape, "float32", broadcast_dimensions=(0, 1, 2, 3))
+        made += [repeated, op("add", (made[-1].results[0], *repeated.results), sums.shape, "float32")]
+    (found,) = run_both(group("conv", made, [a, b, *others]), arrays)
+    np.testing.assert_allclose(found, sums + sum(some), atol=2e-5)

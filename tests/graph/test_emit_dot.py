@@ -139,3 +139,28 @@ def test_causal_mask_from_one_iota() -> None:
     wanted = np.einsum("bhsd,bhtd->bhst", q, k)
     assert (found[~np.broadcast_to(visible, shape)] == -1e9).all()
     np.testing.assert_allclose(np.where(visible, found, 0), np.where(visible, wanted, 0), atol=2e-5)
+
+
+_OPERANDS = [(1, 0, 0), (1, 0, 1), (1, 1, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0), (1, 1, 1)]
+"""Where an operand of the epilogue has the sizes of the product, else 1."""
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 512), (2, 129, 257), (4, 1, 300), (129, 2, 1), (2, 3, 513), (1, 1, 5)])
+def test_operands_of_the_epilogue_that_are_repeated_in_any_dimension(shape: Dims) -> None:
+    """Blocks of the product that have one batch, row or column start where the operands' elements for it are."""
+    batches, rows, columns = shape
+    q, k = _array((batches, rows, 8), "float32"), _array((batches, columns, 8), "float32", 1)
+    some = [_array(tuple(s if on else 1 for s, on in zip(shape, each, strict=True)), "float32", n + 2)
+            for n, each in enumerate(_OPERANDS)]  # fmt: skip
+    x, y, *others = (like(array) for array in (q, k, *some))
+    dot = _dot(x, y, shape, "float32", ((0,), (0,)), ((2,), (2,)))
+    made = [dot]
+    for other in others:
+        wide = op("broadcast_in_dim", (other,), shape, "float32", broadcast_dimensions=(0, 1, 2))
+        made += [wide, op("add", (made[-1].results[0], *wide.results), shape, "float32")]
+    counts = op("iota", (), (batches,), "float32", iota_dimension=0)
+    number = op("broadcast_in_dim", counts.results, shape, "float32", broadcast_dimensions=(0,))
+    last = op("multiply", (made[-1].results[0], *number.results), shape, "float32")
+    (found,) = run_both(group("dot", [*made, counts, number, last], [x, y, *others]), [q, k, *some])
+    sums = np.einsum("brk,bck->brc", q, k, dtype=np.float64) + sum(array.astype(np.float64) for array in some)
+    _near(found, sums * np.arange(batches)[:, None, None], 1e-6)

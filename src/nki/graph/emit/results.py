@@ -137,9 +137,10 @@ class Results:
         """The leaf's elements for a block; dimensions of the tile along which it is repeated have size 1."""
         dims = self._leaves[value]
         varies = tuple(any(dim.stride and dim.count > 1 for dim in group) for group in dims)
+        present = tuple(position == 0 or any(varies[dim] for dim in group) for position, group in enumerate(part.order))
         shape = tuple(
-            prod(part.counts[dim] for dim in group) if position == 0 or any(varies[dim] for dim in group) else 1
-            for position, group in enumerate(part.order)
+            prod(part.counts[dim] for dim in group) if there else 1
+            for there, group in zip(present, part.order, strict=True)
         )
         spans = tuple(
             (start, count) if changes else None
@@ -148,7 +149,7 @@ class Results:
         key = (value, spans, shape)
         found = self._kept.get(key)
         if found is None:
-            found = self._loaded(value, leaf, part, shape)
+            found = self._loaded(value, leaf, part, shape, present)
             self._keep(key, found)
         return found
 
@@ -159,14 +160,15 @@ class Results:
         self._kept[key] = tile
         self._kept_bytes += size
 
-    def _loaded(self, value: Value, leaf: Leaf, part: Part, shape: tuple[int, ...]) -> NkiTensor:
+    def _loaded(
+        self, value: Value, leaf: Leaf, part: Part, shape: tuple[int, ...], present: tuple[bool, ...]
+    ) -> NkiTensor:
+        """A new tile; what is `present` starts where the block does, even if the block has one element there."""
         tile = nl.ndarray(shape, dtype=storage(value.type.dtype), buffer=nl.sbuf)
         cut = lines if leaf.source is None else boxes
         bands = [
-            bands_of([self._cut(cut, value, part, dim) for dim in group])
-            if position == 0 or shape[position] > 1
-            else [ONE]
-            for position, group in enumerate(part.order)
+            bands_of([self._cut(cut, value, part, dim) for dim in group]) if there else [ONE]
+            for there, group in zip(present, part.order, strict=True)
         ]
         for pieces in combinations(*bands):
             self._fill(tile, leaf, pieces)
