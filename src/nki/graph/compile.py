@@ -21,6 +21,7 @@ from nki.graph.cores.cut import cut_kernels, whole_kernels
 from nki.graph.cores.divide import Division, divide
 from nki.graph.cores.halves import Divisible
 from nki.graph.cores.meeting import check_lnc
+from nki.graph.errors import guarded
 from nki.graph.executable import Executable
 from nki.graph.ir import Function, Module, Value
 from nki.graph.kernels import Emitter, Kernels
@@ -122,7 +123,9 @@ class Compilation:
 
         if start == IMPORTED:
             reached(IMPORTED, module)
-        return self.grouped(run_passes(module, self._context, start=start, after=reached))
+        made = run_passes(module, self._context, start=start, after=reached)
+        with guarded(f"making one program of {self._setting.name}"):
+            return self.grouped(made)
 
     def grouped(self, module: Module) -> Executable:
         """What comes after the passes: the model is in groups."""

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from nki.core.errors import NkiError
+from nki.core.source import UNKNOWN, Location
 from nki.graph.ir import Op
+
+_MOST_SHOWN = 200
+"""Characters of another error's message."""
 
 
 class GraphError(NkiError):
@@ -26,3 +33,36 @@ def unsupported(op: Op, reason: str, fix: str) -> GraphError:
         fix=fix,
         location=op.location,
     )
+
+
+def internal(error: Exception, doing: str, location: Location) -> GraphError:
+    """The error for a failure of the graph compiler itself, to be raised from what failed.
+
+    Args:
+        doing: what the compiler was about.
+        location: the model's line.
+    """
+    text = str(error)
+    shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return GraphError(
+        "graph.internal",
+        f"{doing} failed with {type(error).__name__}" + (f": {shown}" if shown else ""),
+        rule="the graph compiler compiles a model, or says which operation it cannot compile and why",
+        fix='report it with this message and its cause; until then fallback="host" keeps the operation on the host',
+        location=location,
+    )
+
+
+@contextmanager
+def guarded(doing: str, location: Location = UNKNOWN) -> Iterator[None]:
+    """What fails inside without a code becomes "graph.internal"; the failure is its cause.
+
+    Raises:
+        GraphError: "graph.internal".
+    """
+    try:
+        yield
+    except (NkiError, Warning, MemoryError):  # warnings are errors where the user wants that
+        raise
+    except Exception as error:
+        raise internal(error, doing, location) from error

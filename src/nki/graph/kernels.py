@@ -16,6 +16,7 @@ from nki.core.locks import lock
 from nki.core.source import UNKNOWN, Location, is_own
 from nki.core.tensor import Storage
 from nki.frontend.trace import Tracer
+from nki.graph.errors import guarded
 from nki.graph.ir import Group, TensorType
 from nki.graph.passes.fingerprint import group_name
 from nki.graph.sharing import may_share
@@ -61,7 +62,7 @@ class Kernels:
         """The kernel of a group.
 
         Raises:
-            GraphError: "graph.unsupported" from the emitter, at the model's line.
+            GraphError: "graph.unsupported" from the emitter, or "graph.internal", at the model's line.
             NkiError: what the trace and the passes raise, at the model's line where they know no other.
         """
         key = key_of("group", name=group_name(group), target=self._target.name, options=self._options)
@@ -98,9 +99,11 @@ class Kernels:
         return may_share(program, inputs, self._target)
 
     def _compile(self, group: Group, key: str) -> Program:
-        function = self._emitters[group.kind](group, self._target)
-        types = [value.type for value in (*group.inputs, *group.outputs)]
-        program = self.made(f"{group.kind}_{key[:8]}", function, types, group.location)
+        names = ", ".join(dict.fromkeys(op.name for op in group.ops))
+        with guarded(f"the kernel for {names}", group.location):
+            function = self._emitters[group.kind](group, self._target)
+            types = [value.type for value in (*group.inputs, *group.outputs)]
+            program = self.made(f"{group.kind}_{key[:8]}", function, types, group.location)
         store = settings().cache()
         if store is not None:
             store.put(key, pack_programs([program]))

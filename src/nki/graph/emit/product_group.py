@@ -80,8 +80,10 @@ def split(group: Group) -> ProductGroup:
         if op.name == "transpose" and op.results[0] in final and op.operands[0] in from_product
     }
     epilogue = tuple(op for op in group.ops[first:] if op.name != kind and op.results[0] not in ends)
-    if any(value in views for op in epilogue for value in op.operands):
-        raise unsupported(roots[0], "its epilogue uses a view of an operand", "compile with the view in its own group")
+    if any(value in views for value in (*group.outputs, *(value for op in epilogue for value in op.operands))):
+        raise unsupported(
+            roots[0], "a view of an operand is used beside the product", "compile with the view in its own group"
+        )
     wanted = tuple(dict.fromkeys(ends[value][0] if value in ends else value for value in group.outputs))
     narrow, wide = _by_row(roots[0], epilogue, wanted)
     given = (*(op.results[0] for op in roots[1:]), *wide)

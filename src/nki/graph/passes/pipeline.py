@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from nki.graph.errors import guarded
 from nki.graph.ir import Module
 from nki.graph.passes.context import Context
 from nki.graph.passes.cse import cse
@@ -44,13 +45,14 @@ def run_passes(
         after: called after each stage with its name.
 
     Raises:
-        GraphError: "graph.unsupported".
+        GraphError: "graph.unsupported", or "graph.internal" for a failure of a pass.
     """
     names = list(STAGES)
     for name in names[names.index(start) + 1 if start in names else 0 :]:
         for step in STAGES[name]:
             if step.__name__ not in context.disabled:
-                module = step(module, context)
+                with guarded(f"the pass {step.__name__}"):
+                    module = step(module, context)
         if after is not None:
             after(name, module)
     return module

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nki.core.dtypes import DType
 from nki.core.source import UNKNOWN, Location
+from nki.graph.errors import guarded
 from nki.graph.ir import Module, Op, Region, TensorType, Value
 
 Array = npt.NDArray[Any]
@@ -178,7 +179,8 @@ class Rewriter:
         operands = tuple(self.now(value) for value in op.operands)
         changed = operands != op.operands or any(one is not two for one, two in zip(regions, op.regions, strict=True))
         current = Op(op.name, operands, op.results, op.attributes, regions, op.location) if changed else op
-        values = self._emit(current)
+        with guarded(f"rewriting {op.name}", self._location):
+            values = self._emit(current)
         if values is not current.results:
             self._instead.update((old, new) for old, new in zip(op.results, values, strict=True) if old is not new)
         self._location = outer
