@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nki.compilation import Cache, Compiled, compile_kernel
+from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.core.tensor import Buffer, Storage
 from nki.execution import eager_machines, executed_by, on_cores, run_compiled
@@ -24,6 +25,7 @@ from nki.frontend.results import (
     written_inputs,
 )
 from nki.frontend.values import Arguments
+from nki.gate import capacity_findings
 from nki.launch import (
     Launch,
     bound_arguments,
@@ -132,9 +134,19 @@ def _run_eager(
     write_inputs(arguments.arrays, written, planes)
     findings += [finding for tracer in tracers for finding in tracer.findings]
     findings += unwritten_outputs(programs, writes, options.disabled_rules)
+    findings += _capacity(launch, programs, target, options, findings)
     tree, storages = outcomes[0]
     result = deliver(tree, programs[0], storages, arguments.arrays)
     return result, _report(launch, target, options, programs, noted, findings, None, executed_by(machines))
+
+
+def _capacity(
+    launch: Launch, programs: Sequence[Program], target: Target, options: Options, findings: Sequence[Finding]
+) -> list[Finding]:
+    """What a call of the same kernel is refused for; one tensor that has no place at all was told before."""
+    if {"memory.capacity", "tensor.capacity"} & {*options.disabled_rules, *(finding.code for finding in findings)}:
+        return []
+    return capacity_findings(programs, target, options, launch.compile_config or CompileConfig())
 
 
 def _report(

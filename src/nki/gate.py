@@ -14,7 +14,7 @@ from nki.compiler import CompileConfig
 from nki.options import Options
 from nki.sim.machine import Machine
 from nki.spec.program import Program
-from nki.spec.rule import Finding
+from nki.spec.rule import Finding, foretold
 from nki.target.model import Target
 
 if TYPE_CHECKING:
@@ -45,6 +45,17 @@ def compile_kernel(programs: Sequence[Program], target: Target, options: Options
     context = Context(target, options, config)
     compiled = compile_programs(programs, context, after=_stage_writer(options, programs[0].name))
     return through_ir(compiled, target, options.disabled_rules)._replace(notes=tuple(context.notes))
+
+
+def capacity_findings(
+    programs: Sequence[Program], target: Target, options: Options, config: CompileConfig
+) -> list[Finding]:
+    """A warning if a call would refuse traced programs because on-chip memory does not suffice, by the same rule."""
+    from nki.passes.capacity import capacity_error
+    from nki.passes.context import Context
+
+    error = capacity_error(programs, Context(target, options, config))
+    return [] if error is None else [foretold(error)]
 
 
 def through_ir(programs: Sequence[Program], target: Target, disabled_rules: frozenset[str] = frozenset()) -> Built:

@@ -28,7 +28,13 @@ def address_beyond_the_last_partition(a: Any) -> None:
     nl.ndarray((64, 8), nl.float32, address=(96, 0))
 
 
-@refused("tensor.capacity", X, at="nl.ndarray((128, 65536), nl.float32)", cure=edit("65536", "16384"))
+@refused(
+    "tensor.capacity",
+    X,
+    at="nl.ndarray((128, 65536), nl.float32)",
+    cure=edit("65536", "16384"),
+    only_calls=True,
+)
 def sbuf_row_too_long(a: Any) -> None:
     nl.ndarray((128, 65536), nl.float32)
 
@@ -38,6 +44,7 @@ def sbuf_row_too_long(a: Any) -> None:
     X,
     at="nl.ndarray((128, 8192), nl.float32, buffer=nl.psum)",
     cure=edit("8192", "4096"),
+    only_calls=True,
 )
 def psum_row_too_long(a: Any) -> None:
     nl.ndarray((128, 8192), nl.float32, buffer=nl.psum)
@@ -48,6 +55,7 @@ def psum_row_too_long(a: Any) -> None:
     X,
     at="nl.ndarray((128, 512), nl.float32, buffer=nl.psum, address=(0, 15360))",
     cure=edit("15360", "14336"),
+    only_calls=True,
 )
 def psum_address_near_the_end(a: Any) -> None:
     nl.ndarray((128, 512), nl.float32, buffer=nl.psum, address=(0, 15360))

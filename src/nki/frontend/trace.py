@@ -9,7 +9,7 @@ from typing import Any
 
 from nki.compiler import CompileConfig
 from nki.core.dtypes import DType
-from nki.core.errors import FrontendError, LaunchError, NkiError, RemovedError, VerificationError
+from nki.core.errors import FrontendError, LaunchError, NkiError, RemovedError, TensorError, VerificationError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
@@ -21,7 +21,7 @@ from nki.options import Options
 from nki.sim.machine import Machine
 from nki.sim.memory import LiveStorage
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
-from nki.spec.rule import Finding
+from nki.spec.rule import Finding, finding_of, foretold
 from nki.spec.schedule import Edge, check_complete, dependencies, fences, positions
 from nki.spec.signature import Signature
 from nki.spec.sink import with_sink
@@ -105,6 +105,15 @@ class Tracer:
             )
         if finding not in self.findings:
             self.findings.append(finding)
+
+    def exceeded(self, error: TensorError) -> None:
+        """Warn in eager mode, whose tensors have bytes of their own; collect or raise where a kernel is compiled."""
+        disabled = error.code in self.options.disabled_rules
+        if not self.eager and (disabled or not self._collect):
+            raise error
+        if not disabled:
+            where = self.locator.capture()
+            self.report(foretold(error, where) if self.eager else finding_of(error, "error", where))
 
     def allocate(
         self,

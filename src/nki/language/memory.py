@@ -45,7 +45,7 @@ def ndarray(
             fix=f"write ({shape}, {dtype}), dtype=...",
         )
     sizes, kind, place = checked_shape(shape, region), checked_dtype(dtype), checked_address(address)
-    check_fit(sizes, kind, region, place, sink.target)
+    check_fit(sizes, kind, region, place, sink.target, sink.exceeded)
     storage = sink.allocate(sizes, kind, region, checked_name(name), place)
     return NkiTensor.of(whole(storage.buffer), storage)
 
@@ -58,7 +58,7 @@ def new_tile(shape: tuple[int, ...], dtype: DType) -> NkiTensor:
 def copied_tile(shape: tuple[int, ...], dtype: DType) -> NkiTensor:
     """A new SBUF tile that is filled from PSUM; the compiler may let what reads it read PSUM instead."""
     sink = current_sink("nl.ndarray")
-    check_fit(shape, dtype, MemoryRegion.sbuf, None, sink.target)
+    check_fit(shape, dtype, MemoryRegion.sbuf, None, sink.target, sink.exceeded)
     storage = sink.allocate(shape, dtype, MemoryRegion.sbuf, "", None, "copy")
     return NkiTensor.of(whole(storage.buffer), storage)
 

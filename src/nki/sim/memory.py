@@ -13,6 +13,7 @@ from nki.core.dtypes import DType
 from nki.core.errors import ExecutionError, TensorError
 from nki.core.numerics import to_f32
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View
+from nki.sim.arena import Arena, new_arena
 from nki.sim.pieces import Pieces
 from nki.sim.unwritten import fill_unwritten, unwritten_shadow
 from nki.sim.window import Window
@@ -25,8 +26,6 @@ _PAGE = 4096
 """Bytes of a page."""
 _ALIGNED = 1 << 20
 """Bytes from which memory of a tensor begins at a page."""
-_PADDING = 64
-"""Bytes between partitions: rows that are a power of two apart share cache sets."""
 
 
 class LiveStorage(Storage):
@@ -106,6 +105,15 @@ class LiveStorage(Storage):
             found = self.windows[view] = Window(view, self.base, self.start, self.pitch)
         return found
 
+    def move(self, old: Arena, new: Arena) -> None:
+        """Be at the same address in a memory whose partitions have become longer."""
+        partition, byte = divmod(self.start, old.pitch)
+        self.base, self.address = new.base, _address(new.base)
+        self.pitch, self.start = new.pitch, partition * new.pitch + byte
+        self.note_pitch, self.note_start = self.pitch, self.start
+        self.written = None if self.written is None else new.written
+        self.windows, self.stated = {}, []
+
     def settle(self) -> None:
         """Make what was never written visible: the poison, and the note of which bytes are written."""
         if self.fresh:
@@ -168,6 +176,10 @@ class Storages:
     def __setitem__(self, number: int, storage: LiveStorage) -> None:
         self.references[number] = weakref.ref(storage)
 
+    def all(self) -> Iterator[LiveStorage]:
+        """Those that are still there."""
+        return (storage for reference in self.references.values() if (storage := reference()) is not None)
+
 
 class Memory:
     """The memories of one core (SBUF, PSUM) and the HBM buffers that it sees."""
@@ -192,7 +204,7 @@ class Memory:
         self._precise_fp = precise_fp
         self.uninitialized = uninitialized
         self._live = Storages()
-        self._arenas: dict[MemoryRegion, tuple[np.ndarray, np.ndarray]] = {}
+        self._arenas: dict[MemoryRegion, Arena] = {}
 
     def allocate(self, buffer: Buffer) -> LiveStorage:
         """Bytes for a buffer: its own, or, with an address, a window of the real array."""
@@ -225,8 +237,8 @@ class Memory:
 
     def forget(self) -> None:
         """Nothing is written any more in the bytes that tensors with an explicit address share."""
-        for _, written in self._arenas.values():
-            written[...] = False
+        for arena in self._arenas.values():
+            arena.written[...] = False
 
     def storage(self, view: View) -> LiveStorage:
         """The live storage behind a view."""
@@ -241,18 +253,9 @@ class Memory:
         return found
 
     def _place(self, buffer: Buffer, address: tuple[int, int]) -> LiveStorage:
-        memory = self._target.psum if buffer.region is MemoryRegion.psum else self._target.sbuf
-        used = self._reach.get(buffer.region, memory.bytes_per_partition)
-        pitch = -(-used // _PADDING) * _PADDING + _PADDING
-        start = address[0] * pitch + address[1]
         overlaid = self._placement is not None
-        if buffer.region not in self._arenas:
-            size = self._target.partitions * pitch
-            base = np.zeros(size, np.uint8)
-            if not overlaid:
-                fill_unwritten(base, None, self.uninitialized)
-            self._arenas[buffer.region] = (base, np.zeros(size, bool))
-        base, written = self._arenas[buffer.region]
+        base, written, pitch, _ = self._arena(buffer.region, address[1] + buffer.row_bytes)
+        start = address[0] * pitch + address[1]
         if buffer.address is not None:
             storage = LiveStorage(buffer, base, pitch, start, written)
         else:
@@ -260,6 +263,26 @@ class Memory:
             storage.note_pitch, storage.note_start = buffer.row_bytes, 0
         storage.overlaid = overlaid
         return storage
+
+    def _arena(self, region: MemoryRegion, end: int) -> Arena:
+        """The bytes of a memory for a tensor that ends at byte `end` of its partitions.
+
+        That may be past the end of what the target has where `Tracer.exceeded` allowed it. Partitions become longer
+        then, and the tensors that are there move.
+        """
+        arena = self._arenas.get(region)
+        if arena is None:
+            memory = self._target.psum if region is MemoryRegion.psum else self._target.sbuf
+            reach = max(end, self._reach.get(region, memory.bytes_per_partition))
+            poison = self.uninitialized if self._placement is None else None
+            arena = self._arenas[region] = new_arena(self._target.partitions, reach, poison)
+        if end > arena.reach:
+            wider = self._arenas[region] = arena.grown(end, self.uninitialized)
+            for storage in self._live.all():
+                if storage.base is arena.base:
+                    storage.move(arena, wider)
+            arena = wider
+        return arena
 
 
 def placed_memory(program: Program, target: Target, uninitialized: str = "sentinel") -> Memory:

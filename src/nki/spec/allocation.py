@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -83,10 +83,24 @@ def checked_name(name: Any) -> str:
     raise ArgumentError("tensor.name", f"name is {shown(name)}", rule="a name is a string", fix=f'write name="{name}"')
 
 
+def _raise(error: TensorError) -> None:
+    raise error
+
+
 def check_fit(
-    shape: tuple[int, ...], dtype: DType, region: MemoryRegion, address: tuple[int, int] | None, target: Target
+    shape: tuple[int, ...],
+    dtype: DType,
+    region: MemoryRegion,
+    address: tuple[int, int] | None,
+    target: Target,
+    exceeded: Callable[[TensorError], None] = _raise,
 ) -> None:
-    """One tensor must fit its memory; whether all fit together is the allocator's question."""
+    """One tensor must fit its memory; whether all fit together is the allocator's question.
+
+    `exceeded` gets the error ``tensor.capacity`` if a partition of the memory holds less than the tensor takes of it.
+    Calls and `nki check` refuse that. `nki.simulate` gives the tensor what it asks for, and warns: the official
+    simulator checks no capacity (nki/deep-dives/nki_simulator.rst).
+    """
     if not region.on_chip:
         if address is not None:
             raise TensorError(
@@ -96,39 +110,64 @@ def check_fit(
                 rule="only SBUF and PSUM tensors have an explicit address",
             )
         return
-    partition, byte = address or (0, 0)
-    row = prod(shape[1:]) * dtype.itemsize
-    psum = region is MemoryRegion.psum
-    limit = target.psum.bytes_per_partition if psum else target.sbuf.bytes_per_partition
-    if partition + shape[0] > target.partitions:
-        raise TensorError(
-            "tensor.partitions",
-            f"shape {shape} in {region} spans {shape[0]} partitions"
-            + (f" from partition {partition}" if partition else ""),
-            rule=f"{region} has {target.partitions} partitions",
-            source="nki/guides/architecture/trainium_inferentia2_arch.rst",
-            facts={"partitions": shape[0], "limit": target.partitions},
-            fix=f"start at partition {target.partitions - shape[0]} or lower"
-            if shape[0] <= target.partitions
-            else f"tile dimension 0 in pieces of {target.partitions}, or keep the tensor in HBM",
-        )
-    if byte + row > limit:
-        raise TensorError(
+    _check_partitions(shape, region, (address or (0, 0))[0], target)
+    _check_capacity(shape, dtype, region, (address or (0, 0))[1], target, exceeded)
+    if region is MemoryRegion.psum and address is not None and target.psum.allocations_start_at_bank:
+        _check_bank(address, target.psum.bank_bytes)
+
+
+def _check_partitions(shape: tuple[int, ...], region: MemoryRegion, partition: int, target: Target) -> None:
+    if partition + shape[0] <= target.partitions:
+        return
+    raise TensorError(
+        "tensor.partitions",
+        f"shape {shape} in {region} spans {shape[0]} partitions"
+        + (f" from partition {partition}" if partition else ""),
+        rule=f"{region} has {target.partitions} partitions",
+        source="nki/guides/architecture/trainium_inferentia2_arch.rst",
+        facts={"partitions": shape[0], "limit": target.partitions},
+        fix=f"start at partition {target.partitions - shape[0]} or lower"
+        if shape[0] <= target.partitions
+        else f"tile dimension 0 in pieces of {target.partitions}, or keep the tensor in HBM",
+    )
+
+
+def _check_capacity(
+    shape: tuple[int, ...],
+    dtype: DType,
+    region: MemoryRegion,
+    byte: int,
+    target: Target,
+    exceeded: Callable[[TensorError], None],
+) -> None:
+    memory = target.psum if region is MemoryRegion.psum else target.sbuf
+    row, limit = prod(shape[1:]) * dtype.itemsize, memory.bytes_per_partition
+    if byte + row <= limit:
+        return
+    exceeded(
+        TensorError(
             "tensor.capacity",
             f"shape {shape} of {dtype} takes {row} bytes of each {region} partition"
             + (f" from byte {byte}" if byte else ""),
             rule=f"one {region} partition of {target.name} holds {limit} bytes",
+            source="nki/guides/architecture/trainium_inferentia2_arch.rst",
             facts={"bytes": row, "limit": limit},
             fix=f"start at byte {limit - row} or lower" if row <= limit else "use smaller tiles",
         )
-    if psum and byte % target.psum.bank_bytes and address is not None and target.psum.allocations_start_at_bank:
-        raise TensorError(
-            "tensor.bank",
-            f"address {address} starts inside a PSUM bank",
-            rule=f"PSUM tensors start at a bank, a multiple of {target.psum.bank_bytes} bytes",
-            source="nki/migration/index.rst",
-            fix=f"write address=({partition}, {byte - byte % target.psum.bank_bytes})",
-        )
+    )
+
+
+def _check_bank(address: tuple[int, int], bank: int) -> None:
+    partition, byte = address
+    if byte % bank == 0:
+        return
+    raise TensorError(
+        "tensor.bank",
+        f"address {address} starts inside a PSUM bank",
+        rule=f"PSUM tensors start at a bank, a multiple of {bank} bytes",
+        source="nki/migration/index.rst",
+        fix=f"write address=({partition}, {byte - byte % bank})",
+    )
 
 
 def checked_address(address: Any) -> tuple[int, int] | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from nki.core.errors import NkiError
 from nki.core.source import Location
 from nki.target.model import Target
 
@@ -62,3 +63,15 @@ class Finding:
             "facts": {k: v if isinstance(v, int | float | bool) else str(v) for k, v in self.facts.items()},
             "location": self.location.to_json(),
         }
+
+
+def finding_of(error: NkiError, severity: Severity, location: Location | None = None) -> Finding:
+    """What an error says, as a finding of this severity; it is at `location`, else where the error is."""
+    where = error.location if location is None else location
+    return Finding(error.code, severity, error.message, error.rule, error.source, error.fix, where, dict(error.facts))
+
+
+def foretold(error: NkiError, location: Location | None = None) -> Finding:
+    """A warning in eager mode, which goes on, of the error that a call of the same kernel ends with."""
+    message = f"a call of this kernel is refused, because {error.rule}: {error.message}"
+    return replace(finding_of(error, "warning", location), message=message)

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from nki.compiler import CompileConfig
 from nki.core.dtypes import DType
-from nki.core.errors import FrontendError
+from nki.core.errors import FrontendError, TensorError
 from nki.core.register import VirtualRegister
 from nki.core.source import Locator
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View
@@ -46,6 +46,9 @@ class Sink(Protocol):
 
     def report(self, finding: Finding) -> None:
         """Take a broken rule: raise if it is an error, keep it if it is a warning."""
+
+    def exceeded(self, error: TensorError) -> None:
+        """Take a tensor that is larger than its memory: raise the error, or keep it as a finding and go on."""
 
     def allocate(
         self,
