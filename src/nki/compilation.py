@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from nki.core.tensor import Storage
 from nki.frontend.manifest import Manifest, manifest_of
 from nki.frontend.manifest_arguments import Described, describe
 from nki.frontend.results import unwritten_outputs, writes_of, written_inputs
+from nki.frontend.trace import Tracer
 from nki.frontend.values import Arguments
 from nki.launch import Launch, trace_body, tracer_of
 from nki.options import Options
@@ -31,12 +33,20 @@ if TYPE_CHECKING:
     from nki.native.kernel import NativeKernel
 
 
-class Kept:
-    """Native code of a kernel, made when it is first run."""
+_USES = itertools.count()
 
-    __slots__ = ("_lock", "_made", "_native")
+
+class Kept:
+    """Native code of a kernel, made when it is first run.
+
+    Attributes:
+        used: grows with every use in the process; the least one was not used for longest.
+    """
+
+    __slots__ = ("_lock", "_made", "_native", "used")
 
     def __init__(self) -> None:
+        self.used = next(_USES)
         self._lock = lock()
         self._made = False
         self._native: NativeKernel | None = None
@@ -75,6 +85,8 @@ class Compiled:
 Cache = dict[Any, tuple[Manifest, Compiled]]
 """By target, options and arguments; kernels that are traced in every call by what the trace gives."""
 _TRACED = "traced"
+_MOST_KEPT = 256
+"""Programs of a kernel that are kept in memory, with their native code, the least recently used ones removed first."""
 _MOST_TRACED = 8
 
 
@@ -87,11 +99,13 @@ def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options
     key = (target.name, launch.lnc, launch.schedule, options, arguments.key())
     kept = cache.get(key)
     if kept is not None and arguments.plain and kept[0].untouched():
+        kept[1].kept.used = next(_USES)
         return kept[1]
     described = describe(arguments.bound)
     if kept is not None:
         now = kept[0].renewed(described.references)
         if now.digest == kept[0].digest:
+            kept[1].kept.used = next(_USES)
             cache[key] = (now, kept[1])
             return kept[1]
         del cache[key]
@@ -100,8 +114,21 @@ def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options
     disk = _disk_key(launch, arguments, described, now, target, options)
     compiled = _from_disk(disk, target, options) or _compile(launch, arguments, target, options, now, disk, cache)
     if not compiled.doubt:
-        cache[key] = (now, replace(compiled, origin="memory"))
+        _remember(cache, key, (now, replace(compiled, origin="memory")))
     return compiled
+
+
+def _remember(cache: Cache, key: Any, entry: tuple[Manifest, Compiled]) -> None:
+    """Keep a program in memory; a number that is another one in every call must not fill it."""
+    cache[key] = entry
+    over = len(cache) - _MOST_KEPT
+    for oldest in sorted(list(cache), key=lambda each: _use_of(cache, each))[:over] if over > 0 else ():
+        cache.pop(oldest, None)
+
+
+def _use_of(cache: Cache, key: Any) -> int:
+    found = cache.get(key)  # another thread may have removed it
+    return -1 if found is None else found[1].kept.used
 
 
 def _compile(
@@ -111,7 +138,7 @@ def _compile(
     with paused_collector():
         results = [trace_body(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
         add_named_edges([tracer.program for tracer in tracers], launch.schedule)
-        doubt = manifest.doubt_after(code for tracer in tracers for code in tracer.locator.codes())
+        doubt = _doubt(manifest, tracers)
         programs = [tracer.program for tracer in tracers]
         config = launch.compile_config or CompileConfig()
         traced = (_TRACED, target.name, launch.schedule, options, config, gate.digest_of(programs)) if doubt else None
@@ -132,6 +159,14 @@ def _compile(
     if traced is not None:
         _keep_traced(cache, traced, (manifest, compiled))
     return compiled
+
+
+def _doubt(manifest: Manifest, tracers: list[Tracer]) -> str:
+    """Why these traces must not be remembered; empty if they may."""
+    reasons = [reason for tracer in tracers for reason in tracer.doubts]
+    return (
+        reasons[0] if reasons else manifest.doubt_after(code for tracer in tracers for code in tracer.locator.codes())
+    )
 
 
 def _keep_on_disk(compiled: Compiled, key: str) -> str:

@@ -48,6 +48,50 @@ REFUSED = {
     "random number, imported inside": ("def f():\n    import random\n    return random.random() * 0", "f()", "random"),
     "file": ("def f():\n    with open(__file__) as file:\n        return len(file.read()) * 0", "f()", "f calls open"),
     "file by path": ("import pathlib", "len(pathlib.Path(__file__).read_text()) * 0", "pathlib.Path"),
+    "file by a path of the module": (
+        "import pathlib\nP = pathlib.Path(__file__)", "len(P.read_text()) * 0", "the kernel calls .read_text()"
+    ),
+    "file there or not, by a path in an object": (
+        "import pathlib\nclass C: pass\nc = C()\nc.at = [pathlib.Path('x')]", "c.at[0].exists()", ".exists()"
+    ),
+    "file by a computed method of a path": (
+        "import pathlib\nP = pathlib.Path(__file__)\ndef f():\n    return len(getattr(P, 'read_' + 'text')()) * 0",
+        "f()", "computes names",
+    ),
+    "file by a path of the user's class": (
+        "import pathlib\nclass Path(type(pathlib.Path())):\n    pass\nP = Path(__file__)", "P.stat().st_size * 0",
+        "cannot be compared by value",
+    ),
+    "date of NumPy": ("import numpy as np", "float(np.datetime64('now').astype(int)) * 0", "np.datetime64"),
+    "file by a class of NumPy": ("import numpy as np", "float(np.memmap(__file__, mode='r')[0]) * 0", "np.memmap"),
+    "cached function of a global": (
+        "import functools\nN = 1\n@functools.lru_cache\ndef f():\n    return N", "f()", "answers, and reads N,"
+    ),
+    "cached function of a class": (
+        "import functools\nclass C:\n    n = 1\n@functools.cache\ndef f():\n    return C.n", "f()", "reads C.n"
+    ),
+    "cached function of a helper": (
+        "import functools\ndef g():\n    return 1\n@functools.cache\ndef f():\n    return g()", "f()", "reads g,"
+    ),
+    "cached function of a list": (
+        "import functools\nL = [1]\n@functools.cache\ndef f():\n    return L[0]", "f()", "reads L,"
+    ),
+    "cached function of an argument's attribute": (
+        "import functools\nclass C:\n    n = 1\nc = C()\n@functools.cache\ndef f(c):\n    return c.n", "f(c)",
+        "the attribute n",
+    ),
+    "cached function of a variable around": (
+        "import functools\ndef outer():\n    n = 1\n    @functools.cache\n    def f(): return n\n    return f\n"
+        "f = outer()", "f()", "reads n,",
+    ),
+    "cached function of a default": (
+        "import functools\n@functools.cache\ndef f(x=[1]):\n    return x and 1\ndef g():\n    return f.__wrapped__()",
+        "g()", "defaults",
+    ),
+    "cached method": (
+        "import functools\nclass C:\n    n = 1\n    @functools.cache\n    def f(self):\n        return self.n\nc = C()",
+        "c.f()", "the attribute n",
+    ),
     "file there or not": ("import os", "os.path.exists('x')", "os.path"),
     "computed code": ("", "eval('1')", "calls eval"),
     "all globals": ("", "globals()['__name__'] == ''", "calls globals"),
@@ -98,6 +142,11 @@ ACCEPTED = {
     "deep list": ("A = []\nfor _ in range(5000):\n    A = [A]", "len(A)", 1),
     "function of the language": ("D = {'add': nl.add, 'region': nl.sbuf}", "len(D)", 2),
     "class with slots": ("class C:\n    __slots__ = ('x', '__y')\nc = C()\nc.x = 1", "c.x", 1),
+    "cached function of its arguments": (
+        "import functools, math\nfrom math import floor\n@functools.lru_cache\ndef f(n, step=2):\n"
+        "    return f(n - 1) if n > 1 else math.ceil(max(n, 0) / step) + floor(n * 0) + nl.tile_size.pmax", "f(3)", 129,
+    ),
+    "path that is taken apart": ("import pathlib\nP = pathlib.Path('a') / 'bc.py'", "len(P.stem)", 2),
     "list with attributes": ("class L(list):\n    pass\nl = L([1, 2])\nl.x = 3", "l.x + l[0]", 4),
 }  # fmt: skip
 

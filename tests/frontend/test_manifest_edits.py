@@ -164,6 +164,15 @@ EDITS: dict[str, Edit] = {
         kernel("h()", "import functools\n@functools.lru_cache\ndef h():\n    return 1"),
         execute("@functools.lru_cache\ndef h():\n    return 2"), 1, 2,
     ),
+    "attribute of a kernel": Edit(
+        kernel("part.size", "@nki.jit\ndef part(): pass\npart.size = 1"), assign("part.size", 2), 1, 2
+    ),
+    "first attribute of a kernel": Edit(
+        kernel("part.size if hasattr(part, 'size') else 1", "@nki.jit\ndef part(): pass"), assign("part.size", 2), 1, 2
+    ),
+    "attribute of the kernel itself": Edit(
+        kernel("kernel.size") + "kernel.size = 1\n", assign("kernel.size", 2), 1, 2
+    ),
     "what a decorator reads": Edit(kernel("helper()", DECORATED), assign("OFFSET", 1), 1, 2),
     "what a decorator wraps": Edit(
         kernel("helper()", DECORATED), lambda m: setattr(m.helper.__wrapped__, "__code__", (lambda: 5).__code__), 1, 5
@@ -219,6 +228,27 @@ def test_attributes_of_modules(read: str, tmp_path: Path) -> None:
     assert (call(), call(), call.traces, call.doubt) == ((1.0,), (1.0,), 1, "")
     config.SIZE = 2
     assert (call(), call(), call.traces) == ((2.0,), (2.0,), 2)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "import {c}\n" + kernel("{c}.SIZE"),
+        "import {c} as c\n" + kernel("helper(c)", "def helper(m):\n    return m.SIZE"),
+        kernel("helper()", "def helper():\n    from {c} import SIZE\n    return SIZE"),
+    ],
+)
+def test_attributes_that_a_module_computes(read: str, tmp_path: Path) -> None:
+    computes = (
+        "def __getattr__(name):\n    if name == 'SIZE':\n        return STATE[0]\n    raise AttributeError(name)\n"
+    )
+    config = load(tmp_path, "STATE = [1]\n" + computes)
+    call = Remembering(load(tmp_path, read.replace("{c}", config.__name__)).kernel)
+    assert (call(), call(), call.traces, call.doubt) == ((1.0,), (1.0,), 1, "")
+    config.STATE[0] = 2
+    assert (call(), call(), call.traces) == ((2.0,), (2.0,), 2)
+    config.__getattr__ = lambda name: 3
+    assert (call(), call(), call.traces) == ((3.0,), (3.0,), 3)
 
 
 def test_a_name_that_is_not_read_does_not_matter(tmp_path: Path) -> None:

@@ -99,6 +99,30 @@ def test_a_kernel_that_reads_the_environment_is_traced_every_time_and_compiled_i
     assert not own_cache.exists()
 
 
+def test_a_constant_in_a_file_is_read_in_every_call(tmp_path: Path, own_cache: Path) -> None:
+    source = (
+        "@nki.jit\ndef kernel(path):\n    out = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm)\n"
+        "    nisa.dma_copy(dst=out, src=nl.shared_constant(path))\n    return out\n"
+    )
+    path, module = tmp_path / "constant.npy", load(tmp_path, source)
+    for size, origin in ((1, "compiled"), (2, "compiled"), (2, "memory")):
+        np.save(path, np.full((4, 4), size, np.float32))
+        assert call(module.kernel, str(path)) == (size, origin)
+        assert "constant.npy', which may change" in module.kernel.report.doubt
+    assert not list(own_cache.rglob("*.nkic"))
+
+
+def test_a_number_that_changes_in_every_call_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nki.compilation._MOST_KEPT", 3)
+    monkeypatch.setenv("NKI_CACHE", "0")
+    module = load(tmp_path, "@nki.jit\ndef kernel(scale):\n    return fill(scale)")
+    origins = [call(module.kernel, scale)[1] for scale in (1, 2, 3, 1, 4, 1, 2)]
+    assert origins == ["compiled"] * 3 + ["memory", "compiled", "memory", "compiled"]
+    assert len(module.kernel._cache) == 3
+
+
 def test_few_different_traces_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = load(tmp_path, "import os\n@nki.jit\ndef kernel():\n    return fill(os.environ['SIZE'])")
     origins = []

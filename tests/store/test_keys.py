@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import namedtuple
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,8 @@ from nki.core.source import Frame, Location
 from nki.core.tensor import Buffer, MemoryRegion, whole
 from nki.options import Options
 from nki.spec.rule import Finding
-from nki.store.keys import installation, key_of
+from nki.store.cache import Cache
+from nki.store.keys import _mlir_places, changed_since_import, installation, key_of
 from nki.store.payload import Traced, pack, result_of, unpack
 from nki.store.settings import DEFAULT_LIMIT_BYTES, settings
 
@@ -80,6 +82,8 @@ def test_an_installation_is_told_by_its_files(tmp_path: Path, monkeypatch: pytes
     (package / "isa" / "copy.py").write_text("1")
     monkeypatch.setattr("nki.store.keys._PACKAGE", package)
     monkeypatch.setattr("nki.store.keys.version", lambda: "a version")
+    monkeypatch.setattr("nki.store.keys.IMPORTED_NS", time.time_ns() + 10**12)  # processes that start later
+    monkeypatch.setattr("nki.store.keys._mlir_places", _mlir_places.__wrapped__)
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.delitem(sys.modules, "torch_mlir", raising=False)  # an imported module is where it was found
     tell = installation.__wrapped__
@@ -97,6 +101,27 @@ def test_an_installation_is_told_by_its_files(tmp_path: Path, monkeypatch: pytes
     seen.append(tell())
     assert "a version" in seen[-1]
     assert len(set(seen)) == len(seen)
+
+
+def test_a_package_that_changed_after_its_import_shares_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a process imported cannot be told from files that somebody wrote later, with an older date even."""
+    package = tmp_path / "nki"
+    (package / "isa").mkdir(parents=True)
+    (package / "isa" / "copy.py").write_text("1")
+    monkeypatch.setattr("nki.store.keys._PACKAGE", package)
+    monkeypatch.setattr("nki.store.keys._mlir_places", tuple)
+    cache, key = Cache(tmp_path / "cache", 10_000), "0" * 64
+    time.sleep(0.05)
+    monkeypatch.setattr("nki.store.keys.IMPORTED_NS", time.time_ns())
+    assert not changed_since_import() and cache.put(key, b"1")
+    time.sleep(0.05)
+    (package / "isa" / "copy.py").write_text("2")
+    os.utime(package / "isa" / "copy.py", (1, 1))
+    assert changed_since_import() and not cache.put(key, b"2")
+    assert cache.get(key) == b"1"
+    assert installation.__wrapped__() != installation.__wrapped__()
 
 
 def test_settings(tmp_path: Path) -> None:

@@ -102,6 +102,12 @@ def function_of(value: Any) -> FunctionType | None:
     return inspect.unwrap(value) if hasattr(value, "__wrapped__") else value
 
 
+KERNEL_ATTRIBUTES = frozenset(
+    {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "func", "report", "_profiled", "_launch", "_cache"}
+)
+"""What `nki.jit` itself puts on a kernel."""
+
+
 def is_kernel(value: Any) -> bool:
     """Whether it is what ``@nki.jit`` makes of a function."""
     return type(value).__module__ == "nki.jit" and hasattr(value, "__wrapped__")

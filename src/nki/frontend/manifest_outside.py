@@ -62,7 +62,7 @@ _IMPURE_ATTRIBUTES: MappingProxyType[str, frozenset[str]] = MappingProxyType(
     {
         "numpy": frozenset({
             "random", "load", "fromfile", "loadtxt", "genfromtxt", "memmap", "fromregex", "DataSource", "empty",
-            "empty_like", "geterr", "seterr", "errstate", "get_printoptions", "lib",
+            "empty_like", "ctypeslib", "datetime64", "geterr", "seterr", "errstate", "get_printoptions", "lib",
         }),
         "scipy": frozenset({"io", "datasets"}),
         "posixpath": frozenset({
@@ -121,9 +121,14 @@ def is_impure(module: str, attribute: str) -> bool:
     """Whether an attribute of a library's module may give another answer the next time."""
     top = module.partition(".")[0]
     if top in _PURE:
-        inner = module.split(".")[1:2]
-        return not _IMPURE_ATTRIBUTES.get(top, frozenset()).isdisjoint({attribute, *inner})
+        return is_listed_impure(module, attribute)
     return attribute not in _PURE_ATTRIBUTES.get(top, frozenset())
+
+
+def is_listed_impure(module: str, attribute: str) -> bool:
+    """Whether an attribute is known to give other answers, and not only not known to give the same."""
+    top, *inner = module.split(".")
+    return not _IMPURE_ATTRIBUTES.get(top, frozenset()).isdisjoint({attribute, *inner[:1]})
 
 
 def _known(name: str, table: MappingProxyType[str, frozenset[str]]) -> bool:

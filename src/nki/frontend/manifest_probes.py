@@ -31,6 +31,7 @@ class Probes:
         "_names",
         "_seen",
         "_sequences",
+        "_sizes",
         "_slots",
     )
 
@@ -42,6 +43,7 @@ class Probes:
         self._cells: list[tuple[CellType, Any]] = []
         self._mappings: list[tuple[Mapping[Any, Any], int, tuple[Any, ...], tuple[Any, ...]]] = []
         self._sequences: list[tuple[Collection[Any], int, tuple[Any, ...]]] = []
+        self._sizes: list[tuple[Mapping[Any, Any], int]] = []
         self._slots: list[tuple[MemberDescriptorType, Any, Any]] = []
         self._arrays: list[tuple[np.ndarray, Any, Any, Any, bytes]] = []
         self._bytes: list[tuple[bytearray, bytes]] = []
@@ -70,6 +72,10 @@ class Probes:
     def mapping(self, mapping: Mapping[Any, Any]) -> None:
         """Keys and values, in order."""
         self._mappings.append((mapping, len(mapping), tuple(mapping.keys()), tuple(mapping.values())))
+
+    def size(self, mapping: Mapping[Any, Any]) -> None:
+        """How many names there are, whatever they stand for."""
+        self._sizes.append((mapping, len(mapping)))
 
     def sequence(self, items: Collection[Any]) -> None:
         """Items of a list, set or deque, in order."""
@@ -115,6 +121,8 @@ class Probes:
         if self._cells and not all(_content(cell) is expected for cell, expected in self._cells):
             return False
         if self._kinds and not all(getattr(owner, name) is expected for owner, name, expected in self._kinds):
+            return False
+        if self._sizes and not all(len(mapping) == count for mapping, count in self._sizes):
             return False
         if self._slots and not all(slot_value(slot, owner) is expected for slot, owner, expected in self._slots):
             return False

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from nki.core.dtypes import DType
-from nki.frontend.check_names import is_kernel
+from nki.frontend.check_names import KERNEL_ATTRIBUTES, is_kernel
+from nki.frontend.manifest_cached import read_outside
 from nki.frontend.manifest_code import encoded
 from nki.frontend.manifest_outside import is_impure, module_of, origin_of_module
 from nki.frontend.manifest_writer import Writer
@@ -37,12 +38,24 @@ def write_object(writer: Writer, value: Any, label: str) -> None:
     if is_kernel(value):
         writer.text("kernel")
         writer.value(value.launch(), label)
+        _attributes_put_on(writer, value, label)
         return
     base = next(each for each in kind.__mro__ if each in CONTENTS)
     writer.text("of", base.__qualname__)
-    if kind is not base and base not in _SEALED:
+    if kind is not base and not (base in _SEALED and origin_of_module(module_of(kind)) != "user"):
         _write_state(writer, value, label)
     CONTENTS[base](writer, value, label)
+
+
+def _attributes_put_on(writer: Writer, kernel: Any, label: str) -> None:
+    """What somebody else than the class has put on a kernel, or will: names that it has itself are not for reading."""
+    own = vars(kernel)
+    names = sorted(own.keys() - KERNEL_ATTRIBUTES)
+    writer.probes.size(own)
+    writer.text("attributes", *names)
+    for name in names:
+        writer.probes.name(own, name)
+        writer.value(own[name], f"{label}.{name}")
 
 
 def _write_state(writer: Writer, value: Any, label: str) -> None:
@@ -166,8 +179,11 @@ def _shown(writer: Writer, value: Any, label: str) -> None:
     writer.constant(repr(value))
 
 
-def _path(writer: Writer, value: Any, label: str) -> None:
+def _path(writer: Writer, value: pathlib.PurePath, label: str) -> None:
+    """Its text; what is there on the disk counts as well where a kernel may look (`Walk`)."""
     writer.constant(str(value))
+    if isinstance(value, pathlib.Path):
+        writer.paths.append(label)
 
 
 def _logger(writer: Writer, value: logging.Logger, label: str) -> None:
@@ -207,6 +223,14 @@ def _descriptor(writer: Writer, value: Any, label: str) -> None:
 
 def _field_of_named_tuple(writer: Writer, value: Any, label: str) -> None:
     writer.constant(value.__reduce__()[1][0])
+
+
+def _cached_function(writer: Writer, value: Any, label: str) -> None:
+    """By the function, whose earlier answers cannot be seen: they must follow from its arguments alone."""
+    outside = read_outside(value.__wrapped__)
+    if outside:
+        writer.refuse(f"{label} remembers answers, and reads {outside}, which may have been different then")
+    writer.value(value.__wrapped__, label)
 
 
 # What an instance's cache of properties holds follows from the rest; typing keeps the alias a class was called through.
@@ -255,7 +279,7 @@ CONTENTS: dict[type, Content] = {
     property: _attributes("fget", "fset", "fdel"),
     functools.cached_property: _attributes("func"),
     functools.partial: _attributes("func", "args", "keywords"),
-    _CACHED_FUNCTION: _attributes("__wrapped__"),
+    _CACHED_FUNCTION: _cached_function,
     types.SimpleNamespace: _attributes("__dict__"),
     types.NotImplementedType: _nothing,
     types.GenericAlias: _shown,
@@ -271,4 +295,4 @@ CONTENTS: dict[type, Content] = {
 """What a kind of value consists of, beside the attributes of a class of the user's that extends it."""
 
 _SEALED = frozenset({np.generic, np.dtype, pathlib.PurePath, logging.Logger, dataclasses.Field})
-"""Kinds whose subclasses are the library's, and add nothing."""
+"""Kinds whose subclasses in libraries add nothing."""

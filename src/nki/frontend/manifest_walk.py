@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
+import pathlib
 import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -13,6 +14,7 @@ from nki.frontend.manifest_outside import (
     Origin,
     is_impure,
     is_impure_module,
+    is_listed_impure,
     module_of,
     origin_of_code,
     origin_of_module,
@@ -30,6 +32,10 @@ _BESIDES_CLASS = frozenset(
         "__non_callable_proto_members__",
     }
 )  # fmt: skip
+
+
+_ON_DISK = frozenset(dir(pathlib.Path)) - frozenset(dir(pathlib.PurePath))
+"""Methods of paths that look at the disk, or at the process."""
 
 
 class Walk:
@@ -57,6 +63,7 @@ class Walk:
         self.writer.drain(self._content)
         while self._read_modules():
             self.writer.drain(self._content)
+        self._look_at_paths()
 
     def _content(self, value: Any, label: str) -> None:
         if isinstance(value, FunctionType):
@@ -149,10 +156,18 @@ class Walk:
                 break
             path, origin = f"{path}.{attribute}", origin_of_module(value.__name__)
             self._check(value.__name__, attribute, origin, path, function)
-            self.writer.probes.name(vars(value), attribute)
-            value = vars(value).get(attribute, MISSING)
+            value = self._attribute(value, attribute, origin)
         self.writer.text("read", path)
         self._value(value, f"{path}, which {function.__qualname__} reads,", origin)
+
+    def _attribute(self, module: ModuleType, name: str, origin: Origin) -> Any:
+        """What a module has under a name; a user's module may compute it, as its ``__getattr__`` says."""
+        names = vars(module)
+        self.writer.probes.name(names, name)
+        if name not in names and origin == "user":
+            self.writer.probes.name(names, "__getattr__")
+            self.writer.value(names.get("__getattr__", MISSING), f"{module.__name__}.__getattr__")
+        return names.get(name, MISSING)
 
     def _value(self, value: Any, label: str, origin: Origin | None) -> None:
         """What a library's own module holds belongs to its version, unless somebody put something else there."""
@@ -165,7 +180,7 @@ class Walk:
         self._version(module, origin)
         if origin in ("standard", "library") and is_impure(module, attribute):
             value = vars(sys.modules[module]).get(attribute) if module in sys.modules else None
-            if not (origin == "library" and _is_type_like(value)):
+            if is_listed_impure(module, attribute) or not (origin == "library" and _is_type_like(value)):
                 self.writer.refuse(f"{function.__qualname__} reads {path}, which may differ from call to call")
 
     def _import(self, read: Read, function: FunctionType) -> None:
@@ -218,10 +233,18 @@ class Walk:
                     self.writer.value(vars(module)[attribute], f"{name}.{attribute}")
         return len(self._read) > before
 
+    def _look_at_paths(self) -> None:
+        """A path that is only taken apart counts by its text; what lies there may be another thing the next time."""
+        looked = "" if self._computed else next(iter(sorted(self._names & _ON_DISK)), "")
+        if self.writer.paths and (looked or self._computed):
+            what = f"calls .{looked}()" if looked else "computes names of attributes"
+            self.writer.refuse(f"{self.writer.paths[0]} is a path, and the kernel {what}: the disk may change")
+
     def _attributes_of(self, module: ModuleType) -> set[str]:
+        computing = {"__getattr__"} & vars(module).keys()
         if self._computed:
-            return {name for name in vars(module) if not name.startswith("__")}
-        return self._names & vars(module).keys()
+            return {name for name in vars(module) if not name.startswith("__")} | computing
+        return self._names & vars(module).keys() | computing
 
     def _library_module(self, name: str, origin: Origin) -> None:
         used = sorted(self._names | (self._texts if self._computed else set()))

@@ -28,12 +28,14 @@ class Writer:
         probes: where each value was found.
         reasons: why this cannot be compared by value; empty if it can.
         modules: modules that were met as values, so that any attribute of theirs may be read.
+        paths: labels of paths that can be opened, and not only taken apart.
     """
 
     def __init__(self) -> None:
         self.probes = Probes()
         self.reasons: list[str] = []
         self.modules: dict[str, ModuleType] = {}
+        self.paths: list[str] = []
         self._hash = hashlib.sha256()
         self._numbers: dict[int, int] = {}
         self._met: list[Any] = []

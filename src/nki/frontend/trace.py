@@ -36,6 +36,7 @@ class Tracer:
     Attributes:
         program: what was recorded.
         findings: warnings, and errors if `collect` is set.
+        doubts: what the kernel read that may be another thing the next time.
         eager: whether values are concrete.
     """
 
@@ -78,6 +79,7 @@ class Tracer:
         self.config = CompileConfig()
         self.config_override = False
         self._edges: list[Edge] = []
+        self.doubts: list[str] = []
 
     # --- what instructions and the language call
 
@@ -152,6 +154,9 @@ class Tracer:
     def keep_constant(self, key: Hashable, storage: Storage) -> None:
         if self._regions.innermost is None:
             self._constants[key] = storage
+
+    def unfollowed(self, reason: str) -> None:
+        self.doubts.append(reason)
 
     def register(self) -> VirtualRegister:
         return self._regions.current.register(

@@ -96,6 +96,7 @@ def _array(constant: Any) -> npt.NDArray[Any]:
 
 
 def _file(path: str) -> npt.NDArray[Any]:
+    current_sink("nl.shared_constant").unfollowed(f"nl.shared_constant reads {path!r}, which may change")
     try:
         return np.asarray(np.load(path, allow_pickle=False))
     except (OSError, ValueError, EOFError) as problem:

@@ -70,6 +70,9 @@ class Sink(Protocol):
     def keep_constant(self, key: Hashable, storage: Storage) -> None:
         """Remember it for `constant`."""
 
+    def unfollowed(self, reason: str) -> None:
+        """Note that the kernel read something that may be another thing the next time: it is traced again then."""
+
     def register(self) -> VirtualRegister:
         """A new register."""
 

@@ -16,6 +16,7 @@ from nki.core.source import UNKNOWN
 from nki.report import NkiWarning
 from nki.spec.rule import Finding
 from nki.store import files
+from nki.store.keys import changed_since_import
 
 T = TypeVar("T")
 
@@ -86,13 +87,16 @@ class Cache:
         return self._use(lambda directory: files.read(directory, name), None)
 
     def put(self, key: str, payload: bytes) -> bool:
-        """Keep a payload, and make room; False if it was not kept: it is too large, or the directory is unusable.
+        """Keep a payload, and make room.
+
+        Returns False if it was not kept: it is too large, the directory is unusable, or files of this package were
+        changed after this process imported it, so that nobody knows what made the payload.
 
         Args:
             key: 64 hexadecimal digits.
         """
         name = _name(key)
-        if len(payload) >= self.limit_bytes * _AFTER_EVICTION:
+        if len(payload) >= self.limit_bytes * _AFTER_EVICTION or changed_since_import():
             return False
 
         def keep(directory: int) -> bool:
@@ -118,18 +122,19 @@ class Cache:
         return before
 
     def _make_room(self, directory: int) -> None:
-        """Down to nine tenths of the limit, so that not every `put` has to."""
-        if sum(entry.nbytes for entry in files.listed(directory)) <= self.limit_bytes:
+        """Without what dead processes left; then down to nine tenths of the limit, so that not every `put` has to."""
+        abandoned = time.time_ns() - _ABANDONED_NS
+        listed = files.listed(directory)
+        for entry in listed:
+            if entry.name.endswith(files.PART) and entry.used_ns < abandoned:
+                files.remove(directory, entry.name)
+        if sum(entry.nbytes for entry in listed) <= self.limit_bytes:
             return
         with files.locked(directory):
             found = sorted(files.listed(directory), key=lambda entry: entry.used_ns)
             total = sum(entry.nbytes for entry in found)
-            if total <= self.limit_bytes:
-                return
-            abandoned = time.time_ns() - _ABANDONED_NS
-            for entry in found:
-                finished = entry.name.endswith(files.ENTRY)
-                if total > self.limit_bytes * _AFTER_EVICTION and (finished or entry.used_ns < abandoned):
+            for entry in found if total > self.limit_bytes else ():
+                if total > self.limit_bytes * _AFTER_EVICTION and entry.name.endswith(files.ENTRY):
                     files.remove(directory, entry.name)
                     total -= entry.nbytes
 

@@ -45,7 +45,7 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file that appears complete or not at all, also if the machine stops. Raises OSError."""
     temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=PART)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()

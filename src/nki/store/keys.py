@@ -7,6 +7,7 @@ import enum
 import hashlib
 import json
 import os
+import secrets
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -16,10 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from nki.core.started import IMPORTED_NS
 from nki.version import version
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _MLIR = "torch_mlir"
+_METADATA = (".dist-info", ".egg-info")
+_CLOCK_NS = 20_000_000
+"""Clocks of file systems are behind the system's by a tick or two."""
 
 
 def key_of(kind: str, **parts: Any) -> str:
@@ -40,10 +45,31 @@ def key_of(kind: str, **parts: Any) -> str:
 def installation() -> str:
     """What wrote an entry: versions of this package, of Python, NumPy and MLIR.
 
-    A checkout counts by its source, whatever git calls it: its version stays the same while somebody edits it.
+    A checkout counts by its source, whatever git calls it: its version stays the same while somebody edits it. What
+    counts is what this process imported: if its files were changed since then, nobody knows what that was, and the
+    text is one that no other process has.
     """
     own = version() if (_PACKAGE / "VERSION").is_file() else _source_hash()
+    if changed_since_import():
+        own = f"changed {secrets.token_hex(16)}"
     return " ".join([own, sys.version, np.__version__, _mlir()])
+
+
+def changed_since_import() -> bool:
+    """Whether a file of this package, or of MLIR's installation, was changed after this process imported the package.
+
+    The time of the change of the file itself counts, which no program can set back.
+    """
+    latest = IMPORTED_NS - _CLOCK_NS
+    places = _mlir_places()
+    return any(_changed_ns(path) > latest for path in (*_sources(str(_PACKAGE)), *places))
+
+
+def _changed_ns(path: str) -> int:
+    try:
+        return os.stat(path).st_ctime_ns
+    except FileNotFoundError:  # it was there when its directory was listed
+        return sys.maxsize
 
 
 def _source_hash() -> str:
@@ -70,18 +96,26 @@ def _mlir() -> str:
 
     The module `importlib.metadata`, which reads them, takes a tenth of what importing this package takes.
     """
+    return " ".join(_name_of(Path(place)) for place in _mlir_places()) or "none"
+
+
+def _name_of(place: Path) -> str:
+    """A directory with metadata has the version in its name; another one counts by when it last changed."""
+    return place.name if place.suffix in _METADATA else f"{place} {place.stat().st_mtime_ns}"
+
+
+@cache
+def _mlir_places() -> tuple[str, ...]:
+    """Directories with the metadata of MLIR; where there are none, such as in a build directory, the package's own."""
     spec = find_spec(_MLIR)
-    places = [] if spec is None else sorted(spec.submodule_search_locations or ())
-    return " ".join([name for place in places for name in _metadata_of(Path(place))]) or "none"
+    packages = [] if spec is None else sorted(spec.submodule_search_locations or ())
+    return tuple(found for package in packages for found in _metadata_of(package))
 
 
-def _metadata_of(package: Path) -> list[str]:
-    """The names; where there are none, such as in a build directory, when the package's directory last changed."""
-    with os.scandir(package.parent) as entries:
-        found = sorted(
-            e.name for e in entries if e.name.startswith(_MLIR) and e.name.endswith(("dist-info", "egg-info"))
-        )
-    return found or [f"{package} {package.stat().st_mtime_ns}"]
+def _metadata_of(package: str) -> list[str]:
+    with os.scandir(os.path.dirname(package)) as entries:
+        found = sorted(e.path for e in entries if e.name.startswith(_MLIR) and e.name.endswith(_METADATA))
+    return found or [package]
 
 
 def _plain(value: Any) -> Any:
