@@ -15,6 +15,7 @@ from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op, TensorType, Value
 from nki.graph.passes.context import Context
 from nki.graph.passes.kinds import combiner
+from nki.graph.passes.lossless import computed_alike
 from nki.graph.passes.rewriter import Rewriter, rewrite
 from nki.graph.references import TARGET, Reference, register
 from nki.jit import Kernel
@@ -146,10 +147,15 @@ def either_way(r: Rewriter, op: Op, name: str) -> list[tuple[Op, Value]]:
 
 
 def unconverted(r: Rewriter, value: Value) -> Value:
-    """The value before conversions from one float type to another."""
-    while (op := r.maker(value, "convert")) is not None and op.operands[0].type.dtype.is_float:
+    """The value before conversions to a wider float type, or from float32 to bfloat16 or float16."""
+    while (op := r.maker(value, "convert")) is not None and _is_unrounded(op):
         value = op.operands[0]
     return value
+
+
+def _is_unrounded(convert: Op) -> bool:
+    source = convert.operands[0].type.dtype
+    return source.is_float and computed_alike(source, convert.results[0].type.dtype)
 
 
 def match_rms_norm(r: Rewriter, op: Op) -> Match | None:

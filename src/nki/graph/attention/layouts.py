@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from nki.graph.ir import Op, Value
+from nki.graph.passes.lossless import computed_alike, lossless
 from nki.graph.passes.rewriter import Rewriter
 
 
@@ -69,26 +70,32 @@ class Seen:
     dims: Dims
 
 
-def unmoved(r: Rewriter, value: Value, dims: Dims) -> Seen:
-    """What a value was before transposes, reshapes, repetition and conversions from one float type to another.
+def unmoved(r: Rewriter, value: Value, dims: Dims, *, exact: bool = False) -> Seen:
+    """What a value was before transposes, reshapes, repetition and conversions of floats.
+
+    Args:
+        exact: stop at conversions that round; else only at those to fewer bits than models compute in.
 
     Raises:
         NotAligned: a reshape mixes indices.
     """
     while (op := r.maker(value)) is not None and op.operands:
-        before = _before(op, dims)
+        before = _before(op, dims, exact)
         if before is None:
             break
         value, dims = op.operands[0], before
     return Seen(value, dims)
 
 
-def _before(op: Op, dims: Dims) -> Dims | None:
+def _before(op: Op, dims: Dims, exact: bool) -> Dims | None:
     """The indices of the operand's dimensions; None for an operation that does more than move."""
     shape = op.operands[0].type.shape
     if op.name == "convert":
-        floats = op.operands[0].type.dtype.is_float and op.results[0].type.dtype.is_float
-        return dims if floats else None
+        source, result = op.operands[0].type.dtype, op.results[0].type.dtype
+        kept = lossless(source, result) if exact else computed_alike(source, result)
+        return (
+            dims if source.is_float and source.itemsize > 1 and kept else None
+        )  # bytes are not transposed like others
     if op.name == "transpose":
         order = tuple(op.attributes["permutation"])
         return [dims[order.index(dim)] for dim in range(len(shape))]

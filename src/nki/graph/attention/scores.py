@@ -68,7 +68,7 @@ def attention_of(r: Rewriter, op: Op, result: Dims, side: int) -> Attention | No
     scores = _softmax_of(r, softmax, keys)
     if scores is None or (checked is not None and not _equal(checked, scores)):
         return None
-    values = unmoved(r, op.operands[1 - side], operands[1 - side])
+    values = unmoved(r, op.operands[1 - side], operands[1 - side], exact=True)
     return _products(r, scores, values, checked is not None, result, keys)
 
 
@@ -159,7 +159,8 @@ def _products(
     product = r.maker(scores.value, "dot_general")
     if product is None or len(product.attributes["lhs_contracting_dimensions"]) != 1:
         return None
-    sides = [unmoved(r, value, dims) for value, dims in zip(product.operands, bound(product, scores.dims), strict=True)]
+    places = zip(product.operands, bound(product, scores.dims), strict=True)
+    sides = [unmoved(r, value, dims, exact=True) for value, dims in places]
     (one, first), (two, second) = (_scaled(r, side) for side in sides)
     query, key = (two, one) if _has(one, keys) else (one, two)
     return Attention(query, key, values, scale * first * second, tuple(masks), empty, result)

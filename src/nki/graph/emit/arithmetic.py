@@ -85,7 +85,9 @@ def _float_arithmetic(v: Evaluation, result: Value, a: Value, b: Value, op: Oper
             return v.pend(data, Step(op, operand, reverse and not op.commutes), dtype)
     for data, other, reverse in ((a, b, False), (b, a, True)):
         held = v.held(data)
-        if isinstance(held, Pending) and len(held.steps) == 1 and held.steps[0].op.arity == _OPERANDS:
+        if not isinstance(held, Pending) or len(held.steps) > 1 or not held.is_exact:
+            continue
+        if held.steps[0].op.arity == _OPERANDS:
             (step,) = held.steps
             return v.e.fused(
                 held.data, step.op, step.operand, op, v.tile(other),
@@ -171,7 +173,7 @@ def _activation(v: Evaluation, op: Op) -> Form:
     (x,) = op.operands
     function, dtype = _ACTIVATIONS[base_name(op)], x.type.dtype
     held = v.held(x)
-    if isinstance(held, Pending):
+    if isinstance(held, Pending) and held.is_exact:
         sides = _scale_and_bias(held.steps)
         if sides is not None:
             return _activated(v, op.results[0], held.data, function, dtype, *sides)
@@ -187,8 +189,8 @@ def _activated(
     scale: Number | NkiTensor = 1.0,
     bias: Number | NkiTensor | None = None,
 ) -> NkiTensor:
-    """The function's results, and their sum if somebody asks for it."""
-    if result not in v.summed or x.shape != v.shape:
+    """The function's results, and their sum if somebody asks for it and none of them is rounded."""
+    if result not in v.summed or x.shape != v.shape or dtype != float32:
         return v.e.activate(x, function, dtype, scale, bias)
     tile, v.sums[result] = v.e.activate_and_sum(x, function, dtype, scale, bias)
     return tile

@@ -105,13 +105,15 @@ def _convert(v: Evaluation, op: Op) -> Form | Pending:
     source, wanted = x.type.dtype, op.results[0].type.dtype
     held = v.held(x)
     if isinstance(held, Splat):
-        return _converted_number(held.value, wanted)
-    if isinstance(held, Pending) and source.is_float and wanted.is_float:
-        return Pending(held.data, held.steps, wanted)
+        return converted_number(held.value, wanted)
+    if isinstance(held, Pending) and held.is_exact and source.is_float and wanted.is_float:
+        changed = Pending(held.data, held.steps, wanted)
+        return changed if wanted == float32 else v.issue(changed)
     return converted(v.e, v.tile(x), source, wanted)
 
 
-def _converted_number(value: Number, wanted: DType) -> Splat:
+def converted_number(value: Number, wanted: DType) -> Splat:
+    """A number with another dtype."""
     if wanted == bool_:
         return Splat(int(value != 0))
     if wanted.is_float:

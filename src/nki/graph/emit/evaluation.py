@@ -30,14 +30,32 @@ class Step:
     operand: Number | NkiTensor
     reverse: bool = False
 
+    @property
+    def keeps_values(self) -> bool:
+        """Whether it makes values of a dtype of values of it, whatever that is: there is nothing to round."""
+        if self.op == alu.MULTIPLY:
+            return isinstance(self.operand, int | float) and abs(self.operand) == 1
+        return self.op in (alu.ABS, alu.MAXIMUM, alu.MINIMUM)
+
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """One or two steps that wait for what follows: an instruction may do them on the side."""
+    """One or two steps that wait for what follows: an instruction may do them on the side, if they are exact.
+
+    Attributes:
+        dtype: of the result, to which it is rounded.
+    """
 
     data: NkiTensor
     steps: tuple[Step, ...]
     dtype: DType
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the steps give values of the dtype, so that nothing is rounded before what follows."""
+        if self.dtype == float32:
+            return True
+        return storage(self.dtype) == self.data.dtype and all(step.keeps_values for step in self.steps)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,7 +113,7 @@ class Evaluation:
         for op in todo:
             self._compute(op)
         for value in self._keep:
-            self.form(value)
+            self._issued(value)
         return {value: form for value, form in self._values.items() if not isinstance(form, Pending)}
 
     def _compute(self, op: Op) -> None:
@@ -122,7 +140,14 @@ class Evaluation:
     # --- operands
 
     def form(self, value: Value) -> Form:
-        """The value as a tile or number; pending steps are issued."""
+        """The value as a tile or number; pending steps are issued, and what was held in float32 is rounded."""
+        held = self._issued(value)
+        dtype = value.type.dtype
+        if isinstance(held, NkiTensor) and held.dtype == float32 and dtype.is_float and dtype != float32:
+            held = self._values[value] = self.e.copy(held, dtype)
+        return held
+
+    def _issued(self, value: Value) -> Form:
         held = self._values[value]
         if isinstance(held, Pending):
             held = self._values[value] = self.issue(held)
@@ -175,7 +200,7 @@ class Evaluation:
     def pend(self, value: Value, step: Step, dtype: DType) -> Form | Pending:
         """A step after what the value is."""
         held = self._values[value]
-        if isinstance(held, Pending) and len(held.steps) == 1:
+        if isinstance(held, Pending) and len(held.steps) == 1 and held.is_exact:
             return Pending(held.data, (*held.steps, step), dtype)
         return Pending(self.tile(value), (step,), dtype)
 

@@ -13,7 +13,7 @@ import nki.language as nl
 from nki.core.dtypes import DType, int32
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.access import Index, Leaf, Resolved
-from nki.graph.emit.conversions import converted, splat_of
+from nki.graph.emit.conversions import converted, converted_number, splat_of
 from nki.graph.emit.engines import Engines, Form, Splat, storage
 from nki.graph.ir import Op, Value
 from nki.target.model import Target
@@ -115,7 +115,7 @@ class Source:
                 if number is not None:
                     return Splat(number)
             elif not leaf.index.terms:
-                return Splat(leaf.index.offset)
+                return converted_number(leaf.index.offset, leaf.value.type.dtype)
         pairs, offset = block.pattern(leaf.index)
         key = (leaf.value, offset, tuple(map(tuple, pairs)), block.shape_of(leaf.index))
         if key not in self._cache:

@@ -141,26 +141,41 @@ def _add(b: Builder, call: Call, x: Operand, y: Operand, alpha: float = 1) -> Va
     left, right = in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype)
     if call.dtype is bool_:
         return b.binary("or", left, right)
-    return b.add(left, right if alpha == 1 else b.multiply(right, alpha))
+    return b.add(left, right) if alpha == 1 else _with_factor(b, call, "add", left, right, alpha)
+
+
+def _with_factor(b: Builder, call: Call, name: str, x: Value, y: Value, alpha: float) -> Value:
+    """``x + alpha * y`` or ``x - alpha * y``, rounded once; alpha has the dtype of the result."""
+    product = b.multiply(wide(b, y), wide(b, b.constant(alpha, call.dtype)))
+    return b.convert(b.binary(name, wide(b, x), product), call.dtype)
 
 
 @converts("sub.Tensor", "sub.Scalar")
 def _sub(b: Builder, call: Call, x: Operand, y: Operand, alpha: float = 1) -> Value:
     left, right = in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype)
-    return b.subtract(left, right if alpha == 1 else b.multiply(right, alpha))
+    return b.subtract(left, right) if alpha == 1 else _with_factor(b, call, "subtract", left, right, alpha)
+
+
+def _unrounded(b: Builder, call: Call, *operands: Operand) -> list[Value]:
+    """Operands in the dtype of the result, or in float32 if one is a number or a scalar, by which ATen multiplies and
+    divides small floats without rounding it to their dtype."""
+    exact = [operand for operand in operands if not isinstance(operand, Value) or not operand.type.shape]
+    narrow = call.dtype.is_float and call.dtype.bits < float32.bits and call.type.shape
+    return [in_dtype(b, operand, float32 if narrow and exact else call.dtype) for operand in operands]
 
 
 @converts("mul.Tensor", "mul.Scalar")
-def _mul(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
-    name = "and" if call.dtype is bool_ else "multiply"
-    return b.binary(name, in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype))
+def _mul(b: Builder, call: Call, x: Value, y: Operand) -> Value:
+    if call.dtype is bool_:
+        return b.binary("and", b.convert(x, bool_), in_dtype(b, y, bool_))
+    return b.convert(b.multiply(*_unrounded(b, call, x, y)), call.dtype)
 
 
 @converts("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode")
 def _div(b: Builder, call: Call, x: Operand, y: Operand, rounding_mode: str | None = None) -> Value:
-    left, right = in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype)
     if rounding_mode is None:
-        return b.divide(left, right)
+        return b.convert(b.divide(*_unrounded(b, call, x, y)), call.dtype)
+    left, right = in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype)
     if not call.dtype.is_float:
         quotient = b.divide(left, right)
         return quotient if rounding_mode == "trunc" else _floored(b, left, right, quotient)
@@ -241,9 +256,13 @@ _POWERS: Mapping[float, Callable[[Builder, Value], Value]] = {
 }
 
 
+_CUBE = 3
+
+
 @converts("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def _power(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
-    base = wide(b, in_dtype(b, x, call.dtype))
+    small = in_dtype(b, x, call.dtype)
+    base = small if y == _CUBE else wide(b, small)  # ATen rounds the square of small floats
     if not isinstance(y, Value) and y in _POWERS and (base.type.dtype.is_float or y > 0):
         return b.convert(_POWERS[y](b, base), call.dtype)
     return b.convert(b.binary("power", base, wide(b, in_dtype(b, y, call.dtype))), call.dtype)
@@ -259,7 +278,7 @@ def _relu(b: Builder, call: Call, x: Value) -> Value:
 
 @converts("leaky_relu")
 def _leaky_relu(b: Builder, call: Call, x: Value, slope: float) -> Value:
-    return b.select(b.compare("GT", x, 0.0), x, b.multiply(x, slope))
+    return b.select(b.compare("GT", x, 0.0), x, b.convert(b.multiply(wide(b, x), slope), call.dtype))
 
 
 @converts("elu")

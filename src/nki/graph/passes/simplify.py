@@ -9,6 +9,7 @@ from nki.core.dtypes import DType
 from nki.graph.ir import Module, Op, TensorType, Value
 from nki.graph.passes.context import Context
 from nki.graph.passes.kinds import is_pointwise
+from nki.graph.passes.lossless import lossless
 from nki.graph.passes.rewriter import Rewriter, rewrite
 from nki.graph.passes.simplify_moves import MOVES
 
@@ -206,24 +207,6 @@ def _convert(r: Rewriter, op: Op) -> Sequence[Value] | None:
     if inner is None or not lossless(inner.operands[0].type.dtype, value.type.dtype):
         return None
     return [r.convert(inner.operands[0], kind.dtype)]
-
-
-_BITS = {"float32": (8, 23), "bfloat16": (8, 7), "float16": (5, 10)}
-
-
-def lossless(narrow: DType, wide: DType) -> bool:
-    """True if every value of `narrow` is one of `wide`."""
-    if narrow is wide:
-        return True
-    if narrow.kind == "bool":
-        return wide.is_integer or wide.name in _BITS
-    if narrow.is_integer and wide.is_integer:
-        return narrow.min >= wide.min and narrow.max <= wide.max
-    if narrow.is_integer and wide.name in _BITS:
-        return narrow.bits <= _BITS[wide.name][1] + 1 and narrow.max <= wide.max
-    if narrow.name in _BITS and wide.name in _BITS:
-        return all(one <= two for one, two in zip(_BITS[narrow.name], _BITS[wide.name], strict=True))
-    return False
 
 
 def _bitcast(r: Rewriter, op: Op) -> Sequence[Value] | None:
