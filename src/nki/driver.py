@@ -82,8 +82,6 @@ def _run_compiled(
 ) -> tuple[Any, Report]:
     check_writable(compiled.programs, arguments.arrays, compiled.written)
     findings = list(compiled.findings)
-    if not options.precise_fp:
-        options = replace(options, precise_fp=True)
     inputs = [host.array for host in arguments.arrays]
     storages, executed = run_compiled(compiled, inputs, target, options, findings.append, watch)
     write_inputs(arguments.arrays, compiled.written)

@@ -107,7 +107,7 @@ def _interpret(
 
     def run(number: int) -> tuple[list[LiveStorage], dict[int, float]]:
         program = compiled.programs[number]
-        memory = placed_memory(program, target, options.uninitialized)
+        memory = placed_memory(program, target, options.uninitialized, options.precise_fp)
         kind: Callable[..., Machine] = Machine if watch is None else partial(WatchedMachine, watch)
         machine = kind(target, options, memory, report, number, _meeting(cores, number))
         adopted = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, inputs, strict=True)]

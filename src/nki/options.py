@@ -18,7 +18,7 @@ class Options:
     Attributes:
         target: name from NEURON_PLATFORM_TARGET_OVERRIDE, or "" for the default.
         simulator: NKI_SIMULATOR=1 runs every kernel call eagerly.
-        precise_fp: NKI_PRECISE_FP=0 keeps low-precision tensors as float32 (eager only).
+        precise_fp: NKI_PRECISE_FP=0 keeps low-precision tensors as float32; NumPy executes everything then.
         matmul: NKI_MATMUL, "ordered" (float32, fused multiply-adds in ascending k, equal bits on every machine), "fast"
             (dot instructions whatever the operands, within ulps) or "blas" (NumPy's, within ulps).
         disabled_rules: codes from NKI_DISABLE_RULES, separated by commas.
@@ -57,7 +57,7 @@ class Options:
 ENVIRONMENT: tuple[tuple[str, str, str], ...] = (
     ("NEURON_PLATFORM_TARGET_OVERRIDE", "target", "target that kernels are checked and run for"),
     ("NKI_SIMULATOR", "simulator", "1: kernel calls run eagerly, so that a debugger works in them"),
-    ("NKI_PRECISE_FP", "precise_fp", "0: low-precision tensors keep float32 values (eager only)"),
+    ("NKI_PRECISE_FP", "precise_fp", "0: low-precision tensors keep float32 values, and NumPy executes everything"),
     ("NKI_MATMUL", "matmul", "ordered (default: equal bits everywhere), fast or blas: how matrix products are summed"),
     ("NKI_DISABLE_RULES", "disabled_rules", "codes of rules that are not checked, separated by commas"),
     ("NKI_API_VERSION", "api", "NKI version whose meaning counts where versions differ"),
@@ -72,7 +72,14 @@ ENVIRONMENT: tuple[tuple[str, str, str], ...] = (
     ("NKI_REQUIRE_NATIVE", "require_native", "1: an error where native code cannot be made or executed"),
 )
 
+MATMUL = ("ordered", "fast", "blas")
 API_VERSIONS = ("0.3", "0.4", "0.5", "0.6", "0.7")
+
+
+def stated(environment: Mapping[str, str] | None = None) -> frozenset[str]:
+    """The fields of `Options` that the environment says something about."""
+    env = os.environ if environment is None else environment
+    return frozenset(field for name, field, _ in ENVIRONMENT if env.get(name, "").strip())
 
 
 _OS_ENVIRON = os.environ
@@ -105,7 +112,7 @@ def _options(values: tuple[str | None, ...]) -> Options:
         target=env.get("NEURON_PLATFORM_TARGET_OVERRIDE", ""),
         simulator=_flag(env, "NKI_SIMULATOR", False),
         precise_fp=_flag(env, "NKI_PRECISE_FP", True),
-        matmul=_one_of(env, "NKI_MATMUL", "ordered", ("ordered", "fast", "blas")),
+        matmul=_one_of(env, "NKI_MATMUL", "ordered", MATMUL),
         disabled_rules=frozenset(code.strip() for code in env.get("NKI_DISABLE_RULES", "").split(",") if code.strip()),
         api=_one_of(env, "NKI_API_VERSION", "0.6", API_VERSIONS),
         stochastic_rounding=_flag(env, "NEURON_RT_STOCHASTIC_ROUNDING_EN", False),

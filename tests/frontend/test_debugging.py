@@ -12,7 +12,7 @@ import pytest
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.core.errors import FrontendError, NkiError
+from nki.core.errors import FrontendError, NkiError, UsageError
 from nki.report import NkiWarning
 from tests.support import environment, rejection
 
@@ -145,10 +145,18 @@ def test_imprecise_floats_keep_float32_values_until_they_leave() -> None:
         return out
 
     a = np.ones((4, 8), ml_dtypes.bfloat16)
-    with environment(NKI_PRECISE_FP="0"):
-        loose = nki.simulate(kernel)(a)
-    assert (nki.simulate(kernel)(a) == 0).all()
-    np.testing.assert_allclose(loose, 0.001, rtol=1e-4)
+    compiled = nki.jit(kernel)
+    for run in (nki.simulate(kernel), compiled):
+        with environment(NKI_PRECISE_FP="0"):
+            loose = run(a)
+            assert run.report.precise_fp is False
+        assert (run(a) == 0).all()
+        np.testing.assert_allclose(loose, 0.001, rtol=1e-4)
+    with (
+        environment(NKI_PRECISE_FP="0", NKI_REQUIRE_NATIVE="1"),
+        pytest.raises(UsageError, match="NKI_PRECISE_FP=0 is"),
+    ):
+        compiled(a)
 
 
 def test_the_simulator_variable_makes_calls_eager() -> None:

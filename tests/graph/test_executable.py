@@ -6,6 +6,7 @@ import re
 import threading
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -80,6 +81,40 @@ def test_a_saved_model_is_the_same_model(affine, arrays, tmp_path):
     assert found.report == replace(affine.report, seconds={}, origins={}) and found.arguments == affine.arguments
     found.save(tmp_path / "again.neff")
     assert (tmp_path / "again.neff").read_bytes() == file.read_bytes()
+
+
+def test_a_saved_model_runs_as_it_was_compiled(tmp_path):
+    file, options = tmp_path / "affine.neff", replace(from_environment(), matmul="blas", api="0.5")
+    compile_module(MODEL, target="trn2", options=options).save(file)
+    assert (found := Executable.load(file).model.options) and (found.matmul, found.api) == ("blas", "0.5")
+    with environment(NKI_MATMUL="fast"):
+        assert (found := Executable.load(file).model.options) and (found.matmul, found.api) == ("fast", "0.5")
+    assert Executable.load(file, from_environment()).model.options.matmul == "ordered"
+    whole = load(file)
+    file.write_bytes(pack(whole.programs, options={"matmul": "slow"}, model=whole.model))
+    with pytest.raises(ArtifactError, match=r"artifact\.meta.*\n?.*matmul is 'slow'"):
+        Executable.load(file)
+
+
+def test_low_precision_may_keep_float32_values():
+    """As in calls of kernels; the machine that can is NumPy's."""
+    text = """
+    func.func @main(%x: tensor<4x8xbf16>) -> tensor<4x4xf32> {
+      %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1]
+        : (tensor<4x8xbf16>, tensor<4x8xbf16>) -> tensor<4x4xbf16>
+      %1 = stablehlo.reverse %0, dims = [1] : tensor<4x4xbf16>
+      %2 = stablehlo.convert %1 : (tensor<4x4xbf16>) -> tensor<4x4xf32>
+      return %2 : tensor<4x4xf32>
+    }
+    """
+    x = np.full((4, 8), 1.0078125, ml_dtypes.bfloat16)
+    exact = np.full((4, 4), 8 * 1.0078125**2)
+    precise, loose = (
+        compile_module(text, target="trn2", options=replace(from_environment(), precise_fp=keep))
+        for keep in (True, False)
+    )
+    assert np.array_equal(loose.run([x])[0], exact)
+    assert np.array_equal(precise.run([x])[0], exact.astype(ml_dtypes.bfloat16))
 
 
 def test_damaged_weights_are_refused(affine, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +23,7 @@ from nki.graph.errors import GraphError
 from nki.graph.passes.context import Context
 from nki.graph.passes.pipeline import run_passes
 from nki.graph.read import read
+from nki.options import from_environment
 from nki.target.load import load_target
 from tests.graph import xla
 
@@ -99,6 +101,13 @@ def test_what_only_looks_like_it_stays() -> None:
         context = Context(load_target("trn2"))
         run_passes(read(xla.lowered(function, *inputs)), context)
         assert context.replaced == []
+
+
+def test_kernels_of_patterns_are_compiled_with_the_options_that_were_given(tmp_path: Path) -> None:
+    patterns.register_pattern("rms", patterns.match_rms_norm, rms_norm)
+    options = replace(from_environment(), dump_ir=str(tmp_path))
+    compile_module(xla.lowered(_normed, *_inputs()), target="trn2", options=options)
+    assert list(tmp_path.glob("rms_norm/*.mlir"))
 
 
 def test_a_kernel_that_returns_something_else_is_refused() -> None:

@@ -63,6 +63,16 @@ def test_inputs_by_position_and_results_in_a_file(both: str, tmp_path: Path) -> 
         np.testing.assert_array_equal(results["result[1]"], b)
 
 
+def test_it_is_executed_as_a_call_is(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NKI_NATIVE", "always")
+    assert nki_json("run", both, *ARGS)["executed"]["native"]
+    monkeypatch.setenv("NKI_NATIVE", "0")
+    assert not nki_json("run", both, *ARGS)["executed"]["native"]
+    monkeypatch.setenv("NKI_REQUIRE_NATIVE", "1")
+    refused = nki("run", both, *ARGS, code=2)
+    assert "native.unavailable" in refused.output and "NKI_NATIVE=0" in refused.output
+
+
 def test_two_cores_each_do_their_half(tmp_path: Path) -> None:
     split = GOOD.replace(
         "    tile =", "    half = slice(64 * nl.program_id(0), 64 * nl.program_id(0) + 64)\n    tile ="

@@ -102,7 +102,7 @@ class Compilation:
         self._setting = setting
         self._target = load_target(setting.target or setting.options.target or DEFAULT_TARGET)
         check_lnc(setting.name, setting.lnc, self._target)
-        self._context = Context(self._target, patterns=setting.patterns, disabled=setting.disabled)
+        self._context = Context(self._target, setting.options, patterns=setting.patterns, disabled=setting.disabled)
         self._folder = None if setting.dump_dir is None else Path(setting.dump_dir)
         self._seconds: dict[str, float] = {}
         if self._folder is not None:

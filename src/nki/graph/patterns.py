@@ -19,8 +19,7 @@ from nki.graph.passes.lossless import computed_alike
 from nki.graph.passes.rewriter import Rewriter, rewrite
 from nki.graph.references import TARGET, Reference, register
 from nki.jit import Kernel
-from nki.launch import bound_arguments
-from nki.options import from_environment
+from nki.launch import bound_arguments, launch_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ def _compiled(found: Match, kernel: Kernel, context: Context) -> Reference:
     arrays = tuple(_stand_in(value) for value in found.inputs)
     launch = kernel.launch()
     arguments = bound_arguments(launch, arrays, dict(found.facts))
-    made = compile_kernel(launch, arguments, context.target, from_environment(), {})
+    made = compile_kernel(launch, arguments, context.target, launch_options(launch, context.options), {})
     reference = register(made.kernel_hash, kernel.func.__name__, made.programs)
     context.references.append(reference)
     return reference

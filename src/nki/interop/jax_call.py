@@ -162,7 +162,6 @@ def _shaped(tensor: Buffer | View) -> Shaped:
 def _compiled(compiled: Compiled, target: Target, options: Options) -> Run:
     """How a compiled kernel runs: on the buffers themselves, but for those that it writes to."""
     views = tuple(leaves(compiled.result))
-    options = replace(options, precise_fp=True)
 
     def run(arrays: Arrays) -> Any:
         findings: list[Finding] = []
@@ -205,7 +204,7 @@ def _report(
         "eager" if eager else "compiled",
         launch.cores,
         options.matmul,
-        options.precise_fp or not eager,
+        options.precise_fp,
         "" if eager else compiled.kernel_hash,
         (*noted, *compiled.findings),
         compiled.programs,

@@ -13,7 +13,7 @@ from functools import cache
 from nki.core.locks import cached_property
 from nki.native.context import Context
 from nki.native.forms import Form
-from nki.native.library import Library, library
+from nki.native.library import Library, library, required
 from nki.native.primitives.abi import EXPONENTS
 from nki.native.primitives.control import CONTROL
 from nki.native.primitives.module import BARRIER, HELPERS, MODULE, NAMES, ORDER, RUN, module_text
@@ -152,7 +152,10 @@ def _functions(library: Library, always: bool) -> Functions:
 
 def functions(options: Options) -> Functions | None:
     """The functions that a call with these options may use; None if everything is NumPy's."""
+    by_numpy = "NKI_PRECISE_FP=0" if not options.precise_fp else "stochastic rounding"
     if not options.precise_fp or options.stochastic_rounding:
+        if options.require_native:
+            raise required(f"{by_numpy} is executed by NumPy alone")
         return None
     found = library(options)
     return None if found is None else _functions(found, options.native == "always")

@@ -153,13 +153,18 @@ def library(options: Options | None = None) -> Library | None:
         where = settings()
         return _library(where.directory if where.enabled else None, where.limit_bytes)
     if wanted.require_native:
-        raise UsageError(
-            "native.unavailable",
-            f"native code is required, but {reason}",
-            rule="NKI_REQUIRE_NATIVE=1 makes it an error if instructions cannot be executed natively",
-            fix="unset NKI_NATIVE, install the package torch-mlir, or unset NKI_REQUIRE_NATIVE",
-        )
+        raise required(reason)
     return None
+
+
+def required(reason: str) -> UsageError:
+    """There is no native code, and NKI_REQUIRE_NATIVE=1 does not allow that."""
+    return UsageError(
+        "native.unavailable",
+        f"native code is required, but {reason}",
+        rule="NKI_REQUIRE_NATIVE=1 makes it an error if instructions cannot be executed natively",
+        fix="unset the variable that the message names, install the package torch-mlir, or unset NKI_REQUIRE_NATIVE",
+    )
 
 
 def library_reason(options: Options | None = None) -> str:

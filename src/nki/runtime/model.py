@@ -15,16 +15,20 @@ from nki.core.source import UNKNOWN
 from nki.core.tensor import MemoryRegion
 from nki.execution import run_compiled
 from nki.frontend.results import deliver, written_inputs
-from nki.options import Options, from_environment
+from nki.options import API_VERSIONS, MATMUL, Options, from_environment, stated
 from nki.report import Executed
 from nki.runtime.spans import span
 from nki.runtime.traffic import Traffic, traffic
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.store import artifact
+from nki.store.artifact_meta import refused
 from nki.store.artifact_model import ModelPart, Port, stored
 from nki.target.load import load_target
 from nki.target.model import Target
+
+_KEPT: Mapping[str, tuple[str, ...]] = {"matmul": MATMUL, "api": API_VERSIONS}
+"""Options that a file keeps, with what they may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,10 @@ class Model:
         findings: list[Finding] = []
         program = self.programs[0]
         compiled = Compiled(self.programs, None, (), "", self._written, self._kept)
-        options = replace(self.options, precise_fp=True)
         inputs = [_on_device(array) for array in (*given, *self.part.weights)]
         facts = self._traffic.facts() if self._traffic.meetings else {}
         with span("execute", "runtime", model=self.name, cores=len(self.programs), **facts):
-            storages, executed = run_compiled(compiled, inputs, self.target, options, findings.append, None)
+            storages, executed = run_compiled(compiled, inputs, self.target, self.options, findings.append, None)
             made = deliver(tuple(program.outputs), program, storages, [])
         results = [_seen(array, port) for array, port in zip(made, self.part.outputs, strict=True)]
         for result, argument in self.part.aliases.items():
@@ -122,13 +125,17 @@ class Model:
 
     def save(self, path: Path) -> None:
         """Write a ``.neff`` file. Raises ArtifactError "artifact.file"."""
-        options: Mapping[str, Any] = {"matmul": self.options.matmul, "api": self.options.api}
+        options: Mapping[str, Any] = {name: getattr(self.options, name) for name in _KEPT}
         disabled = self.options.disabled_rules
         artifact.save(path, artifact.pack(self.programs, options=options, disabled_rules=disabled, model=self.part))
 
 
 def load_model(path: Path, options: Options | None = None) -> Model:
     """Read and check a file that `Model.save` wrote.
+
+    Args:
+        path: the file.
+        options: of its runs; by default the environment's, and where that says nothing how the model was compiled.
 
     Raises:
         ArtifactError: see `nki.store.artifact.unpack`; "artifact.model" for a compiled kernel that is no model.
@@ -147,9 +154,25 @@ def model_of(found: artifact.Artifact, options: Options | None = None) -> Model:
             fix="run it with nki run FILE.neff, or write a model with nki cc",
             location=UNKNOWN,
         )
-    options = from_environment() if options is None else options
+    options = _options_of(found) if options is None else options
     options = replace(options, disabled_rules=frozenset(found.origin.disabled_rules))
     return Model(found.model, found.programs, load_target(found.programs[0].target), options)
+
+
+def _options_of(found: artifact.Artifact) -> Options:
+    """How the model runs: as the environment says, and as it was compiled where the environment says nothing.
+
+    Raises:
+        ArtifactError: "artifact.meta" for a setting that no option has.
+    """
+    options, said = from_environment(), stated()
+    for name, values in _KEPT.items():
+        kept = found.origin.options.get(name, getattr(options, name))
+        if kept not in values:
+            raise refused("artifact.meta", f"{name} is {kept!r}"[:200], f"it is one of {', '.join(values)}")
+        if name not in said:
+            options = replace(options, **{name: kept})
+    return options
 
 
 def _on_device(array: np.ndarray) -> np.ndarray:

@@ -285,9 +285,15 @@ class Memory:
         return arena
 
 
-def placed_memory(program: Program, target: Target, uninitialized: str = "sentinel") -> Memory:
+def placed_memory(program: Program, target: Target, uninitialized: str = "sentinel", precise_fp: bool = True) -> Memory:
     """The memories of one core for a compiled program."""
-    return Memory(target, placement=program.placement, reach=reach_of(program), uninitialized=uninitialized)
+    return Memory(
+        target,
+        precise_fp=precise_fp,
+        placement=program.placement,
+        reach=reach_of(program),
+        uninitialized=uninitialized,
+    )
 
 
 def reach_of(program: Program) -> dict[MemoryRegion, int]:

@@ -9,19 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from nki.compilation import Compiled, Kept
 from nki.core.errors import ArtifactError, UsageError
 from nki.core.source import UNKNOWN
 from nki.core.tensor import Buffer
-from nki.frontend.host import HostArray, take
+from nki.execution import run_compiled
+from nki.frontend.host import take
 from nki.frontend.results import check_writable, deliver, write_inputs, written_inputs
-from nki.options import Options, from_environment
+from nki.options import from_environment
 from nki.passes.races import program_races, refuse_races
 from nki.report import Report
-from nki.sim.cores import Cores
-from nki.sim.machine import Machine
-from nki.sim.memory import placed_memory
-from nki.sim.walk import run_program
-from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.store.artifact import Artifact, load
 from nki.target.load import load_target
@@ -78,14 +75,16 @@ def artifact_inputs(artifact: Artifact, args: Sequence[str], inputs: str | None,
 
 
 def run_artifact(loaded: Loaded, arrays: Sequence[np.ndarray]) -> tuple[Any, Report]:
-    """Execute a compiled file on one machine for each core, as a call of the kernel does."""
+    """Execute a compiled file as a call of the kernel does."""
     programs, target = loaded.artifact.programs, loaded.target
-    options = replace(from_environment(), target=target.name, precise_fp=True)
+    options = replace(from_environment(), target=target.name)
     hosts = [take(array, "numpy", buffer.name) for array, buffer in zip(arrays, programs[0].inputs, strict=True)]
     written = written_inputs(programs)
     check_writable(programs, hosts, written)
     findings: list[Finding] = [race.finding("warning") for race in program_races(programs, target)]
-    storages = _execute(programs, target, options, hosts, findings)
+    compiled = Compiled(programs, None, (), "", written, Kept())
+    inputs = [host.array for host in hosts]
+    storages, executed = run_compiled(compiled, inputs, target, options, findings.append, None)
     write_inputs(hosts, written)
     outputs = programs[0].outputs
     tree: Any = outputs[0] if len(outputs) == 1 else tuple(outputs) or None
@@ -101,31 +100,8 @@ def run_artifact(loaded: Loaded, arrays: Sequence[np.ndarray]) -> tuple[Any, Rep
         tuple(findings),
         programs,
         compiled="artifact",
+        executed=executed,
     )
-
-
-def _execute(
-    programs: Sequence[Program],
-    target: Target,
-    options: Options,
-    hosts: Sequence[HostArray],
-    findings: list[Finding],
-) -> list[Any]:
-    """Storages of the outputs of core 0."""
-    cores = Cores(len(programs))
-
-    def run(core: int) -> list[Any]:
-        program = programs[core]
-        meet = (lambda key, values, where: cores.meet(core, key, values, where)) if len(programs) > 1 else None
-        memory = placed_memory(program, target, options.uninitialized)
-        machine = Machine(target, options, memory, findings.append, core, meet)
-        inputs = [memory.adopt(buffer, host.array) for buffer, host in zip(program.inputs, hosts, strict=True)]
-        with np.errstate(all="ignore"):
-            return run_program(machine, program, inputs, lambda buffer: cores.claim(core, memory, buffer))
-
-    if len(programs) == 1:
-        return run(0)
-    return cores.run([lambda core=core: run(core) for core in range(len(programs))])[0]  # type: ignore[misc]
 
 
 def _named(buffers: Sequence[Buffer], values: dict[str, Any]) -> list[np.ndarray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nki.graph.references import Reference
+from nki.options import Options
 from nki.target.model import Target
 
 
@@ -25,6 +26,7 @@ class Context:
 
     Attributes:
         target: whose limits groups keep.
+        options: kernels that take the place of patterns are compiled with them.
         fold_bytes: constants of more bytes are not computed at compile time.
         patterns: names of the kernel patterns that may be used; None: all that are registered.
         replaced: (pattern, model's line) of parts of the graph that a registered kernel replaces.
@@ -34,6 +36,7 @@ class Context:
     """
 
     target: Target
+    options: Options = field(default_factory=Options)
     fold_bytes: int = 1 << 16
     patterns: frozenset[str] | None = None
     replaced: list[tuple[str, str]] = field(default_factory=list)
