@@ -2,7 +2,10 @@
 
 import gc
 import os
+from collections.abc import Generator
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -18,6 +21,27 @@ os.environ["NKI_CACHE"] = "0"
 settings.register_profile("quick", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("quick")
+
+
+COMPLETE = os.environ.get("NKI_TESTS_COMPLETE") == "1"
+"""Whether everything that tests need is installed, so that one that is skipped has failed; `.ci/run` says so."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    return _complete((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    return _complete((yield))
+
+
+def _complete(report: Any) -> Any:
+    if COMPLETE and report.skipped and not hasattr(report, "wasxfail"):
+        *_, reason = report.longrepr
+        report.outcome, report.longrepr = "failed", f"{reason}: nothing may be skipped here"
+    return report
 
 
 def pytest_collection() -> None:

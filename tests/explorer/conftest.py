@@ -17,7 +17,12 @@ from nki.explorer.shown import Shown, from_folders
 from tests.explorer.browser import Browser, end, find
 from tests.explorer.folders import make
 
-needs_browser = pytest.mark.skipif(find() is None, reason="no Chromium here")
+
+@pytest.fixture(scope="session")
+def browser() -> None:
+    """Tests that open a page are skipped where nothing can show one."""
+    if find() is None:
+        pytest.skip("no Chromium here: apt-get install chromium, and the pages of the explorer are tested too")
 
 
 class Reply(NamedTuple):

@@ -9,10 +9,10 @@ import pytest
 from nki.explorer.report import report
 from nki.explorer.shown import from_folders
 from tests.explorer.browser import Browser, place, selected, settle
-from tests.explorer.conftest import Running, needs_browser
+from tests.explorer.conftest import Running
 from tests.explorer.folders import make
 
-pytestmark = needs_browser
+pytestmark = pytest.mark.usefixtures("browser")
 
 
 def test_a_click_selects_the_event_under_it(page: Browser) -> None:

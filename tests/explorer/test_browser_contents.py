@@ -11,11 +11,10 @@ from nki.explorer.report import report
 from nki.explorer.shown import from_folders
 from nki.profile.schema import TABLES
 from tests.explorer.browser import Browser, place, selected, settle, visit_every_view
-from tests.explorer.conftest import needs_browser
 from tests.explorer.folders import make, write
 from tests.profile.test_folder import EXTREME
 
-pytestmark = needs_browser
+pytestmark = pytest.mark.usefixtures("browser")
 
 
 def test_names_are_text_wherever_they_come_from(tmp_path: Path) -> None:

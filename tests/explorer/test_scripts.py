@@ -15,7 +15,15 @@ from nki.explorer.assets import SCRIPTS, read
 from nki.explorer.shown import from_folders
 
 NODE = shutil.which("node")
-pytestmark = pytest.mark.skipif(NODE is None, reason="no Node here")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def node() -> None:
+    """Scripts of pages are skipped where nothing can run them."""
+    if NODE is None:
+        pytest.skip("no Node here: apt-get install nodejs, and the scripts of the explorer's pages are tested too")
+
+
 PARTS = ("base", "decode", "lane", "model", "filter")
 Row = dict[str, Any]
 
