@@ -66,16 +66,17 @@ def neuron(
 
     from nki.graph.importers.torch_decompose import decompositions
     from nki.interop.torch_compile_calls import bodies, open_writers
+    from nki.interop.torch_numbers import with_symbols
 
     try:
         compiler = _Compiler(_options(options, mode), next(_NUMBERS))
-        _make_static(inputs)
+        _make_static(graph, inputs)
         open_writers(graph)
         backend = common.aot_autograd(
             fw_compiler=compiler.forward,
             bw_compiler=compiler.backward,
             inference_compiler=compiler.inference,
-            decompositions={**decompositions(), **bodies()},
+            decompositions={**with_symbols(decompositions()), **bodies()},
             partition_fn=_partition,
         )
         with (
@@ -117,13 +118,30 @@ def _partition(*args: Any, **kwargs: Any) -> Any:
     return min_cut_rematerialization_partition(*args, **kwargs)
 
 
-def _make_static(inputs: Sequence[Any]) -> None:
-    """Make symbolic sizes numbers; PyTorch guards them, and compiles again for others."""
+def _make_static(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
+    """Make symbolic sizes numbers, and what is no operand of arithmetic only; PyTorch guards them, and compiles again for others."""
     for value in inputs:
-        sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else ()
         for size in sizes:
             if isinstance(size, torch.SymInt):
                 int(size)
+    for node in graph.graph.nodes:
+        number = node.meta.get("example_value") if node.op == "placeholder" else None
+        if isinstance(number, torch.SymInt) and not _is_only_number(node):
+            int(number)
+
+
+def _is_only_number(node: torch.fx.Node) -> bool:
+    """Whether a graph uses a symbol only in arithmetic with numbers and tensors."""
+    from nki.interop.torch_numbers import is_elementwise
+
+    def fits(user: torch.fx.Node) -> bool:
+        made = user.meta.get("example_value")
+        if user.op not in ("call_function", "call_method") or not is_elementwise(user.target):
+            return False
+        return all(map(fits, user.users)) if isinstance(made, torch.SymInt | torch.SymFloat) else True
+
+    return all(map(fits, node.users))
 
 
 def _options(given: Mapping[str, Any] | None, mode: str) -> CompileOptions:
@@ -202,9 +220,12 @@ class _Compiler:
         from nki.graph.importers.torch_import import import_graph
         from nki.interop.torch_compile_calls import Kernels
         from nki.interop.torch_compile_graph import CompiledGraph
+        from nki.interop.torch_scalars import scalars_of
 
         kernels = Kernels()
-        imported = import_graph(graph, more=kernels.converters(graph))
+        scalars = scalars_of(graph)
+        left = graph if scalars is None else scalars.device
+        imported = import_graph(left, more=kernels.converters(left))
         folder = f"{self._options.dump_dir}/{name}" if self._options.dump_dir else None
         patterns = None if self._options.patterns is None else frozenset(self._options.patterns)
         executable = compile_module(
@@ -215,7 +236,7 @@ class _Compiler:
             patterns=patterns,
             lnc=self._options.lnc,
         )
-        return CompiledGraph(name, imported, executable)
+        return CompiledGraph(name, imported, executable, scalars)
 
 
 def operators_of(graph: torch.fx.GraphModule) -> list[torch.fx.Node]:

@@ -18,6 +18,7 @@ from nki.graph.importers.torch_types import host_array, host_tensor, narrowed
 from nki.graph.ir import Value
 from nki.interop.torch_location import user_line
 from nki.interop.torch_memory import DEVICE, on_cpu, on_device
+from nki.interop.torch_scalars import Scalars
 
 _LIVE: weakref.WeakValueDictionary[int, CompiledGraph] = weakref.WeakValueDictionary()
 
@@ -35,24 +36,28 @@ class CompiledGraph:
         notes: what was changed at the boundary, in words: 64-bit numbers have 32 bits on the device.
     """
 
-    def __init__(self, name: str, imported: Imported, executable: Executable) -> None:
+    def __init__(
+        self, name: str, imported: Imported, executable: Executable, scalars: Scalars | None = None
+    ) -> None:
         self._boxed_call = True  # PyTorch hands over a list; it looks into the object's own dictionary
         self.name = name
         self.executable = executable
         self.notes = imported.notes
-        self._imported = imported
+        self._imported, self._scalars = imported, scalars
         arguments = imported.module.main.arguments
         self._places = tuple(zip(imported.inputs, arguments, strict=False))
         _LIVE[next(_ORDER)] = self
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         """Results of the graph for its arguments; the list is emptied."""
-        arrays = [_array(arguments[place], value) for place, value in self._places]
+        given, known = (arguments, {}) if self._scalars is None else self._scalars.run(arguments)
+        arrays = [_array(given[place], value) for place, value in self._places]
         if self._imported.random:
             arrays.append(_seed())
         results = self.executable.run(arrays)
         arguments.clear()
-        return [self._result(kind, results) for kind in self._imported.outputs]
+        outputs = enumerate(self._imported.outputs)
+        return [known[place] if place in known else self._result(kind, results) for place, kind in outputs]
 
     def tell(self, hosted: Mapping[torch.fx.Node, NkiError]) -> None:
         """List in the report what runs on the host beside this program."""
