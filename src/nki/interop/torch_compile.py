@@ -70,7 +70,7 @@ def neuron(
 
     try:
         compiler = _Compiler(_options(options, mode), next(_NUMBERS))
-        _make_static(graph, inputs)
+        _make_static(graph)
         open_writers(graph)
         backend = common.aot_autograd(
             fw_compiler=compiler.forward,
@@ -118,17 +118,17 @@ def _partition(*args: Any, **kwargs: Any) -> Any:
     return min_cut_rematerialization_partition(*args, **kwargs)
 
 
-def _make_static(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
-    """Make symbolic sizes numbers, and what is no operand of arithmetic only; PyTorch guards them, and compiles again for others."""
-    for value in inputs:
-        sizes = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else ()
-        for size in sizes:
-            if isinstance(size, torch.SymInt):
-                int(size)
+def _make_static(graph: torch.fx.GraphModule) -> None:
+    """Make symbolic sizes numbers, and symbols that are more than operands of arithmetic.
+
+    PyTorch guards them, and compiles again for others.
+    """
     for node in graph.graph.nodes:
-        number = node.meta.get("example_value") if node.op == "placeholder" else None
-        if isinstance(number, torch.SymInt) and not _is_only_number(node):
-            int(number)
+        value = node.meta.get("example_value") if node.op == "placeholder" else None
+        symbols = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        for symbol in symbols:
+            if isinstance(symbol, torch.SymInt) and (symbol is not value or not _is_only_number(node)):
+                int(symbol)
 
 
 def _is_only_number(node: torch.fx.Node) -> bool:
@@ -137,6 +137,8 @@ def _is_only_number(node: torch.fx.Node) -> bool:
 
     def fits(user: torch.fx.Node) -> bool:
         made = user.meta.get("example_value")
+        if user.op == "output":
+            return True
         if user.op not in ("call_function", "call_method") or not is_elementwise(user.target):
             return False
         return all(map(fits, user.users)) if isinstance(made, torch.SymInt | torch.SymFloat) else True

@@ -36,9 +36,7 @@ class CompiledGraph:
         notes: what was changed at the boundary, in words: 64-bit numbers have 32 bits on the device.
     """
 
-    def __init__(
-        self, name: str, imported: Imported, executable: Executable, scalars: Scalars | None = None
-    ) -> None:
+    def __init__(self, name: str, imported: Imported, executable: Executable, scalars: Scalars | None = None) -> None:
         self._boxed_call = True  # PyTorch hands over a list; it looks into the object's own dictionary
         self.name = name
         self.executable = executable

@@ -1,9 +1,9 @@
 """Python numbers that change between calls: in a graph that is compiled they are tensors without a dimension.
 
-Dynamo makes a symbol of a number that was another one in an earlier call. PyTorch compiles a graph anew for each value of
-a symbol, unless a sum, a product or a comparison takes it. So every elementwise operator that is given a symbol is
-written here with such a tensor in its place. It joins in as the number would: it decides the dtype like a Python number,
-and has the precision in which the operator computes.
+Dynamo makes a symbol of a number that was another one in an earlier call. PyTorch compiles a graph anew for each value
+of a symbol, unless a sum, a product or a comparison takes it. So every elementwise operator that is given a symbol is
+written here with such a tensor in its place. It joins in as the number would: it decides the dtype like a Python
+number, and has the precision in which the operator computes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _aten = torch.ops.aten
 _convert = torch.ops.prims.convert_element_type.default
 
 _APART = (
-    "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "celu", "elu", "hardshrink", "hardtanh", "leaky_relu", "leaky_relu_backward", "lerp.Scalar",
-    "logit", "masked_fill.Scalar", "nan_to_num", "softplus", "softshrink", "threshold", "xlogy.Scalar_Other",
-    "xlogy.Scalar_Self",
+    "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "baddbmm", "celu", "elu", "hardshrink", "hardtanh",
+    "leaky_relu", "leaky_relu_backward", "lerp.Scalar", "logit", "masked_fill.Scalar", "nan_to_num", "softplus",
+    "softshrink", "threshold", "xlogy.Scalar_Other", "xlogy.Scalar_Self",
 )  # fmt: skip
 """Operators that PyTorch itself takes apart into those below."""
 
@@ -41,13 +41,14 @@ def with_symbols(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[
 
 def is_elementwise(function: Any) -> bool:
     """Whether a function or a method of a tensor, by its name, is written with tensors in the place of numbers."""
-    name = function if isinstance(function, str) else getattr(function, "__name__", "")
-    return name.strip("_").removeprefix("i") in _NAMES
+    name = (function if isinstance(function, str) else getattr(function, "__name__", "")).strip("_")
+    return name in _NAMES or name.removeprefix("i") in _NAMES
 
 
 _NAMES = frozenset(
     ("add", "mul", "multiply", "sub", "subtract", "truediv", "div", "divide", "true_divide", "radd", "rmul", "rsub",
-     "rtruediv", "eq", "ne", "lt", "le", "gt", "ge")
+     "rtruediv", "eq", "ne", "lt", "le", "gt", "ge", "pow", "rpow", "clamp", "clamp_min", "clamp_max", "masked_fill",
+     "fill", "full_like", "neg")
 )  # fmt: skip
 
 
@@ -128,18 +129,26 @@ def _where(mask: Tensor, x: Any, y: Any) -> Tensor:
     return _aten.where.self(mask, _as(x, inner), _as(y, inner))
 
 
-def _scalar_tensor(value: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:
+def _scalar_tensor(value: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+    if isinstance(value, torch.SymInt) and dtype == torch.int64:
+        return NotImplemented
     made = _number(value, dtype or _default(value))
     device = kwargs.get("device")
     return made if device is None or device.type == "cpu" else made.to(device)
 
 
 def _full(size: Any, value: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:
-    return _scalar_tensor(value, dtype, device=kwargs.get("device")).expand(size).clone()
+    made = _number(value, dtype or _default(value)).expand(size).clone()
+    device = kwargs.get("device")
+    return made if device is None or device.type == "cpu" else made.to(device)
 
 
 def _full_like(x: Tensor, value: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:
     return _full(x.shape, value, dtype or x.dtype, device=kwargs.get("device") or x.device)
+
+
+def _new_full(x: Tensor, size: Any, value: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Tensor:
+    return _full(size, value, dtype or x.dtype, device=kwargs.get("device") or x.device)
 
 
 def _fill(x: Tensor, value: Any) -> Tensor:
@@ -187,6 +196,7 @@ def _lifted() -> dict[Any, Callable[..., Any]]:
         a.scalar_tensor.default: _scalar_tensor,
         a.full.default: _full,
         a.full_like.default: _full_like,
+        a.new_full.default: _new_full,
         a.fill.Scalar: _fill,
         a.native_dropout.default: _dropout,
     }

@@ -40,7 +40,7 @@ class Scalars:
 
     def _crosses(self, node: fx.Node) -> bool:
         """Whether the program takes a number from the host; symbols of sizes are numbers in the program."""
-        return node in self._numbers and node.op != "placeholder" and not _is_symbol(node)
+        return node in self._numbers and bool(node.all_input_nodes) and not _is_symbol(node)
 
     def _left(self, graph: fx.GraphModule) -> fx.GraphModule:
         made = fx.Graph()
@@ -48,12 +48,13 @@ class Scalars:
         for node in (*self._holders, *self._crossing):
             copies[node] = made.placeholder(node.name)
             copies[node].meta = dict(node.meta)
-        symbols = {source for node in graph.graph.nodes if node not in self._numbers for source in _symbols_of(node)}
+        others = [node for node in graph.graph.nodes if node not in self._numbers]
+        kept = {source for node in others for source in (*_symbols_of(node), *_constants_of(node))}
         for node in graph.graph.nodes:
             if node.op == "output":
-                kept = [None if place in self._returned else value for place, value in enumerate(self._results)]
-                made.output(fx.node.map_arg(kept, copies.__getitem__)).meta = dict(node.meta)
-            elif node not in copies and (node not in self._numbers or node in symbols):
+                left = [None if place in self._returned else value for place, value in enumerate(self._results)]
+                made.output(fx.node.map_arg(left, copies.__getitem__)).meta = dict(node.meta)
+            elif node not in copies and (node not in self._numbers or node in kept):
                 copies[node] = made.node_copy(node, copies.__getitem__)
         for node in list(made.nodes):
             if node.op == "placeholder" and _is_symbol(node) and not node.users:
@@ -100,9 +101,8 @@ def _numbers(graph: fx.GraphModule) -> frozenset[fx.Node]:
         if node.op == "placeholder":
             number = _is_symbol(node) or _is_scalar(value, torch.float64)
         elif node.op == "call_function" and _is_plain(node.target):
-            sources = node.all_input_nodes
-            made = isinstance(value, _SYMBOLS) or _is_scalar(value, None if sources else torch.float64)
-            number = made and all(source in found for source in sources)
+            made = isinstance(value, _SYMBOLS) or _is_scalar(value, None)
+            number = made and all(source in found for source in node.all_input_nodes)
         else:
             number = False
         if number:
@@ -120,6 +120,10 @@ def _symbols_of(node: fx.Node) -> set[fx.Node]:
             found.add(source)
             waiting.extend(source.all_input_nodes)
     return found
+
+
+def _constants_of(node: fx.Node) -> list[fx.Node]:
+    return [source for source in node.all_input_nodes if source.op == "call_function" and not source.all_input_nodes]
 
 
 def _is_symbol(node: fx.Node) -> bool:

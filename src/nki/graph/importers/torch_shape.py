@@ -31,7 +31,7 @@ def _copy(b: Builder, call: Call, x: Value, source: Value, non_blocking: bool) -
     return b.expanded(b.convert(source, x.type.dtype), x.type.shape)
 
 
-@converts("_to_copy")
+@converts("_to_copy", "prims.convert_element_type.default")
 def _to_copy(b: Builder, call: Call, x: Value, *options: object) -> Value:
     return b.convert(x, call.dtype)
 

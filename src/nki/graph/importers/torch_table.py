@@ -57,11 +57,15 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def converts(*names: str) -> Callable[[_Function], _Function]:
-    """Enter a function for operators of ATen: "add.Tensor"; without an overload it is the default one."""
+    """Enter a function for operators of ATen: "add.Tensor"; without an overload it is the default one.
+
+    Other namespaces are written: "prims.fma.default".
+    """
 
     def enter(function: _Function) -> _Function:
         for name in names:
-            CONVERTERS[f"aten.{name if '.' in name else f'{name}.default'}"] = function
+            full = name if name.startswith("prims.") else f"aten.{name if '.' in name else f'{name}.default'}"
+            CONVERTERS[full] = function
         return function
 
     return enter
