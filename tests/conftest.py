@@ -27,6 +27,10 @@ COMPLETE = os.environ.get("NKI_TESTS_COMPLETE") == "1"
 """Whether everything that tests need is installed, so that one that is skipped has failed; `.ci/run` says so."""
 
 
+NOT_INSTALLED = "is not installed"
+"""In the reason for which a test is skipped that needs a program."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     return _complete((yield))
@@ -38,9 +42,12 @@ def pytest_make_collect_report() -> Generator[None, Any, Any]:
 
 
 def _complete(report: Any) -> Any:
-    if COMPLETE and report.skipped and not hasattr(report, "wasxfail"):
-        *_, reason = report.longrepr
-        report.outcome, report.longrepr = "failed", f"{reason}: nothing may be skipped here"
+    if report.skipped and not hasattr(report, "wasxfail"):
+        path, _, reason = report.longrepr
+        if COMPLETE:
+            report.outcome, report.longrepr = "failed", f"{reason}: nothing may be skipped here"
+        elif NOT_INSTALLED in reason:  # one line for all of them
+            report.longrepr = (os.path.dirname(path), 1, reason)
     return report
 
 

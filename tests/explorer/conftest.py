@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,15 +15,30 @@ import pytest
 
 from nki.explorer.report import report
 from nki.explorer.shown import Shown, from_folders
+from tests.conftest import NOT_INSTALLED
 from tests.explorer.browser import Browser, end, find
 from tests.explorer.folders import make
+
+NODE = shutil.which("node")
 
 
 @pytest.fixture(scope="session")
 def browser() -> None:
     """Tests that open a page are skipped where nothing can show one."""
     if find() is None:
-        pytest.skip("no Chromium here: apt-get install chromium, and the pages of the explorer are tested too")
+        pytest.skip(_missing())
+
+
+@pytest.fixture(scope="session")
+def node() -> None:
+    """Tests of the pages' scripts are skipped where nothing can run them."""
+    if NODE is None:
+        pytest.skip(_missing())
+
+
+def _missing() -> str:
+    missing = [name for name, found in (("chromium", find()), ("nodejs", NODE)) if found is None]
+    return f"what tests of the explorer's pages need {NOT_INSTALLED}: apt-get install {' '.join(missing)}"
 
 
 class Reply(NamedTuple):

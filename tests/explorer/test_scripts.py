@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +12,9 @@ import pytest
 
 from nki.explorer.assets import SCRIPTS, read
 from nki.explorer.shown import from_folders
+from tests.explorer.conftest import NODE
 
-NODE = shutil.which("node")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def node() -> None:
-    """Scripts of pages are skipped where nothing can run them."""
-    if NODE is None:
-        pytest.skip("no Node here: apt-get install nodejs, and the scripts of the explorer's pages are tested too")
+pytestmark = pytest.mark.usefixtures("node")
 
 
 PARTS = ("base", "decode", "lane", "model", "filter")
