@@ -151,6 +151,7 @@ def _compile(
         *(finding for tracer in tracers for finding in tracer.findings),
         *unwritten_outputs(built.programs, writes, options.disabled_rules),
         *built.notes,
+        *gate.mistakes(programs, target, options),
     )
     written = written_inputs(built.programs, writes)
     compiled = Compiled(built.programs, results[0], findings, built.kernel_hash, written, Kept(), doubt=doubt)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nki import gate
 from nki.compilation import Cache, Compiled, compile_kernel
 from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
@@ -25,7 +26,6 @@ from nki.frontend.results import (
     written_inputs,
 )
 from nki.frontend.values import Arguments
-from nki.gate import capacity_findings
 from nki.launch import (
     Launch,
     bound_arguments,
@@ -133,6 +133,7 @@ def _run_eager(
     findings += [finding for tracer in tracers for finding in tracer.findings]
     findings += unwritten_outputs(programs, writes, options.disabled_rules)
     findings += _capacity(launch, programs, target, options, findings)
+    findings += gate.mistakes(programs, target, options)
     tree, storages = outcomes[0]
     result = deliver(tree, programs[0], storages, arguments.arrays)
     return result, _report(launch, target, options, programs, noted, findings, None, executed_by(machines))
@@ -144,7 +145,7 @@ def _capacity(
     """What a call of the same kernel is refused for; one tensor that has no place at all was told before."""
     if {"memory.capacity", "tensor.capacity"} & {*options.disabled_rules, *(finding.code for finding in findings)}:
         return []
-    return capacity_findings(programs, target, options, launch.compile_config or CompileConfig())
+    return gate.capacity_findings(programs, target, options, launch.compile_config or CompileConfig())
 
 
 def _report(

@@ -58,6 +58,13 @@ def capacity_findings(
     return [] if error is None else [foretold(error)]
 
 
+def mistakes(programs: Sequence[Program], target: Target, options: Options) -> list[Finding]:
+    """What is probably not meant in traced programs, as `nki.passes.mistakes` says."""
+    from nki.passes.mistakes import mistakes as found
+
+    return found(programs, target, options.disabled_rules)
+
+
 def through_ir(programs: Sequence[Program], target: Target, disabled_rules: frozenset[str] = frozenset()) -> Built:
     """Build IR, verify it, and read the programs back."""
     from nki.ir.build import build

@@ -14,10 +14,19 @@ from nki.spec.rule import Finding
 
 
 class NkiWarning(UserWarning):
-    """Something that is allowed but probably not meant; `finding` holds the facts."""
+    """Something that is allowed but probably not meant; `finding` holds the facts.
+
+    Its text begins with one line that says everything; the user's line with a caret and the rule follow.
+    """
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(f"[{finding.code}] {finding.message}; {finding.fix} ({finding.location})")
+        lines = [f"[{finding.code}] {finding.message}; {finding.fix} ({finding.location})"]
+        if finding.location.frames:
+            lines.append(finding.location.excerpt())
+        if finding.rule:
+            lines.append(f"  rule: {finding.rule}")
+        lines.append(f"  `nki explain {finding.code}` tells more")
+        super().__init__("\n".join(lines))
         self.finding = finding
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nki.core.register import VirtualRegister
 from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.accesses import Accesses, Space
 from nki.passes.checks_plane import MAYBE, NOBODY, Plane
+from nki.passes.loop_views import trips_of
 from nki.passes.usage import place_of
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
@@ -250,17 +250,6 @@ class _Walk:
             self._told.add((self._position, code))
             finding = Finding(code, "warning", message, rule, source, fix, issued.location, facts)
             self.found.append((self._position, finding))
-
-
-def trips_of(loop: ForLoop | WhileLoop) -> int | None:
-    """How often a loop runs, if its bounds are constants."""
-    if (
-        isinstance(loop, WhileLoop)
-        or isinstance(loop.lower, VirtualRegister)
-        or isinstance(loop.upper, VirtualRegister)
-    ):
-        return None
-    return len(range(loop.lower, loop.upper, loop.step))
 
 
 def _adds(issued: Issued) -> bool | None:

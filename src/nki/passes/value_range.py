@@ -16,8 +16,8 @@ from nki.core.dtypes import int32, uint32
 from nki.core.register import VirtualRegister
 from nki.core.source import Location
 from nki.core.tensor import MemoryRegion, ScalarOffset, View
-from nki.passes.checks import trips_of
 from nki.passes.interval import Interval, combined, constant, of_values, progression
+from nki.passes.loop_views import trips_of, written_registers
 from nki.passes.usage import place_of
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import oob_mode
@@ -85,7 +85,7 @@ class _Ranges:
             for name, view in issued.views():
                 if issued.instruction.operands[name].writes:
                     self.tensors.pop(view.buffer.id, None)
-            for register in _written_registers(issued):
+            for register in written_registers(issued):
                 self.registers.pop(register.id, None)
 
     def _instruction(self, issued: Issued, certain: bool) -> None:
@@ -100,7 +100,7 @@ class _Ranges:
         for name, view in issued.views():
             if issued.instruction.operands[name].writes:
                 self._write(view, result if name == "dst" else None)
-        for register in _written_registers(issued):
+        for register in written_registers(issued):
             self.origin[register.id] = issued.location
             if result is None or not result.fits:
                 self.registers.pop(register.id, None)
@@ -247,12 +247,6 @@ def _is_exact(issued: Issued) -> bool:
         return any(op is not None and op.is_bitvec for op in (getattr(a, n) for n in ("op0", "op1") if n in a._fields))
     whole = all(view.dtype in (int32, uint32) for view in (a.dst, a.data1, a.data2))
     return a.op.is_bitvec or (issued.engine is Engine.gpsimd and whole)
-
-
-def _written_registers(issued: Issued) -> Iterator[VirtualRegister]:
-    for (_, operand), value in zip(issued.instruction.operands.items(), issued.arguments, strict=True):
-        if operand.writes and isinstance(value, VirtualRegister):
-            yield value
 
 
 def _iota(ranges: _Ranges, issued: Issued) -> Interval | None:

@@ -16,6 +16,7 @@ from nki.driver import trace_only
 from nki.frontend.check import FRONTENDS, check_function
 from nki.frontend.results import unwritten_outputs, writes_of
 from nki.frontend.trace import Tracer
+from nki.passes.mistakes import mistakes
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.target.model import Target
@@ -119,6 +120,7 @@ def _checked(request: Request) -> tuple[list[Finding], NkiError | None, list[Pro
     findings = [finding for tracer in tracers for finding in tracer.findings]
     programs = [tracer.program for tracer in tracers]
     findings += unwritten_outputs(programs, writes_of(programs)) + _memory(programs, request.target)
+    findings += mistakes(programs, request.target)
     return findings, None, programs
 
 
