@@ -194,11 +194,12 @@ def test_regions_are_the_missing_elements() -> None:
         missing = np.zeros((6, 7, 5), bool)
         for _ in range(2):
             low = [int(generator.integers(0, n)) for n in missing.shape]
-            missing[tuple(slice(at, int(generator.integers(at, n)) + 1) for at, n in zip(low, missing.shape))] = True
+            high = [int(generator.integers(at, n)) + 1 for at, n in zip(low, missing.shape, strict=True)]
+            missing[tuple(map(slice, low, high))] = True
         drawn = np.zeros_like(missing)
         regions = regions_of(missing)
         for region in regions:
-            box = tuple(slice(a, b) for a, b in zip(*region))
+            box = tuple(map(slice, *region))
             assert missing[box].all() and not drawn[box].any()
             drawn[box] = True
         assert len(regions) == 4 or (drawn == missing).all()

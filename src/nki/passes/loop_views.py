@@ -115,7 +115,7 @@ class _Spreader:
         if counted is None:
             return view
         steps = tuple((step * dynamic.scale, self.trips[loop]) for loop, step in counted.steps.items() if step)
-        return _moved(view, counted.start * dynamic.scale, steps)
+        return _moved(view, dynamic.scale, counted.start * dynamic.scale, steps)
 
 
 def _combined(op: register_op, a: Counted | None, b: Counted | None) -> Counted | None:
@@ -135,20 +135,20 @@ def _combined(op: register_op, a: Counted | None, b: Counted | None) -> Counted 
     return None
 
 
-def _moved(view: View, start: int, steps: Steps) -> View:
-    assert view.dynamic is not None, "asked for dynamic views only"
-    inner = 1 if view.on_chip else 0
-    offset = view.offset + start
-    if view.on_chip and view.dynamic.scale % view.row == 0 and steps:
+def _moved(view: View, scale: int, start: int, steps: Steps) -> View:
+    """The view over all trips; the view itself where that is none, or leaves the tensor."""
+    offset, row, inner = view.offset + start, view.row, 1 if view.on_chip else 0
+    by_partitions = view.on_chip and scale % row == 0
+    if by_partitions and steps:
         return view  # partitions of a view are one after another
+    if view.on_chip and not by_partitions and offset // row != view.offset // row:
+        return view
     sizes = (*view.shape[:inner], *(trips for _, trips in steps), *view.shape[inner:])
     strides = (*view.strides[:inner], *(step for step, _ in steps), *view.strides[inner:])
     spans = [(size - 1) * stride for size, stride in zip(sizes[inner:], strides[inner:], strict=True)]
-    first = offset % view.row if view.on_chip else offset
-    if view.on_chip and view.dynamic.scale % view.row and offset // view.row != view.offset // view.row:
-        return view
+    first = offset % row
     low, high = first + sum(min(0, span) for span in spans), first + sum(max(0, span) for span in spans)
-    if low < 0 or high >= view.row:
+    if offset < 0 or low < 0 or high >= row:
         return view
     return view._replace(shape=sizes, strides=strides, offset=offset, dynamic=None)
 

@@ -41,7 +41,9 @@ class _Walk:
 
     def __init__(self, program: Program, target: Target) -> None:
         self.lost: list[tuple[Issued, Issued]] = []
-        self._target = target
+        placed = [b for b in program.body.all_buffers() if b.address is not None and b.region is MemoryRegion.psum]
+        ends = [(b.address[0] + b.partitions, b.address[1] + b.row_bytes) for b in placed if b.address is not None]
+        self._whole = max((end for end, _ in ends), default=0), max((end for _, end in ends), default=0)
         self._accesses = Accesses(program, target)
         self._planes: dict[int | str, Plane] = {}
         self._unread: dict[int, tuple[Issued, View]] = {}
@@ -116,10 +118,7 @@ class _Walk:
             return None
         space: int | str = buffer.id if buffer.address is None else "psum"
         if space not in self._planes:
-            rows, pitch = buffer.partitions, buffer.row_bytes
-            if buffer.address is not None:
-                rows, pitch = self._target.partitions, self._target.psum.bytes_per_partition
-            self._planes[space] = Plane(rows, pitch)
+            self._planes[space] = Plane(*(self._whole if buffer.address else (buffer.partitions, buffer.row_bytes)))
         return self._planes[space]
 
 

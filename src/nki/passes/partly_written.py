@@ -151,7 +151,8 @@ def _name(view: View) -> str:
 
 def regions_of(missing: np.ndarray) -> list[Region]:
     """Boxes that together are what is missing: at most one more than are named."""
-    left, found = missing.copy(), []
+    left = missing.copy()
+    found: list[Region] = []
     while len(found) <= _MOST_BOXES and left.any():
         begin = np.unravel_index(int(left.argmax()), left.shape)
         region = _grown(left, tuple(int(at) for at in begin))

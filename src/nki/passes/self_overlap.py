@@ -117,7 +117,7 @@ def _finding(issued: Issued, dst: tuple[View, Footprint], src: tuple[View, Footp
         "warning",
         f"{label} reads {_place(*src)} of {src[0].buffer.name} and writes {_place(*dst)}, {apart}: "
         "it may read what it has written itself",
-        "an instruction writes while it reads, so that source and destination are apart, or each element stays in place",
+        "an instruction writes while it reads: its source and destination are apart, or elements stay in place",
         "",
         "write to another tensor, and copy that back with a second instruction",
         issued.location,

@@ -75,7 +75,9 @@ def accumulated(*modes: Any) -> Any:
     def kernel(a: Any, b: Any) -> Any:
         stationary, moving = load(a), load(b)
         result = nl.ndarray((48, 80), nl.float32, buffer=nl.psum)
-        for mode in modes:
+        for step, mode in enumerate(modes):
+            if step and mode is False:
+                store(result)  # else the products before would be lost, which is told
             family.nc_matmul(result, stationary, moving, accumulate=mode)
         return store(result)
 
@@ -350,7 +352,9 @@ def mx(
         stationary, moving = (load(v.words).view(v.dtype) for v in (a, b))
         scales = [load(v) if scale_dtype is None else load(v).view(scale_dtype) for v in (a_scale, b_scale)]
         result = nl.ndarray(out, dtype, buffer=nl.psum)
-        for _ in range(times):
+        for step in range(times):
+            if step and options.get("accumulate") is False:
+                store(result)  # else the product before would be lost, which is told
             family.nc_matmul_mx(
                 result,
                 left(stationary),
