@@ -269,6 +269,7 @@ def transposed(mode: Any, times: int) -> Any:
     return kernel
 
 
+@pytest.mark.filterwarnings("ignore:.psum.overwritten.")
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
 @pytest.mark.parametrize("mode", [None, False])
 def test_a_repeated_transpose_overwrites(target: str, mode: bool | None) -> None:

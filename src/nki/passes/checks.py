@@ -109,7 +109,7 @@ class _Walk:
                 self._reads(issued, view, certain and first and not operands[name].writes)
             if operands[name].writes:
                 written.append(view)
-        adds = _adds(issued)
+        adds = adds_to_sum(issued)
         for view in written:
             if adds is not False:
                 self._adds(issued, view, bool(adds), certain and first)
@@ -252,7 +252,7 @@ class _Walk:
             self.found.append((self._position, finding))
 
 
-def _adds(issued: Issued) -> bool | None:
+def adds_to_sum(issued: Issued) -> bool | None:
     """Whether a matmul adds to its destination; None if that depends on what is there. False for all others."""
     operands, arguments = issued.instruction.operands, issued.arguments
     if "accumulate" not in operands:

@@ -8,6 +8,7 @@ from typing import Any
 from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.accesses import Accesses
+from nki.passes.checks import adds_to_sum
 from nki.passes.checks_plane import MAYBE, NOBODY, Plane
 from nki.passes.loop_views import trips_of
 from nki.passes.usage import place_of
@@ -71,7 +72,7 @@ class _Walk:
 
     def _instruction(self, issued: Issued, certain: bool) -> None:
         operands, written = issued.instruction.operands, []
-        adds = "accumulate" in operands and issued.arguments.accumulate is not False
+        adds = adds_to_sum(issued) is not False
         for name, view in issued.views():
             if operands[name].reads or (operands[name].writes and adds):
                 self._reads(view)
