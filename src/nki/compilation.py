@@ -15,7 +15,7 @@ from nki.core.locks import lock
 from nki.core.tensor import Storage
 from nki.frontend.manifest import Manifest, manifest_of
 from nki.frontend.manifest_arguments import Described, describe
-from nki.frontend.results import unwritten_outputs, writes_of, written_inputs
+from nki.frontend.results import returns_nothing, unwritten_outputs, writes_of, written_inputs
 from nki.frontend.trace import Tracer
 from nki.frontend.values import Arguments
 from nki.launch import Launch, trace_body, tracer_of
@@ -150,6 +150,7 @@ def _compile(
     findings = (
         *(finding for tracer in tracers for finding in tracer.findings),
         *unwritten_outputs(built.programs, writes, options.disabled_rules),
+        *returns_nothing(built.programs, writes, "warning", options.disabled_rules),
         *built.notes,
         *gate.mistakes(programs, target, options),
     )

@@ -20,6 +20,7 @@ from nki.frontend.host import HostArray
 from nki.frontend.results import (
     check_writable,
     deliver,
+    returns_nothing,
     unwritten_outputs,
     write_inputs,
     writes_of,
@@ -132,6 +133,7 @@ def _run_eager(
     write_inputs(arguments.arrays, written, planes)
     findings += [finding for tracer in tracers for finding in tracer.findings]
     findings += unwritten_outputs(programs, writes, options.disabled_rules)
+    findings += returns_nothing(programs, writes, "warning", options.disabled_rules)
     findings += _capacity(launch, programs, target, options, findings)
     findings += gate.mistakes(programs, target, options)
     tree, storages = outcomes[0]

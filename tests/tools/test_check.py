@@ -158,6 +158,32 @@ def test_an_input_that_is_returned_need_not_be_stored(tmp_path: Path) -> None:
     assert nki_json("check", write(tmp_path, same), *SMALL)["findings"] == []
 
 
+def test_a_kernel_that_returns_nothing_is_refused(tmp_path: Path) -> None:
+    wrong = GOOD.replace("    return out\n", "")
+    (finding,) = nki_json("check", write(tmp_path, wrong), *SMALL, code=1)["findings"]
+    assert (finding["code"], finding["severity"]) == ("return.nothing", "error")
+    assert "what it stores into shared_hbm0 is lost" in finding["message"]
+    (warning,) = nki_json("run", write(tmp_path, wrong, "same.py"), *SMALL)["findings"]
+    assert (warning["code"], warning["severity"]) == ("return.nothing", "warning")
+
+
+@pytest.mark.parametrize("name", ["in_place", "talks_on_the_device"])
+def test_a_kernel_that_leaves_something_returns_nothing(tmp_path: Path, name: str) -> None:
+    prints = GOOD.replace("def double", "def talks_on_the_device").replace("return out", "nl.device_print('a', tile)")
+    file = write(tmp_path, SEVERAL + prints[prints.index("@nki.jit") :])
+    assert nki_json("check", f"{file}::{name}", *SMALL)["findings"] == []
+
+
+def test_mistakes_that_calls_tell_are_told(tmp_path: Path) -> None:
+    part = GOOD.replace("nisa.dma_copy(dst=out, src=tile)", "nisa.dma_copy(dst=out[0:96], src=tile[0:96])")
+    file = write(tmp_path, part)
+    for command in ("check", "run"):
+        told = nki_json(command, file, *SMALL)
+        (finding,) = told["findings"]
+        assert finding["code"] == "return.partly-written" and finding["message"].startswith("out[96:128, :] is never")
+    assert nki_json("check", file, *SMALL, "--allow", "return.partly-written")["findings"] == []
+
+
 @pytest.mark.parametrize(
     ("text", "fix"),
     [

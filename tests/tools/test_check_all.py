@@ -69,13 +69,14 @@ nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)
 """
 
 
-def check(folder: Path, body: str, *words: str, code: int = 0) -> Any:
+def check(folder: Path, body: str, *words: str, code: int = 0, whole: bool = True) -> Any:
     """The findings of a kernel with that body, by code."""
     tail = "" if "return" in body else TAIL
     lines = [f"    {line}\n" for line in (body + "\n" + tail).splitlines()]
     folder = folder / str(len(list(folder.iterdir())))  # sources are read once
     folder.mkdir()
-    told = nki_json("check", "--all", write(folder, HEAD + "".join(lines)), *ARRAY, *words, code=code)
+    flags = ("--all",) if whole else ()
+    told = nki_json("check", *flags, write(folder, HEAD + "".join(lines)), *ARRAY, *words, code=code)
     return {finding["code"]: finding for finding in told["findings"]}
 
 
@@ -153,6 +154,13 @@ def test_a_kernel_that_has_it(tmp_path: Path, case: str) -> None:
     assert "kernels.py" in str(found[code]["location"])
 
 
+@pytest.mark.parametrize("case", [case for case in GUILTY if case in ERRORS])
+def test_what_a_call_refuses_is_refused_without_all(tmp_path: Path, case: str) -> None:
+    """The exit code is the answer to whether a call would end with an error."""
+    assert list(check(tmp_path, GUILTY[case], "--target", "trn2", code=1, whole=False)) == [case]
+    assert check(tmp_path, INNOCENT[case], "--target", "trn2", whole=False).keys() <= {"memory.peak"}
+
+
 @pytest.mark.parametrize("case", INNOCENT)
 def test_a_close_one_that_has_nothing(tmp_path: Path, case: str) -> None:
     found = check(tmp_path, INNOCENT[case], "--target", "trn2")
@@ -178,8 +186,9 @@ def test_races_of_two_cores(tmp_path: Path) -> None:
 def test_cores_that_do_not_meet(tmp_path: Path) -> None:
     body = "if nl.program_id(0) == 0:\n    nisa.core_barrier(out, cores=(0, 1))\n"
     words = ("--lnc", "2", "--target", "trn2")
-    found = check(tmp_path, body + "return out", *words, code=1)
-    assert {found[code]["severity"] for code in found if code.startswith("schedule.")} == {"error"}
+    for whole in (False, True):
+        found = check(tmp_path, body + "return out", *words, code=1, whole=whole)
+        assert {found[code]["severity"] for code in found if code.startswith("schedule.")} == {"error"}
     assert not any(
         code.startswith("schedule.") for code in check(tmp_path, "nisa.core_barrier(out, cores=(0, 1))", *words)
     )

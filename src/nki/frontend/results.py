@@ -13,7 +13,7 @@ from nki.core.tensor import View, contiguous_strides
 from nki.frontend.host import HostArray, Kind, give, write_back
 from nki.sim.memory import LiveStorage, shadow_of, strided
 from nki.spec.program import Program
-from nki.spec.rule import Finding
+from nki.spec.rule import Finding, Severity
 
 Writes = Sequence[Set[int]]
 """For each core the buffers that some instruction writes to, by id."""
@@ -58,6 +58,34 @@ def unwritten_outputs(
             program.outputs[place].buffer.id in buffers
             for program, buffers in zip(programs, writes, strict=True)
             if place < len(program.outputs)
+        )
+    ]
+
+
+def returns_nothing(
+    programs: Sequence[Program], writes: Writes, severity: Severity, disabled_rules: Collection[str] = ()
+) -> list[Finding]:
+    """A finding if a kernel returns no tensor, writes to no argument and prints nothing: what it computes is lost."""
+    if "return.nothing" in disabled_rules or programs[0].outputs or written_inputs(programs, writes):
+        return []
+    if any("print" in i.instruction.effects(i.arguments) for program in programs for i in program.body.walk()):
+        return []
+    stored = [
+        buffer.name
+        for buffer in programs[0].body.all_buffers()
+        if buffer.region.is_hbm and buffer.role == "temporary" and buffer.id in writes[0]
+    ]
+    lost = f"; what it stores into {', '.join(stored)} is lost" if stored else ""
+    return [
+        Finding(
+            "return.nothing",
+            severity,
+            f"{programs[0].name} returns nothing and writes to none of its arguments{lost}",
+            "what a kernel computes reaches the caller in a tensor that it returns, or in an argument",
+            "nki/get-started/nki-language-guide.rst",
+            "end it with `return` and the nl.shared_hbm tensor that holds the result",
+            programs[0].location,
+            {},
         )
     ]
 

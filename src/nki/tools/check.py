@@ -14,13 +14,13 @@ from nki.core.errors import NkiError, UsageError, VerificationError, render
 from nki.core.source import Location
 from nki.driver import trace_only
 from nki.frontend.check import FRONTENDS, check_function
-from nki.frontend.results import unwritten_outputs, writes_of
+from nki.frontend.results import returns_nothing, unwritten_outputs, writes_of
 from nki.frontend.trace import Tracer
 from nki.passes.mistakes import mistakes
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.target.model import Target
-from nki.tools.check_all import check_whole, usage_text
+from nki.tools.check_all import check_whole, compiled, usage_text
 from nki.tools.codes import all_codes
 from nki.tools.output import REFUSED, placed, show_error, show_finding, stdout, working, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error
@@ -36,7 +36,7 @@ from nki.tools.usage import usage_of
     show_default=True,
     help="0.6: also report what the parser front end of NKI 0.3 to 0.6 refuses.",
 )
-@click.option("--all", "everything", is_flag=True, help="Compile the kernel too, and check the whole program.")
+@click.option("--all", "everything", is_flag=True, help="Look through the whole program as well.")
 def command(
     kernel: str,
     args: tuple[str, ...],
@@ -48,17 +48,21 @@ def command(
     frontend: str,
     everything: bool,
 ) -> None:
-    """Trace a kernel and check every instruction for a target, without running it.
+    """Trace a kernel, check every instruction for a target and compile it, without running it.
 
-    With --all the kernel is compiled as well, and the whole program is checked: races, memory, ranges of values.
+    What a call refuses is refused here. With --all the whole program is looked through as well: races, memory, ranges
+    of values.
 
     Exit code 0: accepted, perhaps with warnings. 1: refused. 2: the command was used wrongly.
     """
     request = allow(read_request(kernel, args, target, lnc, seed, as_json), allowed)
     with working(f"checking {request.launch.name} for {request.target.name}"):
         findings, error, programs = _checked(request)
-        whole = check_whole(request, programs) if everything and _may_compile(findings, error) else None
-    findings = [*check_language(request, frontend, findings, error), *findings, *(whole.findings if whole else ())]
+        built = compiled(request, programs) if _may_compile(findings, error) else None
+        whole = check_whole(request, programs, built) if everything and built is not None else None
+    later = whole.findings if whole is not None else built.findings if built is not None else ()
+    findings = [*check_language(request, frontend, findings, error), *findings, *later]
+    findings += _memory(programs, request.target) if built is not None and built.programs else []
     findings = [finding for finding in findings if finding.code not in request.options.disabled_rules]
     refused = error is not None or any(finding.severity == "error" for finding in findings)
     if as_json:
@@ -119,7 +123,8 @@ def _checked(request: Request) -> tuple[list[Finding], NkiError | None, list[Pro
         return _first_finding(request, error), placed(error), []
     findings = [finding for tracer in tracers for finding in tracer.findings]
     programs = [tracer.program for tracer in tracers]
-    findings += unwritten_outputs(programs, writes_of(programs)) + _memory(programs, request.target)
+    writes = writes_of(programs)
+    findings += unwritten_outputs(programs, writes) + returns_nothing(programs, writes, "error")
     findings += mistakes(programs, request.target)
     return findings, None, programs
 
@@ -151,9 +156,9 @@ def _first_finding(request: Request, stop: NkiError) -> list[Finding]:
 
 
 def _memory(programs: Sequence[Program], target: Target) -> list[Finding]:
-    """Warnings where more is live at once than there is.
+    """Warnings where more is live at once, as the kernel is written, than there is, although it was compiled.
 
-    No error: tensors that span few partitions may lie beside each other, and instructions may be reordered.
+    Tensors that span few partitions lie beside each other then, or instructions were reordered.
     """
     peak = usage_of(programs)
     over = [

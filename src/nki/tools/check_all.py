@@ -1,10 +1,10 @@
-"""``nki check --all``: the whole program, compiled as it would be, and everything that is certainly wrong with it."""
+"""The whole program, compiled as a call does; for ``nki check --all``, everything that is certainly wrong with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nki.compiler import CompileConfig
 from nki.core.errors import NkiError, UsageError
@@ -15,7 +15,7 @@ from nki.passes.races import program_races, refuse_races
 from nki.passes.usage import MemoryUsage, table, usage
 from nki.passes.value_range import value_findings
 from nki.spec.program import Program
-from nki.spec.rule import Finding
+from nki.spec.rule import Finding, finding_of
 from nki.tools.request import Request
 
 _TWICE = ("cores.race", "schedule.meeting")
@@ -41,31 +41,47 @@ class Whole:
         return {"compiled": self.compiled, "memory": [each.as_json() for each in self.usage]}
 
 
-def check_whole(request: Request, programs: Sequence[Program]) -> Whole:
-    """Compile traced programs, and look for what is wrong with them before and after.
+class Compilation(NamedTuple):
+    """What compiling came to: the programs, none if it was refused, and what was found."""
+
+    programs: tuple[Program, ...]
+    findings: tuple[Finding, ...]
+
+
+def check_whole(request: Request, programs: Sequence[Program], built: Compilation) -> Whole:
+    """Look for what is wrong with traced programs, and add what compiling them found.
 
     Races between cores, reads of memory that nobody wrote, sums that start wrong, stores that nobody reads, numbers
-    that are out of range; then what the passes refuse or warn of (capacity, registers, aliasing), and what is wrong
-    with the schedule that they made (races, deadlocks, cores that do not meet).
+    that are out of range.
     """
-    target, options = request.target, request.options
-    races = program_races(programs, target)
-    found = [race.finding("warning" if race.code == "cores.race" else "error") for race in races]
+    target = request.target
+    found = [
+        race.finding("warning" if race.code == "cores.race" else "error") for race in program_races(programs, target)
+    ]
     found += memory_findings(programs, target)
     found += [finding for program in programs for finding in value_findings(program, target)]
-    compiled: Sequence[Program] = ()
+    shown = usage((built.programs or programs)[0], target)
+    return Whole(tuple(_different([*found, *built.findings])), shown, bool(built.programs))
+
+
+def compiled(request: Request, programs: Sequence[Program]) -> Compilation:
+    """Compile traced programs as a call does: what it is refused for (capacity, registers), and what it is warned of.
+
+    Of several cores, the schedule is proven as well (deadlocks, cores that do not meet), which a call finds out when it
+    waits in vain; so are registers that certainly leave their tensor.
+    """
+    target, options = request.target, request.options
+    config = request.launch.compile_config or CompileConfig()
+    found = [f for program in programs for f in value_findings(program, target) if f.severity == "error"]
     try:
         with paused_collector():
-            built = compile_kernel(programs, target, options, request.launch.compile_config or CompileConfig())
-        compiled = built.programs
-        found += built.notes
-        refuse_races(compiled, target)
+            built = compile_kernel(programs, target, options, config)
+        refuse_races(built.programs, target)
     except UsageError:
         raise
     except NkiError as error:
-        found += error.found or [_of_error(error)]
-    shown = usage((compiled or programs)[0], target)
-    return Whole(tuple(_different(found)), shown, bool(compiled))
+        return Compilation((), (*found, *(error.found or (finding_of(error, "error"),))))
+    return Compilation(built.programs, tuple(_different([*found, *built.notes])))
 
 
 def usage_text(whole: Whole) -> str:
@@ -78,12 +94,6 @@ def usage_text(whole: Whole) -> str:
         if each.tensors:
             lines.append(table(each.tensors))
     return "\n".join(lines)
-
-
-def _of_error(error: NkiError) -> Finding:
-    return Finding(
-        error.code, "error", error.message, error.rule, error.source, error.fix, error.location, dict(error.facts)
-    )
 
 
 def _different(findings: Iterable[Finding]) -> list[Finding]:
