@@ -417,7 +417,6 @@ def test_an_error_of_one_run_ends_both(tmp_path: Path, first: str, second: str) 
         (("--against", "eager", "--against", "compiled"), "compare.against"),
         (("--against", "NKI_MATMUL=ordered", "--against", "NKI_MATMUL=blas"), "compare.against"),
         (("--against", "NKI_MATMUL=ordered"), "compare.against"),
-        (("--against", "compiled", "--against", "NKI_PRECISE_FP=0"), "compare.against"),
     ],
 )
 def test_wrong_commands(tmp_path: Path, words: tuple[str, ...], code: str) -> None:

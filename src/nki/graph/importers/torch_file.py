@@ -11,8 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from nki.core.errors import UsageError
-from nki.core.source import UNKNOWN
+from nki.graph.importers.torch_archive import checked_archive, refused
 from nki.graph.importers.torch_decompose import decompositions
 from nki.graph.importers.torch_import import Returned, import_graph
 from nki.graph.importers.torch_types import host_array
@@ -29,14 +28,16 @@ def read_exported(path: Path) -> Module:
     that of its new value.
 
     Raises:
-        UsageError: "cc.model" for a file that PyTorch cannot read, or one with numbers that do not fit.
+        UsageError: "cc.model" for a file that PyTorch cannot read, or one with numbers that do not fit; "cc.pickle" for
+            one that only running what it says could read.
         GraphError: "graph.unsupported" for an operator without a converter, "graph.dynamic-shape" for sizes that are
             not numbers.
     """
+    archive = checked_archive(path)
     try:
-        program = torch.export.load(path)
+        program = torch.export.load(archive)
     except Exception as problem:  # noqa: BLE001 - whatever the reader of another package stumbles over
-        raise _error(
+        raise refused(
             f"{path} cannot be read: {type(problem).__name__}", "torch.export.save writes such files"
         ) from None
     with sdpa_kernel([SDPBackend.MATH]):
@@ -91,9 +92,5 @@ def _array(tensor: torch.Tensor, dtype: Any, name: str) -> Any:
     if tensor.dtype == torch.int64 and tensor.numel():
         low, high = (int(bound) for bound in torch.aminmax(tensor))
         if low < _INT32[0] or high > _INT32[1]:
-            raise _error(f"{name} has values from {low} to {high}", "64-bit integers have 32 bits on the device")
+            raise refused(f"{name} has values from {low} to {high}", "64-bit integers have 32 bits on the device")
     return host_array(tensor, dtype)
-
-
-def _error(message: str, rule: str) -> UsageError:
-    return UsageError("cc.model", message, rule=rule, fix="export the model again in eval mode", location=UNKNOWN)
