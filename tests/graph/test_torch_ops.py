@@ -19,6 +19,7 @@ from nki.graph.importers.torch_types import host_array, host_tensor
 from nki.graph.write import write
 from tests.graph import torch_direct, xla
 from tests.graph.torch_cases import Case, Gradient, cases
+from tests.graph.torch_edges import edges
 
 TOGETHER = 40
 """So many functions are one graph, since tracing and compiling a graph takes longer than the functions in it."""
@@ -28,7 +29,7 @@ def parts() -> list[tuple[bool, list[Case]]]:
     """Cases in parts: those of values, and those of gradients."""
     made: list[tuple[bool, list[Case]]] = []
     for derived in (False, True):
-        chosen = [case for case in cases() if isinstance(case[1], Gradient) is derived]
+        chosen = [case for case in [*cases(), *edges()] if isinstance(case[1], Gradient) is derived]
         made += [(derived, chosen[i : i + TOGETHER]) for i in range(0, len(chosen), TOGETHER)]
     return made
 
@@ -104,6 +105,7 @@ def derivatives(part: list[Case], function: Callable[..., Any]) -> list[torch.Te
     return list(torch.autograd.grad(torch.stack(weighted).sum(), leaves))
 
 
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom:UserWarning")
 @pytest.mark.parametrize("part", PARTS, ids=[f"{cases[0][0]}..{cases[-1][0]}" for _, cases in PARTS])
 def test_functions_are_computed_as_by_pytorch(part: tuple[bool, list[Case]]) -> None:
     derived, chosen = part

@@ -107,6 +107,12 @@ def of_kernel(
     return product(b, x, gradient, moves, Sides((1, 0), (0, 1), (1, 0)))
 
 
+def _each(x: Value, *sizes: Sizes) -> list[Sizes]:
+    """Sizes with one number for each spatial dimension; ATen lets one number stand for all of them."""
+    rank = len(x.type.shape) - 2
+    return [tuple(size) * rank if len(size) == 1 else size for size in sizes]
+
+
 @converts("convolution")
 def _convolution(  # noqa: PLR0913  the parameters of the operator
     b: Builder,
@@ -121,6 +127,7 @@ def _convolution(  # noqa: PLR0913  the parameters of the operator
     output_padding: Sizes,
     groups: int,
 ) -> Value:
+    stride, padding, dilation = _each(x, stride, padding, dilation)
     if is_transposed:
         made = transposed(b, x, weight, stride, padding, dilation, call.type.shape[2:], groups)
     else:
@@ -148,6 +155,7 @@ def _convolution_backward(  # noqa: PLR0913  the parameters of the operator
 ) -> list[Value | None]:
     of_data = of_weight = of_bias = None
     window = weight.type.shape[2:]
+    stride, padding, dilation = _each(x, stride, padding, dilation)
     if output_mask[0] and 0 in call.used:
         if is_transposed:
             of_data = forward(b, gradient, weight, stride, padding, dilation, groups)

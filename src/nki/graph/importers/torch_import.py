@@ -17,6 +17,7 @@ from nki.core.dtypes import uint32
 from nki.core.source import UNKNOWN, Location
 from nki.graph.errors import GraphError
 from nki.graph.importers import (
+    torch_bits,
     torch_convolution,
     torch_create,
     torch_index,
@@ -25,10 +26,12 @@ from nki.graph.importers import (
     torch_order,
     torch_pointwise,
     torch_pooling,
+    torch_prims,
     torch_products,
     torch_random,
     torch_reduce,
     torch_shape,
+    torch_strided,
 )
 from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_control import CONTROL
@@ -39,8 +42,8 @@ from nki.graph.importers.torch_types import device_dtype, host_array, narrowed, 
 from nki.graph.ir import Function, Module, Op, TensorType, Value
 
 FAMILIES = (
-    torch_convolution, torch_create, torch_index, torch_logic, torch_norm, torch_order, torch_pointwise, torch_pooling,
-    torch_products, torch_random, torch_reduce, torch_shape,
+    torch_bits, torch_convolution, torch_create, torch_index, torch_logic, torch_norm, torch_order, torch_pointwise,
+    torch_pooling, torch_prims, torch_products, torch_random, torch_reduce, torch_shape, torch_strided,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 
@@ -197,7 +200,7 @@ def _called(state: State, node: fx.Node, fake: Any) -> Any:
     fakes = fake if isinstance(fake, tuple | list) else (fake,)
     where = state.builder.location
     types = tuple(tensor_type(item, where) if isinstance(item, torch.Tensor) else None for item in fakes)
-    call = Call(name, types, _used(node, len(fakes)), lambda: _key(state))
+    call = Call(name, types, _used(node, len(fakes)), lambda: _key(state), node, state.made.__getitem__)
     made: Any = converter(state.builder, call, *arguments)
     several = isinstance(fake, tuple | list)
     _check(state, call, made if several else (made,))

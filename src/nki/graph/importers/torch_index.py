@@ -21,7 +21,7 @@ def wrapped(b: Builder, index: Value, size: int) -> Value:
     return b.select(b.compare("LT", index, 0), b.add(index, size), index)
 
 
-def _gathered(b: Builder, x: Value, starts: Value, shape: tuple[int, ...], **attributes: object) -> Value:
+def gathered(b: Builder, x: Value, starts: Value, shape: tuple[int, ...], **attributes: object) -> Value:
     """`attributes` are the dimension numbers, and the sizes of a slice."""
     numbers = {
         "offset_dims": (), "collapsed_slice_dims": (), "operand_batching_dims": (), "start_indices_batching_dims": (),
@@ -45,7 +45,7 @@ def _scattered(b: Builder, x: Value, starts: Value, updates: Value, kind: str, *
 def _embedding(b: Builder, call: Call, table: Value, index: Value, *hints: object) -> Value:
     starts = b.reshape(b.convert(index, int32), (*index.type.shape, 1))
     rank = len(index.type.shape)
-    return _gathered(
+    return gathered(
         b, table, starts, call.type.shape, offset_dims=(rank,), collapsed_slice_dims=(0,), start_index_map=(0,),
         slice_sizes=(1, table.type.shape[1]),
     )  # fmt: skip
@@ -66,7 +66,7 @@ def _index(b: Builder, call: Call, x: Value, indices: Sequence[Value | None]) ->
     rank = len(starts.type.shape) - 1
     rest = [i for i in range(len(x.type.shape)) if i not in dims]
     offsets = _places(dims, rest, rank)
-    return _gathered(
+    return gathered(
         b, x, starts, call.type.shape, offset_dims=offsets, collapsed_slice_dims=dims, start_index_map=dims,
         slice_sizes=tuple(1 if i in dims else size for i, size in enumerate(x.type.shape)),
     )  # fmt: skip
@@ -121,7 +121,7 @@ def _gather(b: Builder, call: Call, x: Value, dim: int, index: Value, sparse_gra
     limits = [size if i == dim else index.type.shape[i] for i, size in enumerate(x.type.shape)]
     data = b.slices(x, [0] * rank, limits, [1] * rank)
     starts = b.reshape(wrapped(b, index, x.type.shape[dim]), (*index.type.shape, 1))
-    return _gathered(
+    return gathered(
         b, data, starts, call.type.shape, collapsed_slice_dims=(dim,), operand_batching_dims=others,
         start_indices_batching_dims=others, start_index_map=(dim,), slice_sizes=(1,) * rank,
     )  # fmt: skip

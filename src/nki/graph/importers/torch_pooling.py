@@ -121,6 +121,8 @@ def _avg_pool2d(
     space = [_around(x.type.shape[i - 2], out[i], size[i], step[i], pads[i], 1) for i in range(2)]
     total = windows(b, "add", wide(b, x), size, step, space)
     counts = _counts(x.type.shape[-2:], out, size, step, pads, count_include_pad, divisor)
+    if x.type.dtype.is_integer:  # as ATen divides integers here: towards zero
+        return b.divide(total, b.constant(counts, x.type.dtype, counts.shape))
     return b.convert(b.multiply(total, _factor(b, counts)), call.dtype)
 
 

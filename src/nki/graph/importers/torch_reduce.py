@@ -9,16 +9,20 @@ import numpy as np
 
 from nki.core.dtypes import bool_, int32
 from nki.graph.importers.torch_builder import Builder
-from nki.graph.importers.torch_table import Call, Converter, axes, axis, converts, wide
+from nki.graph.importers.torch_table import Call, Converter, axes, axis, converts, refused, wide
 from nki.graph.ir import Value
 
 Dims = int | Sequence[int] | None
 
 
+def _computed(b: Builder, call: Call, x: Value) -> Value:
+    """The operand in the dtype of the result, as ATen converts it before it adds up; small floats in float32."""
+    return wide(b, b.convert(x, call.dtype))
+
+
 @converts("sum.dim_IntList")
 def _sum(b: Builder, call: Call, x: Value, dims: Dims, keep: bool, dtype: object) -> Value:
-    data = wide(b, x) if call.dtype.is_float and x.type.dtype.is_float else b.convert(x, call.dtype)
-    return b.convert(b.reduce("add", data, axes(x, dims), keep), call.dtype)
+    return b.convert(b.reduce("add", _computed(b, call, x), axes(x, dims), keep), call.dtype)
 
 
 @converts("sum")
@@ -26,11 +30,17 @@ def _sum_all(b: Builder, call: Call, x: Value, dtype: object) -> Value:
     return _sum(b, call, x, None, False, dtype)
 
 
+def share(x: Value, dims: Sequence[int]) -> float:
+    """By what a sum is multiplied to be a mean; NaN if nothing is added up."""
+    count = prod(x.type.shape[i] for i in dims)
+    return 1.0 / count if count else np.nan
+
+
 @converts("mean.dim")
 def _mean(b: Builder, call: Call, x: Value, dims: Dims, keep: bool, dtype: object) -> Value:
     dimensions = axes(x, dims)
-    count = prod(x.type.shape[i] for i in dimensions)
-    return b.convert(b.multiply(b.reduce("add", wide(b, x), dimensions, keep), 1.0 / count), call.dtype)
+    total = b.reduce("add", _computed(b, call, x), dimensions, keep)
+    return b.convert(b.multiply(total, share(x, dimensions)), call.dtype)
 
 
 @converts("mean")
@@ -40,47 +50,55 @@ def _mean_all(b: Builder, call: Call, x: Value, dtype: object) -> Value:
 
 @converts("prod.dim_int")
 def _prod(b: Builder, call: Call, x: Value, dim: int, keep: bool, dtype: object) -> Value:
-    return b.convert(b.reduce("multiply", wide(b, b.convert(x, call.dtype)), axes(x, dim), keep), call.dtype)
+    return b.convert(b.reduce("multiply", _computed(b, call, x), axes(x, dim), keep), call.dtype)
 
 
 @converts("prod")
 def _prod_all(b: Builder, call: Call, x: Value, dtype: object) -> Value:
-    return b.convert(b.reduce("multiply", wide(b, b.convert(x, call.dtype)), axes(x, None)), call.dtype)
+    return b.convert(b.reduce("multiply", _computed(b, call, x), axes(x, None)), call.dtype)
+
+
+def _extreme(b: Builder, call: Call, kind: str, x: Value, dims: Sequence[int], keep: bool) -> Value:
+    """The largest or smallest of some elements, of which there must be one, as ATen demands."""
+    if any(not x.type.shape[i] for i in dims) and call.type.size:
+        reason = f"dimensions {tuple(dims)} of {x.type.shape} have no element to choose"
+        raise refused(b, call, reason, "put a number in the place of the result where there is none", x)
+    return b.reduce(kind, x, dims, keep)
 
 
 @converts("amax")
 def _amax(b: Builder, call: Call, x: Value, dims: Dims, keep: bool) -> Value:
-    return b.reduce("maximum", x, axes(x, dims), keep)
+    return _extreme(b, call, "maximum", x, axes(x, dims), keep)
 
 
 @converts("amin")
 def _amin(b: Builder, call: Call, x: Value, dims: Dims, keep: bool) -> Value:
-    return b.reduce("minimum", x, axes(x, dims), keep)
+    return _extreme(b, call, "minimum", x, axes(x, dims), keep)
 
 
 @converts("max")
 def _max_all(b: Builder, call: Call, x: Value) -> Value:
-    return b.reduce("maximum", x, axes(x, None))
+    return _extreme(b, call, "maximum", x, axes(x, None), False)
 
 
 @converts("min")
 def _min_all(b: Builder, call: Call, x: Value) -> Value:
-    return b.reduce("minimum", x, axes(x, None))
+    return _extreme(b, call, "minimum", x, axes(x, None), False)
 
 
 @converts("any", "any.dim", "any.dims")
 def _any(b: Builder, call: Call, x: Value, dims: Dims = None, keep: bool = False) -> Value:
-    return b.reduce("or", b.convert(x, bool_), axes(x, dims), keep)
+    return b.convert(b.reduce("or", b.convert(x, bool_), axes(x, dims), keep), call.dtype)  # uint8 gives uint8
 
 
 @converts("all", "all.dim", "all.dims")
 def _all(b: Builder, call: Call, x: Value, dims: Dims = None, keep: bool = False) -> Value:
-    return b.reduce("and", b.convert(x, bool_), axes(x, dims), keep)
+    return b.convert(b.reduce("and", b.convert(x, bool_), axes(x, dims), keep), call.dtype)
 
 
 @converts("linalg_vector_norm")
 def _vector_norm(b: Builder, call: Call, x: Value, order: float, dims: Dims, keep: bool, dtype: object) -> Value:
-    size, dimensions = b.unary("abs", wide(b, b.convert(x, call.dtype))), axes(x, dims)
+    size, dimensions = b.unary("abs", _computed(b, call, x)), axes(x, dims)
     if order in (np.inf, -np.inf):
         made = b.reduce("maximum" if order > 0 else "minimum", size, dimensions, keep)
     elif order == 0:
@@ -112,7 +130,8 @@ def _place_of(kind: str) -> Converter:
         if not data.type.shape:
             return b.constant(0, int32)
         at = axis(data, dim or 0)
-        where = place(b, data, b.reduce(kind, data, (at,), True), at, keep and dim is not None)
+        extreme = _extreme(b, call, kind, data, (at,), True)
+        where = place(b, data, extreme, at, keep and dim is not None)
         return b.reshape(where, call.type.shape)
 
     return convert
@@ -127,7 +146,7 @@ def _with_place(kind: str) -> Converter:
         if not x.type.shape:
             return [x, b.constant(0, int32)]
         dim = axis(x, dim)
-        extreme = b.reduce(kind, x, (dim,), True)
+        extreme = _extreme(b, call, kind, x, (dim,), True)
         shape = x.type.shape if keep else (*x.type.shape[:dim], *x.type.shape[dim + 1 :])
         value = extreme if keep else b.reshape(extreme, shape)
         return [value, place(b, x, extreme, dim, keep) if 1 in call.used else None]
@@ -144,10 +163,10 @@ min_dim = converts("min.dim")(_with_place("minimum"))
 
 def moments(b: Builder, x: Value, dims: Sequence[int]) -> tuple[Value, Value]:
     """Mean, and the mean square of what is left without it; the dimensions stay with size 1."""
-    count = prod(x.type.shape[i] for i in dims)
-    middle = b.multiply(b.reduce("add", x, dims, True), 1.0 / count)
+    factor = share(x, dims)
+    middle = b.multiply(b.reduce("add", x, dims, True), factor)
     rest = b.subtract(x, middle)
-    return middle, b.multiply(b.reduce("add", b.multiply(rest, rest), dims, True), 1.0 / count)
+    return middle, b.multiply(b.reduce("add", b.multiply(rest, rest), dims, True), factor)
 
 
 @converts("var.correction")
@@ -172,7 +191,7 @@ def _scan(kind: str, start: float) -> Converter:
     """After step s, each element holds what 2**s elements up to it give together."""
 
     def convert(b: Builder, call: Call, x: Value, dim: int, dtype: object) -> Value:
-        data = wide(b, b.convert(x, call.dtype))
+        data = _computed(b, call, x)
         if not data.type.shape:
             return b.convert(data, call.dtype)
         dim = axis(x, dim)

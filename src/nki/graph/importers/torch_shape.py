@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nki.core.dtypes import bool_
 from nki.graph.importers.torch_builder import Builder
-from nki.graph.importers.torch_table import Call, axes, axis, converts, refused
+from nki.graph.importers.torch_table import Call, axes, axis, converts
 from nki.graph.ir import Value
 
 
@@ -154,6 +154,8 @@ def _diagonal(b: Builder, call: Call, x: Value, offset: int, first: int, second:
 
 @converts("unfold")
 def _unfold(b: Builder, call: Call, x: Value, dim: int, size: int, step: int) -> Value:
+    if not x.type.shape:  # has one window of one element, or of none
+        return b.slice(b.reshape(x, (1,)), 0, 0, size)
     dim = axis(x, dim)
     count = call.type.shape[dim]
     shape = (*call.type.shape[:-1], 1)
@@ -191,16 +193,3 @@ def _select_scatter(b: Builder, call: Call, x: Value, source: Value, dim: int, i
     index %= x.type.shape[dim]
     shape = (*x.type.shape[:dim], 1, *x.type.shape[dim + 1 :])
     return _slice_scatter(b, call, x, b.reshape(source, shape), dim, index, index + 1, 1)
-
-
-@converts("as_strided")
-def _as_strided(
-    b: Builder, call: Call, x: Value, size: Sequence[int], stride: Sequence[int], offset: int | None
-) -> Value:
-    dense = [1] * len(size)
-    for i in range(len(size) - 2, -1, -1):
-        dense[i] = dense[i + 1] * size[i + 1]
-    whole = call.type.size == x.type.size
-    if not whole or offset or any(a != d for a, d, n in zip(stride, dense, size, strict=True) if n > 1):
-        raise refused(b, call, f"strides {tuple(stride)}, offset {offset or 0}", "use views, slices or gather", x)
-    return b.reshape(x, call.type.shape)

@@ -72,6 +72,8 @@ def _median_along(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, T
 
 
 def _median(x: Tensor) -> Tensor:
+    if not x.numel():
+        return x.new_full((), math.nan)
     return _median_along(x.flatten(), 0)[0]
 
 
@@ -81,6 +83,8 @@ def _nanmedian_along(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor
 
 
 def _nanmedian(x: Tensor) -> Tensor:
+    if not x.numel():
+        return x.new_full((), math.nan)
     return _nanmedian_along(x.flatten(), 0)[0]
 
 
@@ -243,13 +247,14 @@ def _avg_pool3d(
     kernel, pads = _three(kernel_size), _three(padding)
     step = _three(stride) if len(stride) else kernel
     total = _sums(x, kernel, step, pads, ceil_mode)
+    whole = None if x.is_floating_point() else "trunc"  # ATen divides integers towards zero
     if divisor_override is not None:
-        return total / divisor_override
+        return torch.div(total, divisor_override, rounding_mode=whole)
     ones = torch.ones(x.shape[-3:], dtype=x.dtype, device=x.device)
     if count_include_pad:
         around = F.pad(ones, [pad for size in reversed(pads) for pad in (size, size)], value=1.0)
-        return total / _sums(around[None], kernel, step, (0, 0, 0), ceil_mode)[0]
-    return total / _sums(ones[None], kernel, step, pads, ceil_mode)[0]
+        return torch.div(total, _sums(around[None], kernel, step, (0, 0, 0), ceil_mode)[0], rounding_mode=whole)
+    return torch.div(total, _sums(ones[None], kernel, step, pads, ceil_mode)[0], rounding_mode=whole)
 
 
 def _adaptive_avg_pool3d(x: Tensor, output_size: Sequence[int]) -> Tensor:

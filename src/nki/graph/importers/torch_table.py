@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from torch.fx import Node
+
 from nki.core.dtypes import DType, float32
 from nki.graph.errors import GraphError
 from nki.graph.importers.torch_builder import Builder
@@ -25,12 +27,16 @@ class Call:
         types: of its results, from the trace; None where a result is no tensor.
         used: which of its results something needs.
         seeds: gives a key that no other call of the model has, for random numbers.
+        node: the call in the graph, with PyTorch's own dtypes and strides; None for a call that no graph has.
+        value_of: the value of a node before this one.
     """
 
     name: str
     types: tuple[TensorType | None, ...]
     used: frozenset[int]
     seeds: Callable[[], Value]
+    node: Node | None = None
+    value_of: Callable[[Node], Value] | None = None
 
     @property
     def type(self) -> TensorType:

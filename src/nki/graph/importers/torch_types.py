@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.fx.experimental.symbolic_shapes import free_symbols
 
 from nki.core.dtypes import BY_NAME, DType, as_dtype
 from nki.core.source import Location
@@ -65,7 +66,7 @@ def number(size: Any, location: Location) -> int:
     """A size as a number."""
     if isinstance(size, int):
         return size
-    if isinstance(size, torch.SymInt) and size.node.is_constant():
+    if isinstance(size, torch.SymInt) and not free_symbols(size):  # a symbol that a guard made a number
         return int(size)
     raise GraphError(
         "graph.dynamic-shape",

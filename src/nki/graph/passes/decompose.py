@@ -10,7 +10,7 @@ import numpy as np
 from nki.core import dtypes
 from nki.graph.errors import unsupported
 from nki.graph.ir import Function, Module, Op, Region, Value
-from nki.graph.passes.decompose_bits import reduce_precision, rng_bit_generator
+from nki.graph.passes.decompose_bits import bitcast_convert, reduce_precision, rng_bit_generator
 from nki.graph.passes.decompose_index import scatter, torch_index_select
 from nki.graph.passes.decompose_integers import convolution, dot_general
 from nki.graph.passes.decompose_reduce import reduce, reduce_window
@@ -182,6 +182,7 @@ DECOMPOSITIONS: Mapping[str, Spelling] = {
     "batch_norm_grad": _batch_norm_grad,
     "batch_norm_inference": _batch_norm_inference,
     "batch_norm_training": _batch_norm_training,
+    "bitcast_convert": bitcast_convert,
     "broadcast": _broadcast,
     "chlo.square": _square,
     "clamp": _full_limits,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 from math import prod
 
 from nki.core import dtypes
@@ -64,6 +65,50 @@ def _rounded(r: Rewriter, value: Value, exponent: int, mantissa: int) -> Value:
 def _compared(r: Rewriter, a: Value, b: Value, direction: str) -> Value:
     kind = TensorType(a.type.shape, dtypes.bool_)
     return r.one("compare", [a, b], kind, comparison_direction=direction, compare_type="UNSIGNED")
+
+
+_WORDS: Mapping[int, DType] = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32}
+"""Unsigned integers by their bits."""
+
+
+def bitcast_convert(r: Rewriter, op: Op) -> Sequence[Value] | None:
+    """Between elements of different sizes: the parts of words, the lowest bits first, are a last dimension."""
+    (value,), kind = op.operands, op.results[0].type
+    have, want = value.type.dtype.bits, kind.dtype.bits
+    if have == want or not {have, want} <= _WORDS.keys() or dtypes.bool_ in (value.type.dtype, kind.dtype):
+        return None
+    bits = _as(r, value, _WORDS[have])
+    return [_as(r, _split(r, bits, _WORDS[want]) if have > want else _joined(r, bits, _WORDS[want]), kind.dtype)]
+
+
+def _as(r: Rewriter, value: Value, dtype: DType) -> Value:
+    """The bits of a value as another type of its size."""
+    if value.type.dtype is dtype:
+        return value
+    return r.one("bitcast_convert", [value], TensorType(value.type.shape, dtype))
+
+
+def _split(r: Rewriter, value: Value, dtype: DType) -> Value:
+    shape, parts = value.type.shape, []
+    for place in range(0, value.type.dtype.bits, dtype.bits):
+        moved = r.same("shift_right_logical", value, r.full(place, value.type)) if place else value
+        low = r.same("and", moved, r.full((1 << dtype.bits) - 1, value.type))
+        parts.append(r.reshape(r.convert(low, dtype), (*shape, 1)))
+    kind = TensorType((*shape, len(parts)), dtype)
+    return r.one("concatenate", parts, kind, dimension=len(shape))
+
+
+def _joined(r: Rewriter, value: Value, dtype: DType) -> Value:
+    *shape, count = value.type.shape
+    words = []
+    for place in range(count):
+        starts, limits = (*(0 for _ in shape), place), (*shape, place + 1)
+        kind, strides = TensorType((*shape, 1), value.type.dtype), (1,) * len(limits)
+        part = r.one("slice", [value], kind, start_indices=starts, limit_indices=limits, strides=strides)
+        word = r.convert(r.reshape(part, shape), dtype)
+        high = r.full(place * value.type.dtype.bits, word.type)
+        words.append(r.same("shift_left", word, high) if place else word)
+    return reduce(partial(r.same, "or"), words)
 
 
 # ----------------------------------------------------------------------------------------------------------- randomness
