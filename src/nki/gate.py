@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nki.compiler import CompileConfig
+from nki.core.visible import file_name, visible
 from nki.options import Options
 from nki.sim.machine import Machine
 from nki.spec.program import Program
@@ -110,11 +111,11 @@ def _stage_writer(options: Options, kernel: str) -> Callable[[Stage], None] | No
     def write(stage: Stage) -> None:
         number = next(numbers)
         if options.dump_ir:
-            directory = Path(options.dump_ir) / kernel
+            directory = Path(options.dump_ir) / file_name(kernel)
             directory.mkdir(parents=True, exist_ok=True)
             save(build(stage.programs), directory / f"{number:02}-{stage.name}.mlir")
         if options.print_after in (stage.name, "all"):
-            sys.stderr.write(f"// {kernel} after {stage.name}\n{to_text(build(stage.programs))}\n")
+            sys.stderr.write(visible(f"// {kernel} after {stage.name}\n{to_text(build(stage.programs))}\n"))
 
     return write
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from nki.core.visible import visible
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Issued, Program
 from nki.spec.rule import Finding
@@ -26,7 +27,7 @@ class NkiWarning(UserWarning):
         if finding.rule:
             lines.append(f"  rule: {finding.rule}")
         lines.append(f"  `nki explain {finding.code}` tells more")
-        super().__init__("\n".join(lines))
+        super().__init__(visible("\n".join(lines)))
         self.finding = finding
 
 

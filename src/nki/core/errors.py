@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nki.core.source import UNKNOWN, Location, here
+from nki.core.visible import visible
 from nki.version import version
 
 
@@ -138,7 +139,7 @@ def render(error: NkiError) -> str:
     if chain:
         parts.append(chain)
     parts.append(f"  nki {version()}; `nki explain {error.code}` tells more")
-    return "\n".join(parts)
+    return visible("\n".join(parts))
 
 
 def _plain(value: Any) -> Any:

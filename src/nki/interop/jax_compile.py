@@ -11,6 +11,7 @@ import numpy as np
 
 from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
+from nki.core.visible import file_name
 from nki.graph.compile import Setting
 from nki.graph.executable import Executable
 from nki.graph.importers.jax import lower
@@ -91,7 +92,7 @@ class CompiledFunction:
         setting = Setting(
             self._name,
             self._target,
-            dump_dir=f"{self._dump_dir}/{self._name}_{len(self._entries)}" if self._dump_dir else None,
+            dump_dir=f"{self._dump_dir}/{file_name(self._name)}_{len(self._entries)}" if self._dump_dir else None,
             patterns=self._patterns,
             lnc=self._lnc,
         )

@@ -14,6 +14,7 @@ from torch._dynamo.backends import common, registry
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nki.core.errors import LaunchError, NkiError, TargetError
+from nki.core.visible import file_name
 from nki.interop.hosted import warn_of_host
 from nki.interop.torch_location import user_line
 from nki.interop.torch_provenance import note
@@ -228,7 +229,7 @@ class _Compiler:
         scalars = scalars_of(graph)
         left = graph if scalars is None else scalars.device
         imported = import_graph(left, more=kernels.converters(left))
-        folder = f"{self._options.dump_dir}/{name}" if self._options.dump_dir else None
+        folder = f"{self._options.dump_dir}/{file_name(name)}" if self._options.dump_dir else None
         patterns = None if self._options.patterns is None else frozenset(self._options.patterns)
         executable = compile_module(
             imported.module,

@@ -12,6 +12,7 @@ from nki.core.dtypes import unpack_x4
 from nki.core.errors import ExecutionError, NkiError
 from nki.core.source import Location
 from nki.core.tensor import View
+from nki.core.visible import visible
 from nki.options import Options
 from nki.sim.accumulate import Accumulation
 from nki.sim.memory import Memory
@@ -67,7 +68,7 @@ class Machine(Accumulation):
             values = unpack_x4(raw, view.dtype)
         else:
             values = raw if view.dtype.kind in ("int", "uint", "bool") else self.load(view).reshape(view.shape)
-        self._printer(f"{prefix}{np.array2string(values, threshold=64, precision=6)}")
+        self._printer(f"{visible(prefix)}{np.array2string(values, threshold=64, precision=6)}")
 
     # --- other cores and ranks
 

@@ -8,7 +8,7 @@ import click
 
 from nki.store.cache import Cache
 from nki.store.settings import settings
-from nki.tools.output import Command, write_json
+from nki.tools.output import Command, echo, write_json
 from nki.tools.request import JSON
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -31,11 +31,11 @@ def info(as_json: bool) -> None:
     if as_json:
         write_json({"enabled": enabled, **held.to_json()})
         return
-    click.echo(f"directory  {held.directory}{'' if enabled else '  (switched off by NKI_CACHE=0)'}")
-    click.echo(f"entries    {held.entries}")
-    click.echo(f"size       {_size(held.nbytes)} of {_size(held.limit_bytes)}")
+    echo(f"directory  {held.directory}{'' if enabled else '  (switched off by NKI_CACHE=0)'}")
+    echo(f"entries    {held.entries}")
+    echo(f"size       {_size(held.nbytes)} of {_size(held.limit_bytes)}")
     if held.entries:
-        click.echo(f"last used  {_time(held.newest_ns)}, the oldest {_time(held.oldest_ns)}")
+        echo(f"last used  {_time(held.newest_ns)}, the oldest {_time(held.oldest_ns)}")
 
 
 @command.command("clear", cls=Command)
@@ -47,7 +47,7 @@ def clear(as_json: bool) -> None:
     if as_json:
         write_json({"removed": removed.entries, "bytes": removed.nbytes, "directory": str(removed.directory)})
         return
-    click.echo(f"removed {removed.entries} entries, {_size(removed.nbytes)}, from {removed.directory}")
+    echo(f"removed {removed.entries} entries, {_size(removed.nbytes)}, from {removed.directory}")
 
 
 def _cache() -> Cache:

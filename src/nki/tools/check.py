@@ -22,7 +22,7 @@ from nki.spec.rule import Finding
 from nki.target.model import Target
 from nki.tools.check_all import check_whole, compiled, usage_text
 from nki.tools.codes import all_codes
-from nki.tools.output import REFUSED, placed, show_error, show_finding, stdout, working, write_json
+from nki.tools.output import REFUSED, echo, placed, show_error, show_finding, stdout, working, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error
 from nki.tools.usage import usage_of
 
@@ -71,9 +71,9 @@ def command(
     else:
         _show(request, findings, error, refused)
         if whole is not None:
-            click.echo(usage_text(whole), err=not whole.compiled)
+            echo(usage_text(whole), err=not whole.compiled)
         elif everything:
-            click.echo("not compiled, because a rule is broken", err=True)
+            echo("not compiled, because a rule is broken", err=True)
     if refused:
         raise click.exceptions.Exit(REFUSED)
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import click
 
+from nki.tools.output import echo
 from nki.version import version
 
 # name -> (module, what `nki --help` says); the module's `command` is the click command
@@ -58,7 +59,7 @@ class LazyGroup(click.Group):
 def _print_version(ctx: click.Context, parameter: click.Parameter, asked: bool) -> None:
     # Only when asked: in a checkout the version takes a call of git.
     if asked:
-        click.echo(f"nki {version()}")
+        echo(f"nki {version()}")
         ctx.exit()
 
 

@@ -6,7 +6,6 @@ import linecache
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import click
 import numpy as np
 from rich.table import Table
 
@@ -19,7 +18,7 @@ from nki.tools.compare_reference import Comparison
 from nki.tools.compare_rows import Row, figure, subscript
 from nki.tools.compare_runs import Diverged, Operands, Parted, Runs
 from nki.tools.compare_sides import First, instruction_json
-from nki.tools.output import show_finding, stdout
+from nki.tools.output import echo, show_finding, stdout
 
 _ORIGINS = 8
 _HEADINGS = ("", "name", "shape", "dtype", "max abs", "max rel", "rel L2", "beyond", "tolerance", "verdict")
@@ -35,7 +34,7 @@ def show_comparison(comparison: Comparison, reference: str) -> None:
         _show_first(comparison, comparison.first)
     left_out = sum(not row.counts for row in comparison.rows)
     taps = f", {left_out} tap{'s' if left_out > 1 else ''} not compared" if left_out else ""
-    click.echo(f"{'equal within the tolerance' if comparison.equal else 'DIFFERS'}{taps} ({report.provenance()})")
+    echo(f"{'equal within the tolerance' if comparison.equal else 'DIFFERS'}{taps} ({report.provenance()})")
 
 
 def show_runs(kernel: str, runs: Runs, first: Setup, second: Setup) -> None:
@@ -46,7 +45,7 @@ def show_runs(kernel: str, runs: Runs, first: Setup, second: Setup) -> None:
     if runs.parted is not None:
         _show_parted(runs.parted, first, second)
     verdict = "equal within the tolerance" if runs.equal else "DIFFERS"
-    click.echo(f"{verdict}; instructions that wrote the same: {runs.steps}{' (then only outputs)' * bool(runs.parted)}")
+    echo(f"{verdict}; instructions that wrote the same: {runs.steps}{' (then only outputs)' * bool(runs.parted)}")
 
 
 def diverged_json(diverged: Diverged) -> dict[str, Any]:
@@ -95,57 +94,57 @@ def _figures(difference: Difference | None) -> tuple[str, ...]:
 
 def _show_first(comparison: Comparison, first: First) -> None:
     row = first.row
-    click.echo(f"\nfirst difference: {row.kind} {row.name}, {_largest(row.name, row.difference) or row.verdict}")
+    echo(f"\nfirst difference: {row.kind} {row.name}, {_largest(row.name, row.difference) or row.verdict}")
     if row.location.frames:
-        click.echo(row.location.excerpt())
+        echo(row.location.excerpt())
     if first.last_equal is not None:
-        click.echo(f"  the last tap before it that is right: {first.last_equal.name} ({first.last_equal.location})")
+        echo(f"  the last tap before it that is right: {first.last_equal.name} ({first.last_equal.location})")
     if first.writer is None:
-        click.echo("  no instruction wrote this element")
+        echo("  no instruction wrote this element")
     else:
-        click.echo("written by")
+        echo("written by")
         _show_instruction(comparison, row.core, first.writer)
     rest = [issued for issued in first.origins if issued is not first.writer]
     if rest:
-        click.echo("its values come from, the last one first")
+        echo("its values come from, the last one first")
     for issued in rest[:_ORIGINS]:
-        click.echo(f"  {issued.instruction.label} at {issued.location}{_source(issued.location)}")
+        echo(f"  {issued.instruction.label} at {issued.location}{_source(issued.location)}")
     if len(rest) > _ORIGINS:
-        click.echo(f"  and {len(rest) - _ORIGINS} more")
-    click.echo("")
+        echo(f"  and {len(rest) - _ORIGINS} more")
+    echo("")
 
 
 def _show_instruction(comparison: Comparison | Runs, core: int, issued: Issued) -> None:
     report = comparison.report if isinstance(comparison, Comparison) else comparison.reports[1]
-    click.echo(issued.location.excerpt())
+    echo(issued.location.excerpt())
     chain = issued.location.chain()
     if chain:
-        click.echo(chain)
-    click.echo(f"  {instruction_text(report.programs[core], issued)}")
+        echo(chain)
+    echo(f"  {instruction_text(report.programs[core], issued)}")
 
 
 def _show_diverged(runs: Runs, diverged: Diverged, first: Setup, second: Setup) -> None:
     issued, difference = diverged.second.issued, diverged.difference
     core = f" of core {diverged.second.core}" if runs.reports[1].cores > 1 else ""
-    click.echo(
+    echo(
         f"\nfirst difference: instruction {diverged.number}{core}, {issued.instruction.label}, "
         f"{_largest(diverged.operand, difference, str(second), str(first))}"
     )
     _show_instruction(runs, diverged.second.core, issued)
-    click.echo("  inputs there" if _inputs(diverged) else "  it reads no tensor")
+    echo("  inputs there" if _inputs(diverged) else "  it reads no tensor")
     for name, apart, one, other in _inputs(diverged):
         same = "equal in both runs" if apart == 0 else f"the runs differ by up to {figure(apart)}"
         values = "" if one is None else f" = {figure(one)}" if one == other else f" = {figure(one)} and {figure(other)}"
-        click.echo(f"    {name}{values} ({same})")
-    click.echo("")
+        echo(f"    {name}{values} ({same})")
+    echo("")
 
 
 def _show_parted(parted: Parted, first: Setup, second: Setup) -> None:
-    click.echo(f"\nthe runs execute different instructions after {parted.number}; from there only outputs are compared")
+    echo(f"\nthe runs execute different instructions after {parted.number}; from there only outputs are compared")
     for setup, issued in ((first, parted.first), (second, parted.second)):
         what = "has ended" if issued is None else f"{issued.instruction.label} at {issued.location}"
-        click.echo(f"  {setup}: {what}")
-    click.echo("")
+        echo(f"  {setup}: {what}")
+    echo("")
 
 
 def _largest(

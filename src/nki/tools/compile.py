@@ -28,7 +28,7 @@ from nki.store.artifact_meta import Option
 from nki.target.model import Target
 from nki.tools.compile_stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
 from nki.tools.compile_summary import Summary, console_for, show_summary, summarize
-from nki.tools.output import show_finding, working, write_json
+from nki.tools.output import echo, show_finding, working, write_json
 from nki.tools.request import kernel_command, read_request, usage_error
 
 EMIT = ("check", "ir", "scheduled", "asm", "neff")
@@ -234,4 +234,4 @@ def _show(
     if output is not None:
         console.print(f"written to {output}")
     if text is not None:
-        click.echo(text, nl=not text.endswith("\n"))
+        echo(text, nl=not text.endswith("\n"))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
 
-import click
-
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
+from nki.core.visible import file_name
 from nki.ir.build import build
 from nki.ir.print import readable
 from nki.ir.read import read
@@ -21,6 +19,7 @@ from nki.passes.pipeline import Stage, passes_named
 from nki.spec.program import Block, Issued, Program, Sync
 from nki.target.load import load_target
 from nki.target.model import Target
+from nki.tools.output import echo
 
 TRACE = "trace"
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -52,10 +51,10 @@ class Watch:
         number = len(self.stages)
         self.stages.append(stage)
         if self.dump:
-            directory = _directory(Path(self.dump) / self.kernel)
+            directory = _directory(Path(self.dump) / file_name(self.kernel))
             save(build(stage.programs), directory / f"{number:02}-{stage.name}.mlir")
         if self.after in (stage.name, "all"):
-            sys.stderr.write(f"// {self.kernel} after {stage.name}\n{to_text(build(stage.programs))}\n")
+            echo(f"// {self.kernel} after {stage.name}\n{to_text(build(stage.programs))}", err=True)
         if self.diff:
             self._compare(stage)
 
@@ -114,7 +113,7 @@ def load_stage(
 def show_differences(lines: Sequence[str], *, err: bool) -> None:
     """A unified diff, in colour on a terminal."""
     for line in lines:
-        click.secho(line, fg=_COLOURS.get(line[:1]), err=err)
+        echo(line, fg=_COLOURS.get(line[:1]), err=err)
 
 
 def stage_lines(programs: Sequence[Program]) -> Iterator[str]:

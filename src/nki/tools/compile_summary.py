@@ -20,7 +20,7 @@ from nki.passes.usage import MemoryUsage, usage
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.target.model import Target
 from nki.timing.cores import timelines
-from nki.tools.output import stdout
+from nki.tools.output import SafeConsole, stdout
 
 _PLAIN_WIDTH = 200
 _REORDER = frozenset({"allocate", "schedule"})
@@ -193,7 +193,7 @@ def console_for(text: str | None) -> Console:
     if text is None:
         return stdout()
     width = None if sys.stderr.isatty() else _PLAIN_WIDTH
-    return Console(stderr=True, width=width, highlight=False, markup=False, emoji=False)
+    return SafeConsole(stderr=True, width=width, highlight=False, markup=False, emoji=False)
 
 
 def show_summary(title: str, summary: Summary, console: Console) -> None:

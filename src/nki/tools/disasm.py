@@ -16,7 +16,7 @@ from nki.ir.text import load as load_ir
 from nki.ir.verify import verify_structure
 from nki.store.artifact import load as load_artifact
 from nki.tools.output import Command as CliCommand
-from nki.tools.output import write_json
+from nki.tools.output import echo, write_json
 from nki.tools.request import JSON, usage_error
 
 
@@ -35,9 +35,9 @@ def command(file: Path, queue: str | None, as_json: bool) -> None:
     if as_json:
         write_json({"file": str(file), "cores": [_json(streams, queue) for streams in cores]})
     elif queue is None:
-        click.echo("\n".join(to_text(streams) for streams in cores), nl=False)
+        echo("\n".join(to_text(streams) for streams in cores), nl=False)
     else:
-        click.echo("\n".join(line for streams in cores for line in _only(streams, queue)))
+        echo("\n".join(line for streams in cores for line in _only(streams, queue)))
 
 
 def _streams(file: Path) -> Sequence[Streams]:

@@ -10,7 +10,7 @@ from nki.core.catalogue import Explanation, close_codes
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 from nki.tools.codes import RuleEntry, all_codes
-from nki.tools.output import Command, write_json
+from nki.tools.output import Command, echo, write_json
 from nki.tools.request import JSON, TARGET, usage_error
 
 
@@ -35,7 +35,7 @@ def command(code: str | None, target: str | None, as_json: bool) -> None:
     if as_json:
         write_json(_json(code, found, chip))
     else:
-        click.echo(_text(code, found, chip))
+        echo(_text(code, found, chip))
 
 
 def _list(chip: Target, as_json: bool) -> None:
@@ -44,7 +44,7 @@ def _list(chip: Target, as_json: bool) -> None:
         return
     width = max(len(code) for code in all_codes())
     for code, found in all_codes().items():
-        click.echo(f"{code:{width}}  {_title(found, chip)}")
+        echo(f"{code:{width}}  {_title(found, chip)}")
 
 
 def _title(found: Explanation | RuleEntry, chip: Target) -> str:

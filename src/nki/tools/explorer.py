@@ -14,7 +14,7 @@ from nki.core.source import UNKNOWN
 from nki.explorer.guard import is_local
 from nki.explorer.report import report
 from nki.explorer.shown import Shown, from_folders
-from nki.tools.output import Command, stdout, working, write_json
+from nki.tools.output import Command, echo, stdout, working, write_json
 from nki.tools.request import JSON, usage_error
 
 _EXTRA = ("starlette", "uvicorn", "anyio")
@@ -71,7 +71,7 @@ def _serve(shown: list[Shown], host: str, port: int, as_json: bool) -> None:
     else:
         stdout().print(f"http://{name}:{found}/   (Ctrl+C ends it)")
     if not is_local(host):
-        click.secho("anyone who reaches this address can read the profile", fg="yellow", err=True)
+        echo("anyone who reaches this address can read the profile", fg="yellow", err=True)
     try:
         made.run(sockets=[listening])
     finally:

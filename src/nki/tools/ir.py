@@ -11,7 +11,7 @@ from nki.driver import Compiled
 from nki.ir.build import build
 from nki.ir.print import readable
 from nki.ir.text import to_text
-from nki.tools.output import show_finding, working, write_json
+from nki.tools.output import echo, show_finding, working, write_json
 from nki.tools.request import Request, compile_request, kernel_command, read_request, usage_error
 
 
@@ -46,7 +46,7 @@ def command(
     if as_json:
         write_json(_json(request, compiled, "mlir" if mlir else "readable", text, output))
     elif output is None:
-        click.echo(text, nl=not text.endswith("\n"))
+        echo(text, nl=not text.endswith("\n"))
 
 
 def _json(request: Request, compiled: Compiled, form: str, text: str, output: Path | None) -> dict[str, Any]:

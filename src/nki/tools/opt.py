@@ -18,7 +18,7 @@ from nki.spec.program import Program
 from nki.tools.compile import check_directory
 from nki.tools.compile_stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
 from nki.tools.compile_summary import PassRow
-from nki.tools.output import Command, show_finding, write_json
+from nki.tools.output import Command, echo, show_finding, write_json
 from nki.tools.request import JSON, TARGET, usage_error
 
 
@@ -90,4 +90,4 @@ def _deliver(
         return
     show_differences(watch.differences, err=output is None)
     if output is None:
-        click.echo(text, nl=not text.endswith("\n"))
+        echo(text, nl=not text.endswith("\n"))

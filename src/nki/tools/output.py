@@ -11,9 +11,11 @@ from typing import Any, NoReturn
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from nki.core.errors import NkiError, TargetError, UsageError, VerificationError, render
 from nki.core.source import UNKNOWN, Location
+from nki.core.visible import visible
 from nki.spec.rule import Finding
 
 REFUSED = 1
@@ -90,8 +92,21 @@ def as_error(finding: Finding) -> VerificationError:
 
 def _headline(text: str, colour: str) -> None:
     head, _, rest = text.partition("\n")
-    click.secho(head, fg=colour, bold=True, err=True)
-    click.echo(rest, err=True)
+    echo(head, fg=colour, bold=True, err=True)
+    echo(rest, err=True)
+
+
+def echo(text: str = "", *, err: bool = False, nl: bool = True, fg: str | None = None, bold: bool = False) -> None:
+    """Print a text; names in it may come from files, so that no character of it is obeyed by the terminal."""
+    click.secho(visible(text), fg=fg, bold=bold or None, err=err, nl=nl)
+
+
+class SafeConsole(Console):
+    """Prints texts in which no character is obeyed by the terminal but those that this console writes itself."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """As that of `rich`, which every text goes through."""
+        return super().render_str(visible(text), **options)
 
 
 def write_json(value: Any) -> None:
@@ -101,13 +116,14 @@ def write_json(value: Any) -> None:
 
 def stdout() -> Console:
     """Where results go; colours only on a terminal, and no wrapping at 80 columns elsewhere."""
-    return Console(width=None if sys.stdout.isatty() else _PLAIN_WIDTH, highlight=False, markup=False, emoji=False)
+    width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+    return SafeConsole(width=width, highlight=False, markup=False, emoji=False)
 
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[None]:
     """Show on a terminal what takes long; nothing elsewhere."""
-    console = Console(stderr=True)
+    console = SafeConsole(stderr=True)
     if not console.is_terminal:
         yield
         return

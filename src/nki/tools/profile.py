@@ -9,7 +9,7 @@ import click
 
 from nki.profile.lazy import load_profile, profile_programs
 from nki.profile.summary import show_summary
-from nki.tools.output import stdout, working, write_json
+from nki.tools.output import echo, stdout, working, write_json
 from nki.tools.request import compile_request, kernel_command, read_request, usage_error
 from nki.tools.run_artifact import load_artifact
 
@@ -61,7 +61,7 @@ def command(
     elif "summary" in wanted or out is None:
         show_summary(stdout(), profile.about, profile.tables)
     else:
-        click.echo(f"{profile.about.kernel} on {profile.about.target}: {profile.makespan_ns / 1000:.2f} µs, in {out}")
+        echo(f"{profile.about.kernel} on {profile.about.target}: {profile.makespan_ns / 1000:.2f} µs, in {out}")
 
 
 def _profiled(

@@ -14,7 +14,7 @@ from nki.spec.operand import Operand
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 from nki.tools.codes import RuleEntry
-from nki.tools.output import Command, stdout, write_json
+from nki.tools.output import Command, echo, stdout, write_json
 from nki.tools.request import JSON
 
 
@@ -40,7 +40,7 @@ def command(target: str, markdown: bool, as_json: bool) -> None:
     if as_json:
         write_json({"target": chip.name, "rules": [asdict(row) for row in rows]})
     elif markdown:
-        click.echo(_markdown(chip, rows))
+        echo(_markdown(chip, rows))
     else:
         _show(chip, rows)
 

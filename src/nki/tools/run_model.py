@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
+from nki.core.visible import file_name
 from nki.runtime.model import Model
 from nki.store.artifact_model import Port
+from nki.store.files import write_whole
 from nki.tools.arguments import parse_arguments
 from nki.tools.request import usage_error
 
@@ -50,14 +53,22 @@ def save_results(output: Path, named: Sequence[tuple[str, np.ndarray]]) -> list[
     """
     try:
         output.mkdir(parents=True, exist_ok=True)
-        files = [output / f"{name.replace('/', '_')}.npy" for name, _ in named]
+        files = [output / f"{name}.npy" for name in _file_names([name for name, _ in named])]
         for file, (_, array) in zip(files, named, strict=True):
-            np.save(file, array)
+            data = io.BytesIO()
+            np.save(data, array)
+            write_whole(file, data.getvalue())
     except OSError as problem:
         raise usage_error(
             "output.folder", f"-o {output}: {problem.strerror}", "name a folder that can be made"
         ) from None
     return files
+
+
+def _file_names(names: Sequence[str]) -> list[str]:
+    """One for each result; what two would share gets the number of the result."""
+    found = [file_name(name) for name in names]
+    return [name if found.count(name) == 1 else f"{name}.{number}" for number, name in enumerate(found)]
 
 
 def _read(path: Path, port: Port) -> np.ndarray:

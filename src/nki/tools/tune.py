@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from nki.compiler import CompileConfig
 from nki.core.errors import UsageError
 from nki.jit import Kernel
-from nki.tools.output import stdout, write_json
+from nki.tools.output import SafeConsole, stdout, write_json
 from nki.tools.request import Request, environment_of, kernel_command, read_request, usage_error
 from nki.tune.autotune import TunedKernel, autotune
 from nki.tune.config import Config
@@ -108,7 +107,7 @@ def _wrong(text: str) -> UsageError:
 @contextlib.contextmanager
 def _progress(count: int, as_json: bool) -> Iterator[Callable[[Question, int], None]]:
     """A bar on a terminal; nothing elsewhere."""
-    console = Console(stderr=True)
+    console = SafeConsole(stderr=True)
     if not console.is_terminal or as_json:
         yield lambda question, number: None
         return
