@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nki.core.dtypes import DType, bool_, int32
+from nki.core.dtypes import DType, bool_, float8_e4m3fn, float8_e8m0fnu, int32
 from nki.core.source import UNKNOWN, Location
+from nki.graph.importers import torch_casts
 from nki.graph.ir import Op, Region, TensorType, Value
 
 IDENTITY: Mapping[str, Callable[[DType], Any]] = {
@@ -55,8 +56,8 @@ class Builder:
     # ------------------------------------------------------------------------------------------------- elementwise
 
     def constant(self, value: Any, dtype: DType, shape: tuple[int, ...] = ()) -> Value:
-        """A tensor that is known now; a number fills the shape."""
-        array = np.asarray(value).astype(dtype.numpy)
+        """A tensor that is known now; a number fills the shape, converted as PyTorch converts."""
+        array = torch_casts.converted(np.asarray(value), dtype)
         return self.one("constant", (), TensorType(shape, dtype), value=np.broadcast_to(array, shape))
 
     def unary(self, name: str, x: Value, **attributes: Any) -> Value:
@@ -108,7 +109,13 @@ class Builder:
         if x.type.dtype is dtype:
             return x
         if dtype is bool_:
+            if x.type.dtype is float8_e8m0fnu:  # powers of two, of which none is zero
+                return self.constant(True, bool_, x.type.shape)
             return self.compare("NE", x, 0)
+        if dtype is float8_e4m3fn:
+            x = torch_casts.limited(self, x)
+        elif dtype is float8_e8m0fnu:
+            x = torch_casts.magnitude(self, x)
         return self.one("convert", (x,), TensorType(x.type.shape, dtype))
 
     def iota(self, shape: tuple[int, ...], dimension: int, dtype: DType = int32) -> Value:

@@ -82,7 +82,7 @@ def host_array(tensor: torch.Tensor, dtype: DType) -> np.ndarray[Any, Any]:
     plain = tensor.detach().contiguous()
     if plain.dtype != torch_dtype(dtype):
         plain = plain.to(torch_dtype(dtype))
-    if plain.dtype.itemsize == 1 and dtype.kind == "float":
+    if plain.dtype.itemsize == 1 and dtype.kind in ("float", "scale"):
         return plain.view(torch.uint8).numpy().view(dtype.numpy)
     if plain.dtype == torch.bfloat16:
         return plain.view(torch.uint16).numpy().view(dtype.numpy)
