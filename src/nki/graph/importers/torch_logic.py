@@ -37,13 +37,20 @@ for _direction in ("eq", "ne", "lt", "le", "gt", "ge"):
         CONVERTERS[f"aten.{_direction}.{_overload}"] = _compared(_direction.upper())
 for _name in ("and", "or", "xor"):
     CONVERTERS[f"aten.logical_{_name}.default"] = _logical(_name)
-    for _overload in ("Tensor", "Scalar"):
+    for _overload in ("Tensor", "Scalar", "Scalar_Tensor"):
         CONVERTERS[f"aten.bitwise_{_name}.{_overload}"] = _bits(_name)
-for _aten, _name in (("left", "shift_left"), ("right", "shift_right_arithmetic")):
-    for _overload in ("Tensor", "Tensor_Scalar"):
-        CONVERTERS[f"aten.bitwise_{_aten}_shift.{_overload}"] = _bits(_name)
+
+
+def _shift_right(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
+    name = "shift_right_logical" if call.dtype.kind == "uint" else "shift_right_arithmetic"
+    return _bits(name)(b, call, x, y)  # type: ignore[return-value]
+
+
+for _aten, _shift in (("left", _bits("shift_left")), ("right", _shift_right)):
+    for _overload in ("Tensor", "Tensor_Scalar", "Scalar_Tensor"):
+        CONVERTERS[f"aten.bitwise_{_aten}_shift.{_overload}"] = _shift
     for _overload in ("Tensor", "Scalar"):
-        CONVERTERS[f"aten.__{_aten[0]}shift__.{_overload}"] = _bits(_name)
+        CONVERTERS[f"aten.__{_aten[0]}shift__.{_overload}"] = _shift
 
 
 @converts("where.self")

@@ -175,12 +175,28 @@ def _mul(b: Builder, call: Call, x: Value, y: Operand) -> Value:
 def _div(b: Builder, call: Call, x: Operand, y: Operand, rounding_mode: str | None = None) -> Value:
     if rounding_mode is None:
         return b.convert(b.divide(*_unrounded(b, call, x, y)), call.dtype)
-    left, right = in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype)
     if not call.dtype.is_float:
+        left, right = in_dtype(b, x, call.dtype), in_dtype(b, y, call.dtype)
         quotient = b.divide(left, right)
         return quotient if rounding_mode == "trunc" else _floored(b, left, right, quotient)
-    quotient = b.divide(left, right)
-    return b.unary("floor", quotient) if rounding_mode == "floor" else _trunc(b, call, quotient)
+    left = in_dtype(b, x, call.dtype)
+    left, right = _unrounded(b, call, left, y)  # by tensors it is divided step by step
+    if rounding_mode == "trunc":
+        return b.convert(_trunc(b, call, b.divide(left, right)), call.dtype)
+    return b.convert(_floor_quotient(b, left, right), call.dtype)
+
+
+def _floor_quotient(b: Builder, x: Value, y: Value) -> Value:
+    """Of floats, from the remainder as Python does: ``x == y * (x // y) + x % y`` as far as rounding allows."""
+    rest = b.binary("remainder", x, y)
+    quotient = b.divide(b.subtract(x, rest), y)
+    lower = b.binary("and", b.compare("NE", rest, 0), _signs_differ(b, rest, y))
+    quotient = b.select(lower, b.subtract(quotient, 1), quotient)
+    whole = b.unary("floor", quotient)
+    whole = b.select(b.compare("GT", b.subtract(quotient, whole), 0.5), b.add(whole, 1), whole)
+    plain = b.divide(x, y)
+    whole = b.select(b.compare("EQ", quotient, 0), b.multiply(plain, 0.0), whole)  # zero has the sign of x / y
+    return b.select(b.compare("EQ", y, 0), plain, whole)
 
 
 def _floored(b: Builder, x: Value, y: Value, quotient: Value) -> Value:

@@ -12,6 +12,7 @@ from nki.graph.passes.dce import dce
 from nki.graph.passes.fold import fold
 from nki.graph.passes.fuse import fuse
 from nki.graph.passes.legalize import legalize
+from nki.graph.passes.quotients import quotients
 from nki.graph.passes.reductions import reductions
 from nki.graph.passes.rematerialize import rematerialize
 from nki.graph.passes.reorder import reorder
@@ -23,7 +24,7 @@ from nki.graph.patterns import patterns
 Pass = Callable[[Module, Context], Module]
 
 STAGES: Mapping[str, tuple[Pass, ...]] = {
-    "legalized": (legalize, dce),
+    "legalized": (legalize, quotients, dce),
     "simplified": (fold, simplify, cse, fold, simplify, cse, dce),
     "patterns": (patterns, simplify, dce),
     "fused": (reductions, simplify, widen, spread, reorder, cse, dce, rematerialize, dce, fuse),
