@@ -128,6 +128,21 @@ def _convolutions() -> Iterator[Case]:
     yield "deconv-one-number-for-all", one, (random(1, 4, 5, 6), random(4, 3, 3, 2))
 
 
+def _counted() -> Iterator[Case]:
+    """Numbers in bins, and products of groups of rows, columns or inner elements."""
+    edges = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, -1.0, float("nan")])
+    for bins, low, high in ((4, 0, 4), (3, -1.5, 2)):
+        yield f"histc-{bins}", lambda a, b=bins, x=low, y=high: torch.histc(a, b, x, y), (edges,)
+    yield "histc-own-range", lambda a: torch.histc(a, 7), (random(40),)
+    yield "histc-none", lambda a: torch.histc(a, 4, 0, 1), (torch.zeros(0),)
+    half, ends = torch.bfloat16, torch.tensor([4, 4, 9, 16], dtype=torch.int32)
+    rows, stack, cube = (random(*shape, dtype=half) for shape in ((16, 32), (4, 32, 24), (4, 8, 32)))
+    yield "groups-rows", lambda x, y, o: torch._grouped_mm(x, y, offs=o), (rows, stack, ends)
+    yield "groups-inner", lambda x, y, o: torch._grouped_mm(x.t(), y, offs=o), (rows, random(16, 24, dtype=half), ends)
+    yield "groups-columns", lambda x, y, o: torch._grouped_mm(x, y.t(), offs=o), (cube, rows, ends)
+    yield "groups-all", torch._grouped_mm, (cube, stack)
+
+
 def edges() -> list[Case]:
     """All of them, the same in every process."""
-    return drawn((_integers, _nothing, _strided, _convolutions))
+    return drawn((_integers, _nothing, _strided, _convolutions, _counted))

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 from nki.graph.errors import GraphError
 from nki.interop.torch import enable_device
@@ -89,3 +91,27 @@ def test_steps_of_optimisers(kind: str, foreach: bool) -> None:
         found.append(leaves)
     for one, two in zip(*found, strict=True):
         torch.testing.assert_close(two, one, rtol=1e-5, atol=1e-6)
+
+
+def test_a_checkpoint_draws_the_same_again() -> None:
+    weight = torch.linspace(-1, 1, 64).reshape(8, 8)
+    dropped = compiled(lambda x: checkpoint(lambda x: F.dropout(x @ weight, 0.5), x, use_reentrant=False))
+    x = torch.rand(64, 8, requires_grad=True)
+    first, second = dropped(x), dropped(x)
+    (gradient,) = torch.autograd.grad(first.sum(), x)
+    kept = (first != 0).float() * 2
+    torch.testing.assert_close(gradient, kept @ weight.t())
+    assert 0.3 < float(kept.mean()) / 2 < 0.7
+    assert not torch.equal(first, second)
+
+
+def test_gradients_of_products_of_groups() -> None:
+    ends = torch.tensor([4, 4, 16], dtype=torch.int32)
+    found = []
+    for change in (lambda f: f, compiled):
+        x = torch.linspace(-1, 1, 16 * 32).reshape(16, 32).bfloat16().requires_grad_()
+        y = torch.linspace(1, -1, 3 * 32 * 16).reshape(3, 32, 16).bfloat16().requires_grad_()
+        change(lambda x, y: torch._grouped_mm(x, y, offs=ends).float().sin().sum())(x, y).backward()
+        found.append((x.grad, y.grad))
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(two, one)

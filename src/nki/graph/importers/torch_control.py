@@ -10,6 +10,7 @@ from torch import fx
 from nki.core.dtypes import int32
 from nki.graph.errors import GraphError
 from nki.graph.importers.torch_builder import Builder
+from nki.graph.importers.torch_random import DRAWING, SAVING, run_and_save, run_with
 from nki.graph.importers.torch_table import Call
 from nki.graph.ir import Op, Region, TensorType, Value
 
@@ -105,5 +106,11 @@ def _tensors(b: Builder, call: Call, values: Sequence[Any]) -> list[Value]:
     return list(values)
 
 
-CONTROL: Mapping[str, Callable[..., Any]] = {"cond": cond, "while_loop": while_loop, "scan": scan}
+CONTROL: Mapping[str, Callable[..., Any]] = {
+    "cond": cond,
+    "while_loop": while_loop,
+    "scan": scan,
+    SAVING: run_and_save,
+    DRAWING: run_with,
+}
 """By the name of the operator; each takes the builder, the call, what converts nested graphs, and the arguments."""

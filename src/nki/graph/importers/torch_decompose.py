@@ -11,6 +11,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 
 from nki.graph.importers.torch_fast_path import fast_path
 from nki.graph.importers.torch_foreach import for_each
+from nki.graph.importers.torch_grouped import grouped
 from nki.graph.importers.torch_spelled_out import spelled_out
 from nki.graph.importers.torch_table import CONVERTERS
 
@@ -30,7 +31,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table = {**core_aten_decompositions(), **get_decompositions(wanted)}
     for operator in [operator for operator in table if str(operator) in CONVERTERS and str(operator) not in _ANYHOW]:
         del table[operator]
-    return {**table, **fast_path(), **for_each(), **spelled_out()}
+    return {**table, **fast_path(), **for_each(), **grouped(), **spelled_out()}
 
 
 _ANYHOW = frozenset(("aten._unsafe_index.Tensor", "aten.t.default", "aten.transpose.int"))

@@ -13,7 +13,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
-from nki.core.dtypes import uint32
+from nki.core.dtypes import uint8, uint32
 from nki.core.source import UNKNOWN, Location
 from nki.graph.errors import GraphError
 from nki.graph.importers import (
@@ -36,7 +36,7 @@ from nki.graph.importers import (
 from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_control import CONTROL
 from nki.graph.importers.torch_location import location_of
-from nki.graph.importers.torch_random import threefry
+from nki.graph.importers.torch_random import STATE_BYTES, is_state, threefry
 from nki.graph.importers.torch_table import CONVERTERS, Call, Converter
 from nki.graph.importers.torch_types import device_dtype, host_array, narrowed, number, tensor_type
 from nki.graph.ir import Function, Module, Op, TensorType, Value
@@ -122,7 +122,8 @@ def import_graph(
         if not isinstance(fake, torch.Tensor):
             state.made[node] = plain(fake, location_of(node))
         elif node.users:
-            value = Value(tensor_type(fake, location_of(node)), names[place] if place < len(names) else node.name)
+            kind = TensorType((STATE_BYTES,), uint8) if is_state(node) else tensor_type(fake, location_of(node))
+            value = Value(kind, names[place] if place < len(names) else node.name)
             state.made[node] = value
             arguments.append(value)
             inputs.append(place)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from nki.core.dtypes import bool_, float32, uint32
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.fx import Node
+
+from nki.core.dtypes import bool_, float32, uint8, uint32
 from nki.graph.importers.torch_builder import Builder
-from nki.graph.importers.torch_table import Call, converts, wide
+from nki.graph.importers.torch_table import CONVERTERS, Call, converts, refused, wide
+from nki.graph.importers.torch_types import tensor_type, torch_dtype
 from nki.graph.ir import TensorType, Value
 
 # Threefry 2x32 with 20 rounds: J. K. Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
@@ -69,3 +75,51 @@ def _bernoulli_by_tensor(b: Builder, call: Call, x: Value, generator: object) ->
 @converts("rand", "rand_like")
 def _rand(b: Builder, call: Call, *arguments: object) -> Value:
     return b.convert(uniform(b, call, call.type.shape), call.dtype)
+
+
+# ---------------------------------------------------------------------------------------------------- numbers again
+
+STATE_BYTES = 8
+"""Of a state that `run_and_save` makes: the two words of a key. PyTorch's generators have states of other lengths."""
+
+SAVING, DRAWING = "run_and_save_rng_state", "run_with_rng_state"
+"""Operators of PyTorch that checkpoints put around those that draw."""
+
+
+def run_and_save(b: Builder, call: Call, nested: object, operator: Any, *arguments: Any) -> list[Any]:
+    """An operator that draws, and the state that it drew from, so that a checkpoint draws the same again."""
+    key = call.seeds()
+    octets = b.one("bitcast_convert", (key,), TensorType((2, 4), uint8))
+    return [b.reshape(octets, (STATE_BYTES,)), _drawn(b, call, key, operator, arguments)]
+
+
+def run_with(b: Builder, call: Call, nested: object, state: Value, operator: Any, *arguments: Any) -> Any:
+    """An operator that draws from a state that `run_and_save` made."""
+    key = b.one("bitcast_convert", (b.reshape(state, (2, 4)),), TensorType((2,), uint32))
+    return _drawn(b, call, key, operator, arguments)
+
+
+def is_state(node: Node) -> bool:
+    """Whether all that uses a tensor are operators that draw from it as a state."""
+    return bool(node.users) and all(str(user.target) == DRAWING and user.args[0] is node for user in node.users)
+
+
+def _drawn(b: Builder, call: Call, key: Value, operator: Any, arguments: Sequence[Any]) -> Any:
+    """The results of an operator that draws with a key."""
+    name, named = str(operator), call.node.kwargs if call.node is not None else {}
+    converter = CONVERTERS.get(name)
+    if converter is None:
+        raise refused(b, call, f"{name} has no converter", "draw with torch.rand or dropout, or do not recompute it")
+    left = operator._schema.arguments[len(arguments) :]
+    bound = [*arguments, *(named.get(argument.name, argument.default_value) for argument in left)]
+    with unset_fake_temporarily(), FakeTensorMode():
+        found = operator(*map(_without_values, arguments), **named)
+    fakes = found if isinstance(found, tuple | list) else (found,)
+    types = tuple(tensor_type(fake, b.location) for fake in fakes)
+    return converter(b, Call(name, types, frozenset(range(len(types))), lambda: key), *bound)
+
+
+def _without_values(argument: Any) -> Any:
+    if not isinstance(argument, Value):
+        return argument
+    return torch.empty(argument.type.shape, dtype=torch_dtype(argument.type.dtype))
