@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from nki.core.errors import LaunchError
 from nki.interop.torch import nki_op
 from tests.interop.torch_kernels import assign, differentiable, matrix, product
 
@@ -61,3 +62,19 @@ def test_a_saved_tensor_that_a_kernel_overwrites_is_noticed() -> None:
     assign(b, matrix(seed=2))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         result.sum().backward()
+
+
+def test_a_second_derivative_through_a_kernel_is_refused() -> None:
+    """The backward would call a kernel with a tensor whose gradient is asked for."""
+
+    @nki_op("nki_tests::square_once", mutates_args=())
+    def square(a: torch.Tensor) -> torch.Tensor:
+        return product(a, a.clone())
+
+    def keep(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+
+    square.register_autograd(lambda ctx, g: product(g.contiguous(), ctx.saved_tensors[0] * 2), setup_context=keep)
+    x = matrix().requires_grad_()
+    with pytest.raises(LaunchError, match="requires a gradient"):
+        torch.autograd.grad(square(x).sum(), x, create_graph=True)

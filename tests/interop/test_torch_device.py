@@ -16,6 +16,8 @@ from tests.packaging.building import REPOSITORY, run
 
 enable_device()
 
+pytestmark = pytest.mark.filterwarnings(r"ignore:\[torch.host-operator:nki.report.NkiWarning")
+
 
 def test_tensors_go_there_and_come_back() -> None:
     a = matrix()

@@ -15,6 +15,8 @@ from nki.interop.torch_eager import clear, programs
 
 enable_device()
 
+pytestmark = pytest.mark.filterwarnings(r"ignore:\[torch.host-operator:nki.report.NkiWarning")
+
 
 @pytest.fixture(autouse=True)
 def _from_the_start() -> Iterator[None]:

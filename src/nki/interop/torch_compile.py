@@ -15,8 +15,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nki.core.errors import LaunchError, NkiError, TargetError
 from nki.core.visible import file_name
+from nki.interop import torch_frames
 from nki.interop.hosted import warn_of_host
 from nki.interop.torch_location import user_line
+from nki.interop.torch_once import differentiable_once
 from nki.interop.torch_provenance import note
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def register() -> None:
     """Let `torch.compile` know the backend ``neuron``, once per process."""
     if NAME not in registry._COMPILER_FNS:
         registry.register_backend(neuron, name=NAME)
+        torch_frames.install(NAME)
 
 
 def neuron(
@@ -85,8 +88,7 @@ def neuron(
             config.patch(enable_auto_functionalized_v2=False),
             _without_onednn(),
         ):
-            made: Callable[..., Any] = backend(graph, inputs)
-            return made
+            return differentiable_once(backend(graph, inputs))
     except NkiError as error:
         return _refusing(error)
 

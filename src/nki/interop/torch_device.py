@@ -15,7 +15,7 @@ from torch.utils import backend_registration
 
 from nki.core.errors import ArgumentError, LaunchError
 from nki.interop import torch_autocast, torch_cells, torch_storage
-from nki.interop.torch_eager import on_the_device
+from nki.interop.torch_eager import on_the_device, tell_of_host
 from nki.interop.torch_location import user_line
 from nki.interop.torch_memory import DEVICE, on_cpu, on_device
 from nki.interop.torch_module import DeviceModule
@@ -231,6 +231,7 @@ def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
 def _on_the_cpu(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operator on the CPU, on the device's memory."""
     note(operator.name())
+    tell_of_host(operator)
     lowered: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def lower(tensor: torch.Tensor) -> torch.Tensor:

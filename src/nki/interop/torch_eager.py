@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,9 @@ from nki.interop.torch_eager_operators import Plain, plain_of
 from nki.interop.torch_location import user_line
 from nki.interop.torch_memory import DEVICE, on_cpu, on_device
 from nki.interop.torch_outline import map_tensors
-from nki.interop.torch_provenance import left, made
+from nki.interop.torch_provenance import left, made, reasons
+from nki.report import NkiWarning
+from nki.spec.rule import Finding
 
 if TYPE_CHECKING:
     from nki.graph.executable import Executable
@@ -31,6 +34,16 @@ _MOST = 4096
 _WIDE = (torch.int64, torch.uint64, torch.float64, torch.complex64, torch.complex128)
 
 _PLACES = ("device", "host")
+
+_EMPTY = "a tensor is empty"
+
+_NOTHING = "it has no tensor to compute with"
+
+_QUIET = frozenset(("_local_scalar_dense", "equal", "fill_.Scalar", "fill_.Tensor", "zero_"))
+"""Operators that fill a tensor or read a number."""
+
+_TOLD: set[str] = set()
+"""Operators of which a warning said that the CPU computes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +135,40 @@ def on_the_device(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return (back[0] if plain.single else tuple(back),)
 
 
+def tell_of_host(operator: Any) -> None:
+    """Warn that the CPU computes an operator in the place of the device: once for each, and not where it was asked to.
+
+    Nothing is said of what only makes tensors, fills them or reads one number.
+    """
+    name = operator.name()
+    reason = reasons().get(name, "")
+    if _PLACE[0] == "host" or name in _TOLD or reason in ("", _EMPTY, _NOTHING) or name.split("::")[-1] in _QUIET:
+        return
+    if torch.Tag.nondeterministic_seeded in operator.tags:
+        return
+    _TOLD.add(name)
+    finding = Finding(
+        "torch.host-operator",
+        "warning",
+        f"{name} runs on the host, not on the device: {reason}",
+        "an operator on tensors of the device runs by a program of its own, where there is one",
+        "docs/pytorch.md",
+        'compile the model as a whole, or write eager_on("host") if all operators may run there',
+        user_line(),
+        {},
+    )
+    warnings.warn(NkiWarning(finding), stacklevel=2)
+
+
 def _refused(tensors: Sequence[torch.Tensor], targets: Sequence[torch.Tensor]) -> str:
     """Why tensors cannot be those of a program; empty if they can."""
     if not tensors:
-        return "it has no tensor to compute with"
+        return _NOTHING
     for tensor in (*tensors, *targets):
         if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
             return "a tensor is sparse, conjugate or negative"
         if not tensor.numel():
-            return "a tensor is empty"
+            return _EMPTY
     wide = next((tensor for tensor in tensors if tensor.dtype in _WIDE), None)
     return "" if wide is None else f"a tensor is {wide.dtype}, which the device has not"
 
