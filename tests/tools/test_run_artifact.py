@@ -51,6 +51,12 @@ def test_a_file_gives_what_the_kernel_gives(both: str, tmp_path: Path) -> None:
     }
 
 
+def test_arrays_that_nobody_gives_are_made_up(both: str, tmp_path: Path) -> None:
+    """The same ones as a kernel gets."""
+    ran = nki_json("run", str(tmp_path / "kernels.py"), *ARGS, "--seed", "3")
+    assert nki_json("run", both, "--seed", "3")["results"] == ran["results"]
+
+
 def test_inputs_by_position_and_results_in_a_file(both: str, tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
     a, b = (generator.standard_normal((128, 8), np.float32) for _ in range(2))

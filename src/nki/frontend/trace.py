@@ -15,6 +15,7 @@ from nki.core.register import VirtualRegister
 from nki.core.shown import shown
 from nki.core.source import Location, Locator, of_traceback
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
+from nki.frontend.no_array import no_array
 from nki.frontend.regions import Region, Regions
 from nki.frontend.spellings import Conditions, trips
 from nki.options import Options
@@ -289,7 +290,9 @@ def run_body(function: Callable[..., Any], args: list[Any], kwargs: dict[str, An
     except TypeError as problem:
         if problem.args == _DTYPE_CALLED:
             raise _called_dtype(problem) from None
-        raise
+        raise no_array(problem, function, args, kwargs) or problem from None
+    except AttributeError as problem:
+        raise no_array(problem, function, args, kwargs) or problem from None
     except NameError as problem:
         if problem.name in _REGIONS:
             raise _old_region(problem) from None

@@ -20,6 +20,7 @@ from nki.core.locks import cached_property
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import NKIObject
 from nki.frontend.host import HostArray, Kind, kind_of, take
+from nki.frontend.no_array import is_numbers
 
 MakeTensor = Callable[[HostArray, str], NkiTensor]
 SeeArray = Callable[[Any, Kind, str], HostArray]
@@ -42,6 +43,7 @@ def bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[st
             "call.kernel-arguments",
             f"{name}({spelled(signature)}) {found.message}",
             fix=f"pass {' and '.join(found.names)}" if found.kind == "missing" else found.fix,
+            facts={"kind": found.kind, "names": ", ".join(found.names)},
         )
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
@@ -181,7 +183,7 @@ class Arguments:
                         f"argument {name} is a list",
                         rule="kernel arguments are not lists",
                         source="nki/get-started/nki-language-guide.rst",
-                        fix=f"pass tuple({name})",
+                        fix=f"pass np.asarray({name}, np.float32)" if is_numbers(value) else f"pass tuple({name})",
                     )
                 return [self._strip(item, f"{name}[{i}]") for i, item in enumerate(value)]
             case tuple() if hasattr(value, "_fields"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from time import perf_counter
 from typing import NamedTuple
 
@@ -71,11 +72,12 @@ def passes_named(names: Sequence[str]) -> tuple[Pass, ...]:
     known = {item.name: item for item in PIPELINE}
     for name in names:
         if name not in known:
+            close = get_close_matches(name, known, n=1)
             raise UsageError(
                 "pass.unknown",
                 f"no pass is called {name!r}",
                 rule=f"the passes are {', '.join(known)}",
-                fix=f"write --passes {','.join(known)}",
+                fix=f"write {close[0]}" if close else f"write --passes {','.join(known)}",
             )
     return tuple(known[name] for name in names)
 

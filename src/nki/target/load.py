@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -34,9 +35,9 @@ def load_target(name: str) -> Target:
     stem = key if key in _files() else _aliases().get(key)
     if stem is None:
         known = ", ".join(_describe(_load(target)) for target in target_names())
-        raise TargetError(
-            "target.unknown", f"unknown target {name!r}", fix=f"use one of: {known}", facts={"known": target_names()}
-        )
+        close = get_close_matches(key, [*target_names(), *_aliases()], n=1)
+        fix = f"write {close[0]}; the targets are {known}" if close else f"use one of: {known}"
+        raise TargetError("target.unknown", f"unknown target {name!r}", fix=fix, facts={"known": target_names()})
     return _load(stem)
 
 

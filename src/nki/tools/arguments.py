@@ -20,6 +20,7 @@ from nki.core.source import UNKNOWN
 FORMS = (
     "NAME=SHAPE:DTYPE[:random|zeros|ones|FILE.npy], for example a=128x512:bfloat16, or NAME=LITERAL, for example n=4"
 )
+_MEANT = re.compile(r"\bnl\.(\w+)")
 _ARRAY = re.compile(r"(?P<shape>\d+(x\d+)*):(?P<dtype>[^:]+)(:(?P<fill>.+))?")
 
 
@@ -68,6 +69,11 @@ class ArraySpec:
         return array
 
 
+def made_up(name: str, shape: tuple[int, ...], dtype: DType, seed: int) -> np.ndarray:
+    """The array of an argument that nobody gave: random, or zeros where the dtype is packed."""
+    return ArraySpec(name, shape, dtype, "zeros" if dtype.is_packed else "random").make(seed)
+
+
 def parse_arguments(texts: Sequence[str], seed: int = 0) -> dict[str, Any]:
     """Values by name, in the order given.
 
@@ -90,16 +96,21 @@ def _spec(name: str, match: re.Match[str]) -> ArraySpec:
     shape = tuple(int(size) for size in match["shape"].split("x"))
     if prod(shape) == 0:
         raise _error("arg.shape", f"{name} has shape {match['shape']} and no element", "use sizes of at least 1")
-    return ArraySpec(name, shape, _dtype(name, match["dtype"]), match["fill"] or "random")
+    return ArraySpec(name, shape, _dtype(name, match), match["fill"] or "random")
 
 
-def _dtype(name: str, text: str) -> DType:
+def _dtype(name: str, match: re.Match[str]) -> DType:
+    text, fill = match["dtype"], f":{match['fill']}" if match["fill"] else ""
     try:
         found = as_dtype(text.removeprefix("nl."))
     except DtypeError as problem:
-        raise _error("arg.dtype", f"{name}: {problem.message}", problem.fix) from None
+        meant = _MEANT.search(problem.fix)
+        fix = f"write --arg {name}={match['shape']}:{meant[1]}{fill}" if meant else problem.fix
+        raise _error("arg.dtype", f"{name}: {problem.message}", fix) from None
     if not found.device:
-        raise _error("arg.dtype", f"{name} is {found}, which does not exist on the device", "use a 32-bit dtype")
+        narrow = {"float64": "float32", "int64": "int32", "uint64": "uint32"}.get(text.removeprefix("nl."), "float32")
+        fix = f"write --arg {name}={match['shape']}:{narrow}{fill}"
+        raise _error("arg.dtype", f"{name} is {found}, which does not exist on the device", fix)
     return found
 
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import click
 
 from nki.tools.output import echo
+from nki.tools.spelled import nearest
 from nki.version import version
 
 # name -> (module, what `nki --help` says); the module's `command` is the click command
@@ -49,6 +50,15 @@ class LazyGroup(click.Group):
             return None
         found: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Click's own, with the nearest command where there is none of that name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            meant = nearest(args[0], COMMANDS, 0.5)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {meant!r}?" if meant else ""))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in the help, without importing anything."""

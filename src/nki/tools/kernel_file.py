@@ -40,7 +40,7 @@ def load_kernel(text: str) -> KernelFile:
         raise _usage(
             "kernel.file",
             f"there is no file {file!r}" if not path.is_dir() else f"{file!r} is a directory",
-            "write FILE::KERNEL, for example kernels.py::softmax",
+            _file_fix(path, name),
         )
     names = vars(import_file(path))
     found = _named(names, name, file) if name else _only(names, file)
@@ -92,6 +92,14 @@ def _module_name(path: Path) -> tuple[Path, str]:
     if len(parts) == 1 and (path.stem in sys.modules or path.stem in sys.stdlib_module_names):
         return root, f"_kernels_of_{path.stem}"
     return root, ".".join(parts)
+
+
+def _file_fix(path: Path, name: str) -> str:
+    folder = path.parent if path.parent.is_dir() else Path()
+    close = difflib.get_close_matches(path.name, [file.name for file in folder.glob("*.py")], n=1)
+    if close and not path.is_dir():
+        return f"write {path.with_name(close[0])}{'::' if name else ''}{name}"
+    return "write FILE::KERNEL, for example kernels.py::softmax"
 
 
 def _named(names: Mapping[str, Any], name: str, file: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from nki.core.errors import UsageError
+from nki.core.errors import NkiError, UsageError
 from nki.core.source import UNKNOWN, of_function
 from nki.driver import Cache, Compiled, Launch, compile_kernel
 from nki.frontend.values import Arguments, bind
@@ -22,6 +22,7 @@ from nki.target.model import Target
 from nki.tools.arguments import FORMS, parse_arguments
 from nki.tools.kernel_file import load_kernel
 from nki.tools.output import Command, locate_kernel, quiet_stdout
+from nki.tools.spelled import on_the_command_line
 from nki.tools.user_code import kernel_errors
 
 Function = Callable[..., Any]
@@ -62,8 +63,11 @@ class Request:
     @contextlib.contextmanager
     def user_code(self) -> Iterator[None]:
         """Around everything that runs the kernel."""
-        with quiet_stdout(self.as_json), kernel_errors(self.launch.name, str(self.path)):
-            yield
+        try:
+            with quiet_stdout(self.as_json), kernel_errors(self.launch.name, str(self.path)):
+                yield
+        except NkiError as error:
+            raise on_the_command_line(error, self.kwargs)  # noqa: B904 - it is the same error
 
 
 def kernel_command(name: str, **settings: Any) -> Callable[[Function], click.Command]:

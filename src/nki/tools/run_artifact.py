@@ -23,7 +23,7 @@ from nki.spec.rule import Finding
 from nki.store.artifact import Artifact, load
 from nki.target.load import load_target
 from nki.target.model import Target
-from nki.tools.arguments import parse_arguments
+from nki.tools.arguments import made_up, parse_arguments
 from nki.tools.request import usage_error
 
 
@@ -57,12 +57,14 @@ def load_artifact(path: Path, target: str | None) -> Loaded:
 
 
 def artifact_inputs(artifact: Artifact, args: Sequence[str], inputs: str | None, seed: int) -> list[np.ndarray]:
-    """The arrays of a call in the order of the file's arguments.
+    """The arrays of a call in the order of the file's arguments; made-up ones if none is given, as kernels get them.
 
     Raises:
         UsageError: one is missing or unknown, or has another shape or dtype than the file was compiled for.
     """
     buffers = artifact.programs[0].inputs
+    if inputs is None and not args:
+        return [made_up(buffer.name, buffer.shape, buffer.dtype, seed) for buffer in buffers]
     if inputs is None:
         return _named(buffers, parse_arguments(args, seed))
     if args:

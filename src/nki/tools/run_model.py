@@ -15,12 +15,12 @@ from nki.core.visible import file_name
 from nki.runtime.model import Model
 from nki.store.artifact_model import Port
 from nki.store.files import write_whole
-from nki.tools.arguments import parse_arguments
+from nki.tools.arguments import made_up, parse_arguments
 from nki.tools.request import usage_error
 
 
 def model_inputs(model: Model, args: Sequence[str], inputs: str | None, seed: int) -> list[np.ndarray]:
-    """The arrays of a call in the order of the model's arguments.
+    """The arrays of a call in the order of the model's arguments; made-up ones if none is given.
 
     Raises:
         UsageError: one is missing or unknown, or has another shape or dtype than the model was compiled for.
@@ -36,6 +36,8 @@ def model_inputs(model: Model, args: Sequence[str], inputs: str | None, seed: in
                 "run.inputs", f"--inputs names {len(paths)} files, for {names}", "name one for each argument"
             )
         return [_checked(_read(path, port), port) for path, port in zip(paths, ports, strict=True)]
+    if not args:
+        return [made_up(port.name, port.shape, port.dtype, seed) for port in ports]
     values = parse_arguments(args, seed)
     unknown = sorted(values.keys() - {port.name for port in ports})
     missing = [port.name for port in ports if port.name not in values]

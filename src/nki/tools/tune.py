@@ -16,9 +16,11 @@ from rich.table import Table
 
 from nki.compiler import CompileConfig
 from nki.core.errors import UsageError
+from nki.core.source import UNKNOWN
 from nki.jit import Kernel
 from nki.tools.output import SafeConsole, stdout, write_json
 from nki.tools.request import Request, environment_of, kernel_command, read_request, usage_error
+from nki.tools.spelled import nearest
 from nki.tune.autotune import TunedKernel, autotune
 from nki.tune.config import Config
 from nki.tune.job import Question
@@ -75,7 +77,7 @@ def _tuner(request: Request, configs: tuple[str, ...], budget: int | None, proce
     if own is not None and not configs:
         return own.searched(request.launch.lnc, budget, processes)
     parameters = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
-    given = [_config(text, parameters) for text in configs]
+    given = [_config(text, parameters, request) for text in configs]
     return autotune(configs=given, budget=budget, processes=processes)(Kernel(request.launch))
 
 
@@ -85,7 +87,7 @@ def _own(function: Callable[..., Any]) -> TunedKernel | None:
     return next((v for v in names.values() if isinstance(v, TunedKernel) and v.func is function), None)
 
 
-def _config(text: str, parameters: tuple[str, ...]) -> Config:
+def _config(text: str, parameters: tuple[str, ...], request: Request) -> Config:
     """One --config."""
     try:
         parsed = ast.parse(f"dict({text})", mode="eval").body
@@ -97,7 +99,23 @@ def _config(text: str, parameters: tuple[str, ...]) -> Config:
     flags = {each.name for each in fields(CompileConfig)} - set(parameters)
     settings = {name: values.pop(name) for name in list(values) if name in flags}
     lnc = values.pop("lnc", None) if "lnc" not in parameters else None
+    for name, value in values.items():
+        if name not in parameters:
+            raise _no_parameter(name, value, parameters, request)
     return Config(values, lnc, CompileConfig(**settings) if settings else None)
+
+
+def _no_parameter(name: str, value: Any, parameters: tuple[str, ...], request: Request) -> UsageError:
+    free = [each for each in parameters if each not in request.kwargs]
+    flags = [each.name for each in fields(CompileConfig)]
+    meant = nearest(name, [*free, *flags, "lnc"], 0.5) or (free[0] if len(free) == 1 else "")
+    return UsageError(
+        "tune.option",
+        f"--config {name}={value!r}: {request.launch.name} has no parameter {name!r}",
+        rule=f"what can be set is {', '.join(parameters)}, lnc, and the settings of CompileConfig",
+        fix=f"write --config {meant}={value!r}" if meant else "name one of them: --config NAME=LITERAL",
+        location=UNKNOWN,
+    )
 
 
 def _wrong(text: str) -> UsageError:

@@ -1,0 +1,87 @@
+"""Arguments that are no arrays, where a kernel uses them as tensors: Python's own error names neither."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from nki.core.errors import ArgumentError
+from nki.core.nki_tensor import NkiTensor
+from nki.core.shown import shown
+from nki.core.source import of_traceback
+
+_INDEXED = re.compile(r"'(\w+)' object is not subscriptable")
+_CONSTANTS = (bool, int, float, str, tuple, list, dict, type(None))
+
+
+def no_array(
+    problem: AttributeError | TypeError, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> ArgumentError | None:
+    """The error in place of Python's own; None if no argument of the kernel is what the user's line stumbled over.
+
+    Args:
+        problem: what the kernel's body raised.
+        function, args, kwargs: the kernel, and what it was called with.
+    """
+    line, used = _use(problem)
+    if not used:
+        return None
+    names = [name for name, value in _named(function, args, kwargs) if _is_meant(value, problem)]
+    spelled = [name for name in names if re.search(rf"\b{re.escape(name)}\s*{re.escape(used[0])}", line)]
+    found = spelled or names
+    if not found:
+        return None
+    value = dict(_named(function, args, kwargs))[found[0]]
+    verb = "is" if len(found) == 1 else "are"
+    return ArgumentError(
+        "argument.no-array",
+        f"{' and '.join(found)} {verb} {shown(value)}, and the kernel uses {found[0]}{used} as of a tensor",
+        rule="tensors of a kernel are arrays of the call; numbers, strings and tuples stay what they are",
+        source="nki/get-started/nki-language-guide.rst, NKI Values",
+        fix=f"pass {_array_of(found[0], value)}",
+        facts={"arguments": ", ".join(found)},
+        location=of_traceback(problem.__traceback__),
+    )
+
+
+def is_numbers(value: Any) -> bool:
+    """Whether a value is a number, or a list or tuple of nothing but such values."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(is_numbers(item) for item in value)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _use(problem: AttributeError | TypeError) -> tuple[str, str]:
+    """The user's line, and what it does to a value: ``.shape`` or ``[...]``; empty if that is something else."""
+    calls = traceback.extract_tb(problem.__traceback__)
+    line = linecache.getline(calls[-1].filename, calls[-1].lineno or 0) if calls else ""
+    if isinstance(problem, AttributeError):
+        known = isinstance(problem.obj, _CONSTANTS) and hasattr(NkiTensor, problem.name or "")
+        return line, f".{problem.name}" if known else ""
+    return line, "[...]" if _INDEXED.match(str(problem)) else ""
+
+
+def _is_meant(value: Any, problem: AttributeError | TypeError) -> bool:
+    if isinstance(problem, AttributeError):
+        return value is problem.obj
+    found = _INDEXED.match(str(problem))
+    return found is not None and type(value).__name__ == found[1]
+
+
+def _named(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    code = getattr(function, "__code__", None)
+    if code is not None:
+        yield from zip(code.co_varnames[: code.co_argcount], args, strict=False)
+    yield from kwargs.items()
+
+
+def _array_of(name: str, value: Any) -> str:
+    match value:
+        case list() | tuple() if is_numbers(value):
+            return f"np.asarray({name}, np.float32)"
+        case bool() | int() | float():
+            return f"an array, for example np.full((128, 512), {value}, np.float32)"
+    return "an array"
