@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import click
 
+from nki.tools.nearest import nearest
 from nki.tools.output import echo
-from nki.tools.spelled import nearest
 from nki.version import version
 
 # name -> (module, what `nki --help` says); the module's `command` is the click command

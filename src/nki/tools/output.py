@@ -18,7 +18,7 @@ from nki.core.errors import NkiError, TargetError, UsageError, VerificationError
 from nki.core.source import UNKNOWN, Location
 from nki.core.visible import visible
 from nki.spec.rule import Finding
-from nki.tools.spelled import nearest
+from nki.tools.nearest import nearest
 
 REFUSED = 1
 USAGE = 2

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,6 @@ from nki.core.errors import NkiError
 from nki.frontend.no_array import is_numbers
 
 EXAMPLE = "128x512:float32"
-
-
-def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
-    """The one of some words that was probably meant; empty if none is close."""
-    known = {each.lower(): each for each in words}
-    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=cutoff)
-    return known[close[0]] if close else ""
 
 
 def on_the_command_line(error: NkiError, arguments: Mapping[str, Any]) -> NkiError:

@@ -18,9 +18,9 @@ from nki.compiler import CompileConfig
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.jit import Kernel
+from nki.tools.nearest import nearest
 from nki.tools.output import SafeConsole, stdout, write_json
 from nki.tools.request import Request, environment_of, kernel_command, read_request, usage_error
-from nki.tools.spelled import nearest
 from nki.tune.autotune import TunedKernel, autotune
 from nki.tune.config import Config
 from nki.tune.job import Question
