@@ -107,6 +107,24 @@ def test_bfloat16(name: str) -> None:
     assert _far(made.run(inputs)[0], wanted) < LIMIT["bfloat16"]
 
 
+def _hidden_twice(q: Any, k: Any, v: Any, seen: Any, low: float, added: bool) -> Any:
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 8
+    scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, low)
+    scores = scores + jnp.where(seen, 0.0, low) if added else jnp.where(seen, scores, low)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v)
+
+
+@pytest.mark.parametrize(("low", "added", "names"), [(-1e9, False, ["attention"]), (-1e9, True, [])])
+def test_queries_all_of_whose_keys_are_hidden(low: float, added: bool, names: list[str]) -> None:
+    """Padding on the left: where all scores are the same low number, weights are equal, also those of later keys."""
+    inputs = _inputs((2, 256, 1, 32), (2, 256, 1, 32))
+    seen = np.arange(256) >= np.array([40, 3])[:, None, None, None]
+    text = xla.lowered(lambda q, k, v, seen: _hidden_twice(q, k, v, seen, low, added), *inputs, seen)
+    made = compile_module(text)
+    assert _replaced(made) == names
+    assert _far(made.run([*inputs, seen])[0], xla.run(text, [*inputs, seen])[0]) < LIMIT["float32"]
+
+
 def test_a_causal_mask_saves_what_it_hides() -> None:
     inputs = _inputs((1, 1024, 1, 64), (1, 1024, 1, 64))
     whole, causal = (

@@ -10,7 +10,9 @@ import pytest
 from jax import lax
 
 from nki.core.dtypes import as_dtype
+from nki.graph.compile import compile_module
 from nki.graph.ir import Group, Op, Region
+from tests.graph import xla
 from tests.graph.emit_harness import Array, like, run, run_both, value
 
 G, S = lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers
@@ -104,3 +106,28 @@ def test_scatter(
         np.testing.assert_allclose(found[0], wanted, atol=1e-5)
     else:
         np.testing.assert_array_equal(found[0], wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_infinite_updates_stay_in_their_rows(dtype: str, target: str) -> None:
+    x, updates = _numbers((9, 5), dtype), _numbers((8, 5), dtype, 1)
+    x[7, 0], updates[0, 0], updates[2, 1], updates[3, 1] = np.inf, np.inf, np.inf, -np.inf
+    updates[4, 2], updates[5, 3], updates[6, 4], updates[7, 4] = np.nan, -np.inf, np.inf, np.inf
+    rows = np.array([1, 1, 3, 3, 4, 7, 8, 8], np.int32)
+    inputs = [x, rows, updates]
+    text = xla.lowered(lambda x, i, u: x.at[i].add(u), *(jnp.asarray(each) for each in inputs))
+    xla.assert_same(compile_module(text, target=target).run(inputs), xla.run(text, inputs))
+
+
+def test_unsigned_indices_beyond_signed_ones() -> None:
+    def function(x: Any, i: Any) -> Any:
+        one, two = i[0], i[1]
+        added = lax.scatter_add(x, i[:, None], jnp.ones((2, 8)), S((1,), (0,), (0,)), mode="drop")
+        read = lax.gather(x, i[:, None], G((1,), (0,), (0,)), (1, 8), mode="clip")
+        part = lax.dynamic_slice(x, (one, two), (2, 2))
+        return part, lax.dynamic_update_slice(x, part, (two, one)), added, read
+
+    inputs = [_numbers((10, 8), "float32"), np.array([3, 4_000_000_000], np.uint32)]
+    text = xla.lowered(function, *inputs)
+    xla.assert_same(compile_module(text, target="trn2").run(inputs), xla.run(text, inputs))

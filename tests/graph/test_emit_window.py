@@ -12,9 +12,11 @@ from jax import lax
 
 from nki.core.dtypes import as_dtype
 from nki.core.errors import NkiError
+from nki.graph.compile import compile_module
 from nki.graph.emit.window import emit_window
 from nki.graph.ir import Group, Op, Region
 from nki.target.load import load_target
+from tests.graph import xla
 from tests.graph.emit_harness import Array, like, run, run_both, value
 
 _REDUCERS = {"add": (lax.add, 0), "maximum": (lax.max, -np.inf), "minimum": (lax.min, np.inf), "multiply": (lax.mul, 1)}
@@ -139,3 +141,15 @@ def test_other_regions_are_refused() -> None:
         emit_window(Group("window", (op,), (a, b), (out,)), load_target("trn2"))
     assert caught.value.code == "graph.unsupported"
     assert "atan2" in str(caught.value)
+
+
+def test_infinite_gradients_go_to_one_element() -> None:
+    x, given = _array((2, 3, 6, 6), "float32"), _array((2, 3, 3, 3), "float32")
+    given[0, 1, 1, 1], given[1, 0, 2, 0] = np.inf, -np.inf
+
+    def gradient(x: Any, given: Any) -> Any:
+        sizes = (1, 1, 2, 2)
+        return jax.vjp(lambda t: lax.reduce_window(t, -jnp.inf, lax.max, sizes, sizes, "VALID"), x)[1](given)
+
+    text = xla.lowered(gradient, x, given)
+    xla.assert_same(compile_module(text, target="trn2").run([x, given]), xla.run(text, [x, given]))

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from nki.core.errors import NkiError
+import nki.language as nl
+from nki.core.errors import NkiError, TensorError
 from nki.graph import emit
 from nki.graph.compile import compile_module
 from nki.graph.errors import GraphError
@@ -42,14 +43,22 @@ def _when_traced(group: object, target: object) -> Callable[..., None]:
     return kernel
 
 
-@pytest.mark.parametrize(("emitter", "cause"), [(_at_once, KeyError), (_when_traced, AssertionError)])
+def _with_a_broken_rule(group: object, target: object) -> Callable[..., None]:
+    return lambda *tensors: nl.ndarray((200, 2), dtype=nl.float32, buffer=nl.sbuf)
+
+
+@pytest.mark.parametrize(
+    ("emitter", "cause"),
+    [(_at_once, KeyError), (_when_traced, AssertionError), (_with_a_broken_rule, TensorError)],
+)
 def test_an_emitter_that_fails(emitter: object, cause: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(emit.EMITTERS, "sort", emitter)
     with pytest.raises(GraphError) as caught:
         compile_module(_TEXT, target="trn2")
     error = caught.value
     assert (error.code, type(error.__cause__)) == ("graph.internal", cause)
-    assert "the kernel for sort" in error.message and cause.__name__ in error.message and "report" in error.fix
+    named = error.__cause__.code if isinstance(error.__cause__, NkiError) else cause.__name__
+    assert "the kernel for sort" in error.message and named in error.message and "report" in error.fix
     assert "model.py:4" in str(error.location)
 
 

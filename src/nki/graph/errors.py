@@ -42,15 +42,19 @@ def internal(error: Exception, doing: str, location: Location) -> GraphError:
         doing: what the compiler was about.
         location: the model's line.
     """
-    text = str(error)
+    text = error.message if isinstance(error, NkiError) else str(error)
     shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
     return GraphError(
         "graph.internal",
-        f"{doing} failed with {type(error).__name__}" + (f": {shown}" if shown else ""),
+        f"{doing} failed with {_kind(error)}" + (f": {shown}" if shown else ""),
         rule="the graph compiler compiles a model, or says which operation it cannot compile and why",
         fix='report it with this message and its cause; until then fallback="host" keeps the operation on the host',
         location=location,
     )
+
+
+def _kind(error: Exception) -> str:
+    return error.code if isinstance(error, NkiError) else type(error).__name__
 
 
 @contextmanager

@@ -11,12 +11,19 @@ from nki import gate
 from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.core.dtypes import DType, bool_, uint8
-from nki.core.errors import NkiError
+from nki.core.errors import (
+    ArgumentError,
+    DtypeError,
+    FrontendError,
+    NkiError,
+    TensorError,
+    VerificationError,
+)
 from nki.core.locks import lock
 from nki.core.source import UNKNOWN, Location, is_own
 from nki.core.tensor import Storage
 from nki.frontend.trace import Tracer
-from nki.graph.errors import guarded
+from nki.graph.errors import GraphError, guarded, internal
 from nki.graph.ir import Group, TensorType
 from nki.graph.passes.fingerprint import group_name
 from nki.graph.sharing import may_share
@@ -100,10 +107,13 @@ class Kernels:
 
     def _compile(self, group: Group, key: str) -> Program:
         names = ", ".join(dict.fromkeys(op.name for op in group.ops))
-        with guarded(f"the kernel for {names}", group.location):
-            function = self._emitters[group.kind](group, self._target)
-            types = [value.type for value in (*group.inputs, *group.outputs)]
-            program = self.made(f"{group.kind}_{key[:8]}", function, types, group.location)
+        types = [value.type for value in (*group.inputs, *group.outputs)]
+        try:
+            with guarded(f"the kernel for {names}", group.location):
+                function = self._emitters[group.kind](group, self._target)
+                program = self.made(f"{group.kind}_{key[:8]}", function, types, group.location)
+        except _OF_KERNELS as error:
+            raise _refused(error, names, group) from error
         store = settings().cache()
         if store is not None:
             store.put(key, pack_programs([program]))
@@ -118,6 +128,24 @@ class Kernels:
             return unpack_programs(data, self._target, self._options.disabled_rules)[0]
         except NkiError:  # another process wrote it, or the disk lost a part: it is compiled again
             return None
+
+
+_OF_KERNELS = (ArgumentError, DtypeError, FrontendError, TensorError, VerificationError)
+"""What is wrong with a kernel; that of a group has no other author than this package."""
+
+
+def _refused(error: NkiError, names: str, group: Group) -> GraphError:
+    """The error for a group whose kernel is not valid, or has no room on the chip, at the model's line."""
+    where = error.location if set(group.location.frames) <= set(error.location.frames) else group.location
+    if error.code not in ("tensor.capacity", "memory.capacity"):
+        return internal(error, f"the kernel for {names}", where)
+    return GraphError(
+        "graph.unsupported",
+        f"the kernel for {names} has no room on the chip: {error.message}",
+        rule="what a kernel works on at a time fits on the chip",
+        fix='make the tensors smaller, or compute this with fallback="host"',
+        location=where,
+    )
 
 
 _EMITTERS = str(Path(__file__).absolute().parent / "emit") + os.sep

@@ -11,7 +11,7 @@ import numpy as np
 
 from nki.graph.attention.kernel import LETTERS, MOST_FEATURES, MOST_KEYS, PARTITIONS
 from nki.graph.attention.known import known
-from nki.graph.attention.layouts import Dims, Index, NotAligned, flat, of_shape
+from nki.graph.attention.layouts import Dims, Index, NotAligned, Seen, flat, of_shape
 from nki.graph.attention.scores import Attention, Mask, attention_of
 from nki.graph.ir import Op, Value
 from nki.graph.passes.rewriter import Rewriter
@@ -73,6 +73,7 @@ def match(r: Rewriter, op: Op) -> Match | None:
 
 def _matched(r: Rewriter, op: Op, found: Attention) -> Match | None:
     causal, masks = _causal(r, found)
+    masks = _together(r, masks)
     nest = _nest(found, None if causal is None else causal.query)
     if nest is None or len(masks) > 1 or not _worthwhile(nest):
         return None
@@ -165,14 +166,19 @@ class _Causal:
 
 
 def _causal(r: Rewriter, found: Attention) -> tuple[_Causal | None, list[Mask]]:
-    """The causal mask, if one of the masks is, and the others; those that hide nothing are left out."""
+    """The causal mask, if one of the masks is, and the others.
+
+    The kernel does not look at what a causal mask hides. Numbers that only come close to minus infinity are not the
+    same where another mask hides all the rest: then all keys have equal weights.
+    """
     causal, rest = None, []
+    limit = _HIDDEN if len(found.masks) == 1 else float("-inf")
     for mask in found.masks:
         order = _order(mask.seen.dims)
         rows = [index for index in order if index in _order(found.query.dims)]
         visible = None
         if len(order) == 2 and len(rows) == 1:
-            visible = _visible(r, mask)
+            visible = _visible(r, mask, limit)
         if visible is not None and order[0] is not rows[0]:
             visible = visible.T
         offset = None if visible is None else int(np.count_nonzero(visible[0])) - 1
@@ -185,16 +191,35 @@ def _causal(r: Rewriter, found: Attention) -> tuple[_Causal | None, list[Mask]]:
     return causal, rest
 
 
-def _visible(r: Rewriter, mask: Mask) -> np.ndarray[Any, Any] | None:
-    """Which scores a constant mask leaves as they are, if it takes all others to where their weights are 0."""
+def _visible(r: Rewriter, mask: Mask, limit: float) -> np.ndarray[Any, Any] | None:
+    """Which scores a constant mask leaves as they are, if it takes all others to `limit` or below."""
     array = known(r, mask.seen.value)
     if array is None:
         return None
     array = array.reshape([index.size for index in _order(mask.seen.dims)])
     if mask.hidden is not None:
-        return array.astype(bool) if mask.hidden <= _HIDDEN else None
+        return array.astype(bool) if mask.hidden <= limit else None
     visible = array == 0
-    return visible if bool(np.all(array[~visible] <= _HIDDEN)) else None
+    return visible if bool(np.all(array[~visible] <= limit)) else None
+
+
+def _together(r: Rewriter, masks: list[Mask]) -> list[Mask]:
+    """Masks of truth values that give hidden scores the same number as one."""
+    if len(masks) < 2 or masks[0].hidden is None or any(mask.hidden != masks[0].hidden for mask in masks):
+        return masks
+    orders = [_order(mask.seen.dims) for mask in masks]
+    every = list(dict.fromkeys(index for order in orders for index in order))
+    shape = [index.size for index in every]
+    values = []
+    for mask, order in zip(masks, orders, strict=True):
+        mine = [index for index in every if index in order]
+        value = r.reshape(mask.seen.value, [index.size for index in order])
+        value = r.transpose(value, [order.index(index) for index in mine])
+        values.append(r.broadcast(value, shape, [every.index(index) for index in mine]))
+    both = values[0]
+    for value in values[1:]:
+        both = r.same("and", both, value)
+    return [Mask(Seen(both, [[index] for index in every]), masks[0].hidden)]
 
 
 def _mask_input(r: Rewriter, mask: Mask, letters: Mapping[Index, str]) -> tuple[Value, str]:

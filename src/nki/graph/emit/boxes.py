@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from math import prod
 
+_MOST_DIMS = 5
+"""Dimensions of an access pattern."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dim:
@@ -132,3 +135,47 @@ def _single(box: Box, index: int) -> Box:
         rest, place = divmod(rest, count)
         offset += place * stride
     return Box(box.at + index, 1, ((0, 1),), offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What one transfer moves: a part of a tile, and its elements in device memory."""
+
+    here: tuple[slice, ...]
+    pattern: list[list[int]]
+    offset: int
+
+
+def moves(pieces: Sequence[Box]) -> Iterator[Move]:
+    """The transfers between a tile and a box for each of its dimensions: one, unless its pattern had too many."""
+    pattern = [pair for piece in pieces for pair in piece.pattern]
+    if len(pattern) > _MOST_DIMS:
+        pattern = _merged(pattern)
+    if len(pattern) <= _MOST_DIMS:
+        here = tuple(slice(piece.at, piece.at + piece.count) for piece in pieces)
+        yield Move(here, [list(pair) for pair in pattern], sum(piece.offset for piece in pieces))
+        return
+    most = max(range(len(pieces)), key=lambda position: len(pieces[position].pattern))
+    for part in _taken_apart(pieces[most]):
+        yield from moves([*pieces[:most], part, *pieces[most + 1 :]])
+
+
+def _merged(pattern: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Without dimensions of one element; those that follow each other in memory as one."""
+    found: list[tuple[int, int]] = []
+    for stride, count in pattern:
+        if count == 1:
+            continue
+        if found and found[-1][0] == stride * count:
+            found[-1] = (stride, found[-1][1] * count)
+        else:
+            found.append((stride, count))
+    return found or [(1, 1)]
+
+
+def _taken_apart(box: Box) -> Iterator[Box]:
+    """A box for each step of the outermost dimension of one."""
+    (stride, count), *rest = box.pattern
+    size = prod(inner for _, inner in rest)
+    for step in range(count):
+        yield Box(box.at + step * size, size, tuple(rest), box.offset + step * stride)

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from nki.graph.errors import unsupported
 from nki.graph.ir import Op
+
+MOST_POOLED, _MOST_CONVOLVED = 4, 3
+"""Spatial dimensions of pooling and of convolutions: an access has four free dimensions, images are one."""
+
+
+def refuse_dims(op: Op, count: int, most: int) -> None:
+    """Raises GraphError for windows along more dimensions than an access has (``graph.unsupported``)."""
+    if count > most:
+        raise unsupported(
+            op, f"its windows go along {count} dimensions, of at most {most}", "take the windows in several steps"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +115,12 @@ class ConvShape:
 
 
 def conv_shape(op: Op) -> ConvShape:
-    """The convolution that an operation is."""
+    """The convolution that an operation is.
+
+    Raises:
+        GraphError: too many spatial dimensions (``graph.unsupported``).
+    """
+    refuse_dims(op, len(op.attributes["input_spatial_dimensions"]), _MOST_CONVOLVED)
     a = op.attributes
     image, kernel, result = (value.type.shape for value in (*op.operands[:2], op.results[0]))
     sides = (

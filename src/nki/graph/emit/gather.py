@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.offsets import Choice, Indices, Span, batch_base, copy_rows
+from nki.graph.emit.offsets import Choice, Indices, Rows, Span, WindowPart, batch_base, copy_rows, window_parts
 from nki.graph.emit.panels import Dim, joined, runs, strides_of
 from nki.graph.ir import Group, Op
 from nki.target.model import Target
@@ -54,16 +54,23 @@ class _Gather:
                 self._column(flat, offsets[:, column : column + 1], result, span, column)
 
     def _column(self, flat: NkiTensor, starts: NkiTensor, result: NkiTensor, span: Span, column: int) -> None:
-        window, there = self._window
         if span.columns > 1:
             step = span.columns * self._rows[0].stride
             pieces = [(0, span.rows, step, (span.first + column) * self._rows[0].stride)]
         else:
             pieces = [(run.at, run.count, run.stride, run.offset) for run in runs(self._rows, span.first, span.rows)]
         for at, count, step, offset in pieces:
+            here = starts[at : at + count, :]
+            for part in window_parts(*self._window):
+                rows = _rows(result, part, step, offset)
+                copy_rows(flat, part.offset, part.window, here, rows, scatter=False, skip=False, target=self._target)
 
-            def rows(start: int, number: int, step: int = step, offset: int = offset) -> NkiTensor:
-                pattern = [[step, number], *([dim.stride, dim.count] for dim in there)]
-                return result.ap(pattern, offset=offset + start * step)
 
-            copy_rows(flat, 0, window, starts[at : at + count, :], rows, scatter=False, skip=False, target=self._target)
+def _rows(result: NkiTensor, part: WindowPart, step: int, offset: int) -> Rows:
+    """Part of the slices in the result, which are `step` apart there."""
+
+    def rows(start: int, number: int) -> NkiTensor:
+        pattern = [[step, number], *([dim.stride, dim.count] for dim in part.there)]
+        return result.ap(pattern, offset=offset + part.own + start * step)
+
+    return rows

@@ -110,8 +110,17 @@ class Mover:
         tensor = self._memory[value]
         return tensor.reshape((tensor.size,))
 
-    def copy(self, to: NkiTensor, here: Box, source: NkiTensor, there: Box) -> None:
-        """``to[here] = source[there]``, dimension by dimension."""
+    def copy(
+        self,
+        to: NkiTensor,
+        here: Box,
+        source: NkiTensor,
+        there: Box,
+        *,
+        start: int | nisa.NkiScalar = 0,
+        source_start: int | nisa.NkiScalar = 0,
+    ) -> None:
+        """``to[here] = source[there]``, dimension by dimension; the starts move the boxes, by elements."""
         if not here.size:
             return
         dims = joined(here, there)
@@ -120,8 +129,8 @@ class Mover:
             begin = here.offset + sum(i * dim.to for i, dim in zip(at, loops, strict=True))
             first = there.offset + sum(i * dim.source for i, dim in zip(at, loops, strict=True))
             nisa.dma_copy(
-                dst=to.ap([[dim.to, dim.count] for dim in inner], offset=begin),
-                src=source.ap([[dim.source, dim.count] for dim in inner], offset=first),
+                dst=_part(to, [[dim.to, dim.count] for dim in inner], begin, start),
+                src=_part(source, [[dim.source, dim.count] for dim in inner], first, source_start),
             )
 
     def fill(self, to: NkiTensor, here: Box, value: NkiTensor) -> None:
@@ -366,29 +375,19 @@ def _start(m: Mover, indices: Sequence[Value], limits: Sequence[int], strides: S
     return total
 
 
-def _dynamic(m: Mover, value: Value, box: Box, start: int | nisa.NkiScalar) -> NkiTensor:
-    tensor = m.tensor(value)
-    pairs = [[stride, count] for count, stride in zip(box.shape, box.strides, strict=True) if count != 1] or [[1, 1]]
-    merged: list[list[int]] = []
-    for stride, count in pairs:
-        if merged and merged[-1][0] == stride * count:
-            merged[-1] = [stride, merged[-1][1] * count]
-        else:
-            merged.append([stride, count])
+def _part(tensor: NkiTensor, pattern: list[list[int]], offset: int, start: int | nisa.NkiScalar) -> NkiTensor:
     if isinstance(start, int):
-        return tensor.ap(merged, offset=start)
-    return tensor.ap(merged, scalar_offset=start)
+        return tensor.ap(pattern, offset=offset + start)
+    return tensor.ap(pattern, offset=offset, scalar_offset=start)
 
 
 def _dynamic_slice(m: Mover, op: Op) -> None:
     source, *indices = op.operands
     (result,) = op.results
-    whole, sizes = Box.whole(source.type.shape), result.type.shape
-    limits = [a - b for a, b in zip(whole.shape, sizes, strict=True)]
-    start = _start(m, indices, limits, whole.strides)
-    box = Box(0, sizes, whole.strides)
-    view = _dynamic(m, source, box, start)
-    nisa.dma_copy(dst=m.tensor(result), src=view)
+    whole, here = Box.whole(source.type.shape), Box.whole(result.type.shape)
+    limits = [a - b for a, b in zip(whole.shape, here.shape, strict=True)]
+    there = Box(0, here.shape, whole.strides)
+    m.copy(m.tensor(result), here, m.tensor(source), there, source_start=_start(m, indices, limits, whole.strides))
 
 
 def _dynamic_update_slice(m: Mover, op: Op) -> None:
@@ -396,10 +395,10 @@ def _dynamic_update_slice(m: Mover, op: Op) -> None:
     (result,) = op.results
     box = Box.whole((source.type.size,))
     m.copy(m.tensor(result), box, m.tensor(source), box)
-    whole, sizes = Box.whole(source.type.shape), update.type.shape
-    limits = [a - b for a, b in zip(whole.shape, sizes, strict=True)]
-    start = _start(m, indices, limits, whole.strides)
-    nisa.dma_copy(dst=_dynamic(m, result, Box(0, sizes, whole.strides), start), src=m.tensor(update))
+    whole, there = Box.whole(source.type.shape), Box.whole(update.type.shape)
+    limits = [a - b for a, b in zip(whole.shape, there.shape, strict=True)]
+    here = Box(0, there.shape, whole.strides)
+    m.copy(m.tensor(result), here, m.tensor(update), there, start=_start(m, indices, limits, whole.strides))
 
 
 _RULES: Mapping[str, Callable[[Mover, Op], None]] = {

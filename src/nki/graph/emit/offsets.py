@@ -20,6 +20,9 @@ from nki.target.model import Target
 
 _MOST_COLUMNS = 64
 
+_MOST_DIMS = 4
+"""Of a slice that one transfer moves: the rows are one more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -138,6 +141,44 @@ def _op(a: NkiTensor, b: NkiTensor, op: object) -> NkiTensor:
 def _limited(index: NkiTensor, limit: int) -> NkiTensor:
     above = _op(index, _number(0, index.shape), alu.MAXIMUM)
     return _op(above, _number(limit, index.shape), alu.MINIMUM)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPart:
+    """A part of a slice that one transfer moves for many starts.
+
+    Attributes:
+        offset, own: where it begins in the slice, and on the other side, in elements.
+        window, there: its dimensions in the slice, and on the other side.
+    """
+
+    offset: int
+    own: int
+    window: tuple[Dim, ...]
+    there: tuple[Dim, ...]
+
+
+def window_parts(
+    window: tuple[Dim, ...], there: tuple[Dim, ...], most: int = 0, offset: int = 0, own: int = 0
+) -> Iterator[WindowPart]:
+    """A slice in parts of few dimensions.
+
+    Args:
+        most: elements of a part; 0 for any number.
+    """
+    inner, few = prod(dim.count for dim in window[1:]), len(window) <= _MOST_DIMS
+    if few and (not most or inner * window[0].count <= most):
+        yield WindowPart(offset, own, window, there)
+        return
+    step = max(1, most // inner) if few else 1
+    for first in range(0, window[0].count, step):
+        count = min(step, window[0].count - first)
+        moved = offset + first * window[0].stride, own + first * there[0].stride
+        if count == 1 and len(window) > 1:
+            yield from window_parts(window[1:], there[1:], most, *moved)
+        else:
+            heads = Dim(count, window[0].stride), Dim(count, there[0].stride)
+            yield WindowPart(*moved, (heads[0], *window[1:]), (heads[1], *there[1:]))
 
 
 Rows = Callable[[int, int], NkiTensor]

@@ -11,7 +11,7 @@ import nki.language as nl
 from nki.core.dtypes import DType, float32
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit import transfers
-from nki.graph.emit.boxes import Dim, Run, boxes, joined, runs, strides_of
+from nki.graph.emit.boxes import Dim, Run, boxes, joined, moves, runs, strides_of
 from nki.target.model import Target
 
 __all__ = ["Block", "Chunks", "Dim", "Loader", "Operand", "chunked", "joined", "runs", "store", "strides_of"]
@@ -46,7 +46,7 @@ class Operand:
         """Whether neighbours in memory differ in the free group, so that rows come as they are."""
         return self.free[-1].stride == 1 and self.columns > 1
 
-    def view(self, offset: int, pattern: Sequence[tuple[int, int]]) -> NkiTensor:
+    def view(self, offset: int, pattern: Sequence[Sequence[int]]) -> NkiTensor:
         """Elements by (stride, count)."""
         return self.tensor.ap([[stride, count] for stride, count in pattern], offset=self.offset + offset)
 
@@ -188,10 +188,8 @@ class Loader:
         (b,) = runs(operand.batch, block.batch, 1)
         for f in boxes(operand.free, block.column, block.columns):
             for k in boxes(operand.contracted, first, length):
-                transfers.copy(
-                    dst=stage[f.at : f.at + f.count, k.at : k.at + k.count],
-                    src=operand.view(b.offset + f.offset + k.offset, (*f.pattern, *k.pattern)),
-                )
+                for move in moves([f, k]):
+                    transfers.copy(dst=stage[move.here], src=operand.view(b.offset + move.offset, move.pattern))
         return stage
 
     def _transpose_rows(self, tile: NkiTensor, stage: NkiTensor, block: Block) -> None:

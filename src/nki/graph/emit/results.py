@@ -11,7 +11,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit import transfers
-from nki.graph.emit.boxes import ONE, Box, Cut, bands_of, boxes, lines
+from nki.graph.emit.boxes import ONE, Box, Cut, bands_of, boxes, lines, moves
 from nki.graph.emit.coordinates import Coordinates, Leaf
 from nki.graph.emit.engines import Engines, Form, Splat, storage
 from nki.graph.emit.expressions import apply
@@ -123,13 +123,8 @@ class Results:
             bands_of([list(boxes(dims[dim], part.starts[dim], part.counts[dim])) for dim in group])
             for group in part.order
         ]
-        for pieces in combinations(*bands):
-            pattern = [list(pair) for piece in pieces for pair in piece.pattern]
-            offset = sum(piece.offset for piece in pieces)
-            transfers.copy(
-                dst=self._known[value].ap(pattern, offset=offset),
-                src=tile[tuple(slice(piece.at, piece.at + piece.count) for piece in pieces)],
-            )
+        for move in (move for pieces in combinations(*bands) for move in moves(pieces)):
+            transfers.copy(dst=self._known[value].ap(move.pattern, offset=move.offset), src=tile[move.here])
 
     # --- what the epilogue reads
 
@@ -178,12 +173,13 @@ class Results:
         return list(cut(self._leaves[value][dim], part.starts[dim], part.counts[dim]))
 
     def _fill(self, tile: NkiTensor, leaf: Leaf, pieces: Sequence[Box]) -> None:
+        if leaf.source is not None:
+            for move in moves(pieces):
+                source = self._known[leaf.source].ap(move.pattern, offset=move.offset)
+                transfers.copy(dst=tile[move.here], src=source)
+            return
         there = tile[tuple(slice(piece.at, piece.at + piece.count) for piece in pieces)]
         offset = sum(piece.offset for piece in pieces)
-        if leaf.source is not None:
-            pattern = [list(pair) for piece in pieces for pair in piece.pattern]
-            transfers.copy(dst=there, src=self._known[leaf.source].ap(pattern, offset=offset))
-            return
         made = there if pieces[0].at == 0 else nl.ndarray(there.shape, dtype=tile.dtype, buffer=nl.sbuf)
         self._count(made, pieces, offset)
         if pieces[0].at:  # engines start at few partitions, transfers at any

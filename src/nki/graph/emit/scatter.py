@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from math import prod
 
 import nki.isa as nisa
 import nki.language as nl
-from nki.core.dtypes import DType, float32, int32
+from nki.core.dtypes import DType, bfloat16, float32, int32, uint8
 from nki.core.nki_tensor import NkiTensor
+from nki.core.numerics import FP32_MAX
 from nki.graph.emit.combine import Combination, combination, spread
 from nki.graph.emit.engines import storage
-from nki.graph.emit.offsets import Choice, Indices, Rows, Span, batch_base, copy_rows
+from nki.graph.emit.offsets import Choice, Indices, Rows, Span, WindowPart, batch_base, copy_rows, window_parts
 from nki.graph.emit.panels import Dim, joined, runs, strides_of
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op
 from nki.isa import alu
+from nki.spec.operator import Operator
 from nki.target.model import Target
 
 _SLICE_BYTES = 16 << 10
@@ -80,8 +83,8 @@ class _Scatter:
                 self._replace(flat, offsets, updates, span)
                 continue
             same = self._same(indices, span, offsets) if sums and not self._unique and span.rows > 1 else None
-            for offset, own, window, there in self._pieces():
-                self._combine(flat, offsets, updates, span, (offset, own, window, there), same)
+            for piece in window_parts(*self._window, _SLICE_BYTES // float32.itemsize):
+                self._combine(flat, offsets, updates, span, piece, same)
 
     def _updates(self, updates: NkiTensor, step: int, offset: int, there: Sequence[Dim]) -> Rows:
         def rows(start: int, count: int) -> NkiTensor:
@@ -90,34 +93,11 @@ class _Scatter:
         return rows
 
     def _replace(self, flat: NkiTensor, offsets: NkiTensor, updates: NkiTensor, span: Span) -> None:
-        window, there = self._window
         for run in runs(self._rows, span.first, span.rows):
-            rows = self._updates(updates, run.stride, run.offset, there)
             starts = offsets[run.at : run.at + run.count, :]
-            copy_rows(flat, 0, window, starts, rows, scatter=True, skip=True, target=self._target)
-
-    def _pieces(self) -> Iterator[tuple[int, int, tuple[Dim, ...], tuple[Dim, ...]]]:
-        """Parts of a slice that fit into a partition: offsets and dimensions, in the operand and in the updates."""
-        most = max(1, _SLICE_BYTES // float32.itemsize)
-        window, there = self._window
-
-        def split(
-            at: int, own: int, dims: tuple[Dim, ...], theirs: tuple[Dim, ...]
-        ) -> Iterator[tuple[int, int, tuple[Dim, ...], tuple[Dim, ...]]]:
-            inner = prod(dim.count for dim in dims[1:])
-            if prod(dim.count for dim in dims) <= most:
-                yield at, own, dims, theirs
-                return
-            step = max(1, most // inner)
-            for first in range(0, dims[0].count, step):
-                count = min(step, dims[0].count - first)
-                moved = at + first * dims[0].stride, own + first * theirs[0].stride
-                if count == 1 and len(dims) > 1:
-                    yield from split(*moved, dims[1:], theirs[1:])
-                else:
-                    yield (*moved, (Dim(count, dims[0].stride), *dims[1:]), (Dim(count, theirs[0].stride), *theirs[1:]))
-
-        return split(0, 0, window, there)
+            for part in window_parts(*self._window):
+                rows = self._updates(updates, run.stride, run.offset + part.own, part.there)
+                copy_rows(flat, part.offset, part.window, starts, rows, scatter=True, skip=True, target=self._target)
 
     def _same(self, indices: Indices, span: Span, offsets: NkiTensor) -> NkiTensor:
         """1 where two updates of a block go to the same slice, so that a product sums them up."""
@@ -134,11 +114,11 @@ class _Scatter:
         offsets: NkiTensor,
         updates: NkiTensor,
         span: Span,
-        piece: tuple[int, int, tuple[Dim, ...], tuple[Dim, ...]],
+        piece: WindowPart,
         same: NkiTensor | None,
     ) -> None:
         """Read the slices, combine, write them back; slices that repeat in a block get the same sum each."""
-        offset, own, window, there = piece
+        offset, own, window, there = piece.offset, piece.own, piece.window, piece.there
         shape = (span.rows, prod(dim.count for dim in window))
         added = nl.ndarray(shape, dtype=self._dtype, buffer=nl.sbuf)
         for run in runs(self._rows, span.first, span.rows):
@@ -154,9 +134,47 @@ class _Scatter:
         new = nl.ndarray(shape, dtype=self._dtype, buffer=nl.sbuf)
         for first in range(0, shape[1], nl.tile_size.psum_bank_fmax):
             part = slice(first, min(first + nl.tile_size.psum_bank_fmax, shape[1]))
-            more = added[:, part]
-            if same is not None:
-                more = nl.ndarray((shape[0], part.stop - first), dtype=float32, buffer=nl.psum)
-                nisa.nc_matmul(dst=more, stationary=same, moving=added[:, part], accumulate=False)
+            more = added[:, part] if same is None else _summed(added[:, part], same)
             self._how.into(new[:, part], old[:, part], more)
         copy_rows(flat, offset, window, offsets, held(new), scatter=True, skip=True, target=self._target)
+
+
+def _summed(added: NkiTensor, same: NkiTensor) -> NkiTensor:
+    """For each row the sum of the rows that go to the same slice, float32.
+
+    Products with 0 and 1 sum up finite numbers only, because 0 times infinity is not 0. Where there are infinities is
+    summed up beside them: a sum is infinite if one row is, and NaN if rows are of both signs, or NaN.
+    """
+    finite = _flags(added, alu.ABS, 0.0, alu.LESS_EQUAL, FP32_MAX, dtype=uint8)
+    kept = nl.ndarray(added.shape, dtype=added.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=kept, value=0)
+    nisa.tensor_copy_predicated(dst=kept, src=added, predicate=finite)
+    total = nl.ndarray(added.shape, dtype=float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=total, src=_product(same, kept))
+    equal = same
+    if same.dtype != bfloat16:
+        equal = nl.ndarray(same.shape, dtype=bfloat16, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=equal, src=same)
+    for limit, within in ((FP32_MAX, alu.LESS_EQUAL), (-FP32_MAX, alu.GREATER_EQUAL)):
+        beyond = _flags(added, within, limit, alu.EQUAL, 0.0, dtype=bfloat16)  # also where it is NaN
+        some = _flags(_product(equal, beyond), alu.GREATER, 0.0, dtype=uint8)
+        infinite = nl.ndarray(added.shape, dtype=float32, buffer=nl.sbuf)
+        nisa.memset(dst=infinite, value=0.0)
+        nisa.tensor_copy_predicated(dst=infinite, src=math.copysign(math.inf, limit), predicate=some)
+        nisa.tensor_tensor(dst=total, data1=total, data2=infinite, op=alu.ADD)
+    return total
+
+
+def _flags(
+    x: NkiTensor, op0: Operator, first: float, op1: Operator | None = None, second: float = 0.0, *, dtype: DType
+) -> NkiTensor:
+    """1 where a comparison holds, else 0."""
+    result = nl.ndarray(x.shape, dtype=dtype, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=result, data=x, op0=op0, operand0=first, op1=op1, operand1=None if op1 is None else second)
+    return result
+
+
+def _product(same: NkiTensor, rows: NkiTensor) -> NkiTensor:
+    sums = nl.ndarray(rows.shape, dtype=float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=sums, stationary=same, moving=rows, accumulate=False)
+    return sums

@@ -93,9 +93,10 @@ class Gradient:
             same = nl.ndarray((rows, box.size), dtype=uint8, buffer=nl.sbuf)
             nisa.tensor_tensor(dst=same, data1=tile[there], data2=best, op=alu.EQUAL)
             moved = nl.ndarray((rows, box.size), dtype=float32, buffer=nl.sbuf)
-            nisa.tensor_tensor(dst=moved, data1=left, data2=same, op=alu.MULTIPLY)
+            nisa.memset(dst=moved, value=0.0)
+            nisa.tensor_copy_predicated(dst=moved, src=left, predicate=same)
             nisa.tensor_tensor(dst=sums[there], data1=sums[there], data2=moved, op=alu.ADD)
-            nisa.tensor_tensor(dst=left, data1=left, data2=moved, op=alu.SUBTRACT)
+            nisa.tensor_copy_predicated(dst=left, src=0.0, predicate=same)
         return sums
 
     def _copied(self, given: NkiTensor, rows: int, size: int) -> NkiTensor:

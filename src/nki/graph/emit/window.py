@@ -11,7 +11,7 @@ import nki.language as nl
 from nki.core.dtypes import DType, float32
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.combine import Combination, column_of, combination, spread
-from nki.graph.emit.conv_shape import Window
+from nki.graph.emit.conv_shape import MOST_POOLED, Window, refuse_dims
 from nki.graph.emit.engines import storage
 from nki.graph.emit.images import Box, Images, shifted
 from nki.graph.emit.panels import Chunks, Dim, Loader, Operand, chunked, joined, store, strides_of
@@ -42,6 +42,8 @@ def emit_window(group: Group, target: Target) -> Callable[..., None]:
     how = combination(op, op.regions[0])
     if how.operator is None:
         raise unsupported(op, "its region returns its second argument", "slice the operand instead")
+    if op.operands[0].type.shape:
+        refuse_dims(op, len(window_dims(op)[0]), MOST_POOLED)
 
     def windows(*tensors: NkiTensor) -> None:
         known = dict(zip((*group.inputs, *group.outputs), tensors, strict=True))
@@ -57,6 +59,7 @@ def emit_select_and_scatter(group: Group, target: Target) -> Callable[..., None]
         GraphError: regions other than a comparison and an addition (``graph.unsupported``).
     """
     op = group.ops[-1]
+    refuse_dims(op, len(window_dims(op)[0]), MOST_POOLED)
     gradient = Gradient(op, target, *window_dims(op))
 
     def select_and_scatter(*tensors: NkiTensor) -> None:

@@ -10,6 +10,20 @@ from nki.graph.passes.regions import operator, taken_apart
 from nki.graph.passes.rewriter import Rewriter
 
 
+def signed_indices(r: Rewriter, op: Op) -> Sequence[Value] | None:
+    """Operations whose indices are unsigned 32-bit words on signed ones, in which kernels compute addresses; what is
+    beyond them is outside of every tensor, and stays there."""
+    first = {"gather": 1, "scatter": len(op.results), "dynamic_slice": 1, "dynamic_update_slice": 2}.get(op.name)
+    if first is None or len(op.operands) <= first or op.operands[first].type.dtype is not uint32:
+        return None
+    last = len(op.operands) if op.name.startswith("dynamic") else first + 1
+    turned = [
+        r.convert(r.same("minimum", value, r.full(int32.max, value.type)), int32) for value in op.operands[first:last]
+    ]
+    operands = [*op.operands[:first], *turned, *op.operands[last:]]
+    return r.op(op.name, operands, [value.type for value in op.results], op.attributes, op.regions)
+
+
 def torch_index_select(r: Rewriter, op: Op) -> Sequence[Value] | None:
     """Rows by number, as a gather; numbers outside choose the nearest row."""
     x, indices = op.operands

@@ -15,6 +15,7 @@ from nki.graph.ir import Module, Op, Region, TensorType, Value
 from nki.graph.passes.context import Context
 from nki.graph.passes.dce import dce
 from nki.graph.passes.decompose import DECOMPOSITIONS, expand
+from nki.graph.passes.decompose_index import signed_indices
 from nki.graph.passes.decompose_scales import scales
 from nki.graph.passes.empty import without_elements
 from nki.graph.passes.rewriter import Rewriter, rewrite
@@ -106,7 +107,7 @@ def _saturated(value: Any, kind: DType) -> Any:
 def _decompose(r: Rewriter, op: Op) -> Sequence[Value] | None:
     instead = without_elements(r, op)
     if instead is None:
-        instead = scales(r, op)
+        instead = scales(r, op) or signed_indices(r, op)
     if instead is not None:
         return instead
     spelled_out = DECOMPOSITIONS.get(op.name)
