@@ -16,6 +16,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
+from nki.graph.emit import squares
 
 PARTITIONS = 128
 """Queries at a time, and keys that the second product contracts at once: the rows of the Tensor engine."""
@@ -142,6 +143,9 @@ def _load_heads(named: _Named, place: Place, letter: str, start: int, count: int
     if named.dims.index("d") < named.dims.index(letter):
         nisa.dma_copy(dst=result, src=named.view(place, {"d": (0, head), letter: (start, count)}, "d", letter))
         return result
+    if not _moves_bits():
+        _turned_by_vector(result, named, place, letter, start)
+        return result
     for first in range(0, count, MOST_FEATURES):
         width = min(MOST_FEATURES, count - first)
         turned = _tile(head, width, named.tensor.dtype, nl.psum)
@@ -153,6 +157,25 @@ def _load_heads(named: _Named, place: Place, letter: str, start: int, count: int
             nisa.nc_transpose(dst=turned[0:head, at : at + rows], data=piece, engine=nisa.engine.tensor)
         nisa.tensor_copy(dst=result[0:head, first : first + width], src=turned)
     return result
+
+
+def _moves_bits() -> bool:
+    """Whether the Tensor engine transposes bits; else it multiplies by 0 and 1, and infinities and NaN spoil others."""
+    return nisa.get_nc_version() != nisa.nc_version.gen2
+
+
+def _turned_by_vector(result: NkiTensor, named: _Named, place: Place, letter: str, start: int) -> None:
+    """The same in squares."""
+    head, count = result.shape
+    for at in range(0, count, PARTITIONS):
+        rows = min(PARTITIONS, count - at)
+        piece = _tile(squares.padded(rows), squares.padded(head), result.dtype)
+        nisa.memset(dst=piece, value=0)
+        spans = {letter: (start + at, rows), "d": (0, head)}
+        nisa.dma_copy(dst=piece[0:rows, 0:head], src=named.view(place, spans, letter, "d"))
+        turned = _tile(piece.shape[1], piece.shape[0], result.dtype)
+        squares.transpose(turned, piece)
+        nisa.tensor_copy(dst=result[0:head, at : at + rows], src=turned[0:head, 0:rows])
 
 
 def _load_values(tensors: _Tensors, place: Place) -> list[NkiTensor]:
@@ -249,7 +272,18 @@ def _weights(scores: NkiTensor, dtype: Any) -> tuple[NkiTensor, NkiTensor]:
         reduce_res=total,
         reduce_cmd=nisa.reduce_cmd.reset_reduce,
     )
-    return weights, total
+    return (weights if _moves_bits() else _without_nan(weights)), total
+
+
+def _without_nan(weights: NkiTensor) -> NkiTensor:
+    """Zeros instead of NaN, which would spoil other queries when they are transposed; the sum of their row is NaN."""
+    rows, seen = weights.shape
+    defined = _tile(rows, seen, nl.uint8)
+    nisa.tensor_tensor(dst=defined, data1=weights, data2=weights, op=nl.equal)
+    kept = _tile(rows, seen, weights.dtype)
+    nisa.memset(dst=kept, value=0)
+    nisa.tensor_copy_predicated(dst=kept, src=weights, predicate=defined)
+    return kept
 
 
 def _weighted(weights: NkiTensor, values: Sequence[NkiTensor]) -> NkiTensor:

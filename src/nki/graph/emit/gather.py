@@ -61,7 +61,7 @@ class _Gather:
             pieces = [(run.at, run.count, run.stride, run.offset) for run in runs(self._rows, span.first, span.rows)]
         for at, count, step, offset in pieces:
             here = starts[at : at + count, :]
-            for part in window_parts(*self._window):
+            for part in window_parts(self._window):
                 rows = _rows(result, part, step, offset)
                 copy_rows(flat, part.offset, part.window, here, rows, scatter=False, skip=False, target=self._target)
 

@@ -12,17 +12,17 @@ import numpy as np
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
+from nki.graph.emit import squares
 from nki.graph.emit.conversions import splat_of
 from nki.graph.emit.engines import Engines, Number, storage
 from nki.graph.emit.pointwise import bound
+from nki.graph.emit.squares import SQUARE, padded
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target
 
 _MOST_DIMS = 5
 _FILL_ELEMENTS = 2048
-_SQUARE = 32
-"""What Vector transposes at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ def transposed(m: Mover, to: NkiTensor, here: Box, source: NkiTensor, there: Box
     dims = joined(here, there)
     rows = [dim for dim in dims if dim.to == 1]
     columns = [dim for dim in dims if dim.source == 1]
-    if not rows or not columns or rows[0] is columns[0] or min(rows[0].count, columns[0].count) < _SQUARE:
+    if not rows or not columns or rows[0] is columns[0] or min(rows[0].count, columns[0].count) < SQUARE:
         m.copy(to, here, source, there)
         return
     others = [dim for dim in dims if dim is not rows[0] and dim is not columns[0]]
@@ -324,7 +324,7 @@ def _by_squares(
 ) -> None:
     """Vector transposes squares of 32 x 32, bit for bit; what is left over is transposed with them and not stored."""
     partitions = nl.tile_size.pmax
-    wide = _FILL_ELEMENTS // _SQUARE * _SQUARE
+    wide = _FILL_ELEMENTS // SQUARE * SQUARE
     for at in product(*(range(dim.count) for dim in others)):
         begin = here + sum(i * dim.to for i, dim in zip(at, others, strict=True))
         first = there + sum(i * dim.source for i, dim in zip(at, others, strict=True))
@@ -338,23 +338,15 @@ def _by_squares(
 
 def _square_tile(m: Mover, source: NkiTensor, first: int, row: Dim, height: int, width: int) -> NkiTensor:
     """``(height, width)`` of the transpose, in whole squares."""
-    blocks = -(-height // _SQUARE), -(-width // _SQUARE)
-    result = m.e.new((blocks[0] * _SQUARE, blocks[1] * _SQUARE), source.dtype)
+    result = m.e.new((padded(height), padded(width)), source.dtype)
     for start in range(0, width, nl.tile_size.pmax):
         count = min(nl.tile_size.pmax, width - start)
-        loaded = m.e.new((-(-count // _SQUARE) * _SQUARE, blocks[0] * _SQUARE), source.dtype)
-        if count % _SQUARE or height % _SQUARE:
+        loaded = m.e.new((padded(count), padded(height)), source.dtype)
+        if loaded.shape != (count, height):
             nisa.memset(dst=loaded, value=0)
         pairs = [[row.source, count], [1, height]]
         nisa.dma_copy(dst=loaded[0:count, 0:height], src=source.ap(pairs, offset=first + start * row.source))
-        for r in range(0, count, _SQUARE):
-            for c in range(blocks[0]):
-                down = slice(c * _SQUARE, (c + 1) * _SQUARE)
-                nisa.nc_transpose(
-                    dst=result[down, start + r : start + r + _SQUARE],
-                    data=loaded[r : r + _SQUARE, down],
-                    engine=nisa.engine.vector,
-                )
+        squares.transpose(result[:, start : start + padded(count)], loaded)
     return result
 
 

@@ -159,13 +159,16 @@ class WindowPart:
 
 
 def window_parts(
-    window: tuple[Dim, ...], there: tuple[Dim, ...], most: int = 0, offset: int = 0, own: int = 0
+    sides: Sequence[tuple[Dim, ...]], most: int = 0, offset: int = 0, own: int = 0
 ) -> Iterator[WindowPart]:
     """A slice in parts of few dimensions.
 
     Args:
+        sides: its dimensions, and those on the other side.
         most: elements of a part; 0 for any number.
+        offset, own: where it begins on both sides.
     """
+    window, there = sides
     inner, few = prod(dim.count for dim in window[1:]), len(window) <= _MOST_DIMS
     if few and (not most or inner * window[0].count <= most):
         yield WindowPart(offset, own, window, there)
@@ -175,7 +178,7 @@ def window_parts(
         count = min(step, window[0].count - first)
         moved = offset + first * window[0].stride, own + first * there[0].stride
         if count == 1 and len(window) > 1:
-            yield from window_parts(window[1:], there[1:], most, *moved)
+            yield from window_parts((window[1:], there[1:]), most, *moved)
         else:
             heads = Dim(count, window[0].stride), Dim(count, there[0].stride)
             yield WindowPart(*moved, (heads[0], *window[1:]), (heads[1], *there[1:]))

@@ -8,9 +8,9 @@ from math import prod
 
 import nki.isa as nisa
 import nki.language as nl
-from nki.core.dtypes import DType, float32
+from nki.core.dtypes import DType, bfloat16
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit import transfers
+from nki.graph.emit import squares, transfers
 from nki.graph.emit.boxes import Dim, Run, boxes, joined, moves, runs, strides_of
 from nki.target.model import Target
 
@@ -140,7 +140,7 @@ class Loader:
         elif self._by_dma:
             self._transpose(tile, block, at_once)
         else:
-            self._transpose_on_tensor(tile, block)
+            self._transpose_on_chip(tile, block)
         return tile
 
     def _is_small(self, block: Block) -> bool:
@@ -171,38 +171,55 @@ class Loader:
                 src=self.operand.view(b.offset + f.offset + k.offset, pattern),
             )
 
-    def _transpose_on_tensor(self, tile: NkiTensor, block: Block) -> None:
-        """Rows as they are in memory, then one square after the other through the Tensor engine."""
+    def _transpose_on_chip(self, tile: NkiTensor, block: Block) -> None:
+        """Rows as they are in memory, then one square after the other through the Tensor engine or Vector."""
         rows = self._target.pe.columns
+        through = self._through_tensor if self._target.pe.transpose_exact else self._through_vector
         for start in range(0, block.columns, rows):
             width = min(rows, block.columns - start)
             for batch in range(block.batches):
                 part = Block(block.batch + batch, 1, block.column + start, width, block.chunk, block.chunks)
-                self._transpose_rows(tile[:, batch, :, start : start + width], self._rows(part), part)
+                through(tile[:, batch, :, start : start + width], part)
 
-    def _rows(self, block: Block) -> NkiTensor:
-        operand, size = self.operand, self.chunks.size
-        first = block.chunk * size
-        length = min(block.chunks * size, self.chunks.total - first)
-        stage = nl.ndarray((block.columns, length), dtype=self.dtype, buffer=nl.sbuf)
+    def _fill(self, stage: NkiTensor, block: Block) -> None:
+        """Rows to a tile (columns, contracted elements)."""
+        operand, first = self.operand, block.chunk * self.chunks.size
         (b,) = runs(operand.batch, block.batch, 1)
         for f in boxes(operand.free, block.column, block.columns):
-            for k in boxes(operand.contracted, first, length):
+            for k in boxes(operand.contracted, first, self._length(block)):
                 for move in moves([f, k]):
                     transfers.copy(dst=stage[move.here], src=operand.view(b.offset + move.offset, move.pattern))
-        return stage
 
-    def _transpose_rows(self, tile: NkiTensor, stage: NkiTensor, block: Block) -> None:
-        pe, size = self._target.pe, self.chunks.size
-        dtype = self.dtype if pe.transpose_exact else float32
+    def _length(self, block: Block) -> int:
+        """Contracted elements of a block."""
+        return min(block.chunks * self.chunks.size, self.chunks.total - block.chunk * self.chunks.size)
+
+    def _through_tensor(self, tile: NkiTensor, block: Block) -> None:
+        """Elements of one byte, which do not leave the Tensor engine side by side, as bfloat16, which holds all of
+        them."""
+        size, dtype = self.chunks.size, self.dtype if self.dtype.itemsize > 1 else bfloat16
+        stage = nl.ndarray((block.columns, self._length(block)), dtype=dtype, buffer=nl.sbuf)
+        self._fill(stage, block)
         at_once = max(1, self._target.psum.bank_bytes // (block.columns * dtype.itemsize))
         for first, count, rows in Chunks(self.chunks.total, size, True).groups(block.chunk, block.chunks, at_once):
             there = nl.ndarray((rows, count, block.columns), dtype=dtype, buffer=nl.psum)
-            for i in range(count):
-                at = (first - block.chunk + i) * size
-                nisa.nc_transpose(dst=there[:, i, :], data=stage[:, at : at + rows], engine=nisa.engine.tensor)
             local = first - block.chunk
+            for i in range(count):
+                at = (local + i) * size
+                nisa.nc_transpose(dst=there[:, i, :], data=stage[:, at : at + rows], engine=nisa.engine.tensor)
             nisa.tensor_copy(dst=tile[0:rows, local : local + count, :], src=there)
+
+    def _through_vector(self, tile: NkiTensor, block: Block) -> None:
+        """Bit by bit, where the Tensor engine would multiply by 0 and 1, which makes NaN of infinities."""
+        size, height = self.chunks.size, squares.padded(block.columns)
+        stage = nl.ndarray((height, self._length(block) + squares.SQUARE), dtype=self.dtype, buffer=nl.sbuf)
+        nisa.memset(dst=stage, value=0)
+        self._fill(stage, block)
+        for chunk in range(block.chunks):
+            rows = self.chunks.rows(block.chunk + chunk)
+            there = nl.ndarray((squares.padded(rows), height), dtype=self.dtype, buffer=nl.sbuf)
+            squares.transpose(there, stage[:, chunk * size : chunk * size + squares.padded(rows)])
+            nisa.tensor_copy(dst=tile[0:rows, chunk, :], src=there[0:rows, 0 : block.columns])
 
 
 def _part(tile: NkiTensor, k: Run, b: Run, first: int, count: int, f: Run) -> NkiTensor:

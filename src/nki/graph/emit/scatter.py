@@ -83,7 +83,7 @@ class _Scatter:
                 self._replace(flat, offsets, updates, span)
                 continue
             same = self._same(indices, span, offsets) if sums and not self._unique and span.rows > 1 else None
-            for piece in window_parts(*self._window, _SLICE_BYTES // float32.itemsize):
+            for piece in window_parts(self._window, _SLICE_BYTES // float32.itemsize):
                 self._combine(flat, offsets, updates, span, piece, same)
 
     def _updates(self, updates: NkiTensor, step: int, offset: int, there: Sequence[Dim]) -> Rows:
@@ -95,7 +95,7 @@ class _Scatter:
     def _replace(self, flat: NkiTensor, offsets: NkiTensor, updates: NkiTensor, span: Span) -> None:
         for run in runs(self._rows, span.first, span.rows):
             starts = offsets[run.at : run.at + run.count, :]
-            for part in window_parts(*self._window):
+            for part in window_parts(self._window):
                 rows = self._updates(updates, run.stride, run.offset + part.own, part.there)
                 copy_rows(flat, part.offset, part.window, starts, rows, scatter=True, skip=True, target=self._target)
 
