@@ -1,0 +1,106 @@
+"""Random graphs: a number makes the same graph, target and cores in every process."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.graph.differential.bound import Bound, UndefinedError, point
+from tests.graph.differential.operator import MOST, Draw, NoFitError
+from tests.graph.differential.records import FLOATS, Graph, Node
+from tests.graph.differential.table import TABLE
+
+SEEDS = 1_000_000
+"""Graphs of one seed; number n of seed s is ``graph(s * SEEDS + n)``."""
+
+_TRIES = 60
+
+
+def graph(seed: int) -> Graph:
+    """The graph of a number."""
+    choices = Draw(seed, "torch")
+    front = choices.random.choices(("torch", "jax", "dynamo"), (60, 36, 4))[0]
+    target = choices.one("trn1", "trn2", "trn3")
+    cores = 2 if target != "trn1" and choices.chance(0.3) else 1
+    native = choices.random.choices(("0", "auto", "always"), (80, 10, 10))[0]
+    d = Draw(seed, "jax" if front == "jax" else "torch")
+    d.special = choices.chance(0.08)
+    nodes = _nodes(d, choices.random.randint(2, 10))
+    inputs, renamed = sorted(d.inputs), {}
+    for new, old in enumerate([*inputs, *nodes]):
+        renamed[old] = new
+    made = [Node(n.operator, tuple(renamed[k] for k in n.operands), n.attributes) for n in nodes.values()]
+    results = [renamed[k] for k in _results(d, nodes)]
+    whole = Graph(seed, front, target, cores, native, tuple(d.inputs[k] for k in inputs), tuple(made), tuple(results))
+    return whole
+
+
+def _nodes(d: Draw, count: int) -> dict[int, Node]:
+    """The operators, by the number of the value that they make."""
+    dtype = d.one("float32", "float32", "float32", "float32", "bfloat16", "float16", "int32", "uint8", "bool")
+    d.fresh(d.shape(), dtype)
+    nodes: dict[int, Node] = {}
+    names = [name for name, operator in TABLE.items() if operator.code(d.language)]
+    weights = [TABLE[name].weight for name in names]
+    for _ in range(_TRIES):
+        if len(nodes) == count:
+            break
+        _step(d, nodes, d.random.choices(names, weights)[0])
+    if not nodes:
+        nodes[len(d.bounds)] = Node("unsqueeze", (0,), {"axis": 0})
+        d.bounds.append(evaluated(nodes[len(d.bounds)], [d.bounds[0]]))
+    return nodes
+
+
+def _step(d: Draw, nodes: dict[int, Node], name: str) -> None:
+    """One more operator, if there is something for it, and something is known of its result."""
+    before = len(d.bounds)
+    try:
+        operands, attributes = TABLE[name].draw(d)
+        node = Node(name, tuple(operands), attributes)
+        made = evaluated(node, [d.bounds[k] for k in operands])
+        if not 0 < made.size <= MOST or vague(made, 0.5 if d.special else 0.05):
+            raise NoFitError
+    except (NoFitError, UndefinedError):
+        del d.bounds[before:]
+        for number in [k for k in d.inputs if k >= before]:
+            del d.inputs[number]
+        return
+    nodes[len(d.bounds)] = node
+    d.bounds.append(made)
+
+
+def evaluated(node: Node, operands: list[Bound]) -> Bound:
+    """The bound of one operator. Raises UndefinedError, and what NumPy raises for shapes that do not fit."""
+    with np.errstate(all="ignore"):
+        return TABLE[node.operator].bound(node.attributes, *operands)
+
+
+def vague(bound: Bound, most: float) -> bool:
+    """True if of more than a part of the elements too little is known."""
+    if not bound.size:
+        return False
+    with np.errstate(all="ignore"):
+        width = bound.high - bound.low
+        if not bound.is_float:
+            return bool(np.mean(width > 0) > most)
+        finite = np.where(np.isfinite(bound.magnitude), bound.magnitude, 0.0)
+        scale = np.maximum(finite, np.sqrt(np.mean(np.square(np.minimum(finite, 1e100)))))
+        allowed = 0.01 if bound.dtype in FLOATS else 0.3
+        unknown = ~(width <= allowed * scale) & ~np.isnan(bound.low) & (bound.low != bound.high)
+    return bool(np.mean(unknown) > most)
+
+
+def _results(d: Draw, nodes: dict[int, Node]) -> list[int]:
+    """What nothing uses, and now and then something else."""
+    used = {k for node in nodes.values() for k in node.operands}
+    results = [k for k in nodes if k not in used]
+    results += [k for k in nodes if k in used and d.chance(0.1)]
+    return results[-5:]
+
+
+def bounds_of(graph: Graph) -> list[Bound]:
+    """The bounds of all values."""
+    values = [point(x.array(), x.dtype) for x in graph.inputs]
+    for node in graph.nodes:
+        values.append(evaluated(node, [values[k] for k in node.operands]))
+    return values

@@ -1,0 +1,43 @@
+"""A graph as a program to run from the repository's folder."""
+
+from __future__ import annotations
+
+from tests.graph.differential.records import Graph
+from tests.graph.differential.run import source
+
+_FRAME = """import numpy as np
+{imports}
+from tests.graph.differential.records import Input
+from tests.graph.differential.run import plain, tensor
+
+inputs = [
+{inputs}
+]
+
+
+{source}
+
+
+{compiled}
+for wanted, found in zip(expected, results):
+    print(np.abs(plain(wanted).astype(float) - plain(found).astype(float)).max(), plain(found).dtype, plain(found).shape)
+"""
+_TORCH = """arrays = [tensor(x.array()) for x in inputs]
+with torch.no_grad():
+    expected = f(*arrays)
+    results = torch.compile(f, backend="neuron", dynamic=False, options={{"target": "{target}", "lnc": {cores}}})(*arrays)"""
+_JAX = """arrays = [jnp.asarray(x.array()) for x in inputs]
+expected = f(*arrays)
+results = compile(f, target="{target}", lnc={cores})(*arrays)"""
+
+
+def snippet(graph: Graph) -> str:
+    """The program; it prints the largest difference of each result."""
+    jax = graph.language == "jax"
+    imports = "import jax\nimport jax.numpy as jnp\nfrom jax import lax\n\nfrom nki.interop.jax import compile"
+    return _FRAME.format(
+        imports=imports if jax else "import torch\n\nimport nki.interop.torch",
+        inputs="\n".join(f"    {x!r}," for x in graph.inputs),
+        source=source(graph),
+        compiled=(_JAX if jax else _TORCH).format(target=graph.target, cores=graph.cores),
+    )
