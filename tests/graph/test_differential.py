@@ -1,4 +1,4 @@
-"""Random graphs give what every correct implementation gives; and the judge, the drawing and the shrinking themselves."""
+"""Random graphs give what every correct implementation gives; so do the parts of the test what they should."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.graph.differential.table import TABLE
 from tests.graph.differential.tally import Tally, record
 
 
-@pytest.mark.parametrize("group", range(4))
+@pytest.mark.parametrize("group", range(3))
 def test_random_graphs(group: int) -> None:
     numbers = range(group * 4, group * 4 + 4)
     found = {number: outcome(graph(number)) for number in numbers}
@@ -75,14 +75,14 @@ def test_both_neighbours_count_where_an_error_decides_and_nowhere_else() -> None
 
 
 def test_any_order_of_a_sum_is_within_its_bound() -> None:
-    x = np.random.default_rng(0).standard_normal(4096).astype(np.float32) * 100
+    x = np.random.default_rng(0).standard_normal(512).astype(np.float32) * 100
     bound = total(point(x, "float32"), (0,), True)
     for order in (x, x[::-1], np.sort(x)):
         sequential = np.float32(0)
         for number in order:
             sequential += number
         assert not outside(np.array([sequential]), bound)
-    assert outside(np.array([x[1:].sum()], np.float32), bound)
+    assert outside(np.array([np.sort(x)[1:].sum()], np.float32), bound)
 
 
 @pytest.mark.parametrize("group", range(3))
@@ -112,10 +112,10 @@ def test_graphs_differ_in_all_that_is_drawn() -> None:
 
 
 def test_faults_become_small() -> None:
-    drawn = next(g for g in map(graph, range(4000, 4100)) if any(n.operator == "softmax" for n in g.nodes[:-1]))
-    small = smallest(drawn, lambda g: any(n.operator == "softmax" for n in g.nodes), 20.0)
-    assert [node.operator for node in small.nodes] == ["softmax"]
-    assert len(small.inputs) == 1
+    drawn = replace(masked(), target="trn3", cores=2, native="always", results=(3, 5))
+    small = smallest(drawn, lambda g: any(node.operator == "relu" for node in g.nodes))
+    assert [node.operator for node in small.nodes] == ["relu"]
+    assert (small.results, len(small.inputs)) == ((1,), 1)
     assert (small.target, small.cores, small.native) == ("trn2", 1, "0")
     assert np.prod(small.inputs[0].shape) < 8
     compile(snippet(small), "snippet", "exec")

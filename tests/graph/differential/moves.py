@@ -155,8 +155,8 @@ _move("reshape", "torch.reshape({0}, {shape})", "jnp.reshape({0}, {shape})", _re
 _move("slice", "{0}[{parts}]", "{0}[{parts}]", _sliced, 2.5)
 _move("concatenate", "torch.cat([{0}, {1}], {axis})", "jnp.concatenate([{0}, {1}], {axis})", _joined, 2.0)
 _move("stack", "torch.stack([{0}, {0}], {axis})", "jnp.stack([{0}, {0}], {axis})", _new_axis, 0.4)
-_move("pad", "torch.nn.functional.pad({0}, {pads}, value={value})", "lax.pad({0}, jnp.asarray({value}, {0}.dtype), {triples})",
-      _padded, 1.0)  # fmt: skip
+_move("pad", "torch.nn.functional.pad({0}, {pads}, value={value})",
+      "lax.pad({0}, jnp.asarray({value}, {0}.dtype), {triples})", _padded, 1.0)  # fmt: skip
 _move("expand", "{0}.expand({shape})", "jnp.broadcast_to({0}, {shape})", _expanded, 1.5)
 _move("flip", "torch.flip({0}, [{axis}])", "jnp.flip({0}, {axis})", _an_axis(), 0.7)
 _move("roll", "torch.roll({0}, {shift}, {axis})", "jnp.roll({0}, {shift}, {axis})", _rolled, 0.7)

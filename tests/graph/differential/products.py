@@ -36,7 +36,7 @@ def product(a: Array, b: Array) -> Array:
 
 
 def matmul(x: Bound, y: Bound, dtype: str) -> Bound:
-    """The product of the middles, with the errors of the operands and of the sum; where infinities meet, the points'."""
+    """The product of the middles, with the errors of the operands and of the sum."""
     if not (x.finite and y.finite):
         return _with_infinities(x, y, dtype)
     a, b, ra, rb = x.middle, y.middle, x.radius, y.radius

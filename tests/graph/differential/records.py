@@ -42,7 +42,8 @@ class Input:
     def array(self) -> Array:
         """Its numbers, which depend on the description alone."""
         random = np.random.default_rng([self.seed, 77])
-        return np.asarray(_numbers(self, random)).astype(NUMPY[self.dtype]).reshape(self.shape)
+        with np.errstate(over="ignore"):
+            return np.asarray(_numbers(self, random)).astype(NUMPY[self.dtype]).reshape(self.shape)
 
 
 def _numbers(x: Input, random: np.random.Generator) -> Array:

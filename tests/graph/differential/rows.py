@@ -109,7 +109,8 @@ for _name, _f, _jax, _bound, _weight in (
 enter("variance", "torch.var({0}, dim={axes}, keepdim={keep})", "jnp.var({0}, axis={axes}, keepdims={keep}, ddof=1)",
       _axes, _variance, 0.7)  # fmt: skip
 enter("whole_sum", "torch.sum({0}, dim={axes}, keepdim={keep}).to(torch.int32)",
-      "jnp.sum({0}.astype(jnp.int32), axis={axes}, keepdims={keep})", lambda d: _axes(d, _small_whole), _whole_sum, 0.7)  # fmt: skip
+      "jnp.sum({0}.astype(jnp.int32), axis={axes}, keepdims={keep})", lambda d: _axes(d, _small_whole),
+      _whole_sum, 0.7)  # fmt: skip
 
 
 def _truth_axis(d: Draw) -> Made:
@@ -210,7 +211,8 @@ def _rms_draw(d: Draw) -> Made:
 
 
 enter("rms_norm", "{0} * torch.rsqrt({0}.square().mean(-1, keepdim=True) + 1e-5) * {1}",
-      "{0} * lax.rsqrt(jnp.mean(jnp.square({0}), -1, keepdims=True) + 1e-5) * {1}", _rms_draw, _rms_norm, 1.5)  # fmt: skip
+      "{0} * lax.rsqrt(jnp.mean(jnp.square({0}), -1, keepdims=True) + 1e-5) * {1}", _rms_draw, _rms_norm,
+      1.5)  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ order, running sums
 

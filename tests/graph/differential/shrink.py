@@ -29,15 +29,16 @@ def shrunk(graph: Graph, found: Outcome, seconds: float = 60.0) -> Graph:
 def smallest(graph: Graph, fails: Callable[[Graph], bool], seconds: float = 60.0) -> Graph:
     """Takes the first simpler graph that fails, until there is none."""
     end = monotonic() + seconds
-    again = True
-    while again:
-        again = False
-        for candidate in candidates(graph):
-            if monotonic() > end:
-                return graph
-            if _possible(candidate) and fails(candidate):
-                graph, again = candidate, True
-                break
+    for simpler in (_fewer, _plainer, _smaller, _fewer):
+        again = True
+        while again:
+            again = False
+            for candidate in simpler(graph):
+                if monotonic() > end:
+                    return graph
+                if candidate != graph and _possible(candidate) and fails(candidate):
+                    graph, again = candidate, True
+                    break
     return graph
 
 
@@ -52,14 +53,15 @@ def _possible(graph: Graph) -> bool:
     return all(values[k].size > 0 and not vague(values[k], 0.5) for k in graph.results)
 
 
-def candidates(graph: Graph) -> Iterator[Graph]:
-    """Simpler graphs, the simplest first."""
+def _fewer(graph: Graph) -> Iterator[Graph]:
+    """With fewer results and operators, the fewest first."""
+    first = len(graph.inputs)
+    for number in range(len(graph.nodes) - 1):
+        yield pruned(replace(graph, results=(first + number,)))
     if len(graph.results) > 1:
         yield from (pruned(replace(graph, results=(k,))) for k in graph.results)
     for number in range(len(graph.nodes)):
         yield from _without(graph, number)
-    yield from _plainer(graph)
-    yield from _smaller(graph)
 
 
 def pruned(graph: Graph) -> Graph:
