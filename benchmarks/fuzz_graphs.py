@@ -75,9 +75,10 @@ def _judged(number: int, given: argparse.Namespace) -> tuple[dict[str, Any], flo
             file.write(json.dumps(result) + "\n")
     if found.fault:
         print(f"\ngraph {number} ({drawn.front}, {drawn.target}): {found.status} {found.kind} {found.why}", flush=True)
+        print(f"the framework: {found.beside or 'within the bounds'}")
         if not given.no_shrink:
             small = shrunk(drawn, found)
-            print(f"\n{snippet(small)}\n# {outcome(small, framework=found.status == 'unsound').why}", flush=True)
+            print(f"\n{snippet(small)}\n# {outcome(small).why}", flush=True)
     return result, seconds
 
 

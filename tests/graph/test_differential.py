@@ -85,10 +85,10 @@ def test_any_order_of_a_sum_is_within_its_bound() -> None:
     assert outside(np.array([np.sort(x)[1:].sum()], np.float32), bound)
 
 
-@pytest.mark.parametrize("group", range(3))
+@pytest.mark.parametrize("group", range(2))
 def test_the_framework_is_within_the_bounds(group: int) -> None:
     """The bounds themselves are right: each is compared with what the framework computes."""
-    for number in range(1000 + group * 20, 1020 + group * 20):
+    for number in range(1000 + group * 15, 1015 + group * 15):
         drawn = graph(number)
         if drawn.language == "jax" or judge.coarse(drawn):
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.graph.differential.bound import Bound, UndefinedError, point
-from tests.graph.differential.operator import MOST, Draw, NoFitError
+from tests.graph.differential.operator import COMPOSED, MOST, Draw, NoFitError
 from tests.graph.differential.records import FLOATS, Graph, Node
 from tests.graph.differential.table import TABLE
 
@@ -56,6 +56,8 @@ def _step(d: Draw, nodes: dict[int, Node], name: str) -> None:
     before = len(d.bounds)
     try:
         operands, attributes = TABLE[name].draw(d)
+        if d.language == "jax" and name in COMPOSED and d.bounds[operands[0]].dtype != "float32":
+            raise NoFitError
         node = Node(name, tuple(operands), attributes)
         made = evaluated(node, [d.bounds[k] for k in operands])
         if not 0 < made.size <= MOST or vague(made, 0.5 if d.special else 0.05):

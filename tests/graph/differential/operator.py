@@ -145,6 +145,12 @@ class Operator:
 
 TABLE: dict[str, Operator] = {}
 
+COMPOSED = frozenset(
+    ("softmax", "log_softmax", "silu", "gelu", "gelu_tanh", "softplus", "elu", "mean", "variance", "avg_pool",
+     "rms_norm", "sigmoid", "expm1")
+)  # fmt: skip
+"""What JAX makes of several operations, each of which rounds to small dtypes; PyTorch rounds once."""
+
 
 def enter(
     name: str, torch: str, jax: str, draw: Callable[..., Any], bound: Callable[..., Bound], weight: float = 1.0

@@ -20,7 +20,7 @@ def shrunk(graph: Graph, found: Outcome, seconds: float = 60.0) -> Graph:
     """The smallest graph that is found in some time and fails as the given one does."""
 
     def fails(candidate: Graph) -> bool:
-        now = outcome(candidate, framework=found.status == "unsound")
+        now = outcome(candidate)
         return (now.status, now.kind) == (found.status, found.kind)
 
     return smallest(graph, fails, seconds)
