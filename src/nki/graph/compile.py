@@ -13,6 +13,7 @@ import numpy as np
 
 from nki.core.dtypes import bool_
 from nki.graph import emit
+from nki.graph.admit import admit
 from nki.graph.attention.kernel import attention
 from nki.graph.attention.match import match as match_attention
 from nki.graph.bind import bind
@@ -122,6 +123,7 @@ class Compilation:
             began = perf_counter()
 
         if start == IMPORTED:
+            admit(module, self._target)
             reached(IMPORTED, module)
         made = run_passes(module, self._context, start=start, after=reached)
         with guarded(f"making one program of {self._setting.name}"):

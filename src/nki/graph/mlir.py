@@ -40,6 +40,8 @@ from torch_mlir.ir import (  # noqa: E402
 from torch_mlir.ir import Location as MlirLocation  # noqa: E402
 from torch_mlir.passmanager import PassManager  # noqa: E402
 
+from nki.core.isolated import ends_by  # noqa: E402
+from nki.core.nesting import MOST, too_deep  # noqa: E402
 from nki.core.source import UNKNOWN  # noqa: E402
 from nki.graph.errors import GraphError  # noqa: E402
 
@@ -71,7 +73,9 @@ __all__ = [
     "context",
     "expand_chlo",
     "parse",
+    "survives",
     "to_portable",
+    "unreadable",
 ]
 
 _BYTECODE = b"ML\xefR"
@@ -105,19 +109,32 @@ def parse(source: str | bytes) -> Module:
     Raises:
         GraphError: "graph.parse" with the parser's own words.
     """
+    depth = too_deep(source) if isinstance(source, str) else 0
+    if depth:
+        raise unreadable(f"brackets are nested {depth} deep, and at most {MOST} are read")
     made = context()
     try:
         if isinstance(source, bytes) and source.startswith(_BYTECODE) and source[5:16].startswith(_PORTABLE):
             return _stablehlo.deserialize_portable_artifact(made, source)
         return Module.parse(source, made)
     except (MLIRError, ValueError) as error:
-        raise GraphError(
-            "graph.parse",
-            f"the model is not StableHLO: {_first_words(error)}",
-            rule="a model is MLIR text, bytecode or a portable artifact, in operations of stablehlo, chlo and func",
-            fix="export the model again, for example with jax.jit(f).lower(...).as_text()",
-            location=UNKNOWN,
-        ) from error
+        raise unreadable(_first_words(error)) from error
+
+
+def survives(source: str | bytes) -> str:
+    """The signal by which parsing ends a process, empty if it does not; damaged bytecode can do that."""
+    return ends_by(lambda: parse(source))
+
+
+def unreadable(what: str) -> GraphError:
+    """The error for a source that is no model."""
+    return GraphError(
+        "graph.parse",
+        f"the model is not StableHLO: {what}",
+        rule="a model is MLIR text, bytecode or a portable artifact, in operations of stablehlo, chlo and func",
+        fix="export the model again, for example with jax.jit(f).lower(...).as_text()",
+        location=UNKNOWN,
+    )
 
 
 def expand_chlo(text: str) -> Module:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nki.core.errors import UsageError
+from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
 from nki.graph.compile import IMPORTED, LINKED, NEFF, REFERENCE, SETTING, Compilation, Setting
 from nki.graph.executable import Executable
@@ -61,9 +62,23 @@ def resume(path: str | Path, setting: Setting | None = None, **changes: Any) -> 
         )
     held = [_reference(file) for file in sorted(path.parent.glob(f"{REFERENCE}*.neff"))]
     with span(f"compile {made.name}", "compile"):
-        found = Compilation(made).run(read(path.read_text(), str(path)), match[1])
+        found = Compilation(made).run(read(_text(path), str(path)), match[1])
     del held  # the program has copies of the kernels now
     return found
+
+
+def _text(path: Path) -> str:
+    """The text of a stage. Raises UsageError "graph.stage"."""
+    try:
+        return read_regular(path).decode()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(
+            "graph.stage",
+            f"{path} cannot be read: {problem}",
+            rule="a stage is a file of MLIR text",
+            fix="check the path, or write the stages again with --dump-ir",
+            location=UNKNOWN,
+        ) from None
 
 
 def _recorded(file: Path) -> Setting:
@@ -71,7 +86,7 @@ def _recorded(file: Path) -> Setting:
     if not file.is_file():
         return Setting(target=from_environment().target)
     try:
-        found: Mapping[str, Any] = json.loads(file.read_text())
+        found: Mapping[str, Any] = json.loads(read_regular(file))
         patterns, donated = found["patterns"], found["donated"]
         return Setting(
             str(found["name"]),
@@ -94,7 +109,7 @@ def _recorded(file: Path) -> Setting:
 def _linked(path: Path, options: Options) -> Executable:
     """The model of a folder with the programs of a file of IR, checked like those of any artifact."""
     whole = load_model(path.parent / NEFF, options)
-    programs = read_programs(from_text(path.read_text(), name=str(path)))
+    programs = read_programs(from_text(_text(path), name=str(path)))
     packed = artifact.pack(
         programs,
         options={"matmul": options.matmul, "api": options.api},

@@ -11,6 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from nki.core.errors import IRError
+from nki.core.isolated import ends_by
+from nki.core.nesting import MOST, too_deep
+from nki.core.regular import read_regular
 from nki.core.source import Location
 from nki.ir.context import session, shared_context
 from nki.ir.mlir import Context, MLIRError, Module, Operation, PassManager
@@ -33,6 +36,9 @@ def to_text(module: Module, *, locations: bool = True) -> str:
 def from_text(text: str, context: Context | None = None, *, name: str = _STREAM) -> Module:
     """Parse and verify MLIR text; `name` stands for it in messages. Raises IRError "ir.parse" with MLIR's message."""
     _check_escapes(text)
+    depth = too_deep(text)
+    if depth:
+        raise _unreadable(f"brackets are nested {depth} deep", f"at most {MOST} are nested in each other")
     try:
         return _parse(text, context)
     except IRError as error:
@@ -56,7 +62,7 @@ def to_bytecode(module: Module) -> bytes:
 def from_bytecode(data: bytes, context: Context | None = None) -> Module:
     """Parse and verify what `to_bytecode` made; raises IRError "ir.parse".
 
-    The checksum finds damage and not intent: do not read bytecode from people whom you do not trust, take text.
+    The checksum finds damage and not intent; `load` tries a file in another process first.
     """
     body = data[_HEADER:]
     if not data.startswith(_MAGIC):
@@ -86,14 +92,20 @@ def load(path: Path, context: Context | None = None) -> Module:
         IRError: "ir.file" if it cannot be read, "ir.parse" if it is not MLIR.
     """
     try:
-        data = path.read_bytes()
-        if data.startswith(_MAGIC):
-            return from_bytecode(data, context)
-        return from_text(data.decode(), context, name=str(path))
+        data = read_regular(path)
+        text = None if data.startswith(_MAGIC) else data.decode()
     except OSError as error:
         raise IRError("ir.file", f"{path}: {error.strerror}", fix="check the path") from None
     except UnicodeDecodeError:
         raise _unreadable(f"{path} is neither UTF-8 nor bytecode", "a file holds MLIR text or bytecode") from None
+
+    def parse() -> Module:
+        return from_bytecode(data, context) if text is None else from_text(text, context, name=str(path))
+
+    signal = ends_by(parse)
+    if signal:
+        raise _unreadable(f"reading {path} ends a process by {signal}", "a file holds what nki compile writes")
+    return parse()
 
 
 def fingerprint(module: Module) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Hashable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import nki.isa as nisa
 from nki.core.dtypes import DType, uint8
 from nki.core.errors import ArgumentError
 from nki.core.nki_tensor import NkiTensor
+from nki.core.regular import read_regular
 from nki.core.tensor import whole
 from nki.isa import alu
 from nki.language.arguments import integer, public, tile
@@ -98,7 +101,7 @@ def _array(constant: Any) -> npt.NDArray[Any]:
 def _file(path: str) -> npt.NDArray[Any]:
     current_sink("nl.shared_constant").unfollowed(f"nl.shared_constant reads {path!r}, which may change")
     try:
-        return np.asarray(np.load(path, allow_pickle=False))
+        return np.asarray(np.load(io.BytesIO(read_regular(Path(path))), allow_pickle=False))
     except (OSError, ValueError, EOFError) as problem:
         raise ArgumentError(
             "constant.file", f"nl.shared_constant cannot read {path!r}: {problem}", fix="write it with np.save"

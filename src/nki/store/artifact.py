@@ -15,6 +15,7 @@ from nki.asm.lower import lower
 from nki.asm.raising import raise_
 from nki.asm.streams import Begin, Streams
 from nki.core.errors import ArtifactError, NkiError
+from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
 from nki.ir.build import build
 from nki.ir.text import fingerprint, to_text
@@ -148,8 +149,7 @@ def load(path: Path) -> Artifact:
         ArtifactError: "artifact.file" if it cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_regular(path, MAX_BYTES + 1)
     except OSError as error:
         raise _file_error(path, error) from None
     return unpack(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import zlib
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import numpy as np
 
 from nki.core.dtypes import DType, as_dtype
 from nki.core.errors import DtypeError, UsageError
+from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
 
 FORMS = (
@@ -140,7 +142,7 @@ def _is_dtype(word: str) -> bool:
 
 def _read(path: Path, name: str) -> np.ndarray:
     try:
-        array = np.load(path, allow_pickle=False)
+        array = np.load(io.BytesIO(read_regular(path)), allow_pickle=False)
     except (OSError, ValueError, EOFError) as problem:
         raise _error(
             "arg.file", f"{name}: {path} cannot be read: {problem}", "name a file that numpy.save wrote"

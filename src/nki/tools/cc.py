@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nki.core.errors import UsageError
+from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
 from nki.options import from_environment
 from nki.tools.output import Command, stdout, working, write_json
@@ -99,14 +100,25 @@ def _compiled(model: Path, changes: dict[str, Any]) -> Executable:
         read = importlib.import_module("nki.graph.importers.torch_file").read_exported
         made = compiler.compile_module(read(model), setting)
     else:
-        made = compiler.compile_module(_source(model), setting)
+        source = _source(model)
+        mlir = importlib.import_module("nki.graph.mlir")
+        signal = mlir.survives(source)
+        if signal:
+            raise mlir.unreadable(f"reading {model} ends a process by {signal}")
+        made = compiler.compile_module(source, setting)
     return made
 
 
 def _source(path: Path) -> str | bytes:
     """Text, or bytes of one of the binary forms, which start with their own letters."""
-    data = path.read_bytes()
-    return data if data.startswith((b"ML\xefR", b"StableHLO_")) else data.decode()
+    try:
+        data = read_regular(path)
+        return data if data.startswith((b"ML\xefR", b"StableHLO_")) else data.decode()
+    except OSError as problem:
+        raise _error(f"{path} cannot be read: {problem.strerror}", "the model is a file", "check the path") from None
+    except UnicodeDecodeError:
+        rule = "a model is MLIR as UTF-8 text, bytecode or a portable artifact"
+        raise _error(f"{path} is neither text nor bytecode", rule, "export the model again") from None
 
 
 def _error(message: str, rule: str, fix: str) -> UsageError:

@@ -51,6 +51,17 @@ class Command(click.Command):
             return super().invoke(ctx)
         except NkiError as error:
             fail(_placed(error, ctx.meta.get(_KERNEL_LOCATION, UNKNOWN)), as_json=bool(ctx.params.get("as_json")))
+        except (RecursionError, MemoryError) as error:
+            fail(_too_much(error), as_json=bool(ctx.params.get("as_json")))
+
+
+def _too_much(error: RecursionError | MemoryError) -> UsageError:
+    rule = "a command ends with a result or an error, whatever it is given"
+    if isinstance(error, RecursionError):
+        what, fix = "the input is nested too deeply", "look for what repeats without end in the input"
+        return UsageError("command.recursion", what, rule=rule, fix=fix, location=UNKNOWN)
+    what, fix = "the input needs more memory than this machine has", "give it smaller arrays or a smaller model"
+    return UsageError("command.memory", what, rule=rule, fix=fix, location=UNKNOWN)
 
 
 def fail(error: NkiError, *, as_json: bool) -> NoReturn:

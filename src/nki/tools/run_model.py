@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nki.core.errors import UsageError
+from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
 from nki.core.visible import file_name
 from nki.runtime.model import Model
@@ -75,7 +76,7 @@ def _file_names(names: Sequence[str]) -> list[str]:
 
 def _read(path: Path, port: Port) -> np.ndarray:
     try:
-        found: Any = np.load(path, allow_pickle=False)
+        found: Any = np.load(io.BytesIO(read_regular(path)), allow_pickle=False)
     except (OSError, ValueError) as problem:
         raise usage_error("run.inputs", f"{path} cannot be read: {problem}"[:300], "name a .npy file") from None
     # NumPy keeps dtypes that it does not know (bfloat16) as plain bytes.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nki.core.errors import LaunchError
+from nki.core.regular import read_regular
 from nki.core.shown import shown
 from nki.frontend.manifest import Manifest
 from nki.frontend.manifest_arguments import Described
@@ -91,8 +92,7 @@ def read_pinned(path: Path, kernel: str, configs: Sequence[Config]) -> dict[tupl
             (``tune.pinned``).
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(_LIMIT_BYTES + 1)
+        data = read_regular(path, _LIMIT_BYTES + 1)
         if len(data) > _LIMIT_BYTES:
             raise _pinned(f"{path} has more than {_LIMIT_BYTES} bytes")
         document = json.loads(data)

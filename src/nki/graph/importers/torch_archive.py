@@ -49,11 +49,9 @@ def checked_archive(path: Path) -> io.BytesIO:
         raise refused(f"{path} cannot be read: {type(error).__name__}", "torch.export.save writes such files") from None
 
 
-def refused(
-    message: str, rule: str, fix: str = "export the model again in eval mode", code: str = "cc.model"
-) -> UsageError:
+def refused(message: str, rule: str, fix: str = "export the model again in eval mode") -> UsageError:
     """The error for a file that is no model of PyTorch's, or none that can be compiled."""
-    return UsageError(code, message, rule=rule, fix=fix, location=UNKNOWN)
+    return UsageError("cc.model", message, rule=rule, fix=fix, location=UNKNOWN)
 
 
 def _checked(path: Path) -> io.BytesIO:
@@ -156,9 +154,10 @@ def _check_tree(path: Path, text: str) -> None:
 
 
 def _unsafe(message: str) -> UsageError:
-    return refused(
-        message,
-        "a model is loaded without executing anything, and pickled parts, libraries and calls are programs",
-        "export a model whose parameters, buffers and constants are plain tensors",
+    return UsageError(
         "cc.pickle",
+        message,
+        rule="a model is loaded without executing anything, and pickled parts, libraries and calls are programs",
+        fix="export a model whose parameters, buffers and constants are plain tensors",
+        location=UNKNOWN,
     )
