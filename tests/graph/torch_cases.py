@@ -287,6 +287,8 @@ def _order() -> Iterator[Case]:
     yield "topk", lambda a: tuple(a.topk(3)), (x,)
     yield "topk-smallest", lambda a: tuple(a.topk(2, 0, largest=False)), (x,)
     yield "topk-backward", gradient(lambda a: a.topk(3).values), (x,)
+    yield "cummax", lambda a: tuple(a.cummax(1)), (x,)
+    yield "cummin", lambda a: tuple(a.cummin(0)), (i,)
 
 
 def _indexing() -> Iterator[Case]:

@@ -118,8 +118,9 @@ def cbrt(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
 def erf_inv(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The inverse of the error function."""
     wide = e.copy(x, float32)
-    square = e.binary(wide, wide, alu.MULTIPLY)
-    w = e.scalar(log_plus_one(e, e.scalar(square, alu.MULTIPLY, -1.0), float32), alu.MULTIPLY, -1.0)
+    less = e.scalar(wide, alu.SUBTRACT, 1.0, reverse0=True)
+    w = e.fused(wide, alu.ADD, 1.0, alu.MULTIPLY, less)  # the square of x would lose what is left of 1
+    w = e.scalar(e.activate(w, unit.LOG, float32), alu.MULTIPLY, -1.0)
     central = _polynomial(e, e.scalar(w, alu.ADD, -2.5), _CENTRAL)
     tail = _polynomial(e, e.scalar(e.activate(w, unit.SQRT, float32), alu.ADD, -3.0), _TAIL)
     e.replace(tail, e.scalar(w, alu.LESS, 5.0, dtype=uint8), central)

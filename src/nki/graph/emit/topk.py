@@ -7,7 +7,7 @@ from math import prod
 
 import nki.isa as nisa
 import nki.language as nl
-from nki.core.dtypes import float32, uint8, uint32
+from nki.core.dtypes import float32, int16, int32, uint8, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MIN
 from nki.graph.emit.network import sort_rows
@@ -25,6 +25,10 @@ _SORTED = 4096
 """Integers of a row that can be sorted."""
 
 _LOWEST = float("-inf")
+_END = 2.0**127
+"""Above the half of every finite number."""
+_LEAST = 2.0**-149
+"""The smallest float32 above 0."""
 
 
 class TopK:
@@ -100,18 +104,28 @@ class TopK:
         return values, places
 
     def _keys(self, tile: NkiTensor) -> NkiTensor:
-        """At least eight float32 to search in: no -0, no NaN, and no -inf, which stands for what was found."""
+        """At least eight float32 to search in, in the total order -NaN < -inf < ... < -0 < 0 < ... < inf < NaN.
+
+        Halves make room for the infinities among the finite numbers: inf is NaN, and -inf stands for what was found.
+        """
         rows, length = tile.shape
-        keys = nl.ndarray((rows, max(_SLOTS, length)), dtype=float32, buffer=nl.sbuf)
+        whole = nl.ndarray((rows, max(_SLOTS, length)), dtype=float32, buffer=nl.sbuf)
         if length < _SLOTS:
-            nisa.memset(dst=keys, value=_LOWEST)
-        nisa.tensor_scalar(
-            dst=keys[:, 0:length], data=tile, op0=alu.ADD, operand0=0.0, op1=alu.MAXIMUM, operand1=FP32_MIN
-        )
-        strange = nl.ndarray((rows, length), dtype=uint8, buffer=nl.sbuf)
+            nisa.memset(dst=whole, value=_LOWEST)
+        keys = whole[:, 0:length]
+        nisa.tensor_scalar(dst=keys, data=tile, op0=alu.MULTIPLY, operand0=0.5, op1=alu.MINIMUM, operand1=_END)
+        nisa.tensor_scalar(dst=keys, data=keys, op0=alu.MAXIMUM, operand0=-_END)
+        bits = tile.view(int16 if tile.dtype.itemsize == int16.itemsize else int32)
+        below, strange = (nl.ndarray((rows, length), dtype=uint8, buffer=nl.sbuf) for _ in range(2))
+        nisa.tensor_scalar(dst=below, data=bits, op0=alu.EQUAL, operand0=float(bits.dtype.min))
+        nisa.tensor_copy_predicated(dst=keys, src=-_LEAST, predicate=below)
         nisa.tensor_tensor(dst=strange, data1=tile, data2=tile, op=alu.NOT_EQUAL)
-        nisa.tensor_copy_predicated(dst=keys[:, 0:length], src=float("inf"), predicate=strange)
-        return keys
+        nisa.tensor_copy_predicated(dst=keys, src=float("inf"), predicate=strange)
+        nisa.scalar_tensor_tensor(
+            dst=below, data=bits, op0=alu.LESS, operand0=0.0, op1=alu.MULTIPLY, operand1=strange
+        )  # fmt: skip
+        nisa.tensor_copy_predicated(dst=keys, src=FP32_MIN, predicate=below)
+        return whole
 
     def _search(self, keys: NkiTensor, count: int) -> NkiTensor:
         """Places of the largest keys in descending order, uint32."""

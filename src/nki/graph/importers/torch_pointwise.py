@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from nki.core.dtypes import bool_, float32
+from nki.core.dtypes import bool_, float32, uint32
 from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_table import CONVERTERS, Call, Converter, Operand, converts, in_dtype, wide
-from nki.graph.ir import Value
+from nki.graph.ir import TensorType, Value
 
 _DIRECT: Mapping[str, str] = {
     "abs": "abs", "neg": "negate", "exp": "exponential", "log": "log", "log1p": "log_plus_one", "tanh": "tanh",
@@ -49,16 +49,32 @@ def _formula(function: Callable[[Builder, Value], Value]) -> Converter:
     return convert
 
 
+_LARGE = 2.0**28
+"""From here on 1 is nothing beside a square."""
+
+
+def _log_beyond(b: Builder, size: Value, near: Value) -> Value:
+    """``log(2 * size)`` where a size is large, which does not overflow."""
+    return b.select(b.compare("GT", size, _LARGE), b.add(b.unary("log", size), math.log(2.0)), near)
+
+
+def _signed(b: Builder, size: Value, x: Value) -> Value:
+    """A magnitude with the sign of x, that of zero included."""
+    return b.multiply(b.unary("sign", x), size)
+
+
 def _asinh(b: Builder, x: Value) -> Value:
     size = b.unary("abs", x)
-    square = b.multiply(size, size)
+    bounded = b.binary("minimum", size, _LARGE)
+    square = b.multiply(bounded, bounded)
     rest = b.divide(square, b.add(b.unary("sqrt", b.add(square, 1.0)), 1.0))
-    return b.multiply(b.unary("sign", x), b.unary("log_plus_one", b.add(size, rest)))
+    return _signed(b, _log_beyond(b, size, b.unary("log_plus_one", b.add(bounded, rest))), x)
 
 
 def _acosh(b: Builder, x: Value) -> Value:
-    root = b.unary("sqrt", b.multiply(b.subtract(x, 1.0), b.add(x, 1.0)))
-    return b.unary("log", b.add(x, root))
+    over = b.subtract(b.binary("minimum", x, 2 * _LARGE), 1.0)
+    root = b.multiply(b.unary("sqrt", over), b.unary("sqrt", b.add(over, 2.0)))
+    return _log_beyond(b, x, b.unary("log_plus_one", b.add(over, root)))
 
 
 def _atanh(b: Builder, x: Value) -> Value:
@@ -66,13 +82,23 @@ def _atanh(b: Builder, x: Value) -> Value:
     return b.multiply(difference, 0.5)
 
 
+def _root_of_exponential(b: Builder, size: Value) -> Value:
+    """Its square may be as large as twice the largest number."""
+    return b.unary("exponential", b.multiply(size, 0.5))
+
+
 def _sinh(b: Builder, x: Value) -> Value:
-    grown = b.unary("exponential_minus_one", x)
-    return b.multiply(b.add(grown, b.divide(grown, b.add(grown, 1.0))), 0.5)
+    size = b.unary("abs", x)
+    root = _root_of_exponential(b, size)
+    far = b.subtract(b.multiply(b.multiply(root, 0.5), root), b.divide(0.5, b.multiply(root, root)))
+    grown = b.unary("exponential_minus_one", b.binary("minimum", size, 1.0))
+    near = b.multiply(b.add(grown, b.divide(grown, b.add(grown, 1.0))), 0.5)
+    return _signed(b, b.select(b.compare("GT", size, 1.0), far, near), x)
 
 
 def _cosh(b: Builder, x: Value) -> Value:
-    return b.multiply(b.add(b.unary("exponential", x), b.unary("exponential", b.unary("negate", x))), 0.5)
+    root = _root_of_exponential(b, b.unary("abs", x))
+    return b.add(b.multiply(b.multiply(root, 0.5), root), b.divide(0.5, b.multiply(root, root)))
 
 
 def _leg(b: Builder, x: Value) -> Value:
@@ -85,7 +111,7 @@ def _one(b: Builder, x: Value) -> Value:
 
 
 _FORMULAS: Mapping[str, Callable[[Builder, Value], Value]] = {
-    "exp2": lambda b, x: b.unary("exponential", b.multiply(x, math.log(2.0))),
+    "exp2": lambda b, x: b.binary("power", 2.0, x),
     "log2": lambda b, x: b.multiply(b.unary("log", x), 1.0 / math.log(2.0)),
     "log10": lambda b, x: b.multiply(b.unary("log", x), 1.0 / math.log(10.0)),
     "reciprocal": lambda b, x: b.divide(1.0, x),
@@ -113,7 +139,9 @@ def _trunc(b: Builder, call: Call, x: Value) -> Value:
 @converts("sign", "sgn")
 def _sign(b: Builder, call: Call, x: Value) -> Value:
     made = b.unary("sign", x)
-    return b.select(b.compare("NE", x, x), 0, made) if x.type.dtype.is_float else made  # 0 for what is no number
+    if not x.type.dtype.is_float:
+        return made
+    return b.select(b.compare("GT", b.unary("abs", x), 0), made, 0)  # 0 for what is no number, and for -0
 
 
 @converts("isnan")
@@ -250,15 +278,25 @@ def _hypot(b: Builder, call: Call, x: Value, y: Value) -> Value:
     left, right = (b.unary("abs", wide(b, b.convert(side, call.dtype))) for side in (x, y))
     large, small = b.binary("maximum", left, right), b.binary("minimum", left, right)
     share = b.select(b.compare("EQ", large, 0.0), 0.0, b.divide(small, large))
-    return b.convert(b.multiply(large, b.unary("sqrt", b.add(b.multiply(share, share), 1.0))), call.dtype)
+    length = b.multiply(large, b.unary("sqrt", b.add(b.multiply(share, share), 1.0)))
+    endless = b.binary("or", b.compare("EQ", left, np.inf), b.compare("EQ", right, np.inf))  # beside NaN as well
+    return b.convert(b.select(endless, np.inf, length), call.dtype)
 
 
 @converts("copysign.Tensor", "copysign.Scalar")
 def _copysign(b: Builder, call: Call, x: Value, y: Operand) -> Value:
-    size, sign = b.unary("abs", b.convert(x, call.dtype)), in_dtype(b, y, call.dtype)
-    inverse = b.divide(1.0, sign)  # tells -0.0 from 0.0
-    below = b.binary("or", b.compare("LT", sign, 0.0), b.compare("EQ", inverse, -np.inf))
-    return b.select(below, b.unary("negate", size), size)
+    size, sign = (_bits(b, in_dtype(b, side, call.dtype)) for side in (x, y))
+    joined = b.binary("or", b.binary("and", size, _SIZE), b.binary("and", sign, _SIZE + 1))
+    made = b.one("bitcast_convert", (joined,), TensorType(joined.type.shape, float32))
+    return b.convert(made, call.dtype)
+
+
+_SIZE = (1 << 31) - 1
+
+
+def _bits(b: Builder, x: Value) -> Value:
+    wide_x = b.convert(x, float32)
+    return b.one("bitcast_convert", (wide_x,), TensorType(x.type.shape, uint32))
 
 
 _POWERS: Mapping[float, Callable[[Builder, Value], Value]] = {
