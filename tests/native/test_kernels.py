@@ -207,8 +207,9 @@ WARNED = {
     sums_onto_fresh_tiles: "psum.accumulate-unwritten",
     sums_onto_others: "psum.accumulate-foreign",
     sums_onto_a_fill: "psum.accumulate-foreign",
+    partly_written: "return.partly-written",
 }
-"""What the NumPy machine says of these kernels on the target of the tests."""
+"""What is said of these kernels on the target of the tests."""
 WATCHED = (read_before_written, sums_onto_nothing, sums_onto_fresh_tiles, sums_onto_others, sums_onto_a_fill)
 """Kernels that the NumPy machine executes, because something of them is in doubt before they run."""
 

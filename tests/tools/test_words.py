@@ -72,7 +72,7 @@ def test_dtypes(tmp_path: Path, text: str, fix: str) -> None:
 def test_configurations(tmp_path: Path, config: str, fix: str) -> None:
     words = (write(tmp_path, TILED), "--arg", "a=128x8:float32", "--target", "trn2")
     error = nki_json("tune", *words, "--config", config, code=2)["error"]
-    assert (error["code"], error["fix"]) == ("tune.option", fix)
+    assert (error["code"], error["fix"]) == ("tune.config", fix)
 
 
 @pytest.mark.parametrize(

@@ -65,5 +65,5 @@ def test_a_configuration_that_cannot_be_read(text: str) -> None:
 
 
 def test_a_configuration_that_the_kernel_does_not_have() -> None:
-    error = nki_json("tune", f"{FILE}::scale", *ARRAY, "--config", "tiel=3", code=1)["error"]
-    assert error["code"] == "tune.config"
+    error = nki_json("tune", f"{FILE}::scale", *ARRAY, "--config", "tiel=3", code=2)["error"]
+    assert (error["code"], error["fix"]) == ("tune.config", "write --config tile=3")

@@ -9,6 +9,7 @@ from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.accesses import Accesses, Space
 from nki.passes.checks_plane import MAYBE, NOBODY, Plane
+from nki.passes.kept_memory import Kept, keeps_a_part
 from nki.passes.loop_views import trips_of
 from nki.passes.usage import place_of
 from nki.spec.engine import engine as Engine
@@ -22,9 +23,6 @@ _MOST_BYTES = 1 << 26
 _OWN = ("temporary", "copy")
 """Roles of tensors that only the program itself writes and reads."""
 
-_KEEP_A_PART = frozenset({"local_gather"})
-"""Instructions that leave a part of their destination as it was."""
-
 _ISA = "nki/api/nki/isa"
 
 
@@ -36,7 +34,8 @@ def memory_findings(programs: Sequence[Program], target: Target) -> list[Finding
     loop the first trip counts, and what a later trip reads of the one before. A line is a dead store if all that it
     ever writes, on all cores, is not read.
 
-    Codes: ``memory.uninitialized``, ``psum.accumulate-unwritten``, ``psum.accumulate-foreign``, ``lint.dead-store``.
+    Codes: ``memory.uninitialized``, ``psum.accumulate-unwritten``, ``psum.accumulate-foreign``,
+    ``psum.accumulate-finished``, ``lint.dead-store``.
     """
     walks = [_Walk(program, target) for program in programs]
     for walk, program in zip(walks, programs, strict=True):
@@ -73,7 +72,9 @@ class _Walk:
         self._stores: dict[int, _Store] = {}
         self._read: set[int] = set()
         self._overwritten: dict[int, Issued] = {}
-        self._told: set[tuple[int, str]] = set()
+        self._told: set[tuple[Location, str]] = set()
+        self._kept = Kept()
+        self._finished: set[int] = set()
 
     def block(self, block: Block, *, certain: bool, first: bool) -> None:
         """Follow a block; `certain` says that it runs, and `first` that nothing of it ran before."""
@@ -126,6 +127,10 @@ class _Walk:
             return
         writers = plane.writers(self._accesses.footprint(view))
         self._read |= writers
+        if issued.engine is not Engine.tensor:
+            self._finished |= writers
+        if certain and view.dynamic is None:
+            self._leftovers(view.buffer, writers)
         if certain and view.dynamic is None and NOBODY in writers:
             self._tell(
                 "memory.uninitialized",
@@ -136,6 +141,20 @@ class _Walk:
                 f"write all of {view.buffer.name} first, for example with nisa.memset, or read what is written",
                 issued,
                 {"tensor": view.buffer.name},
+            )
+
+    def _leftovers(self, buffer: Buffer, writers: set[int]) -> None:
+        """Copies under a predicate whose destination is read although nobody wrote the rest of it."""
+        for copy in self._kept.read(writers):
+            self._tell(
+                "memory.uninitialized",
+                f"{copy.instruction.label} leaves {_named(buffer)} as it is where its predicate does not choose, and "
+                "nothing is written there before it is read",
+                "memory is written before it is read",
+                "",
+                f"write all of {buffer.name} first, for example with nisa.memset, or copy what the predicate leaves",
+                copy,
+                {"tensor": buffer.name},
             )
 
     def _adds(self, issued: Issued, view: View, always: bool, certain: bool) -> None:
@@ -158,6 +177,17 @@ class _Walk:
                 issued,
                 {"tensor": view.buffer.name},
             )
+        finished = [self._issued[n] for n in sorted(writers & self._finished) if n > 0]
+        if finished and all(each.engine is Engine.tensor for each in finished):
+            self._tell(
+                "psum.accumulate-finished",
+                f"a matmul adds to the sum of {_at(finished[0])} in {name}, which was read before",
+                "a sum ends when it is read, and the next one starts with a matmul that overwrites",
+                f"{_ISA}, nc_matmul",
+                "pass accumulate=False in the first matmul of the next sum, or allocate the tensor in the loop",
+                issued,
+                {"tensor": view.buffer.name},
+            )
         others = [self._issued[n] for n in sorted(writers) if n > 0 and self._issued[n].engine is not Engine.tensor]
         if others and not self._target.pe.accumulate_over_foreign_psum:
             self._tell(
@@ -176,7 +206,10 @@ class _Walk:
             return
         footprint = self._accesses.footprint(view)
         before = plane.writers(footprint)
-        if number == MAYBE or issued.instruction.name in _KEEP_A_PART:
+        self._finished.discard(number)
+        if number != MAYBE:
+            self._kept.write(issued, view, number, before)
+        if number == MAYBE or keeps_a_part(issued, view):
             self._read |= before
         else:
             for other in before - {number, NOBODY, MAYBE}:
@@ -246,8 +279,8 @@ class _Walk:
     def _tell(
         self, code: str, message: str, rule: str, source: str, fix: str, issued: Issued, facts: dict[str, str]
     ) -> None:
-        if (self._position, code) not in self._told:
-            self._told.add((self._position, code))
+        if (issued.location, code) not in self._told:
+            self._told.add((issued.location, code))
             finding = Finding(code, "warning", message, rule, source, fix, issued.location, facts)
             self.found.append((self._position, finding))
 

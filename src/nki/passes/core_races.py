@@ -18,6 +18,7 @@ from typing import Any
 from nki.core.tensor import MemoryRegion
 from nki.passes.accesses import Accesses, Footprint, Space, Touched
 from nki.passes.conflicts import Conflict, Conflicts, Doer
+from nki.passes.loop_views import spread_out
 from nki.passes.race import Race, broken, unordered
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 from nki.target.model import Target
@@ -66,6 +67,7 @@ def between_cores(programs: Sequence[Program], target: Target) -> list[Race]:
 def _between(first: Program, second: Program, target: Target) -> list[Race]:
     cores = (_Surveyor(first, target).core, _Surveyor(second, target).core)
     pairs, races = _pairs(cores, first, second)
+    races += _unlike(cores)
     found: dict[tuple[int, int], Race] = {}
     for one, two in pairs:
         for conflict in _collisions(cores, cores[0].stretches.get(one, {}), cores[1].stretches.get(two, {})):
@@ -114,6 +116,39 @@ def _pairs(
     return pairs, [broken("meeting", longer[0].meetings[longer[1][met] - 1], None, longer[2].core, text)]
 
 
+def _unlike(cores: tuple[_Core, _Core]) -> list[Race]:
+    """Meetings of both cores that do not fit each other: a barrier and a sendrecv, or sendrecvs of two sizes."""
+    one, two = cores
+    if one.shape == two.shape:
+        pairs = [(number, number) for number in range(1, len(one.meetings) + 1)]
+    else:
+        a, b = _sequence(one.shape), _sequence(two.shape)
+        pairs = [] if a is None or b is None else list(zip(a, b, strict=False))
+    for mine, other in pairs:
+        first, second = one.meetings[mine - 1], two.meetings[other - 1]
+        wrong = _misfit(first, second)
+        if wrong:
+            return [broken("meeting", second, None, 1, wrong)]  # later ones meet others than they should
+    return []
+
+
+def _misfit(first: Issued, second: Issued) -> str:
+    """Why two meetings do not belong together; empty if they do."""
+    names = [each.instruction.name for each in (first, second)]
+    where = f"core 0 is at {first.instruction.label} at {first.location}"
+    if ("sendrecv" in names) and names[0] != names[1]:
+        return f"this meets another instruction: {where}"
+    if names[0] != "sendrecv":
+        return ""
+    a, b = first.arguments, second.arguments
+    if a.pipe_id != b.pipe_id:
+        return f"pipe_id is {b.pipe_id} here and {a.pipe_id} on the other core: {where}"
+    for sent, taken in ((a.src, b.dst), (b.src, a.dst)):
+        if (sent.shape, sent.dtype) != (taken.shape, taken.dtype):
+            return f"one core sends {sent.describe()}, and the other one receives {taken.describe()}: {where}"
+    return ""
+
+
 def _sequence(shape: _Shape) -> list[int] | None:
     """Numbers of the meetings in the order in which they happen, if that is known and not too long."""
     found: list[int] = []
@@ -154,6 +189,7 @@ class _Surveyor:
     """Walks over a program and knows at each place what may have run since the last rendezvous."""
 
     def __init__(self, program: Program, target: Target) -> None:
+        program = spread_out(program, lambda loop: not any(_meets(issued) for issued in loop.body.walk()))
         accesses = Accesses(program, target)
         self._shared = _shared_buffers(program)
         self._renamed: dict[Footprint, Footprint] = {}
@@ -228,6 +264,10 @@ class _Surveyor:
             found = Footprint(space, f.label, (f.first, f.after), f.low, f.dims, f.run, hbm=True, static=f.static)
             self._renamed[f] = found
         return found
+
+
+def _meets(issued: Issued) -> bool:
+    return "rendezvous" in issued.instruction.effects(issued.arguments)
 
 
 def _copy(state: _State) -> _State:

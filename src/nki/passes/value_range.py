@@ -15,7 +15,7 @@ import numpy as np
 from nki.core.dtypes import int32, uint32
 from nki.core.register import VirtualRegister
 from nki.core.source import Location
-from nki.core.tensor import MemoryRegion, ScalarOffset, View
+from nki.core.tensor import FreeIndirection, MemoryRegion, ScalarOffset, VectorOffset, View
 from nki.passes.interval import Interval, combined, constant, of_values, progression
 from nki.passes.loop_views import trips_of, written_registers
 from nki.passes.usage import place_of
@@ -132,10 +132,10 @@ class _Ranges:
         if "oob_mode" in issued.instruction.operands and issued.arguments.oob_mode is oob_mode.skip:
             return
         for name, view in issued.views():
-            if not isinstance(view.dynamic, ScalarOffset):
+            if view.dynamic is None:
                 continue
             index = self.of(view.dynamic.indices)
-            if index is None or not index.reached:
+            if index is None or not index.reached or not _all_count(view):
                 continue
             for value in (index.low, index.high):
                 reach = _outside(view, int(value))
@@ -219,13 +219,31 @@ def _part(view: View) -> str:
     return "a row" if view.on_chip and isinstance(dynamic, ScalarOffset) and dynamic.scale % view.row else "all"
 
 
+def _all_count(view: View) -> bool:
+    """Whether every index of a dynamic view is used, so that the largest one is as well."""
+    match view.dynamic:
+        case VectorOffset(indices, _):
+            return indices.size == view.shape[0]
+        case FreeIndirection(indices, elements):
+            return indices.size >= elements
+    return True
+
+
 def _outside(view: View, value: int) -> tuple[int, int, int] | None:
     """First and last element that a view with an index reaches, and how many there are, if it reaches outside."""
-    assert view.dynamic is not None, "asked for dynamic views only"
-    scale = view.dynamic.scale if isinstance(view.dynamic, ScalarOffset) else 0
-    start, total, inner = view.offset + value * scale, view.buffer.nbytes // view.dtype.itemsize, 0
-    if view.on_chip and scale % view.row:
-        start, total, inner = view.free_offset + value * scale, view.row, 1
+    total = view.buffer.nbytes // view.dtype.itemsize
+    match view.dynamic:
+        case FreeIndirection():
+            at = view.free_offset + value
+            return None if 0 <= at < view.row and value >= 0 else (at, at, view.row)
+        case VectorOffset(_, scale):
+            start, inner = view.offset + value * scale, 1
+        case ScalarOffset(_, scale) if view.on_chip and scale % view.row:
+            start, total, inner = view.free_offset + value * scale, view.row, 1
+        case ScalarOffset(_, scale):
+            start, inner = view.offset + value * scale, 0
+        case _:
+            raise AssertionError("asked for dynamic views only")
     steps = [(size - 1) * stride for size, stride in zip(view.shape[inner:], view.strides[inner:], strict=True)]
     low, high = start + sum(min(0, step) for step in steps), start + sum(max(0, step) for step in steps)
     return None if low >= 0 and high < total else (low, high, total)

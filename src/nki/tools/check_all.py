@@ -10,6 +10,7 @@ from nki.compiler import CompileConfig
 from nki.core.errors import NkiError, UsageError
 from nki.driver import paused_collector
 from nki.gate import compile_kernel
+from nki.passes.accumulators import accumulator_findings
 from nki.passes.checks import memory_findings
 from nki.passes.races import program_races, refuse_races
 from nki.passes.usage import MemoryUsage, table, usage
@@ -60,6 +61,7 @@ def check_whole(request: Request, programs: Sequence[Program], built: Compilatio
     ]
     found += memory_findings(programs, target)
     found += [finding for program in programs for finding in value_findings(program, target)]
+    found += [finding for program in programs for finding in accumulator_findings(program)]
     shown = usage((built.programs or programs)[0], target)
     return Whole(tuple(_different([*found, *built.findings])), shown, bool(built.programs))
 

@@ -110,7 +110,7 @@ def _no_parameter(name: str, value: Any, parameters: tuple[str, ...], request: R
     flags = [each.name for each in fields(CompileConfig)]
     meant = nearest(name, [*free, *flags, "lnc"], 0.5) or (free[0] if len(free) == 1 else "")
     return UsageError(
-        "tune.option",
+        "tune.config",
         f"--config {name}={value!r}: {request.launch.name} has no parameter {name!r}",
         rule=f"what can be set is {', '.join(parameters)}, lnc, and the settings of CompileConfig",
         fix=f"write --config {meant}={value!r}" if meant else "name one of them: --config NAME=LITERAL",
