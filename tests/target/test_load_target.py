@@ -59,7 +59,8 @@ def test_every_leaf_has_one_origin(name: str) -> None:
         assert ("source" in leaf) != ("estimate" in leaf), path
         if "source" in leaf:
             assert re.fullmatch(
-                r"(nki|about-neuron|tools|neuron-runtime|release-notes)/\S+\.(rst|py|png|jpg)", leaf["source"]
+                r"(nki|about-neuron|tools|neuron-runtime|release-notes|github\.com/\w+)/\S+\.(rst|py|png|jpg|md)",
+                leaf["source"],
             )
         else:
             assert len(leaf["estimate"]) > 2, path

@@ -135,7 +135,9 @@ def tensor_reduce(
     """``dst = reduction of data over its last dimensions``, partition by partition, on Vector.
 
     Arithmetic is float32 with one rounding to the dtype of `dst`; nl.subtract takes all other elements from the first.
-    Logical operators give 1 or 0. Bitvec operators work on the bits of integers.
+    nl.add has one sum for each result, from 0.0 on, to which the elements are added in row-major order; what a device
+    does with the other operators is not published. Logical operators give 1 or 0. Bitvec operators work on the bits of
+    integers.
 
     Args:
         dst: SBUF or PSUM, with one element for each reduction; its own dimensions are free.
@@ -158,7 +160,9 @@ def _(a: Any, x: Arrays) -> None:
         bits = x.reduce_bits(a.op, x.reshape(x.load_raw(as_bits(a.data)), grouped))
         x.store_raw(as_bits(a.dst), x.reshape(bits, (partitions, kept)))
         return
-    result = x.reshape(x.reduce(a.op, x.reshape(x.load(a.data), grouped)), (partitions, kept))
+    values = x.reshape(x.load(a.data), grouped)
+    in_order = a.op == ADD and x.target.has("sums_in_order")
+    result = x.reshape(x.sum_in_order(values) if in_order else x.reduce(a.op, values), (partitions, kept))
     x.store(a.dst, x.negative(result) if a.negate else result)
 
 

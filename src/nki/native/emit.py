@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nki.native.emit_code import LANES, Code, type_of
 from nki.native.emit_columns import Columns
-from nki.native.emit_groups import grouped
+from nki.native.emit_groups import grouped, grouped_in_step
 from nki.native.emit_memory import Memory
 from nki.native.emit_partitions import Partitions
 from nki.native.emit_plan import plan
@@ -111,10 +111,11 @@ class _Writer:
                 columns.compute(self.work.columns)
                 columns.store(self.trace.stores)
             return
-        step = code.number(1) if groups else self.partitions.step(self.work.copies)
+        in_step = any(loop.in_order for loop in self.work.loops)
+        step = code.number(1) if groups and not in_step else self.partitions.step(self.work.copies)
         with code.block(f"scf.for {partition} = %first to %last step {step} : i64 {{"):
             if groups:
-                grouped(self.partitions, self.work, partition)
+                (grouped_in_step if in_step else grouped)(self.partitions, self.work, partition)
             else:
                 self.partitions.finish(self.partitions.done(self.work, partition, self.work.copies))
 

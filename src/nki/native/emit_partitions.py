@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.native.emit_code import Code
+from nki.native.emit_in_order import sums_in_order
 from nki.native.emit_memory import SCRATCH, Memory
 from nki.native.emit_plan import Plan
 from nki.native.emit_rows import Partition, row_loop
@@ -67,15 +68,22 @@ class Partitions:
 
     def done(self, work: Plan, partition: str, copies: int) -> list[Partition]:
         """Run a plan for partitions from this one on; behind the last one, it is done again."""
-        items = [self.opened(work, self._index(partition, copy, copies), copy) for copy in range(copies)]
+        items = self.several(work, partition, copies)
         self.run(work, items)
         return items
+
+    def several(self, work: Plan, partition: str, copies: int) -> list[Partition]:
+        """So many partitions from this one on, the last one as often as is necessary, with pointers to their rows."""
+        return [self.opened(work, self._index(partition, copy, copies), copy) for copy in range(copies)]
 
     def run(self, work: Plan, items: Sequence[Partition]) -> None:
         """The loops of a plan; all columns are known then."""
         self._columns(work, items)
         for loop in work.loops:
-            row_loop(self.code, loop, items, self.counts[loop.domain], work.unroll)
+            if loop.in_order:
+                sums_in_order(self.code, loop, items, self.counts[loop.domain])
+            else:
+                row_loop(self.code, loop, items, self.counts[loop.domain], work.unroll)
             for node in loop.scans:
                 scan(self.code, node, items, self.counts[loop.domain])
             self._columns(work, items)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nki.native.expression import F32, FREE, ROW, SCALAR, Node, reachable
+from nki.native.emit_code import LANES
+from nki.native.expression import F32, FREE, IN_ORDER, ROW, SCALAR, Node, reachable
 from nki.native.trace import Store
 
 _DEAR = 12
@@ -36,6 +37,11 @@ class Loop:
     spills: list[Node] = field(default_factory=list)
     reloads: list[Node] = field(default_factory=list)
     scans: list[Node] = field(default_factory=list)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether its reductions are sums in order: a vector has a partition in each lane."""
+        return any(node.attribute == IN_ORDER for node in self.reductions)
 
     @property
     def operations(self) -> int:
@@ -101,6 +107,8 @@ def plan(columns: Sequence[Node], stores: Sequence[Store]) -> Plan:
 
 def _shape(loops: Sequence[Loop]) -> tuple[int, int]:
     operations = max([loop.operations for loop in loops], default=0)
+    if any(loop.in_order for loop in loops):
+        return LANES, 1
     if any(loop.scans for loop in loops):
         return _SCANNED_AT_ONCE, 1
     if any(node.type == F32 for loop in loops for node in loop.reductions):

@@ -20,6 +20,10 @@ FREE = frozenset({"immediate", "constant", "load", "bitcast", "partition", "posi
 """Operations that are no arithmetic."""
 
 
+IN_ORDER = "sum_in_order"
+"""The reduction that is one sum, one element after the other; other ones are names of operators."""
+
+
 class NotTraceable(Exception):
     """An instruction that has no row kernel; the text is why, in a few words."""
 

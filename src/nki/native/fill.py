@@ -8,7 +8,7 @@ from nki.core.tensor import View
 from nki.native.extents import Overlap, overlap
 from nki.native.forms import Native
 from nki.native.move_records import with_mode
-from nki.native.moves import Product, Transposed
+from nki.native.moves import Multiplied, Product, Transposed
 from nki.native.words import SLOT, STREAMED, UNIT, Place
 
 _INNER = SLOT - 2
@@ -52,7 +52,7 @@ def _apart(native: Native, words: list[int], views: Sequence[View | None], place
 
 def _stream(native: Native, words: list[int], at: int, view: View | None) -> None:
     """Have a destination written past the caches if its rows are contiguous and long enough."""
-    if view is None or isinstance(native.move, Product | Transposed):
+    if view is None or isinstance(native.move, Multiplied | Product | Transposed):
         return
     size, patches = view.dtype.itemsize, native.template.patches
     count, stride = words[patches[at].at + _INNER :][:2]

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from nki.core.tensor import View
 from nki.native.features import dots_pay
-from nki.native.moves import Copy, Move, Product, Transposed, depth_of, operands_of
+from nki.native.moves import Copy, Move, Multiplied, Product, Transposed, depth_of, operands_of
 from nki.native.primitives.copy import copy_text
+from nki.native.primitives.identity import identity_text
 from nki.native.primitives.matmul import (
     ADD,
     FINDS,
@@ -45,6 +46,8 @@ def move_template(move: Move, fast: bool) -> Template:
             return _copy(move)
         case Transposed():
             return _transposed(move)
+        case Multiplied():
+            return _by_identity(move)
         case Product():
             return _product(move, fast)
 
@@ -86,6 +89,13 @@ def _transposed(move: Transposed) -> Template:
     name = f"transpose{size}"
     words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), move.dst, move.src)
     return Template(name, partial(transpose_text, name, size), finished(words), patches)
+
+
+def _by_identity(move: Multiplied) -> Template:
+    dtype, result = move.src.dtype.name, move.dst.dtype.name
+    name = f"identity_{dtype}{_TO[result]}"
+    words, patches = _slots(header(move.dst.shape[0], move.dst.free_size), move.dst, move.src)
+    return Template(name, partial(identity_text, name, dtype, result), finished(words), patches)
 
 
 def _product(move: Product, fast: bool) -> Template:

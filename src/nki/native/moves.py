@@ -38,6 +38,13 @@ class Transposed(NamedTuple):
     src: View
 
 
+class Multiplied(NamedTuple):
+    """The product of `src`, transposed, and the identity matrix: the values of `src` unless some are not finite."""
+
+    dst: View
+    src: View
+
+
 class Quadrant(NamedTuple):
     """What a quadrant of partitions has of the operands of a microscaled product."""
 
@@ -63,7 +70,7 @@ class Product(NamedTuple):
     quadrants: tuple[Quadrant, ...] = ()
 
 
-Move = Copy | Transposed | Product
+Move = Copy | Transposed | Multiplied | Product
 
 
 def operands_of(move: Move) -> list[View]:
@@ -92,7 +99,17 @@ class _Dequantized(Symbol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Multiplied(Symbol):
+class _Identity(Symbol):
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ByIdentity(Symbol):
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class _Product(Symbol):
     stationary: View
     moving: View
     rows: int = 1
@@ -177,23 +194,35 @@ class _Body:
             raise NotTraceable("dequantize")
         return _Dequantized(packed.view, scales.view)
 
-    def add(self, one: Any, other: Any) -> _Multiplied:
-        if not all(isinstance(product, _Multiplied) and product.quadrants for product in (one, other)):
+    def add(self, one: Any, other: Any) -> _Product:
+        if not all(isinstance(product, _Product) and product.quadrants for product in (one, other)):
             raise NotTraceable("add")
         return replace(one, quadrants=(*one.quadrants, *other.quadrants))
 
-    def matmul(self, stationary: Any, moving: Any) -> _Multiplied:
+    def identity(self, count: int) -> _Identity:
+        return _Identity(count)
+
+    def matmul(self, stationary: Any, moving: Any) -> _Product | _ByIdentity:
         if isinstance(stationary, _Dequantized) and isinstance(moving, _Dequantized):
             quadrant = Quadrant(stationary.packed, stationary.scales, moving.packed, moving.scales)
-            return _Multiplied(stationary.packed, moving.packed, quadrants=(quadrant,))
+            return _Product(stationary.packed, moving.packed, quadrants=(quadrant,))
         for factor in (stationary, moving):
+            if isinstance(factor, _Identity):
+                continue
             if not isinstance(factor, _Loaded) or factor.raw or factor.view.dtype.name not in STORED:
                 raise NotTraceable("matmul")
+        if isinstance(moving, _Identity) and isinstance(stationary, _Loaded):
+            return _ByIdentity(stationary.view)
         if stationary.rows != moving.rows or stationary.rows > MOST_ROWS:
             raise NotTraceable("matmul")
-        return _Multiplied(stationary.view, moving.view, stationary.rows)
+        return _Product(stationary.view, moving.view, stationary.rows)
 
     def accumulate(self, dst: View, product: Any, mode: bool | None) -> None:
-        if not isinstance(product, _Multiplied) or dst.dtype not in (dtypes.float32, dtypes.bfloat16):
+        if dst.dtype not in (dtypes.float32, dtypes.bfloat16):
+            raise NotTraceable("accumulate")
+        if isinstance(product, _ByIdentity) and mode is False:
+            self.moves.append(Multiplied(dst, product.view))
+            return
+        if not isinstance(product, _Product):
             raise NotTraceable("accumulate")
         self.moves.append(Product(dst, product.stationary, product.moving, mode, product.rows, product.quadrants))

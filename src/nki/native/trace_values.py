@@ -14,6 +14,7 @@ from nki.native.expression import (
     F32,
     F64,
     I32,
+    IN_ORDER,
     MASK,
     SCALAR,
     Graph,
@@ -292,6 +293,15 @@ class Values(Functions):
             return self._single(operator, value, logical)
         reduced = self.graph.reduction(operator.name, value)
         return self._from_mask(reduced) if logical else reduced
+
+    def sum_in_order(self, a: Any) -> Node:
+        value = self.real(a)
+        if value.rank == SCALAR or value.domain < 0:
+            return self.node("add", (value, self.constant(0.0)))
+        raw = value.arguments[0] if value.op in ("decode", "bitcast") else value
+        if raw.op != "load":
+            raise NotTraceable("a sum in order of computed rows")
+        return self.graph.reduction(IN_ORDER, value)
 
     def reduced_difference(self, value: Node) -> Node:
         """The first element less the sum of the others."""

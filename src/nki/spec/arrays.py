@@ -1,8 +1,10 @@
 """The array namespace in which bodies are written: NumPy values here, MLIR values in the native executor.
 
 All values are float32 arrays ``(partitions, elements per partition)`` unless a method says otherwise; free dimensions
-are flattened in row-major order, which is how the engines stream them. Every reduction has a fixed order: element ``i``
-goes to lane ``i % 16``, each lane adds in ascending ``i``, and the lanes meet in a tree (8, 4, 2, 1).
+are flattened in row-major order, which is how the engines stream them. Every reduction has a fixed order. In `reduce`
+element ``i`` goes to lane ``i % 16``, each lane adds in ascending ``i``, and the lanes meet in a tree (8, 4, 2, 1): no
+order of hardware, but one that is fast and exact. In `sum_in_order` there is one sum, as published results of a device
+have it.
 """
 
 from __future__ import annotations
@@ -289,6 +291,9 @@ class Arrays(Protocol):
 
     def reduce(self, operator: Operator, a: Any) -> Any:
         """Over the last dimension, which stays with size 1, in the fixed order."""
+
+    def sum_in_order(self, a: Any) -> Any:
+        """The sum over the last dimension, which stays with size 1: from 0.0 on, one element after the other."""
 
     def recurrence(self, step: Callable[..., Any], initial: Any, *sequences: Any) -> Any:
         """``(P, F)`` of the states ``s[i] = step(s[i - 1], *[q[:, i] for q in sequences])``, from ``s[-1] = initial``.

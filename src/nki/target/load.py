@@ -18,7 +18,7 @@ DEFAULT_TARGET = "trn3"
 """What the documented simulator uses when nothing else is said (nki/guides/nki_simulator.rst, "Target Platform")."""
 
 _FOLDER = Path(__file__).resolve().parent
-_SOURCE = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_.-]+)*\.(rst|py|png|jpg)")
+_SOURCE = re.compile(r"(github\.com/)?[A-Za-z0-9_-]+(/[A-Za-z0-9_.-]+)*\.(rst|py|png|jpg|md)")
 _LEAF_KEYS = frozenset({"value", "source", "estimate", "note"})
 _OPEN_FIELDS = frozenset({"features", "timing", "provenances"})
 

@@ -22,6 +22,7 @@ FEATURES: Mapping[str, str] = MappingProxyType(
         "rand2": "nisa.rand2 exists (XORWOW uniform numbers on Vector).",
         "abs_max": "The operators abs_max and abs_min exist.",
         "tensor_scalar_unary": "square and relu may be op0 of tensor_scalar and tensor_scalar_reduce.",
+        "sums_in_order": "tensor_reduce with add sums in float32, one element after the other.",
         "vector_perf_mode": "Vector runs contiguous 2-byte float copies and tensor_scalar up to 4x faster.",
         "vector_perf_mode_fp8": "The Vector data path is as wide for FP8 as for 2-byte floats.",
         # Scalar Engine

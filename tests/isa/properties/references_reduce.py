@@ -1,9 +1,9 @@
 """References of reductions, running values, scans and statistics: plain loops, one float32 rounding for each step.
 
 Sums and products have a documented order (`nki.spec.arrays`): element i goes to lane i % 16, lanes add in ascending i,
-then meet in a tree of 8, 4, 2, 1. They are compared for equality in that order; the signs of zeros that are sums are
-open. Where what is reduced is itself approximate (nl.power, nl.rsqrt, activation functions), dst is float32 and holds
-the very values, so the reduction of what was written must be equal too.
+then meet in a tree of 8, 4, 2, 1; tensor_reduce adds from 0.0 on in ascending i. They are compared for equality in that
+order; the signs of zeros that are sums are open. Where what is reduced is itself approximate (nl.power, nl.rsqrt,
+activation functions), dst is float32 and holds the very values, so the reduction of what was written must be equal too.
 """
 
 from __future__ import annotations
@@ -63,6 +63,14 @@ def reduced(name: str, rows: F64) -> F64:
     return lanes[0][:, None]
 
 
+def in_order(rows: F64) -> F64:
+    """``(N, 1)``: the sums of ``(N, F)``, one element after the other."""
+    total = np.zeros(len(rows))
+    for i in range(rows.shape[1]):
+        total = _step("add", total[None], rows[:, i][None])[0]
+    return total[:, None]
+
+
 def _logical(name: str, rows: F64) -> F64:
     counts = [sum(number != 0 for number in row) for row in rows.tolist()]
     width = rows.shape[1]
@@ -97,7 +105,8 @@ def tensor_reduce(a: Any, state: State) -> Results:
         groups = a.data.bits.reshape(a.data.partitions * kept, -1).tolist()
         results = [_folded(a.op.name, group, a.data.dtype.bits) for group in groups]
         return {"dst": Bits(np.array(results, a.data.bits.dtype).reshape(a.data.partitions, kept))}
-    result = reduced(a.op.name, a.data.f32.reshape(a.data.partitions * kept, -1)).reshape(-1, kept)
+    rows = a.data.f32.reshape(a.data.partitions * kept, -1)
+    result = (in_order(rows) if a.op.name == "add" else reduced(a.op.name, rows)).reshape(-1, kept)
     return {"dst": _unsigned(-result if a.negate else result)}
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from nki.native.primitives.abi import GATHER, RECORD_ARGUMENTS, SCATTER, SCRATCH, row_helper, slot
 from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
+
+Value = Callable[[str], str]
+"""Makes the result of an operation, which has this text."""
 
 SIDE = 16
 _LANE = 16
@@ -39,31 +44,40 @@ def plane_function(size: int) -> str:
 
 
 def _square(w: Writer, size: int, dst: str, src: str) -> None:
-    """Vectors of pieces of rows that are as far apart as a lane has items, so that each lane is a square of its own."""
+    def load(kind: str, row: int, first: int) -> str:
+        return w.load(kind, w.at(w.at(src, w.mul("%ss", row)), first * size))
+
+    for i, column in enumerate(square(w.value, load, size)):
+        w.store(column, f"vector<{SIDE}xi{8 * size}>", w.at(dst, w.mul("%ds", i)))
+
+
+def square(value: Value, load: Callable[[str, int, int], str], size: int) -> Iterator[str]:
+    """The columns of a square of items of `size` bytes, as vectors of integers.
+
+    Rows are read in pieces, which are put together with those of rows that are as far apart as a lane has items, so
+    that each lane is a square of its own. `load` gets the kind of a piece, its row, and the first column.
+    """
     lane = _LANE // size
-    piece = f"vector<{lane}xi{8 * size}>"
-    kind = f"vector<{SIDE}xi{8 * size}>"
     for first in range(0, SIDE, lane):
         rows = []
         for i in range(lane):
-            places = [w.at(w.at(src, w.mul("%ss", row)), first * size) for row in range(i, SIDE, lane)]
-            rows.append(_joined(w, [w.load(piece, place) for place in places], lane, size))
-        for i, row in enumerate(transposed(w, rows, kind)):
-            w.store(row, kind, w.at(dst, w.mul("%ds", first + i)))
+            pieces = [load(f"vector<{lane}xi{8 * size}>", row, first) for row in range(i, SIDE, lane)]
+            rows.append(_joined(value, pieces, lane, size))
+        yield from transposed(value, rows, f"vector<{SIDE}xi{8 * size}>")
 
 
-def _joined(w: Writer, pieces: list[str], items: int, size: int) -> str:
+def _joined(value: Value, pieces: list[str], items: int, size: int) -> str:
     """Vectors of so many items one behind the other."""
     while len(pieces) > 1:
         kind, lanes = f"vector<{items}xi{8 * size}>", list(range(2 * items))
         pairs = zip(pieces[::2], pieces[1::2], strict=True)
-        pieces = [w.value(f"vector.shuffle {one}, {two} {lanes} : {kind}, {kind}") for one, two in pairs]
+        pieces = [value(f"vector.shuffle {one}, {two} {lanes} : {kind}, {kind}") for one, two in pairs]
         items *= 2
     return pieces[0]
 
 
-def transposed(w: Writer, rows: list[str], kind: str) -> list[str]:
-    """The columns of the squares that lie side by side in rows.
+def transposed(value: Value, rows: list[str], kind: str) -> list[str]:
+    """The columns of the squares that lie side by side in rows; `value` makes the result of an operation.
 
     The halves are interleaved as often as the side of a square is a power of two. Items stay in their lane of the
     vector, which processors can do without a table of indices.
@@ -75,7 +89,7 @@ def transposed(w: Writer, rows: list[str], kind: str) -> list[str]:
     high = [item + half for item in low]
     for _ in range(half.bit_length()):
         rows = [
-            w.value(f"vector.shuffle {rows[i]}, {rows[i + half]} {mask} : {kind}, {kind}")
+            value(f"vector.shuffle {rows[i]}, {rows[i + half]} {mask} : {kind}, {kind}")
             for i in range(half)
             for mask in (low, high)
         ]
