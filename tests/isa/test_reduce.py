@@ -36,7 +36,7 @@ def reduce(a: Any, op: Any, axis: Any, shape: Any, dtype: Any = np.float32, **op
 
 
 def lanes(row: Any, function: Any, identity: float) -> Any:
-    """The documented order: element i goes to lane i % 16; then 8, 4, 2, 1."""
+    """The documented order of all but sums: element i goes to lane i % 16; then 8, 4, 2, 1."""
     state = [np.float32(identity)] * 16
     for i, value in enumerate(row):
         state[i % 16] = value if i < 16 else function(state[i % 16], value)
@@ -46,11 +46,11 @@ def lanes(row: Any, function: Any, identity: float) -> Any:
 
 
 @pytest.mark.parametrize("count", [1, 5, 16, 17, 100])
-@pytest.mark.parametrize(("op", "function", "identity"), [(alu.ADD, np.add, 0), (alu.MULTIPLY, np.multiply, 1)])
-def test_the_order_of_a_reduction_is_fixed(count: int, op: Any, function: Any, identity: float) -> None:
+def test_the_order_of_a_reduction_is_fixed(count: int) -> None:
+    """Of sums see test_sums_in_order.py."""
     a = np.random.default_rng(7).standard_normal((3, count)).astype(np.float32)
-    wanted = np.array([[lanes(row, function, identity)] for row in a])
-    np.testing.assert_array_equal(reduce(a, op, 1, (3, 1)), wanted)
+    wanted = np.array([[lanes(row, np.multiply, 1)] for row in a])
+    np.testing.assert_array_equal(reduce(a, alu.MULTIPLY, 1, (3, 1)), wanted)
 
 
 @given(

@@ -91,7 +91,7 @@ SINCE = {
     4: "nc_matmul_mx fp8_e4m3fn bf16_psum matmul_multi_bank accumulate_over_foreign_psum background_transpose "
     "exponential quantize_mx rand2 abs_max tensor_scalar_unary vector_perf_mode_fp8 activate2 reduce_op_any_scalar "
     "scalar_tensor_scalar_any_op scalar_perf_mode rand_state_vector rand_state_psum tensor_indirection dma_priority",
-    2: "background_load swdge dma_compute scalar_tensor_scalar",
+    2: "background_load swdge dma_compute scalar_tensor_scalar sums_in_order",
     99: "gpsimd_psum",
 }
 
