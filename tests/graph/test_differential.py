@@ -128,5 +128,8 @@ def test_refusals_have_a_code_and_anything_else_is_a_crash() -> None:
     wrapped = RuntimeError("from Dynamo")
     wrapped.__cause__ = error
     assert failed(wrapped).status == "refused"
-    assert failed(KeyError("x")).status == "crashed"
-    assert failed(KeyError("x")).fault
+    internal = GraphError(judge.INTERNAL, "a pass failed")
+    internal.__cause__ = KeyError("x")
+    for each in (failed(KeyError("x")), failed(internal)):
+        assert each.fault
+        assert each.kind.startswith("KeyError")

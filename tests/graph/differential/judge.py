@@ -17,6 +17,9 @@ from tests.graph.differential.run import eagerly, on_device
 
 RIGHT, WRONG, REFUSED, CRASHED = "right", "wrong", "refused", "crashed"
 
+INTERNAL = "graph.internal"
+"""The code of failures that nobody planned."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -82,9 +85,10 @@ def failed(error: BaseException) -> Outcome:
     while at is not None and at not in chain:
         chain.append(at)
         at = at.__cause__ or at.__context__
-    for each in chain:
-        if isinstance(each, NkiError):
-            return Outcome(REFUSED, each.code, each.message)
+    coded = [each for each in chain if isinstance(each, NkiError)]
+    if coded and all(each.code != INTERNAL for each in coded):
+        return Outcome(REFUSED, coded[0].code, coded[0].message)
+    error = chain[-1]
     frames = traceback.extract_tb(error.__traceback__)
     place = next((f"{f.filename.rpartition('/')[2]}:{f.name}" for f in reversed(frames) if "/nki/" in f.filename), "")
     return Outcome(CRASHED, f"{type(error).__name__} in {place}", f"{error}"[:500])
