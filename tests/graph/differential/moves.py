@@ -219,6 +219,39 @@ def _index(name: str, code: str, jax: str, draw: Callable[[Draw], Made], weight:
     enter(name, code, jax, draw, _indexed(code), weight)
 
 
+def _window(d: Draw) -> Made:
+    """A part whose place is known when the model runs; places that are too far are moved."""
+    x = d.pick(lambda b: len(b.shape) >= 1 and b.dtype != "bool")
+    shape = d.bounds[x].shape
+    sizes = tuple(d.random.randint(1, n) if d.chance(0.5) else n for n in shape)
+    start = d.fresh((len(shape),), "int32", "index", d.one(1, 3, max(shape)))
+    return (x, start), {"sizes": sizes}
+
+
+def _part(a: Attributes, x: Bound, start: Bound) -> tuple[slice, ...]:
+    lows = np.minimum(_whole(start), np.array(x.shape) - np.array(a["sizes"]))
+    return tuple(slice(low, low + size) for low, size in zip(lows, a["sizes"], strict=True))
+
+
+def _started(a: Attributes, x: Bound, start: Bound) -> Bound:
+    part = _part(a, x, start)
+    return Bound(x.dtype, x.low[part], x.high[part], x.nan[part])
+
+
+def _update_draw(d: Draw) -> Made:
+    (x, start), attributes = _window(d)
+    return (x, d.fresh(attributes["sizes"], d.bounds[x].dtype), start), attributes
+
+
+def _updated(a: Attributes, x: Bound, y: Bound, start: Bound) -> Bound:
+    made = [x.low.copy(), x.high.copy(), x.nan.copy()]
+    for whole, new in zip(made, (y.low, y.high, y.nan), strict=True):
+        whole[_part(a, x, start)] = new
+    return Bound(x.dtype, made[0], made[1], made[2])
+
+
+enter("dynamic_slice", "", "lax.dynamic_slice({0}, list({1}), {sizes})", _window, _started, 0.7)
+enter("dynamic_update_slice", "", "lax.dynamic_update_slice({0}, {1}, list({2}))", _update_draw, _updated, 0.7)
 _index(
     "index_select", "torch.index_select({0}, {axis}, {1}.to(torch.int64))", "jnp.take({0}, {1}, {axis})", _taken, 1.0
 )

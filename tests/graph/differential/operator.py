@@ -17,6 +17,8 @@ BATCHES = (1, 2, 3, 3, 4, 5, 127, 128, 129)
 ROWS = (1, 2, 3, 7, 31, 32, 64, 127, 128, 129, 130, 256, 257)
 FREE = (1, 2, 3, 4, 8, 31, 32, 63, 64, 96, 127, 128, 129, 255, 256, 257, 511, 512, 513, 640, 1024, 2048)
 DEPTHS = (1, 2, 3, 16, 32, 64, 64, 127, 128, 129, 256, 513)
+CHANNELS = (1, 3, 4, 16, 32, 64, 127, 128, 129)
+IMAGES = (4, 7, 8, 14, 16, 23, 28)
 MOST = 1 << 19
 """Elements of a tensor, at the most."""
 
@@ -77,6 +79,8 @@ class Draw:
 
     def shape(self, low: int = 1, high: int = 4) -> tuple[int, ...]:
         """Of an input, at the edges of blocks, banks and partitions."""
+        if self.chance(0.15) and high == 4:
+            return self.one(1, 2, 3), self.one(*CHANNELS), self.one(*IMAGES), self.one(*IMAGES)
         rank = self.one(*[r for r in (1, 2, 2, 3, 3, 3, 4, 4) if low <= r <= high])
         sizes = [self.one(*FREE)]
         if rank > 1:
@@ -147,7 +151,7 @@ TABLE: dict[str, Operator] = {}
 
 COMPOSED = frozenset(
     ("softmax", "log_softmax", "silu", "gelu", "gelu_tanh", "softplus", "elu", "mean", "variance", "avg_pool",
-     "rms_norm", "sigmoid", "expm1")
+     "rms_norm", "sigmoid", "expm1", "logsumexp", "length", "loop")
 )  # fmt: skip
 """What JAX makes of several operations, each of which rounds to small dtypes; PyTorch rounds once."""
 

@@ -222,6 +222,25 @@ enter("maximum", "torch.maximum({0}, {1})", "jnp.maximum({0}, {1})", _two_floats
 enter("minimum", "torch.minimum({0}, {1})", "jnp.minimum({0}, {1})", _two_floats, _computed(_extreme(np.minimum)))
 
 
+def _masked(d: Draw) -> Made:
+    """Zeros and minus infinities, as attention adds them to scores."""
+    x = d.pick(lambda b: is_float(b) and b.finite and len(b.shape) >= 1)
+    return (x, d.fresh(d.spread(d.bounds[x].shape), d.bounds[x].dtype, "mask")), {"language": d.language}
+
+
+def _three(d: Draw) -> Made:
+    x = d.pick(lambda b: b.dtype == "float32")
+    return (x, d.partner(x, ("float32",)), d.partner(x, ("float32",))), {}
+
+
+def _fused(a: Attributes, x: Bound, y: Bound, z: Bound) -> Bound:
+    return bounds.add(x, bounds.multiply(y, z, x.dtype), x.dtype)
+
+
+enter("add_mask", "{0} + {1}", "{0} + {1}", _masked, _computed(bounds.add), 1.5)
+enter("addcmul", "torch.addcmul({0}, {1}, {2})", "{0} + {1} * {2}", _three, _fused, 0.7)
+
+
 def _with_number(d: Draw) -> Made:
     x = d.pick(is_float)
     exact = (0.5, 2.0, -1.0, 0.125, 3.0)  # frameworks differ in whether numbers are rounded to small dtypes
@@ -316,6 +335,18 @@ enter("cast", "{0}.to(torch.{dtype})", "{0}.astype(jnp.{dtype})", _cast_draw,
       lambda a, x: converted(x, a["dtype"]), 2.5)  # fmt: skip
 enter("there_and_back", "{0}.to(torch.{dtype}).to(torch.{back})", "{0}.astype(jnp.{dtype}).astype(jnp.{back})",
       _pair_draw, lambda a, x: converted(converted(x, a["dtype"]), a["back"]), 1.0)  # fmt: skip
+
+
+def _precision(a: Attributes, x: Bound) -> Bound:
+    return converted(converted(x, a["dtype"]), x.dtype)
+
+
+def _precision_draw(d: Draw) -> Made:
+    dtype, bits = d.one(("bfloat16", (8, 7)), ("float16", (5, 10)))
+    return (d.pick(lambda b: b.dtype == "float32"),), {"dtype": dtype, "exponent": bits[0], "mantissa": bits[1]}
+
+
+enter("reduce_precision", "", "lax.reduce_precision({0}, {exponent}, {mantissa})", _precision_draw, _precision, 0.5)
 
 # ---------------------------------------------------------------------------------------------- integers and truth
 

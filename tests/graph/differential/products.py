@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from tests.graph.differential.bound import MOST as LARGEST
-from tests.graph.differential.bound import ULP, Bound, UndefinedError, rounded, wide
+from tests.graph.differential.bound import ULP, Bound, UndefinedError, add, rounded, wide
 from tests.graph.differential.operator import (
     DEPTHS,
     FREE,
@@ -23,6 +23,7 @@ from tests.graph.differential.operator import (
     is_float,
 )
 from tests.graph.differential.records import Array
+from tests.graph.differential.rows import softmax
 
 Made = tuple[tuple[int, ...], dict[str, Any]]
 
@@ -180,6 +181,63 @@ enter("scores", "{0} @ {1}.transpose(-1, -2)", "{0} @ jnp.swapaxes({1}, -1, -2)"
       lambda a, x, y: matmul(x, transposed(y), x.dtype), 3.0)  # fmt: skip
 enter("linear", "torch.nn.functional.linear({0}, {1}, {2})", "", _linear_draw, _linear, 2.5)
 
+
+def _added_draw(d: Draw) -> Made:
+    x = d.pick(lambda b: b.dtype == "float32" and len(b.shape) == 3 and b.finite)
+    batch, rows, inner = d.bounds[x].shape
+    columns = _columns(d, (batch, rows), inner)
+    bias = d.fresh(d.spread((batch, rows, columns)), "float32")
+    return (bias, x, d.fresh((batch, inner, columns), "float32")), {"beta": d.one(1.0, 0.5), "alpha": d.one(1.0, 0.25)}
+
+
+def _added(a: Attributes, z: Bound, x: Bound, y: Bound) -> Bound:
+    made = matmul(x, y, "float32")
+    if not (made.finite and z.finite):
+        raise UndefinedError("infinities")
+    slack = (made.magnitude + z.magnitude) * (2 * ULP)
+    ends = (a["beta"] * k + a["alpha"] * v for k, v in ((z.low, made.low), (z.high, made.high)))
+    low, high = ends
+    return rounded("float32", low, high, np.zeros(low.shape, bool), slack=slack)
+
+
+enter("baddbmm", "torch.baddbmm({0}, {1}, {2}, beta={beta}, alpha={alpha})", "{beta} * {0} + {alpha} * ({1} @ {2})",
+      _added_draw, _added, 1.0)  # fmt: skip
+
+
+def _attention_draw(d: Draw) -> Made:
+    q = d.pick(lambda b: b.dtype == "float32" and len(b.shape) in (3, 4) and b.finite and b.shape[-1] <= 128)
+    *batch, rows, inner = d.bounds[q].shape
+    keys = d.one(*[n for n in (1, 3, 32, 127, 128, 129, 256, 512, 513, 600) if prod(batch) * rows * n <= MOST] or [1])
+    k, v = (d.fresh((*batch, keys, inner), "float32") for _ in range(2))
+    kind = d.random.random()
+    if kind < 0.3:
+        return (q, k, v, d.fresh(d.spread((*batch, rows, keys)), "float32")), {"mask": "{3}", "causal": False}
+    if kind < 0.5:
+        return (q, k, v, d.fresh(d.spread((*batch, rows, keys)), "bool")), {"mask": "{3}", "causal": False}
+    return (q, k, v), {"mask": "None", "causal": kind > 0.75}
+
+
+def _attention(a: Attributes, q: Bound, k: Bound, v: Bound, *mask: Bound) -> Bound:
+    scale = float(np.float32(1 / np.sqrt(q.shape[-1])))
+    scores = matmul(q, transposed(k), "float32")
+    low, high = scores.low * scale, scores.high * scale
+    scores = rounded("float32", low, high, scores.nan, 4.0)
+    rows, keys = scores.shape[-2:]
+    allowed = np.tril(np.ones((rows, keys), bool)) if a["causal"] else np.ones((), bool)
+    if mask and mask[0].dtype == "bool":
+        allowed = mask[0].low > 0
+        if not np.broadcast_to(allowed, scores.shape).any(-1).all():
+            raise UndefinedError("rows without a key")
+    elif mask:
+        scores = add(scores, mask[0], "float32")
+    hidden = [np.where(allowed, x, -np.inf) for x in (scores.low, scores.high)]
+    weights = softmax({"axis": len(scores.shape) - 1}, Bound("float32", *hidden, scores.nan))
+    return matmul(weights, v, "float32")
+
+
+enter("attention", "torch.nn.functional.scaled_dot_product_attention({0}, {1}, {2}, {mask}, is_causal={causal})", "",
+      _attention_draw, _attention, 2.0)  # fmt: skip
+
 # ------------------------------------------------------------------------------------- sums over any axis, any order
 
 
@@ -267,7 +325,18 @@ def _conv(a: Attributes, x: Bound, w: Bound, b: Bound) -> Bound:
     return Bound(x.dtype, np.fmin(once.low, twice.low), np.fmax(once.high, twice.high), once.nan)
 
 
-enter("conv2d", "torch.nn.functional.conv2d({0}, {1}, {2}, {stride}, {pad}, 1, {groups})", "", _conv_draw, _conv, 2.0)
+_JAX_CONV = (
+    "lax.conv_general_dilated({0}, {1}, ({stride}, {stride}), (({pad}, {pad}), ({pad}, {pad})), "
+    "feature_group_count={groups}) + {2}[:, None, None]"
+)
+enter(
+    "conv2d",
+    "torch.nn.functional.conv2d({0}, {1}, {2}, {stride}, {pad}, 1, {groups})",
+    _JAX_CONV,
+    _conv_draw,
+    _conv,
+    2.0,
+)
 
-PRODUCTS = frozenset(("matmul", "matmul_left", "scores", "linear", "einsum", "conv2d"))
+PRODUCTS = frozenset(("baddbmm", "attention", "matmul", "matmul_left", "scores", "linear", "einsum", "conv2d"))
 """The operators above."""

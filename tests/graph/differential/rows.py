@@ -123,6 +123,31 @@ enter("any", "torch.any({0}, {axis})", "jnp.any({0}, {axis})", _truth_axis,
 enter("all", "torch.all({0}, {axis})", "jnp.all({0}, {axis})", _truth_axis,
       lambda a, x: Bound("bool", x.low.min(a["axis"]), x.high.min(a["axis"]), x.nan.any(a["axis"])), 0.4)  # fmt: skip
 
+
+def _log_sum(a: Attributes, x: Bound) -> Bound:
+    if not x.finite:
+        raise UndefinedError("infinities")
+    axis = a["axis"]
+    most = x.middle.max(axis, keepdims=True)
+    centre = np.log(np.exp(x.middle - most).sum(axis)) + most.squeeze(axis)
+    slack = x.radius.max(axis) + (x.magnitude.max(axis) * 2 + 8 + x.shape[axis] / 2) * ULP
+    return rounded(x.dtype, centre - slack, centre + slack, np.zeros(centre.shape, bool))
+
+
+enter("logsumexp", "torch.logsumexp({0}, {axis})", "jax.nn.logsumexp({0}, {axis})", _an_axis, _log_sum, 0.7)
+
+
+def _length(a: Attributes, x: Bound) -> Bound:
+    ends = np.square(x.low), np.square(x.high)
+    crosses = (x.low < 0) & (x.high > 0)
+    square = rounded("float32", np.where(crosses, 0.0, np.fmin(*ends)), np.fmax(*ends), x.nan)
+    summed = total(square, a["axes"], a["keep"])
+    return _as(monotone(summed, np.sqrt, 2.0, (0.0, np.inf)), x.dtype)
+
+
+enter("length", "torch.linalg.vector_norm({0}, dim={axes}, keepdim={keep})",
+      "jnp.sqrt(jnp.sum(jnp.square({0}), axis={axes}, keepdims={keep}))", _axes, _length, 0.6)  # fmt: skip
+
 # -------------------------------------------------------------------------------------------------- softmax and norms
 
 
@@ -141,7 +166,7 @@ def _weights(a: Attributes, x: Bound) -> tuple[Array, Array, Array, Array]:
         return made, np.expm1(np.minimum(error + near, 700.0)), rest, unknown.any(axis, keepdims=True)
 
 
-def _softmax(a: Attributes, x: Bound) -> Bound:
+def softmax(a: Attributes, x: Bound) -> Bound:
     made, error, _, unknown = _weights(a, x)
     with np.errstate(all="ignore"):
         slack = made * error + LEAST
@@ -164,7 +189,7 @@ def _log_softmax(a: Attributes, x: Bound) -> Bound:
     return wide(result, unknown)
 
 
-enter("softmax", "torch.softmax({0}, {axis})", "jax.nn.softmax({0}, {axis})", _an_axis, _softmax, 3.0)
+enter("softmax", "torch.softmax({0}, {axis})", "jax.nn.softmax({0}, {axis})", _an_axis, softmax, 3.0)
 enter("log_softmax", "torch.log_softmax({0}, {axis})", "jax.nn.log_softmax({0}, {axis})", _an_axis, _log_softmax, 0.7)
 
 
@@ -213,6 +238,56 @@ def _rms_draw(d: Draw) -> Made:
 enter("rms_norm", "{0} * torch.rsqrt({0}.square().mean(-1, keepdim=True) + 1e-5) * {1}",
       "{0} * lax.rsqrt(jnp.mean(jnp.square({0}), -1, keepdims=True) + 1e-5) * {1}", _rms_draw, _rms_norm,
       1.5)  # fmt: skip
+
+
+def _groups_draw(d: Draw) -> Made:
+    x = d.pick(lambda b: b.dtype == "float32" and len(b.shape) in (3, 4) and b.finite and b.size // b.shape[0] > 8)
+    channels = d.bounds[x].shape[1]
+    groups = d.random.choice([g for g in (1, 2, 3, 4, 8, channels) if channels % g == 0])
+    if d.bounds[x].size // d.bounds[x].shape[0] // groups < 3:
+        raise NoFitError
+    return (x, d.fresh((channels,), "float32"), d.fresh((channels,), "float32")), {"groups": groups}
+
+
+def _group_norm(a: Attributes, x: Bound, w: Bound, b: Bound) -> Bound:
+    shape = (x.shape[0], a["groups"], -1)
+    rest, squares = _squares(Bound(x.dtype, *(v.reshape(shape) for v in (x.low, x.high, x.nan))), (2,))
+    count = rest.shape[2]
+    variance = bounds.divide(squares, _value(count, "float32"), "float32")
+    spread = (1, x.shape[1], *(1 for _ in x.shape[2:]))
+
+    def of(v: Array) -> Array:
+        whole = np.broadcast_to(v.reshape(spread), x.shape)
+        return whole.reshape(rest.shape)
+
+    weight, bias = (Bound(v.dtype, of(v.low), of(v.high), of(v.nan)) for v in (w, b))
+    made = _scaled(x.dtype, rest, variance, weight, bias)
+    return Bound(x.dtype, *(v.reshape(x.shape) for v in (made.low, made.high, made.nan)))
+
+
+enter("group_norm", "torch.nn.functional.group_norm({0}, {groups}, {1}, {2})", "", _groups_draw, _group_norm, 1.0)
+
+
+def _batch_draw(d: Draw) -> Made:
+    x = d.pick(lambda b: b.dtype == "float32" and len(b.shape) in (2, 3, 4))
+    size = (d.bounds[x].shape[1],)
+    means, weights, biases = (d.fresh(size, "float32") for _ in range(3))
+    return (x, means, d.fresh(size, "float32", "positive"), weights, biases), {}
+
+
+def _batch_norm(a: Attributes, x: Bound, m: Bound, v: Bound, w: Bound, b: Bound) -> Bound:
+    """Also where it is one product and one sum: ``x * scale + (bias - mean * scale)``."""
+    shape = (x.shape[1], *(1 for _ in x.shape[2:]))
+    m, v, w, b = (Bound(p.dtype, *(k.reshape(shape) for k in (p.low, p.high, p.nan))) for p in (m, v, w, b))
+    made = _scaled(x.dtype, bounds.add(x, m, x.dtype, -1), v, w, b)
+    with np.errstate(all="ignore"):
+        scale = np.abs(w.middle) / np.sqrt(v.middle)
+        slack = (x.magnitude + np.abs(m.middle)) * scale * (6 * ULP) + made.magnitude * (4 * ULP)
+        slack = np.where(np.isfinite(slack), slack, 0.0)
+    return rounded(x.dtype, made.low, made.high, made.nan, slack=slack)
+
+
+enter("batch_norm", "torch.nn.functional.batch_norm({0}, {1}, {2}, {3}, {4})", "", _batch_draw, _batch_norm, 1.0)
 
 # ------------------------------------------------------------------------------------------------ order, running sums
 
@@ -297,6 +372,27 @@ def _running_draw(d: Draw) -> Made:
 
 enter("cumsum", "torch.cumsum({0}, {axis})", "jnp.cumsum({0}, {axis})", _running_draw, _running, 0.8)
 
+
+def _running_most(a: Attributes, x: Bound) -> Bound:
+    _ordered(x)
+    ends = (np.maximum.accumulate(v, a["axis"]) for v in (x.low, x.high))
+    return Bound(x.dtype, *ends, x.nan)
+
+
+enter("cummax", "torch.cummax({0}, {axis}).values", "lax.cummax({0}, {axis})", _running_draw, _running_most, 0.4)
+
+
+def _loop(a: Attributes, x: Bound) -> Bound:
+    half = _value(0.5, x.dtype)
+    made = x
+    for _ in range(a["count"]):
+        made = bounds.add(bounds.multiply(monotone(made, np.tanh, 4.0), half, x.dtype), x, x.dtype)
+    return made
+
+
+enter("loop", "", "lax.fori_loop(0, {count}, lambda i, c: jnp.tanh(c) * 0.5 + {0}, {0})",
+      lambda d: ((d.pick(lambda b: b.dtype == "float32"),), {"count": d.one(1, 2, 3)}), _loop, 0.4)  # fmt: skip
+
 # ----------------------------------------------------------------------------------------------------------- windows
 
 
@@ -328,7 +424,11 @@ def _apply(code: str, a: Attributes, values: Array) -> Array:
     return np.asarray(eval(code.format("x", **a), {"torch": torch, "x": torch.from_numpy(values)}).numpy())
 
 
-enter("max_pool", _MAX_POOL, "", _window, _max_pool, 0.6)
+_JAX_POOL = (
+    "lax.reduce_window({{0}}, jnp.asarray({start}, {{0}}.dtype), lax.{f}, (1, 1, {{size}}, {{size}}), "
+    "(1, 1, {{stride}}, {{stride}}), ((0, 0), (0, 0), ({{pad}}, {{pad}}), ({{pad}}, {{pad}})))"
+)
+enter("max_pool", _MAX_POOL, _JAX_POOL.format(start="-jnp.inf", f="max"), _window, _max_pool, 0.6)
 enter("avg_pool", _AVG_POOL, "", _window, _avg_pool, 0.6)
 
 _NEAREST = "torch.nn.functional.interpolate({0}, scale_factor=2, mode='nearest')"

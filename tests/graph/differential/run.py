@@ -35,6 +35,7 @@ def source(graph: Graph) -> str:
         operands = [names[k] for k in node.operands]
         names.append(f"v{len(names)}")
         code = TABLE[node.operator].code(graph.language).format(*operands, **node.attributes)
+        code = code.format(*operands) if "{" in code else code  # an operand that there may be, or not
         lines.append(f"    {names[-1]} = {code}")
     lines.append(f"    return ({', '.join(names[k] for k in graph.results)},)")
     return "\n".join(lines)
