@@ -30,8 +30,10 @@ def graph(seed: int) -> Graph:
         renamed[old] = new
     made = [Node(n.operator, tuple(renamed[k] for k in n.operands), n.attributes) for n in nodes.values()]
     results = [renamed[k] for k in _results(d, nodes)]
-    whole = Graph(seed, front, target, cores, native, tuple(d.inputs[k] for k in inputs), tuple(made), tuple(results))
-    return whole
+    several = front != "dynamo" and choices.chance(0.2)
+    constants = tuple(k for k in range(1, len(inputs)) if several and choices.chance(0.5))
+    drawn = tuple(d.inputs[k] for k in inputs)
+    return Graph(seed, front, target, cores, native, drawn, tuple(made), tuple(results), constants)
 
 
 def _nodes(d: Draw, count: int) -> dict[int, Node]:

@@ -24,7 +24,7 @@ def on_ends(code: str, attributes: Attributes, *operands: Bound | Array) -> Boun
 
     def ends(part: Callable[[Bound], Array]) -> Array:
         values = {
-            name: torch.from_numpy(np.ascontiguousarray(part(x) if isinstance(x, Bound) else x))
+            name: torch.from_numpy(np.array(part(x) if isinstance(x, Bound) else x))
             for name, x in zip(names, operands, strict=True)
         }
         return np.asarray(eval(text, {"torch": torch}, values).numpy())

@@ -204,6 +204,12 @@ enter("baddbmm", "torch.baddbmm({0}, {1}, {2}, beta={beta}, alpha={alpha})", "{b
       _added_draw, _added, 1.0)  # fmt: skip
 
 
+def _mask(d: Draw, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """PyTorch wants two dimensions."""
+    spread = d.spread(shape)
+    return (1,) * (2 - len(spread)) + spread
+
+
 def _attention_draw(d: Draw) -> Made:
     q = d.pick(lambda b: b.dtype == "float32" and len(b.shape) in (3, 4) and b.finite and b.shape[-1] <= 128)
     *batch, rows, inner = d.bounds[q].shape
@@ -211,9 +217,9 @@ def _attention_draw(d: Draw) -> Made:
     k, v = (d.fresh((*batch, keys, inner), "float32") for _ in range(2))
     kind = d.random.random()
     if kind < 0.3:
-        return (q, k, v, d.fresh(d.spread((*batch, rows, keys)), "float32")), {"mask": "{3}", "causal": False}
+        return (q, k, v, d.fresh(_mask(d, (*batch, rows, keys)), "float32")), {"mask": "{3}", "causal": False}
     if kind < 0.5:
-        return (q, k, v, d.fresh(d.spread((*batch, rows, keys)), "bool")), {"mask": "{3}", "causal": False}
+        return (q, k, v, d.fresh(_mask(d, (*batch, rows, keys)), "bool")), {"mask": "{3}", "causal": False}
     return (q, k, v), {"mask": "None", "causal": kind > 0.75}
 
 

@@ -89,6 +89,7 @@ class Graph:
         front: "torch", "dynamo" (through torch.compile) or "jax".
         native: what NKI_NATIVE is.
         results: numbers of values.
+        constants: inputs whose numbers the compiler knows, as it knows the weights of a model from a file.
     """
 
     seed: int
@@ -99,6 +100,7 @@ class Graph:
     inputs: tuple[Input, ...]
     nodes: tuple[Node, ...]
     results: tuple[int, ...]
+    constants: tuple[int, ...] = ()
 
     @property
     def language(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,12 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from jax import lax
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from nki.graph.compile import compile_module
 from nki.graph.importers.torch_decompose import decompositions
 from nki.graph.importers.torch_import import import_graph
 from nki.graph.importers.torch_types import host_array, host_tensor
+from nki.graph.ir import Function, Op
 from nki.interop import jax as nki_jax
 from nki.options import from_environment
 from tests.graph.differential.records import NUMPY, Array, Graph
@@ -83,24 +85,49 @@ def on_device(graph: Graph) -> list[Array]:
     with _native(graph.native), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if graph.front == "jax":
-            made = nki_jax.compile(function(graph), target=graph.target, lnc=graph.cores)
-            return [plain(x) for x in made(*map(jnp.asarray, arrays(graph)))]
+            return _by_jax(graph)
         if graph.front == "dynamo":
             return _by_dynamo(graph)
         return _imported(graph)
 
 
+def _by_jax(graph: Graph) -> list[Array]:
+    whole, inputs = function(graph), [jnp.asarray(x) for x in arrays(graph)]
+    given = [k for k in range(len(inputs)) if k not in graph.constants]
+
+    def f(*rest: Any) -> Any:
+        known = dict(zip(given, rest, strict=True))
+        return whole(*(known.get(k, inputs[k]) for k in range(len(inputs))))
+
+    made = nki_jax.compile(f, target=graph.target, lnc=graph.cores)
+    return [plain(x) for x in made(*(inputs[k] for k in given))]
+
+
 def _imported(graph: Graph) -> list[Array]:
     """Without Dynamo: traced, taken apart as AOT autograd does it, imported, compiled and run."""
     inputs = [tensor(x) for x in arrays(graph)]
-    traced = make_fx(function(graph), decomposition_table=decompositions(), tracing_mode="fake")(*inputs)
+    with enable_python_dispatcher():  # as AOT autograd does, for operators that are made of others
+        traced = make_fx(function(graph), decomposition_table=decompositions(), tracing_mode="fake")(*inputs)
     imported = import_graph(traced)
+    places = [place for place in imported.inputs if place not in graph.constants]
+    _bind(imported.module.main, {n: inputs[k] for n, k in enumerate(imported.inputs) if k in graph.constants})
     executable = compile_module(
         imported.module, target=graph.target, lnc=graph.cores, options=from_environment(), name=f"graph{graph.seed}"
     )
-    places = zip(imported.inputs, executable.input_types, strict=True)
-    found = executable.run([host_array(inputs[place], type_.dtype) for place, type_ in places])
+    pairs = zip(places, executable.input_types, strict=True)
+    found = executable.run([host_array(inputs[place], type_.dtype) for place, type_ in pairs])
     return [plain(host_tensor(found[kind.number], kind.dtype)) for kind in imported.outputs]
+
+
+def _bind(main: Function, known: Mapping[int, torch.Tensor]) -> None:
+    """Arguments as constants, as in a model that comes from a file."""
+    values = [main.arguments[n] for n in known]
+    arrays_ = [host_array(x, value.type.dtype) for x, value in zip(known.values(), values, strict=True)]
+    main.body[:0] = [
+        Op("constant", (), (value,), {"value": array.reshape(value.type.shape)})
+        for value, array in zip(values, arrays_, strict=True)
+    ]
+    main.arguments = tuple(value for n, value in enumerate(main.arguments) if n not in known)
 
 
 def _by_dynamo(graph: Graph) -> list[Array]:

@@ -81,6 +81,7 @@ def pruned(graph: Graph) -> Graph:
             if number + first in needed
         ),
         results=tuple(renamed[k] for k in graph.results),
+        constants=tuple(renamed[k] for k in graph.constants if k in needed),
     )
 
 
@@ -127,6 +128,8 @@ def _plainer(graph: Graph) -> Iterator[Graph]:
         yield replace(graph, cores=1)
     if graph.native != "0":
         yield replace(graph, native="0")
+    if graph.constants:
+        yield replace(graph, constants=())
     if graph.front == "dynamo":
         yield replace(graph, front="torch")
     if graph.target != "trn2":

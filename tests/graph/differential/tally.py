@@ -21,6 +21,7 @@ def record(graph: Graph, found: Outcome) -> dict[str, Any]:
         "target": graph.target,
         "cores": graph.cores,
         "native": graph.native,
+        "constants": len(graph.constants),
         "status": found.status,
         "kind": found.kind,
         "why": found.why,
