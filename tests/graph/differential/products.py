@@ -283,9 +283,7 @@ def _einsum(a: Attributes, x: Bound, y: Bound) -> Bound:
 
 
 def _summed(code: str, x: Array, y: Array) -> Array:
-    return np.asarray(
-        torch.einsum(code, torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(y))).numpy()
-    )
+    return np.asarray(torch.einsum(code, torch.from_numpy(np.array(x)), torch.from_numpy(np.array(y))).numpy())
 
 
 enter("einsum", "torch.einsum('{code}', {0}, {1})", "jnp.einsum('{code}', {0}, {1})", _einsum_draw, _einsum, 2.0)
@@ -309,7 +307,7 @@ def _conv_draw(d: Draw) -> Made:
 def _conv(a: Attributes, x: Bound, w: Bound, b: Bound) -> Bound:
     def run(p: Array, q: Array) -> Array:
         made = torch.nn.functional.conv2d(
-            torch.from_numpy(np.ascontiguousarray(p)), torch.from_numpy(np.ascontiguousarray(q)), None,
+            torch.from_numpy(np.array(p)), torch.from_numpy(np.array(q)), None,
             a["stride"], a["pad"], 1, a["groups"],
         )  # fmt: skip
         return np.asarray(made.numpy())

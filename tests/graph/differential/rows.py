@@ -421,7 +421,7 @@ def _avg_pool(a: Attributes, x: Bound) -> Bound:
 
 
 def _apply(code: str, a: Attributes, values: Array) -> Array:
-    return np.asarray(eval(code.format("x", **a), {"torch": torch, "x": torch.from_numpy(values)}).numpy())
+    return np.asarray(eval(code.format("x", **a), {"torch": torch, "x": torch.from_numpy(np.array(values))}).numpy())
 
 
 _JAX_POOL = (
