@@ -125,6 +125,21 @@ def test_queries_all_of_whose_keys_are_hidden(low: float, added: bool, names: li
     assert _far(made.run([*inputs, seen])[0], xla.run(text, [*inputs, seen])[0]) < LIMIT["float32"]
 
 
+@pytest.mark.parametrize("truth", [True, False])
+def test_a_mask_of_one_element(truth: bool) -> None:
+    inputs = _inputs((256, 16), (257, 16))
+    mask = np.ones((1, 1), bool) if truth else np.full((1, 1), 0.5, np.float32)
+
+    def function(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        scores = q @ k.T
+        return jax.nn.softmax(jnp.where(mask, scores, -1e9) if truth else scores + mask, -1) @ v
+
+    text = xla.lowered(function, *inputs, mask)
+    made = compile_module(text)
+    assert _replaced(made) == ["attention"]
+    assert _far(made.run([*inputs, mask])[0], xla.run(text, [*inputs, mask])[0]) < LIMIT["float32"]
+
+
 def test_a_causal_mask_saves_what_it_hides() -> None:
     inputs = _inputs((1, 1024, 1, 64), (1, 1024, 1, 64))
     whole, causal = (

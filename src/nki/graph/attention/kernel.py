@@ -92,7 +92,8 @@ class _Named:
         """(rows, columns) at a place of the loops; what has no rows is repeated."""
         strides: dict[str, int] = {}
         step = 1
-        for letter, size in zip(reversed(self.dims), reversed(self.tensor.shape), strict=True):
+        shape = self.tensor.shape if self.dims else ()  # a scalar has one element in device memory
+        for letter, size in zip(reversed(self.dims), reversed(shape), strict=True):
             strides[letter] = step
             step *= size
         offset = sum(strides[letter] * at for letter, at in place.items() if letter in strides)
