@@ -211,9 +211,12 @@ class Loader:
 
     def _through_vector(self, tile: NkiTensor, block: Block) -> None:
         """Bit by bit, where the Tensor engine would multiply by 0 and 1, which makes NaN of infinities."""
-        size, height = self.chunks.size, squares.padded(block.columns)
-        stage = nl.ndarray((height, self._length(block) + squares.SQUARE), dtype=self.dtype, buffer=nl.sbuf)
-        nisa.memset(dst=stage, value=0)
+        size, height, length = self.chunks.size, squares.padded(block.columns), self._length(block)
+        last = (block.chunks - 1) * size
+        width = max(last + squares.padded(length - last), last - size + squares.padded(size))
+        stage = nl.ndarray((height, width), dtype=self.dtype, buffer=nl.sbuf)
+        if (height, width) != (block.columns, length):
+            nisa.memset(dst=stage, value=0)
         self._fill(stage, block)
         for chunk in range(block.chunks):
             rows = self.chunks.rows(block.chunk + chunk)
