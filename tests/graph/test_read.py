@@ -137,7 +137,7 @@ def test_unknown_operations_are_kept() -> None:
     [
         ("func.func @main(", "graph.parse"),
         ("func.func @main(%a: tensor<?xf32>) -> tensor<?xf32> { return %a : tensor<?xf32> }", "graph.shape"),
-        ("func.func @main(%a: tensor<2xcomplex<f32>>) -> tensor<2xcomplex<f32>> { return %a : tensor<2xcomplex<f32>> }",
+        ("func.func @main(%a: tensor<2xi4>) -> tensor<2xi4> { return %a : tensor<2xi4> }",
          "graph.dtype"),
         ("func.func @f() { return } func.func @g() { return }", "graph.entry"),
         ("func.func @main(%a: tensor<2xf32>) -> tensor<3xf32> { return %a : tensor<2xf32> }", "graph.parse"),

@@ -166,10 +166,10 @@ def test_operators_that_draw() -> None:
 
 
 LACKING = {
-    "aten._fft_c2r.default", "aten._fft_r2c.default", "aten._local_scalar_dense.default", "aten.atan2.out",
+    "aten._local_scalar_dense.default", "aten.atan2.out",
     "aten.nonzero.default", "aten.resize_.default", "aten.sym_numel.default", "aten.sym_storage_offset.default",
 }  # fmt: skip
-"""Complex numbers, sizes that are only known at run time, what graphs do not have: docs/pytorch.md says the same."""
+"""Sizes that are only known at run time, what graphs do not have: docs/pytorch.md says the same."""
 
 
 def core_operators() -> set[str]:

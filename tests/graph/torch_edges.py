@@ -143,6 +143,46 @@ def _counted() -> Iterator[Case]:
     yield "groups-all", torch._grouped_mm, (cube, stack)
 
 
+def _complex() -> Iterator[Case]:
+    """Complex numbers, and Fourier transforms."""
+    pairs, angles = random(4, 6, 2), random(4, 6)
+    x, y = torch.view_as_complex(random(4, 6, 2)), torch.view_as_complex(random(4, 6, 2))
+    yield "complex-rotary", _rotated, (random(2, 4, 3, 12), angles)
+    yield "complex-rotary-backward", gradient(_rotated), (random(2, 4, 3, 12), angles)
+    yield "complex-parts", lambda a: torch.view_as_real(torch.view_as_complex(a) * 1j), (pairs,)
+    yield "complex-copies", lambda a: aten.view_as_real_copy(aten.view_as_complex_copy(a)), (pairs,)
+    yield "complex-made", lambda a: torch.complex(a, a + 1), (angles,)
+    yield "angle-real", torch.angle, (angles,)
+    for name, function in _OF_COMPLEX.items():
+        yield f"complex-{name}", function, (x, y)
+    yield "complex-bits", lambda a, b: (a.view(torch.float32), b.view(torch.complex64)), (x, angles)
+    for norm in ("backward", "ortho", "forward"):
+        yield f"fft-{norm}", lambda a, n=norm: (torch.fft.fft(a, norm=n), torch.fft.ifft(a, 8, 0, n)), (x,)
+        yield f"rfft-{norm}", lambda a, n=norm: torch.fft.irfft(torch.fft.rfft(a, norm=n) * 2j, 6, norm=n), (angles,)
+    yield "fft-several", lambda a, b: (torch.fft.fft2(a), torch.fft.rfft2(b), torch.fft.irfft2(a)), (x, angles)
+    yield "fft-real", torch.fft.fft, (angles,)
+    yield "fft-backward", gradient(lambda a: torch.fft.rfft(a).abs()), (angles,)
+
+
+def _rotated(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    """A rotary embedding: neighbours of x[batch, place, head, ...] are complex numbers, turned by an angle."""
+    turns = torch.polar(torch.ones_like(angles), angles)[None, :, None]
+    return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * turns).flatten(3)
+
+
+_OF_COMPLEX: dict[str, Callable[..., Any]] = {
+    "arithmetic": lambda x, y: (x + y, x - 2 * y, x * y, x / y, -x, 1 / x, x.reciprocal(), 1j + x),
+    "conjugate": lambda x, y: (x.conj() * y, x.conj_physical() + 0, aten._conj_copy(x), x.conj().resolve_conj() + 1),
+    "to-real": lambda x, y: (x.real + 0, y.imag * 2, x.abs(), y.angle(), x.norm(dim=1)),
+    "functions": lambda x, y: (x.exp(), y.log(), x.sqrt(), y.rsqrt(), x.sin(), y.cos(), x**2, x**y, torch.sgn(y)),
+    "sums": lambda x, y: (x.sum(), y.mean(1), x.cumsum(0)),
+    "products": lambda x, y: (x @ y.t(), x @ y.mH, torch.einsum("ij,kj->ik", x, y.conj())),
+    "moves": lambda x, y: (x.t() + 1, x[1:, ::2] + 0, x.flip(0), torch.cat([x, y], 1), F.pad(y, (1, 2)), x.tril()),
+    "picks": lambda x, y: (x[torch.tensor([2, 0])], x.index_put((torch.tensor([1, 2]),), y[:2])),
+    "choices": lambda x, y: (torch.where(x.real > 0, x, y), x == y, x != x.conj(), x.real.to(torch.complex64)),
+}  # fmt: skip
+
+
 def edges() -> list[Case]:
     """All of them, the same in every process."""
-    return drawn((_integers, _nothing, _strided, _convolutions, _counted))
+    return drawn((_integers, _nothing, _strided, _convolutions, _counted, _complex))

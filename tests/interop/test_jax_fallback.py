@@ -107,18 +107,19 @@ def test_nothing_is_left_to_the_host_that_can_be_compiled() -> None:
     assert not told and not provenance() and made.executable(matrix()).report.fallbacks == ()
 
 
-def test_complex_numbers_stay_on_the_host_between_two_programs() -> None:
+def test_complex_numbers_go_from_the_host_to_programs_and_back() -> None:
     def spectrum(x):
-        return jnp.tanh(jnp.abs(jnp.fft.ifft(jnp.fft.fft(x * 2) * 1j))) + x
+        long = jnp.tile(x * 2, (1, 1000))  # more points than a transform by a matrix may have
+        return jnp.tanh(jnp.abs(jnp.fft.ifft(jnp.fft.fft(long) * 1j))[:, :6]) + x
 
     made, _ = agrees(spectrum, matrix())
-    assert len(made.executables()) == 2
-    assert {"fft", "abs", "mul"} <= hosted(made) and "tanh" not in hosted(made)
+    assert len(made.executables()) == 3
+    assert hosted(made) == {"fft"}
 
 
-def test_arguments_and_results_that_the_device_cannot_hold() -> None:
+def test_complex_arguments_and_results() -> None:
     made, _ = agrees(lambda z, x: (z * 2, z.real + 1, jnp.sin(x)), matrix().astype(np.complex64), matrix())
-    assert hosted(made) == {"mul", "real"}
+    assert made.executable(matrix().astype(np.complex64), matrix()).report.fallbacks == ()
 
 
 def test_a_derivative() -> None:
@@ -266,10 +267,10 @@ def test_constants_and_arguments_as_results() -> None:
 
 
 def test_a_whole_function_on_the_host_has_no_program() -> None:
-    made, _ = agrees(jnp.fft.fft, matrix().astype(np.complex64))
+    made, _ = agrees(lambda x: jax.lax.linalg.svd(x, compute_uv=False), matrix())
     assert made.executables() == []
     with pytest.raises(LaunchError, match=r"jax\.parts.*0 programs"):
-        made.executable(matrix().astype(np.complex64))
+        made.executable(matrix())
 
 
 def test_what_is_refused_when_its_kernel_is_made() -> None:

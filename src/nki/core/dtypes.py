@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nki.core.errors import DtypeError
 
-Kind = Literal["float", "int", "uint", "bool", "packed", "scale"]
+Kind = Literal["float", "int", "uint", "bool", "packed", "scale", "complex"]
 
 LANES = 4
 """Elements in one packed (x4) value."""
@@ -51,7 +51,8 @@ class DType(str):
 
     Attributes:
         name: canonical name as plain string.
-        kind: family; "scale" is the exponent-only ``float8_e8m0fnu``, "packed" are the x4 types.
+        kind: family; "scale" is the exponent-only ``float8_e8m0fnu``, "packed" are the x4 types,
+            "complex" is of models alone.
         bits: bits of storage that one element takes; 32 for ``tfloat32``, all four lanes for packed types.
         itemsize: bytes of storage.
         numpy: dtype of a host array that holds the storage.
@@ -358,6 +359,9 @@ tfloat32 = _define("tfloat32", "float", _register("tfloat32", np.float32), (-_TF
 float8_e4m3 = _float("float8_e4m3", ml_dtypes.float8_e4m3)
 float8_e4m3fn = _float("float8_e4m3fn", ml_dtypes.float8_e4m3fn)
 float8_e5m2 = _float("float8_e5m2", ml_dtypes.float8_e5m2)
+complex64 = _define("complex64", "complex", np.complex64, _float_limits(np.float32))
+"""Of models alone, before the graph compiler makes pairs of float32 of them; no tensor of a kernel has it."""
+
 float8_e8m0fnu = _define("float8_e8m0fnu", "scale", ml_dtypes.float8_e8m0fnu, (2.0**-127, 2.0**127))
 float8_e4m3fn_x4 = _packed("float8_e4m3fn", ml_dtypes.float8_e4m3fn, 8)
 float8_e5m2_x4 = _packed("float8_e5m2", ml_dtypes.float8_e5m2, 8)

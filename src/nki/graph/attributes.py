@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,22 @@ def decode(attribute: Any) -> Any:
     return found[2] if found else Raw(text)
 
 
+class PrintedElements:
+    """The elements of a constant of complex numbers, as its operation is printed."""
+
+    def __init__(self, operation: Any) -> None:
+        text = str(operation)
+        self.type = operation.results[0].type
+        self.is_splat = "dense<(" in text
+        self._text = text[text.index("dense<") :]
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __len__(self) -> int:
+        return prod(self.type.shape)
+
+
 def read_elements(attribute: Any) -> Array:
     """The elements of a dense attribute; of a splat one element with strides of 0. 64-bit floats become 32-bit ones."""
     if type(attribute).__name__ == "DenseResourceElementsAttr":
@@ -65,12 +82,16 @@ def read_elements(attribute: Any) -> Array:
     element = str(attribute.type.element_type)
     if element == "index":
         return np.asarray(attribute).astype(np.int64)
-    stored = np.dtype(np.float64) if element == "f64" else dtype_of(element).numpy
+    stored = np.dtype(_WIDE.get(element, dtype_of(element).numpy))
     if attribute.is_splat and len(attribute):
         return np.broadcast_to(to_device(_from_text(str(attribute), stored)[0]), shape)
-    if stored.isbuiltin == 1:
+    if stored.isbuiltin == 1 and stored.kind != "c":
         return to_device(np.array(attribute, dtype=stored, copy=True).reshape(shape))
     return to_device(_from_text(str(attribute), stored).reshape(shape))
+
+
+_WIDE = {"f64": np.float64, "complex<f64>": np.complex128}
+"""Elements that have more bits in a file than on a device."""
 
 
 def _from_text(text: str, stored: np.dtype[Any]) -> Array:
@@ -79,6 +100,8 @@ def _from_text(text: str, stored: np.dtype[Any]) -> Array:
     tokens = _TOKEN.findall(body)
     if len(tokens) == 1 and tokens[0].startswith('"'):
         return np.frombuffer(bytes.fromhex(tokens[0][3:-1]), stored)
+    if stored.kind == "c":  # two numbers each
+        return _from_text(text, np.dtype(f"f{stored.itemsize // 2}")).view(stored)
     unsigned = np.dtype(f"u{stored.itemsize}")
     result = np.empty(len(tokens), stored)
     for position, token in enumerate(tokens):
@@ -154,6 +177,8 @@ def _scalar(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, np.integer):
         return str(int(value))
+    if isinstance(value, np.complexfloating):
+        return f"({_scalar(value.real)}, {_scalar(value.imag)})"
     stored = np.asarray(value)
     return f"0x{int(stored.view(f'u{stored.dtype.itemsize}')):0{2 * stored.dtype.itemsize}X}"
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from nki.core.source import UNKNOWN, Frame, Location, is_own
 from nki.graph import mlir
-from nki.graph.attributes import decode, decode_attributes
+from nki.graph.attributes import PrintedElements, decode, decode_attributes
 from nki.graph.copies import copy_op
 from nki.graph.errors import GraphError
 from nki.graph.ir import Function, Group, Module, Op, Region, TensorType, Value
 from nki.graph.names import GROUP_NAME, KIND
-from nki.graph.types import dtype_of
+from nki.graph.types import dtype_of, is_complex
 
 _PRODUCER_FROM_0 = "mhlo.num_partitions"  # what JAX writes; its columns count from 0
 
@@ -165,6 +165,8 @@ class _Reader:
 
 def _named(operation: Any) -> list[Any]:
     attributes = operation.attributes
+    if operation.name == "stablehlo.constant" and is_complex(operation.results[0].type.element_type):
+        return [_Named("value", PrintedElements(operation))]  # which the bindings cannot hand out
     return [_Named(name, attributes[name]) for name in attributes]
 
 

@@ -29,6 +29,7 @@ _SPELLINGS: Mapping[str, DType] = {
     "f8E4M3FN": dtypes.float8_e4m3fn,
     "f8E5M2": dtypes.float8_e5m2,
     "f8E8M0FNU": dtypes.float8_e8m0fnu,
+    "complex<f32>": dtypes.complex64,
 }
 _BY_DTYPE = {dtype: spelling for spelling, dtype in _SPELLINGS.items()}
 
@@ -39,6 +40,8 @@ def dtype_of(spelling: str | np.dtype[Any]) -> DType:
     Raises:
         GraphError: "graph.dtype".
     """
+    if spelling == "complex<f64>" or (isinstance(spelling, np.dtype) and spelling.kind == "c"):
+        return dtypes.complex64
     if isinstance(spelling, np.dtype):
         return dtypes.float32 if spelling == np.float64 else dtypes.from_numpy(spelling)
     if spelling == "f64":
@@ -53,6 +56,11 @@ def dtype_of(spelling: str | np.dtype[Any]) -> DType:
     return _SPELLINGS[spelling]
 
 
+def is_complex(element: Any) -> bool:
+    """Whether an element type of MLIR is one of complex numbers."""
+    return str(element).startswith("complex<")
+
+
 def mlir_dtype(dtype: DType) -> str:
     """How MLIR spells a dtype; ``tfloat32`` is stored as f32."""
     return _BY_DTYPE.get(dtype, "f32")
@@ -61,4 +69,7 @@ def mlir_dtype(dtype: DType) -> str:
 def to_device(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Constants of 64-bit floats in 32 bits, anything else as it is."""
     with np.errstate(over="ignore"):
-        return np.asarray(values, np.float32) if values.dtype == np.float64 else np.asarray(values)
+        narrow = {np.dtype(np.float64): np.float32, np.dtype(np.complex128): np.complex64}.get(
+            values.dtype, values.dtype
+        )
+        return np.asarray(values, narrow)

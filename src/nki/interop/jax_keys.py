@@ -1,4 +1,4 @@
-"""Keys of `jax.random.key`: programs of the device have the numbers behind them."""
+"""Keys of `jax.random.key` and complex numbers: programs of the device have the numbers behind them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,20 @@ def raw(value: Any) -> Any:
     return jax.random.key_data(value) if is_key(value) else value
 
 
+def in_pairs(value: Any) -> Any:
+    """Complex numbers as real and imaginary parts in a last dimension; anything else as it is."""
+    if not jax.numpy.issubdtype(jax.numpy.result_type(value), jax.numpy.complexfloating):
+        return value
+    whole = jax.numpy.asarray(value)
+    return jax.numpy.stack([whole.real, whole.imag], -1)
+
+
 def typed(array: Any, wanted: Any) -> Any:
-    """An array in the dtype of `wanted`, or the keys that its numbers are."""
+    """An array in the dtype of `wanted`, the keys that its numbers are, or complex numbers of their parts."""
     if is_key(wanted):
         return jax.random.wrap_key_data(array, impl=_generator(wanted.dtype))
+    if jax.numpy.issubdtype(wanted.dtype, jax.numpy.complexfloating):
+        array = jax.lax.complex(array[..., 0], array[..., 1])
     return array if array.dtype == wanted.dtype else array.astype(wanted.dtype)
 
 

@@ -17,7 +17,7 @@ from nki.graph.ir import Module
 from nki.graph.references import Reference, is_reference, register
 from nki.interop.jax_callee import CALLEES, Arrays, Callee, Shaped
 from nki.interop.jax_config import BackendConfig, binary_in
-from nki.interop.jax_keys import raw, typed
+from nki.interop.jax_keys import in_pairs, raw, typed
 from nki.interop.jax_primitive import Site, nki_call
 from nki.interop.jax_sites import user_site
 from nki.interop.jax_structures import DTYPES
@@ -50,7 +50,7 @@ class JaxProgram:
         Args:
             traced: whether the call becomes part of a program that JAX traces.
         """
-        operands = [raw(leaves[place]) for place in self.lowered.kept]
+        operands = [in_pairs(raw(leaves[place])) for place in self.lowered.kept]
         if traced:
             given = nki_call.bind(*map(jax.numpy.asarray, operands), callee=self.callee, site=Site(user_site()))
         else:

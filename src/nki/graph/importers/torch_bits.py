@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from nki.core.dtypes import DType, bool_, uint8
+from nki.core.dtypes import DType, bool_, complex64, float32, uint8
 from nki.graph.importers.torch_builder import Builder
+from nki.graph.importers.torch_complex import as_complex, as_real
 from nki.graph.importers.torch_table import Call, converts, refused
 from nki.graph.importers.torch_types import narrowed
 from nki.graph.ir import TensorType, Value
@@ -23,6 +24,11 @@ def _view_dtype(b: Builder, call: Call, x: Value, dtype: torch.dtype) -> Value:
         if narrowed(kind) != kind:
             reason = f"{kind} has other bits on the device, where it is {narrowed(kind)}"
             raise refused(b, call, reason, "convert the tensor to a type of at most 32 bits first", x)
+    if dtype == torch.complex64:
+        pairs = _cast(b, x, float32)
+        return as_complex(b, call, b.reshape(pairs, (*call.type.shape, 2)))
+    if x.type.dtype is complex64:
+        x = b.reshape(as_real(b, call, x), (*x.type.shape[:-1], 2 * x.type.shape[-1]))
     bits = b.convert(x, uint8) if x.type.dtype is bool_ else x
     wanted = uint8 if call.dtype is bool_ else call.dtype
     return b.convert(_cast(b, bits, wanted), call.dtype)

@@ -93,7 +93,7 @@ class Builder:
         """``x direction y``, where direction is EQ, NE, LT, LE, GT or GE."""
         left, right = self.paired(x, y)
         dtype = left.type.dtype
-        kind = "FLOAT" if dtype.is_float else "SIGNED" if dtype.kind == "int" else "UNSIGNED"
+        kind = "FLOAT" if dtype.is_float or dtype.kind == "complex" else "SIGNED" if dtype.kind == "int" else "UNSIGNED"
         type_ = TensorType(left.type.shape, bool_)
         return self.one("compare", (left, right), type_, comparison_direction=direction, compare_type=kind)
 

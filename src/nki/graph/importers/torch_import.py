@@ -18,6 +18,7 @@ from nki.core.source import UNKNOWN, Location
 from nki.graph.errors import GraphError
 from nki.graph.importers import (
     torch_bits,
+    torch_complex,
     torch_convolution,
     torch_create,
     torch_index,
@@ -42,8 +43,8 @@ from nki.graph.importers.torch_types import device_dtype, host_array, narrowed, 
 from nki.graph.ir import Function, Module, Op, TensorType, Value
 
 FAMILIES = (
-    torch_bits, torch_convolution, torch_create, torch_index, torch_logic, torch_norm, torch_order, torch_pointwise,
-    torch_pooling, torch_prims, torch_products, torch_random, torch_reduce, torch_shape, torch_strided,
+    torch_bits, torch_complex, torch_convolution, torch_create, torch_index, torch_logic, torch_norm, torch_order,
+    torch_pointwise, torch_pooling, torch_prims, torch_products, torch_random, torch_reduce, torch_shape, torch_strided,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 

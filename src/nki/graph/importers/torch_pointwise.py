@@ -30,6 +30,8 @@ def _direct(aten: str, name: str) -> Converter:
             return x
         if aten == "abs" and call.dtype.kind == "uint":
             return x
+        if aten == "abs" and x.type.dtype.kind == "complex":
+            return b.one("abs", (x,), call.type)
         operand = b.convert(x, call.dtype)
         return b.convert(b.unary(name, operand if aten in _EXACT else wide(b, operand)), call.dtype)
 

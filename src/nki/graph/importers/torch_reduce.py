@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from nki.core.dtypes import bool_, int32
+from nki.core.dtypes import bool_, complex64, float32, int32
 from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_table import Call, Converter, axes, axis, converts, refused, wide
-from nki.graph.ir import Value
+from nki.graph.ir import TensorType, Value
 
 Dims = int | Sequence[int] | None
 
@@ -98,7 +98,8 @@ def _all(b: Builder, call: Call, x: Value, dims: Dims = None, keep: bool = False
 
 @converts("linalg_vector_norm")
 def _vector_norm(b: Builder, call: Call, x: Value, order: float, dims: Dims, keep: bool, dtype: object) -> Value:
-    size, dimensions = b.unary("abs", _computed(b, call, x)), axes(x, dims)
+    size = b.one("abs", (x,), TensorType(x.type.shape, float32)) if x.type.dtype is complex64 else x
+    size, dimensions = b.unary("abs", _computed(b, call, size)), axes(x, dims)
     if order in (np.inf, -np.inf):
         made = b.reduce("maximum" if order > 0 else "minimum", size, dimensions, keep)
     elif order == 0:

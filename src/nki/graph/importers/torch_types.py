@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.fx.experimental.symbolic_shapes import free_symbols
 
-from nki.core.dtypes import BY_NAME, DType, as_dtype
-from nki.core.source import Location
+from nki.core.dtypes import BY_NAME, DType, as_dtype, complex64
+from nki.core.source import UNKNOWN, Location
 from nki.graph.errors import GraphError
 from nki.graph.ir import TensorType
 
@@ -21,6 +21,7 @@ _NARROWED: Mapping[torch.dtype, torch.dtype] = {
     torch.int64: torch.int32,
     torch.uint64: torch.uint32,
     torch.float64: torch.float32,
+    torch.complex128: torch.complex64,
 }
 
 
@@ -33,8 +34,10 @@ def device_dtype(dtype: torch.dtype, location: Location) -> DType:
     """The dtype of a value in the model.
 
     Raises:
-        GraphError: "graph.dtype" for complex and other numbers that no engine has.
+        GraphError: "graph.dtype" for numbers that no engine has.
     """
+    if narrowed(dtype) == torch.complex64:
+        return complex64
     name = str(narrowed(dtype)).removeprefix("torch.")
     if name not in BY_NAME:
         raise GraphError(
@@ -81,7 +84,9 @@ def host_array(tensor: torch.Tensor, dtype: DType) -> np.ndarray[Any, Any]:
     """The elements of a CPU tensor as an array of the model's dtype; without a copy where nothing has to change."""
     plain = tensor.detach().contiguous()
     if plain.dtype != torch_dtype(dtype):
-        plain = plain.to(torch_dtype(dtype))
+        plain = plain.to(torch_dtype(dtype) if dtype.kind == "complex" or not plain.is_complex() else torch.complex64)
+    if plain.is_complex() and dtype.kind != "complex":
+        plain = torch.view_as_real(plain.resolve_conj())
     if plain.dtype.itemsize == 1 and dtype.kind in ("float", "scale"):
         return plain.view(torch.uint8).numpy().view(dtype.numpy)
     if plain.dtype == torch.bfloat16:
@@ -96,11 +101,26 @@ def host_tensor(array: np.ndarray[Any, Any], dtype: torch.dtype) -> torch.Tensor
         made = stored.view(getattr(torch, array.dtype.name))
     else:
         made = torch.from_numpy(array)
+    if dtype.is_complex and not made.is_complex():
+        made = torch.view_as_complex(made)
     return made if made.dtype == dtype else made.to(dtype)
 
 
 _PLAIN = frozenset(
-    ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "float16", "float32", "float64")
+    (
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+    )
 )
 
 
@@ -113,14 +133,14 @@ def promoted(*operands: TensorType | Number) -> DType:
     """The dtype in which ATen computes with tensors and Python numbers (`torch.result_type`), narrowed."""
     found: Any = _meta(operands[0])
     if len(operands) == 1:
-        return as_dtype(str(narrowed(torch.result_type(found, found))).removeprefix("torch."))
+        return device_dtype(torch.result_type(found, found), UNKNOWN)
     for operand in operands[1:]:
         other = _meta(operand)
         both_numbers = not isinstance(found, torch.Tensor) and not isinstance(other, torch.Tensor)
         dtype = torch.result_type(found, other)
         tensors = [x for x in (found, other) if isinstance(x, torch.Tensor)]
         found = other if both_numbers else _stand_in(narrowed(dtype), all(x.ndim == 0 for x in tensors))
-    return as_dtype(str(narrowed(found.dtype)).removeprefix("torch."))
+    return device_dtype(found.dtype, UNKNOWN)
 
 
 def _meta(operand: TensorType | Number) -> Any:

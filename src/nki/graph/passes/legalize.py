@@ -12,6 +12,7 @@ from nki.core.dtypes import DType
 from nki.graph.copies import copy_region
 from nki.graph.errors import unsupported
 from nki.graph.ir import Module, Op, Region, TensorType, Value
+from nki.graph.passes.complex_pairs import without_complex
 from nki.graph.passes.context import Context
 from nki.graph.passes.dce import dce
 from nki.graph.passes.decompose import DECOMPOSITIONS, expand
@@ -31,7 +32,7 @@ def legalize(module: Module, context: Context) -> Module:
         GraphError: "graph.unsupported" for bitcasts of 64-bit elements.
     """
     _inline_calls(module)
-    dce(rewrite(module, _wide_words), context)
+    dce(without_complex(rewrite(module, _wide_words)), context)
     for function in module.functions.values():
         for value in function.arguments:
             _narrow(value)
