@@ -167,6 +167,7 @@ def test_more_rows_than_partitions_come_from_a_table_of_three_dimensions() -> No
     assert np.array_equal(both(kernel, data, rows), np.stack([data[4, 1], data[0, 1], data[2, 1]]))
 
 
+@pytest.mark.filterwarnings("ignore:.access.repeated-rows.")
 def test_the_last_of_repeated_rows_stays() -> None:
     data = np.arange(6, dtype=np.float32).reshape(3, 2)
     result = both(scatter_kernel(nisa.oob_mode.error), data, np.array([[2], [2], [1]], np.int32))

@@ -103,6 +103,7 @@ GUILTY = {
     "access.dynamic-out-of-bounds before the tensor": GATHER.format(offset=-1, first="", mode=""),
     "access.dynamic-out-of-bounds in a scatter": SCATTER.format(offset=1),
     "return.partly-written": HALF,
+    "access.repeated-rows": SCATTER.format(offset=0).replace("channel_multiplier=1", "channel_multiplier=0"),
 }
 INNOCENT = {
     "skipped rows": GATHER.format(offset=64, first=FILL, mode=SKIP),

@@ -34,8 +34,8 @@ _SHARED = "nki/api/nki.api.shared.rst"
 def value_findings(program: Program, target: Target) -> list[Finding]:
     """What is certainly out of range, in the order of the program.
 
-    ``lint.integer-precision`` and ``lint.exp-overflow`` are warnings; ``access.dynamic-out-of-bounds`` is an error, as
-    it ends a run.
+    ``lint.integer-precision``, ``lint.exp-overflow`` and ``access.repeated-rows`` are warnings;
+    ``access.dynamic-out-of-bounds`` is an error, as it ends a run.
     """
     ranges = _Ranges(target)
     ranges.block(program.body, certain=True)
@@ -93,6 +93,7 @@ class _Ranges:
             self.found += self._bounds(issued)
             self.found += self._precision(issued)
             self.found += self._exponentials(issued)
+            self.found += self._repeats(issued)
         if "fence" in issued.instruction.effects(issued.arguments):
             self.tensors.clear()
         transfer = _TRANSFER.get(issued.instruction.name)
@@ -161,6 +162,25 @@ class _Ranges:
             issued.location,
             {"index": value, "low": low, "high": high, "elements": total},
         )
+
+    def _repeats(self, issued: Issued) -> Iterator[Finding]:
+        """Scatters all of whose rows have one index."""
+        for view in issued.written():
+            if not isinstance(view.dynamic, VectorOffset) or view.shape[0] == 1:
+                continue
+            index = self.of(view.dynamic.indices)
+            if index is None or index.low != index.high:
+                continue
+            yield Finding(
+                "access.repeated-rows",
+                "warning",
+                f"{issued.instruction.label} writes {view.shape[0]} rows to row {int(index.low)} of {view.buffer.name}",
+                "the rows of one scatter differ, because its writes have no order among each other",
+                "",
+                "give each row an index of its own, for example by nisa.iota with channel_multiplier=1",
+                issued.location,
+                {"row": index.low, "rows": view.shape[0]},
+            )
 
     def _precision(self, issued: Issued) -> Iterator[Finding]:
         """32-bit integers that pass through float32 and come out as other numbers."""

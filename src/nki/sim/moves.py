@@ -18,6 +18,7 @@ from nki.sim.memory import LiveStorage, Memory, shadow_of, strided
 from nki.sim.notes import Report
 from nki.sim.numpy_arrays import F32
 from nki.sim.psum import BY_MATMUL, BY_OTHERS, byte_states, forget_states, set_state
+from nki.sim.repeats import FIX, RULE, repeated_rows
 from nki.sim.rows import every_row, is_block, mark_rows, reach
 from nki.sim.window import Window
 from nki.sim.written import mark_written
@@ -132,6 +133,8 @@ class Moves(Addresses):
         precise: np.ndarray | None,
         where: np.ndarray | None,
     ) -> None:
+        if isinstance(view.dynamic, VectorOffset):
+            self._check_repeats(view, view.dynamic, values)
         blocks = isinstance(view.dynamic, VectorOffset) and not view.on_chip and is_block(view)
         if blocks and where is None and storage.shadow is None and reach(view).high < view.row:
             assert isinstance(view.dynamic, VectorOffset), "asked above"
@@ -153,6 +156,14 @@ class Moves(Addresses):
             self._round_shadow(storage, view)
             return
         storage.shadow.reshape(-1)[chosen] = to_f32(bits, view.dtype) if precise is None else precise[valid]
+
+    def _check_repeats(self, view: View, dynamic: VectorOffset, values: np.ndarray) -> None:
+        rows = self._row_starts(view, dynamic)
+        kept = rows.inside.all()
+        starts, written = (rows.starts, values) if kept else (rows.starts[rows.inside], values[rows.inside])
+        message = repeated_rows(view, starts, written)
+        if message:
+            self.warn("access.repeated-rows", message, FIX, RULE)
 
     def _scatter_rows(self, storage: LiveStorage, view: View, values: np.ndarray, rows: Rows) -> None:
         """Rows that are one piece of memory each; of rows that overlap the last one stays."""

@@ -37,7 +37,7 @@ class Notes(NumpyArrays):
         if not np.all(condition):
             self.warn(code, message, fix)
 
-    def warn(self, code: str, message: str, fix: str) -> None:
+    def warn(self, code: str, message: str, fix: str, rule: str = "") -> None:
         if (code, self._location) not in self._warned:
             self._warned.add((code, self._location))
-            self._report(Finding(code, "warning", message, "", "", fix, self._location, {}))
+            self._report(Finding(code, "warning", message, rule, "", fix, self._location, {}))
