@@ -141,3 +141,19 @@ def test_operands_of_the_epilogue_that_are_repeated(layout: Any, image: Any, out
         made += [repeated, op("add", (made[-1].results[0], *repeated.results), sums.shape, "float32")]
     (found,) = run_both(group("conv", made, [a, b, *others]), arrays)
     np.testing.assert_allclose(found, sums + sum(some), atol=2e-5)
+
+
+@pytest.mark.parametrize("layout", [NCHW, NHWC])
+@pytest.mark.parametrize("dim", [0, 1, 2, 3])
+def test_positions_in_the_epilogue(layout: Any, dim: int) -> None:
+    image, kernel = ((5, 3, 9, 7), (4, 3, 1, 1)) if layout is NCHW else ((5, 9, 7, 3), (1, 1, 3, 4))
+    x, w = _arrays(image, kernel, "float32")
+    numbers = lax.conv_dimension_numbers(image, kernel, layout)
+    sums = np.asarray(lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=numbers, precision="highest"))
+    a, b = like(x), like(w)
+    windows = {"window_strides": (1, 1), "padding": ((0, 0), (0, 0))}
+    conv = op("convolution", (a, b), sums.shape, "float32", **_attributes(numbers, **windows))
+    position = op("iota", (), sums.shape, "float32", iota_dimension=dim)
+    added = op("add", (*conv.results, *position.results), sums.shape, "float32")
+    (found,) = run_both(group("conv", [conv, position, added], [a, b]), [x, w])
+    np.testing.assert_allclose(found, sums + np.indices(sums.shape)[dim], atol=1e-5)

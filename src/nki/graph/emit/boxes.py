@@ -160,6 +160,16 @@ def moves(pieces: Sequence[Box]) -> Iterator[Move]:
         yield from moves([*pieces[:most], part, *pieces[most + 1 :]])
 
 
+def even(box: Box) -> Iterator[Box]:
+    """A box in parts whose elements follow each other in one step, which is the only one of their patterns."""
+    pattern = _merged(box.pattern)
+    if len(pattern) == 1:
+        yield Box(box.at, box.count, tuple(pattern), box.offset)
+        return
+    for part in _taken_apart(Box(box.at, box.count, tuple(pattern), box.offset)):
+        yield from even(part)
+
+
 def _merged(pattern: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Without dimensions of one element; those that follow each other in memory as one."""
     found: list[tuple[int, int]] = []

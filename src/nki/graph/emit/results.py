@@ -11,14 +11,13 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit import transfers
-from nki.graph.emit.boxes import ONE, Box, Cut, bands_of, boxes, lines, moves
+from nki.graph.emit.boxes import ONE, Box, Cut, bands_of, boxes, even, lines, moves
 from nki.graph.emit.coordinates import Coordinates, Leaf
 from nki.graph.emit.engines import Engines, Form, Splat, storage
 from nki.graph.emit.expressions import apply
 from nki.graph.emit.panels import Dim
 from nki.graph.emit.product_group import ProductGroup, checked, split
 from nki.graph.emit.row_reducer import RowReducer
-from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target
 
@@ -178,27 +177,23 @@ class Results:
                 source = self._known[leaf.source].ap(move.pattern, offset=move.offset)
                 transfers.copy(dst=tile[move.here], src=source)
             return
-        there = tile[tuple(slice(piece.at, piece.at + piece.count) for piece in pieces)]
-        offset = sum(piece.offset for piece in pieces)
-        made = there if pieces[0].at == 0 else nl.ndarray(there.shape, dtype=tile.dtype, buffer=nl.sbuf)
-        self._count(made, pieces, offset)
-        if pieces[0].at:  # engines start at few partitions, transfers at any
-            transfers.copy(dst=there, src=made)
-
-    def _count(self, tile: NkiTensor, pieces: Sequence[Box], offset: int) -> None:
         rows, *free = pieces
-        steps = [stride for stride, count in rows.pattern if count > 1]
-        if len(steps) > 1:
-            raise unsupported(
-                self._parts.roots[0], "positions in its epilogue go through several dimensions of the partitions",
-                "compile with the iota in its own group",
-            )  # fmt: skip
+        for part in even(rows):
+            self._count(tile, part, free)
+
+    def _count(self, tile: NkiTensor, rows: Box, free: Sequence[Box]) -> None:
+        """Positions, on partitions that are a fixed step apart."""
+        there = tile[tuple(slice(piece.at, piece.at + piece.count) for piece in (rows, *free))]
+        made = nl.ndarray(there.shape, dtype=tile.dtype, buffer=nl.sbuf) if rows.at else there
+        ((step, _),) = rows.pattern
         nisa.iota(
-            dst=tile,
+            dst=made,
             pattern=[list(pair) for piece in free for pair in piece.pattern] or [[0, 1]],
-            offset=offset,
-            channel_multiplier=sum(steps),
+            offset=rows.offset + sum(piece.offset for piece in free),
+            channel_multiplier=step if rows.count > 1 else 0,
         )
+        if rows.at:  # engines start at few partitions, transfers at any
+            transfers.copy(dst=there, src=made)
 
 
 def _needed(parts: ProductGroup, read: Mapping[Value, Leaf]) -> tuple[Op, ...]:
