@@ -222,11 +222,8 @@ def test_objects_that_the_caller_passed(load: Load) -> None:
     expect(load, text, *["warning purity.argument"] * 3)
 
 
-def test_a_default_that_is_a_list(load: Load) -> None:
-    expect(
-        load, "def kernel(a, stride=«[1, 1]», *, pad=«[]», size=(1, 1)):\n    pass\n", *["warning argument.list"] * 2
-    )
-    expect(load, "def kernel(a):\n    return helper(a)\ndef helper(a, stride=[1]):\n    return a\n")
+def test_a_default_that_is_a_list_is_a_setting(load: Load) -> None:
+    expect(load, "def kernel(a, stride=[1, 1], *, pad=[], size=(1, 1)):\n    pass\n")
 
 
 # ---------------------------------------------------------------------------------------- what is read, and what is not

@@ -17,12 +17,17 @@ FIXED = X.copy()
 FIXED.flags.writeable = False
 
 
-@nki.jit
-def list_argument(a: Any) -> None:
-    nl.load(a[0])
+NUMBERS = [[1.0, 2.0], [3.0, 4.0]]
 
 
-refused("argument.list", [X], at=CALL, cure=call((X,)))(list_argument)
+@refused("language.tile", NUMBERS, at="nl.load(a)", cure=call(np.asarray(NUMBERS, np.float32)))
+def list_of_numbers(a: Any) -> None:
+    nl.load(a)
+
+
+@refused("argument.no-array", NUMBERS, at="a[0:1, 0:2]", cure=call(np.asarray(NUMBERS, np.float32)))
+def list_that_is_sliced(a: Any) -> None:
+    nl.load(a[0:1, 0:2])
 
 
 @nki.jit

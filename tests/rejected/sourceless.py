@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import nki.isa as nisa
 import nki.language as nl
 from tests.rejected.support import CALL, Topic, X
@@ -31,8 +33,8 @@ refused("tensor_copy.shapes", X, at="", cure=None)(
         "<cell 2>",
     )
 )
-refused("argument.list", [X], at=CALL, cure=None)(
-    _define("list_without_source", "def list_without_source(a):\n    nl.load(a[0])\n", "<cell 3>")
+refused("argument.dtype", np.arange(4.0), at=CALL, cure=None)(
+    _define("wide_without_source", "def wide_without_source(a):\n    nl.load(a)\n", "<cell 3>")
 )
 refused("return.kind", X, at="", cure=None)(
     _define("number_without_source", "def number_without_source(a):\n    return 3\n", "<cell 4>")

@@ -31,7 +31,7 @@ def tiled(a, tile_m=64):
     [
         (("a=128,512",), "argument.no-array", "write --arg a=128x512:float32"),
         (("a=3",), "argument.no-array", "write --arg a=SHAPE:DTYPE, for example --arg a=128x512:float32"),
-        (("a=[[1,2],[3,4]]",), "argument.list", "write --arg a=2x2:float32, or --arg a=2x2:float32:FILE.npy for"),
+        (("a=[[1,2],[3,4]]",), "argument.no-array", "write --arg a=2x2:float32, or --arg a=2x2:float32:FILE.npy for"),
         ((), "call.kernel-arguments", "add --arg a=...: --arg a=128x512:float32 for an array"),
         (("a=128x8:float32", "tims=2"), "call.kernel-arguments", "write --arg times=..."),
     ],

@@ -148,6 +148,14 @@ class NkiTensor(NoArithmetic, NKIObject):
         return self._view.buffer.name
 
     @property
+    def address(self) -> tuple[int, int] | None:
+        """``(start partition, byte offset)`` that the tensor was allocated at; None where the compiler chooses.
+
+        Of a view it is that of the whole tensor, so that ``nl.ndarray(..., address=t.address)`` lies in the same bytes.
+        """
+        return self._view.buffer.address
+
+    @property
     def ndim(self) -> int:
         return len(self._view.shape)
 

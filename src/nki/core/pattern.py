@@ -139,6 +139,8 @@ def _stride_of_part(result: View, view: View) -> TensorError:
     free = view.strides if result.shape == view.shape and result.dtype == view.dtype else result.strides
     pairs = [list(pair) for pair in zip((result.row, *free[1:]), result.shape, strict=True)]
     cast = "" if result.dtype == view.buffer.dtype else f", dtype=nl.{result.dtype}"
+    cured = _pattern_of_view(result, view) is not None
+    older = ', or set NKI_API_VERSION=0.4, or write @nki.jit(api="0.4"): there the pattern counts elements of the view'
     return TensorError(
         "access.partition-stride",
         f"the first pair has stride {result.strides[0]}, but {view.describe()} is a part of {view.buffer.name}, "
@@ -146,7 +148,7 @@ def _stride_of_part(result: View, view: View) -> TensorError:
         rule="a pattern counts elements of the whole tile, whichever view of it .ap is called on, "
         "and its first stride steps by one partition",
         source="nki/deep-dives/nki-aps.rst, Composition and .ap on a view",
-        fix=f"call it on the whole tile: tile.ap({pairs}, offset={result.offset}{cast})",
+        fix=f"call it on the whole tile: tile.ap({pairs}, offset={result.offset}{cast}){older if cured else ''}",
     )
 
 

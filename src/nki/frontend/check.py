@@ -29,7 +29,6 @@ Check = Callable[[Body], Iterator[Found]]
 TRACER: tuple[Check, ...] = (
     tracing.generators,
     tracing.loop_variables,
-    tracing.list_defaults,
     purity.reads_of_state,
     purity.writes_to_state,
     purity.writes_to_arguments,
@@ -40,7 +39,7 @@ TRACER: tuple[Check, ...] = (
     values.unused_results,
 )
 PARSER: tuple[Check, ...] = (
-    *(check for check in TRACER if check is not tracing.list_defaults),
+    *TRACER,
     parser.identity,
     parser.keyword_only,
     parser.list_arguments,

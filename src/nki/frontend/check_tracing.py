@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nki.frontend.check_found import MIGRATION, Body, Found, likely_mistake, not_possible, text
+from nki.frontend.check_found import MIGRATION, Body, Found, not_possible, text
 from nki.frontend.check_scopes import Scope
 
 _COMPILED = "nki/get-started/nki-language-guide.rst, Compilation Model"
@@ -71,20 +71,6 @@ def _loop_variable(name: ast.AST) -> Found:
         source=f"{MIGRATION}, Rules for migrated loops",
         fix="give the value another name",
     )
-
-
-def list_defaults(body: Body) -> Iterator[Found]:
-    """Parameters of a kernel whose default is a list, which kernels do not take."""
-    for parameter, default in defaults(body):
-        if isinstance(default, ast.List | ast.ListComp):
-            yield likely_mistake(
-                "argument.list",
-                default,
-                f"the default of parameter {parameter.arg} is a list",
-                rule="kernel arguments are not lists",
-                source=f"{MIGRATION}, Replace list kernel arguments with tuples",
-                fix="write a tuple",
-            )
 
 
 def defaults(body: Body) -> list[tuple[ast.arg, ast.expr]]:

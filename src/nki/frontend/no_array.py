@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nki.core.errors import ArgumentError
+from nki.core.lists import is_numbers
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import shown
 from nki.core.source import of_traceback
 
-_INDEXED = re.compile(r"'(\w+)' object is not subscriptable")
+_INDEXED = re.compile(r"'(\w+)' object is not subscriptable|(list|tuple) indices must be integers or slices, not tuple")
 _CONSTANTS = (bool, int, float, str, tuple, list, dict, type(None))
 
 
@@ -39,19 +40,12 @@ def no_array(
     return ArgumentError(
         "argument.no-array",
         f"{' and '.join(found)} {verb} {shown(value)}, and the kernel uses {found[0]}{used} as of a tensor",
-        rule="tensors of a kernel are arrays of the call; numbers, strings and tuples stay what they are",
+        rule="tensors of a kernel are arrays of the call; numbers, strings, lists and tuples stay what they are",
         source="nki/get-started/nki-language-guide.rst, NKI Values",
         fix=f"pass {_array_of(found[0], value)}",
         facts={"arguments": ", ".join(found)},
         location=of_traceback(problem.__traceback__),
     )
-
-
-def is_numbers(value: Any) -> bool:
-    """Whether a value is a number, or a list or tuple of nothing but such values."""
-    if isinstance(value, list | tuple):
-        return bool(value) and all(is_numbers(item) for item in value)
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _use(problem: AttributeError | TypeError) -> tuple[str, str]:
@@ -68,7 +62,7 @@ def _is_meant(value: Any, problem: AttributeError | TypeError) -> bool:
     if isinstance(problem, AttributeError):
         return value is problem.obj
     found = _INDEXED.match(str(problem))
-    return found is not None and type(value).__name__ == found[1]
+    return found is not None and type(value).__name__ in found.groups()
 
 
 def _named(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

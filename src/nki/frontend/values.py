@@ -20,7 +20,6 @@ from nki.core.locks import cached_property
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import NKIObject
 from nki.frontend.host import HostArray, Kind, kind_of, take
-from nki.frontend.no_array import is_numbers
 
 MakeTensor = Callable[[HostArray, str], NkiTensor]
 SeeArray = Callable[[Any, Kind, str], HostArray]
@@ -120,7 +119,7 @@ class Arguments:
         self._seen: dict[int, int] = {}
         self._open: list[int] = []
         self._parameters = parameters
-        self._tree = {name: self._strip(value, name, top=True) for name, value in bound.items()}
+        self._tree = {name: self._strip(value, name) for name, value in bound.items()}
 
     def build(self, make: MakeTensor) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments with a tensor in place of every array; objects are fresh copies."""
@@ -145,7 +144,7 @@ class Arguments:
         shapes = tuple([(a.array.shape, a.dtype) for a in self.arrays])
         return shapes, tuple([(name, _key(tree)) for name, tree in self._tree.items()])
 
-    def _strip(self, value: Any, name: str, top: bool = False) -> Any:
+    def _strip(self, value: Any, name: str) -> Any:
         if type(value) in CONSTANTS:
             return value
         kind = "numpy" if type(value) is np.ndarray else kind_of(value)
@@ -170,21 +169,13 @@ class Arguments:
                 fix="pass what the kernel needs of it",
             )
         self._open.append(id(value))
-        made = self._strip_container(value, name, top)
+        made = self._strip_container(value, name)
         self._open.pop()
         return made
 
-    def _strip_container(self, value: Any, name: str, top: bool) -> Any:
+    def _strip_container(self, value: Any, name: str) -> Any:
         match value:
             case list():
-                if top:
-                    raise ArgumentError(
-                        "argument.list",
-                        f"argument {name} is a list",
-                        rule="kernel arguments are not lists",
-                        source="nki/get-started/nki-language-guide.rst",
-                        fix=f"pass np.asarray({name}, np.float32)" if is_numbers(value) else f"pass tuple({name})",
-                    )
                 return [self._strip(item, f"{name}[{i}]") for i, item in enumerate(value)]
             case tuple() if hasattr(value, "_fields"):
                 return type(value)(

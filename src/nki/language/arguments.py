@@ -12,6 +12,7 @@ import numpy as np
 from nki.core.calls import Misfit, misfit, spelled
 from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError, DtypeError, NkiError, TensorError
+from nki.core.lists import is_numbers, tensor_fix
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
 from nki.core.shown import shown
@@ -167,6 +168,8 @@ def _not_a_tile(value: Any, name: str, function: str) -> ArgumentError:
     host = isinstance(value, np.ndarray) or kind in ("torch", "jax", "jaxlib")
     if isinstance(value, NkiInstruction):
         fix = "pass the dst of the instruction: it wrote there, and returned no tensor"
+    elif isinstance(value, list | tuple) and is_numbers(value):
+        fix = tensor_fix(name)
     elif is_number(value):
         python = in_python(function, [value]) if name == "x" else ""
         make = f"make a tile of it with nl.full((1, 1), {value}, nl.float32)"

@@ -73,7 +73,8 @@ def copy(x: Any, dtype: Any = None) -> NkiTensor:
             f"nl.copy: x is {source.view_record.describe()}, and NKI_API_VERSION is below {_EXACT_COPY_SINCE}",
             rule="before NKI 0.6, nl.copy did not copy from PSUM to SBUF",
             source="release-notes/components/nki.rst",
-            fix="use nisa.tensor_copy",
+            fix=f"use nisa.tensor_copy, or set NKI_API_VERSION={_EXACT_COPY_SINCE}, or write "
+            f"@nki.jit(api={_EXACT_COPY_SINCE!r})",
         )
     result = new_tile(source.shape, kind)
     nisa.activation(dst=result, op=unit.COPY, data=source)
@@ -84,16 +85,10 @@ def copy(x: Any, dtype: Any = None) -> NkiTensor:
 def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
     """A new SBUF tile ``(columns, rows)`` with the transpose of a 2-D HBM tensor ``(rows, columns)``.
 
-    By nisa.dma_transpose where the target has it for this dtype, else by a DMA that reads with a stride.
+    By nisa.dma_transpose where the target has it for this dtype, else by a DMA that reads with a stride. Dimensions of
+    size 1 beyond two are left out, the last ones first.
     """
-    source = hbm_tensor(src, "src", "load_transpose2d")
-    if source.ndim != 2:
-        raise TensorError(
-            "language.rank",
-            f"nl.load_transpose2d: src is {source.view_record.describe()}",
-            rule="src has two dimensions",
-            fix="slice or reshape it",
-        )
+    source = _two_dimensional(hbm_tensor(src, "src", "load_transpose2d"))
     target = current_sink("nl.load_transpose2d").target
     result = new_tile((source.shape[1], source.shape[0]), source.dtype)
     if target.has("dma_transpose") and source.dtype.itemsize in target.dma.transpose_dtype_bytes:
@@ -101,6 +96,22 @@ def load_transpose2d(src: NkiTensor, dtype: Any = None) -> NkiTensor:
     else:
         nisa.dma_copy(dst=result, src=source.permute((1, 0)))
     return cast(result, result_dtype(dtype, source.dtype))
+
+
+def _two_dimensional(source: NkiTensor) -> NkiTensor:
+    """The tensor without dimensions of size 1, until it has two."""
+    given = source
+    for at in reversed(range(source.ndim)):
+        if source.ndim > 2 and source.shape[at] == 1:
+            source = source.squeeze_dim(at)
+    if source.ndim != 2:
+        raise TensorError(
+            "language.rank",
+            f"nl.load_transpose2d: src is {given.view_record.describe()}",
+            rule="src has two dimensions, beside those of size 1",
+            fix="slice or reshape it",
+        )
+    return source
 
 
 @public

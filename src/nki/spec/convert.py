@@ -11,6 +11,7 @@ import numpy as np
 
 from nki.core.dims import check_not_empty
 from nki.core.errors import ArgumentError, FrontendError
+from nki.core.lists import is_numbers, tensor_fix
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
@@ -348,6 +349,8 @@ def _which(i: int, before: Sequence[int]) -> list[str]:
 
 
 def _tensor_fix(value: Any, name: str) -> str:
+    if isinstance(value, list | tuple) and is_numbers(value):
+        return tensor_fix(name)
     if isinstance(value, list | tuple) and any(isinstance(item, NkiTensor) for item in value):
         return f"pass the tensors of {name} one by one"
     if isinstance(value, np.ndarray) or type(value).__module__.partition(".")[0] in ("torch", "jax", "jaxlib"):

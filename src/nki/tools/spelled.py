@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nki.core.errors import NkiError
-from nki.frontend.no_array import is_numbers
+from nki.core.lists import is_numbers
 
 EXAMPLE = "128x512:float32"
 
@@ -25,9 +25,6 @@ def on_the_command_line(error: NkiError, arguments: Mapping[str, Any]) -> NkiErr
         case "argument.no-array":
             name = str(facts["arguments"]).split(", ")[0]
             error.fix = f"write {_array(name, arguments.get(name))}"
-        case "argument.list":
-            lists = [name for name, value in arguments.items() if isinstance(value, list) and is_numbers(value)]
-            error.fix = f"write {_array(lists[0], arguments[lists[0]])}" if lists else error.fix
         case "call.kernel-arguments" if facts.get("kind") == "missing":
             added = " ".join(f"--arg {name}=..." for name in str(facts["names"]).split(", "))
             first = str(facts["names"]).split(", ")[0]
