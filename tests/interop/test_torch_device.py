@@ -98,7 +98,7 @@ def test_it_is_the_accelerator() -> None:
     assert torch.neuron.device_count() == 1
     with torch.neuron.device(0):
         assert torch.neuron.current_device() == 0
-    with pytest.raises(ValueError, match="there is one device"):
+    with pytest.raises(ValueError, match="there is one simulated device"):
         torch.neuron.set_device("neuron:1")
 
 

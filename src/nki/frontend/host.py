@@ -134,11 +134,43 @@ def _torch(value: Any, name: str) -> np.ndarray:
             fix="call it under torch.no_grad(), or register a backward for the operator",
         )
     dtype = as_dtype_or_raise(value.dtype, name)
-    value = value.detach()
-    if dtype.numpy.isbuiltin == 1:
-        return value.numpy()
-    bits = {1: torch.uint8, 2: torch.int16}[dtype.itemsize]
-    return value.view(bits).numpy().view(dtype.numpy)
+    return torch_memory(value.detach(), dtype)
+
+
+class _Memory:
+    """The memory of a tensor in NumPy's words; it keeps the tensor alive."""
+
+    __slots__ = ("__array_interface__", "tensor")
+
+    def __init__(self, tensor: Any, dtype: DType) -> None:
+        self.tensor = tensor
+        size = dtype.itemsize
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (tensor.data_ptr(), False),
+            "shape": tuple(tensor.shape),
+            "strides": None if tensor.is_contiguous() else tuple(size * stride for stride in tensor.stride()),
+            "typestr": dtype.numpy.str if dtype.numpy.isbuiltin == 1 else f"|u{size}" if size == 1 else f"<u{size}",
+        }
+
+
+def torch_memory(tensor: Any, dtype: DType) -> np.ndarray:
+    """A CPU tensor as an array that shares its memory.
+
+    `tensor.numpy()` would do, but it forbids PyTorch to resize the storage ever after, which is how FSDP gives the
+    memory of parameters back.
+
+    Args:
+        dtype: that of the tensor.
+    """
+    torch = sys.modules["torch"]
+    plain = type(tensor).__module__.startswith("torch") and tensor.layout is torch.strided
+    if not plain or not tensor.numel() or tensor.is_conj() or tensor.is_neg() or not tensor.data_ptr():
+        bits = {1: "uint8", 2: "int16"}.get(dtype.itemsize, "")
+        found = tensor if dtype.numpy.isbuiltin == 1 else tensor.view(getattr(torch, bits))
+        return np.asarray(found.numpy().view(dtype.numpy))
+    array = np.asarray(_Memory(tensor, dtype))
+    return array if dtype.numpy.isbuiltin == 1 else array.view(dtype.numpy)
 
 
 def _to_torch(array: np.ndarray, dtype: DType, like: Any) -> Any:

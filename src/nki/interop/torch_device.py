@@ -8,13 +8,14 @@ no kernel is a program of its own (`torch_eager`), or runs on the CPU, on the sa
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import torch
 from torch.utils import backend_registration
 
 from nki.core.errors import ArgumentError, LaunchError
-from nki.interop import torch_autocast, torch_cells, torch_storage
+from nki.interop import torch_accelerator, torch_autocast, torch_cells, torch_pinned, torch_storage
 from nki.interop.torch_eager import on_the_device, tell_of_host
 from nki.interop.torch_location import user_line
 from nki.interop.torch_memory import DEVICE, on_cpu, on_device
@@ -83,9 +84,26 @@ def enable_device() -> None:
     aten.impl("native_batch_norm", _batch_norm, _KEY)
     for name in _VIEWS:
         aten.impl(name, _view_kernel(name), _KEY)
+    aten.impl("record_stream", lambda tensor, stream: None, _KEY)
     torch_cells.register(aten, _KEY)
+    torch_pinned.register(aten)
+    torch_accelerator.install()
     torch_autocast.register(everything, aten)
     _LIBRARIES.extend((everything, aten))
+
+
+_THREAD = threading.local()
+
+
+def in_this_thread() -> None:
+    """Let the backward of this thread run in it.
+
+    PyTorch counts its devices at the first backward of a process, which may be earlier than this device, and makes
+    threads for them; a backward in the caller's thread needs none.
+    """
+    if not hasattr(_THREAD, "alone"):
+        _THREAD.alone = True
+        torch._C._set_multithreading_enabled(False)
 
 
 def _empty(
@@ -98,11 +116,11 @@ def _empty(
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
     _check_index(device)
+    in_this_thread()
     made = torch.empty(
         size,
         dtype=dtype,
         layout=layout or torch.strided,
-        pin_memory=bool(pin_memory),
         memory_format=memory_format or torch.contiguous_format,
         device="cpu",
     )
@@ -119,9 +137,8 @@ def _empty_strided(
     pin_memory: bool | None = None,
 ) -> torch.Tensor:
     _check_index(device)
-    made = torch.empty_strided(
-        size, stride, dtype=dtype, layout=layout or torch.strided, pin_memory=bool(pin_memory), device="cpu"
-    )
+    in_this_thread()
+    made = torch.empty_strided(size, stride, dtype=dtype, layout=layout or torch.strided, device="cpu")
     return on_device(made)
 
 
@@ -141,6 +158,7 @@ def _to_copy(
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
     """Everything is finished when a call returns, so that copies never pend and need no pinned memory."""
+    in_this_thread()
     stays = device is None or device.type == DEVICE
     if stays:
         _check_index(device)
@@ -224,6 +242,7 @@ def _view_kernel(name: str) -> Any:
 
 def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """Any other operator: by a program of the device, or else on the CPU."""
+    in_this_thread()
     found = on_the_device(operator, args, kwargs)
     return _on_the_cpu(operator, *args, **kwargs) if found is None else found[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -138,13 +139,13 @@ def on_the_device(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 def tell_of_host(operator: Any) -> None:
     """Warn that the CPU computes an operator in the place of the device: once for each, and not where it was asked to.
 
-    Nothing is said of what only makes tensors, fills them or reads one number.
+    Nothing is said of what only makes tensors, fills them, reads one number or prints.
     """
     name = operator.name()
     reason = reasons().get(name, "")
     if _PLACE[0] == "host" or name in _TOLD or reason in ("", _EMPTY, _NOTHING) or name.split("::")[-1] in _QUIET:
         return
-    if torch.Tag.nondeterministic_seeded in operator.tags:
+    if torch.Tag.nondeterministic_seeded in operator.tags or _printing():
         return
     _TOLD.add(name)
     finding = Finding(
@@ -158,6 +159,14 @@ def tell_of_host(operator: Any) -> None:
         {},
     )
     warnings.warn(NkiWarning(finding), stacklevel=2)
+
+
+def _printing() -> bool:
+    """Whether PyTorch is writing a tensor as text, for which it computes in float64."""
+    frame = sys._getframe()
+    while frame is not None and not frame.f_code.co_filename.endswith("torch/_tensor_str.py"):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None
 
 
 def _refused(tensors: Sequence[torch.Tensor], targets: Sequence[torch.Tensor]) -> str:

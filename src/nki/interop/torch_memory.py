@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from nki.interop.torch_usage import count
+
 DEVICE = "neuron"
 """Name of the device."""
 
@@ -30,7 +32,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes
 
 def on_device(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor on the device with the memory of a CPU tensor."""
-    return _relabelled(tensor, _EXTENSION)
+    return count(_relabelled(tensor, _EXTENSION))
 
 
 def on_cpu(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from torch.fx.experimental.symbolic_shapes import free_symbols
 
 from nki.core.dtypes import BY_NAME, DType, as_dtype, complex64
 from nki.core.source import UNKNOWN, Location
+from nki.frontend.host import torch_memory
 from nki.graph.errors import GraphError
 from nki.graph.ir import TensorType
 
@@ -85,13 +86,10 @@ def host_array(tensor: torch.Tensor, dtype: DType) -> np.ndarray[Any, Any]:
     plain = tensor.detach().contiguous()
     if plain.dtype != torch_dtype(dtype):
         plain = plain.to(torch_dtype(dtype) if dtype.kind == "complex" or not plain.is_complex() else torch.complex64)
+    plain = plain.resolve_conj().resolve_neg()
     if plain.is_complex() and dtype.kind != "complex":
-        plain = torch.view_as_real(plain.resolve_conj())
-    if plain.dtype.itemsize == 1 and dtype.kind in ("float", "scale"):
-        return plain.view(torch.uint8).numpy().view(dtype.numpy)
-    if plain.dtype == torch.bfloat16:
-        return plain.view(torch.uint16).numpy().view(dtype.numpy)
-    return plain.numpy()
+        plain = torch.view_as_real(plain)
+    return torch_memory(plain, dtype)
 
 
 def host_tensor(array: np.ndarray[Any, Any], dtype: torch.dtype) -> torch.Tensor:

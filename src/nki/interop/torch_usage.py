@@ -1,0 +1,69 @@
+"""How much memory tensors of the device have, now and at most."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+
+import torch
+
+from nki.core.locks import rlock
+from nki.options import from_environment
+from nki.target.load import DEFAULT_TARGET, load_target
+from nki.target.model import Target
+
+_LOCK = rlock()
+_HOLDERS: Counter[int] = Counter()
+"""How many storages there are of the memory at an address: tensors that kernels write to and return share theirs."""
+
+_WATCHED: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+_NOW = {"current": 0, "peak": 0, "allocated": 0, "freed": 0}
+
+
+def count(tensor: torch.Tensor) -> torch.Tensor:
+    """Count the memory of a tensor that was put on the device, until nobody has it."""
+    storage = tensor.untyped_storage()
+    size, place, number = storage.nbytes(), storage.data_ptr(), storage._cdata
+    if not size or number in _WATCHED:
+        return tensor
+
+    def gone(_: object) -> None:
+        with _LOCK:
+            _WATCHED.pop(number, None)
+            _HOLDERS[place] -= 1
+            if not _HOLDERS[place]:
+                del _HOLDERS[place]
+                _NOW["current"] -= size
+                _NOW["freed"] += size
+
+    with _LOCK:
+        _WATCHED[number] = weakref.ref(storage, gone)
+        _HOLDERS[place] += 1
+        if _HOLDERS[place] == 1:
+            _NOW["current"] += size
+            _NOW["allocated"] += size
+            _NOW["peak"] = max(_NOW["peak"], _NOW["current"])
+    return tensor
+
+
+def usage() -> dict[str, int]:
+    """Bytes that tensors have now, had at most, and got and gave back in all."""
+    with _LOCK:
+        return dict(_NOW)
+
+
+def forget_peak() -> None:
+    """The most from now on."""
+    with _LOCK:
+        _NOW["peak"] = _NOW["current"]
+
+
+def forget_totals() -> None:
+    """What tensors got and gave back from now on."""
+    with _LOCK:
+        _NOW["allocated"], _NOW["freed"] = _NOW["current"], 0
+
+
+def target() -> Target:
+    """The target of the environment, whose device is simulated."""
+    return load_target(from_environment().target or DEFAULT_TARGET)
