@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from types import FunctionType
 from typing import Any
 
 import click
@@ -18,9 +19,10 @@ from nki.frontend.results import returns_nothing, unwritten_outputs, writes_of
 from nki.frontend.trace import Tracer
 from nki.passes.mistakes import mistakes
 from nki.spec.program import Program
-from nki.spec.rule import Finding
+from nki.spec.rule import Finding, finding_of
 from nki.target.model import Target
 from nki.tools.check_all import check_whole, compiled, usage_text
+from nki.tools.check_onward import further_errors
 from nki.tools.codes import all_codes
 from nki.tools.output import REFUSED, echo, placed, show_error, show_finding, stdout, working, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error
@@ -109,7 +111,8 @@ def _line(location: Location) -> tuple[str, int] | None:
 def check_request(request: Request) -> tuple[list[Finding], NkiError | None]:
     """Everything that was found on all cores, and the error that ended the trace early, if one did.
 
-    After such an error only the first broken rule before it is known.
+    After such an error the statement is left out and the kernel is traced again, so that the error is the last one of
+    several; of broken rules only the first one is known then.
     """
     return _checked(request)[:2]
 
@@ -120,13 +123,23 @@ def _checked(request: Request) -> tuple[list[Finding], NkiError | None, list[Pro
     except UsageError:
         raise
     except NkiError as error:
-        return _first_finding(request, error), placed(error), []
+        *others, last = [error, *_further(request, error)]
+        before = [finding_of(placed(each), "error") for each in others]
+        return [*_first_finding(request, error), *before], placed(last), []
     findings = [finding for tracer in tracers for finding in tracer.findings]
     programs = [tracer.program for tracer in tracers]
     writes = writes_of(programs)
     findings += unwritten_outputs(programs, writes) + returns_nothing(programs, writes, "error")
     findings += mistakes(programs, request.target)
     return findings, None, programs
+
+
+def _further(request: Request, error: NkiError) -> list[NkiError]:
+    """Errors of other statements than the one that ended the trace."""
+    function = request.launch.function
+    if not isinstance(function, FunctionType):
+        return []
+    return further_errors(error, function, lambda: _trace(request, collect=True))
 
 
 def _may_compile(findings: Sequence[Finding], error: NkiError | None) -> bool:
