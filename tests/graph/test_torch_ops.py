@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from functorch.compile import aot_function, make_boxed_func, min_cut_rematerialization_partition
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nki.graph.importers.torch_decompose import decompositions
@@ -17,8 +19,9 @@ from nki.graph.importers.torch_import import Returned, import_graph
 from nki.graph.importers.torch_table import CONVERTERS
 from nki.graph.importers.torch_types import host_array, host_tensor
 from nki.graph.write import write
-from tests.graph import torch_direct, xla
+from tests.graph import torch_direct, torch_reached, xla
 from tests.graph.torch_cases import Case, Gradient, cases
+from tests.graph.torch_cases_more import more_cases
 from tests.graph.torch_edges import edges
 
 TOGETHER = 40
@@ -29,24 +32,18 @@ def parts() -> list[tuple[bool, list[Case]]]:
     """Cases in parts: those of values, and those of gradients."""
     made: list[tuple[bool, list[Case]]] = []
     for derived in (False, True):
-        chosen = [case for case in [*cases(), *edges()] if isinstance(case[1], Gradient) is derived]
+        chosen = [case for case in [*cases(), *edges(), *more_cases()] if isinstance(case[1], Gradient) is derived]
         made += [(derived, chosen[i : i + TOGETHER]) for i in range(0, len(chosen), TOGETHER)]
     return made
 
 
 PARTS = parts()
 
-REACHED: set[str] = set()
-"""Operators of the graphs that were imported so far."""
-
-DONE: list[str] = []
-"""First cases of the parts that were compared so far."""
-
 
 def evaluated(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
     """A graph as XLA runs the text of its module."""
     made = import_graph(graph)
-    REACHED.update(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+    torch_reached.see(graph)
     text = write(made.module)
 
     def run(*arguments: Any) -> list[Any]:
@@ -60,16 +57,16 @@ def evaluated(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
     return make_boxed_func(run)
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], compiler: Callable[..., Any] = evaluated) -> Callable[..., Any]:
     """A function whose graphs, forward and backward, are imported."""
 
     def call(*inputs: torch.Tensor) -> Any:
         with sdpa_kernel([SDPBackend.MATH]):
             return aot_function(
                 function,
-                fw_compiler=evaluated,
-                bw_compiler=evaluated,
-                decompositions=decompositions(),
+                fw_compiler=compiler,
+                bw_compiler=compiler,
+                decompositions=torch_reached.decompositions(),
                 partition_fn=min_cut_rematerialization_partition,
             )(*inputs)
 
@@ -105,10 +102,13 @@ def derivatives(part: list[Case], function: Callable[..., Any]) -> list[torch.Te
     return list(torch.autograd.grad(torch.stack(weighted).sum(), leaves))
 
 
-@pytest.mark.filterwarnings("ignore:.*degrees of freedom:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*degrees of freedom:UserWarning", "ignore:.*is in beta:UserWarning", "ignore:.*deprecated:UserWarning"
+)
 @pytest.mark.parametrize("part", PARTS, ids=[f"{cases[0][0]}..{cases[-1][0]}" for _, cases in PARTS])
 def test_functions_are_computed_as_by_pytorch(part: tuple[bool, list[Case]]) -> None:
     derived, chosen = part
+    torch_reached.begin()
     function = compiled(results_of(chosen)[0])
     found = derivatives(chosen, function) if derived else function(*(x for _, _, given in chosen for x in given))
     rest = iter(found)
@@ -127,14 +127,14 @@ def test_functions_are_computed_as_by_pytorch(part: tuple[bool, list[Case]]) -> 
                 msg=lambda text, name=name: f"{name}: {text}",
             )
     assert not list(rest)
-    DONE.append(chosen[0][0])
+    torch_reached.assert_reached(*(name for name, _, _ in chosen))
 
 
 def called(calls: list[torch_direct.Direct]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Results of calls as XLA and as PyTorch compute them."""
     graph, inputs = torch_direct.graph_of(calls)
     made = import_graph(graph)
-    REACHED.update(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+    torch_reached.see(graph)
     places = zip(made.inputs, made.module.main.arguments, strict=False)
     arrays = [host_array(inputs[place], value.type.dtype) for place, value in places]
     if made.random:
@@ -145,18 +145,42 @@ def called(calls: list[torch_direct.Direct]) -> tuple[list[torch.Tensor], list[t
 
 
 def test_operators_that_tracing_takes_apart() -> None:
+    torch_reached.begin()
     found, wanted = called(torch_direct.exact())
+    torch_reached.assert_reached("direct-exact")
     for one, two in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, two, rtol=2e-5, atol=2e-5)
 
 
 def test_operators_without_values() -> None:
+    torch_reached.begin()
     found, wanted = called(torch_direct.without_values())
+    torch_reached.assert_reached("direct-without_values")
     assert [(x.shape, x.dtype) for x in found] == [(x.shape, x.dtype) for x in wanted]
 
 
+def test_what_follows_the_last_target_counts_for_nothing() -> None:
+    """PyTorch's own decomposition, which autograd takes, adds it; without autograd the one here counts."""
+    x = torch.linspace(-2, 2, 20).reshape(4, 5).sin()
+    several = torch.tensor([[3, 0, -1, 2, 1], [1, -1, 0, 0, 0], [-1, 0, 1, 2, 3], [0, 1, 2, 3, 4]])
+    for reduction in range(3):
+        torch_reached.begin()
+        loss = partial(torch.ops.aten.multilabel_margin_loss_forward.default, reduction=reduction)
+        wanted = loss(x, several)
+        graph = make_fx(
+            loss,
+            decomposition_table=torch_reached.decompositions(),
+            tracing_mode="fake",
+        )(x, several)
+        torch_reached.assert_reached("last-target")
+        for one, two in zip(evaluated(graph, None)([x, several]), wanted, strict=True):
+            torch.testing.assert_close(one, two, rtol=2e-5, atol=2e-5)
+
+
 def test_operators_that_draw() -> None:
+    torch_reached.begin()
     found, wanted = called(torch_direct.random())
+    torch_reached.assert_reached("direct-random")
     assert [(x.shape, x.dtype) for x in found] == [(x.shape, x.dtype) for x in wanted]
     for one, two in zip(found, wanted, strict=True):
         assert abs(float(one.float().mean()) - float(two.float().mean())) < 0.05
@@ -192,6 +216,10 @@ def test_all_of_core_aten_but_what_is_documented() -> None:
 
 
 def test_every_converter_is_reached() -> None:
-    if len(set(DONE)) < len(PARTS):
-        pytest.skip("only some of the cases ran in this process")
-    assert sorted(set(CONVERTERS) - REACHED) == []
+    """The table names every operator and cases that exist; that they reach them is looked at where they run."""
+    table = torch_reached.table()
+    lacking = torch_reached.operators() - table.keys()
+    assert lacking == torch_reached.WITHOUT_CASE, "run python -m tests.graph.torch_reached_write"
+    assert sorted(table.keys() - torch_reached.operators()) == []
+    names = {name for _, part in PARTS for name, _, _ in part}
+    assert sorted(set(table.values()) - {*names, *torch_reached.OTHERS}) == []

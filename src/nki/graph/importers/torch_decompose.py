@@ -9,17 +9,23 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 
+from nki.graph.importers.torch_draws import draws
 from nki.graph.importers.torch_fast_path import fast_path
 from nki.graph.importers.torch_foreach import for_each
+from nki.graph.importers.torch_grid_sample import samplers
 from nki.graph.importers.torch_grouped import grouped
+from nki.graph.importers.torch_quantize import quantized
+from nki.graph.importers.torch_spelled_backward import derivatives
 from nki.graph.importers.torch_spelled_out import spelled_out
+from nki.graph.importers.torch_spelled_scatter import scattered
 from nki.graph.importers.torch_table import CONVERTERS
 
 _MORE = (
-    "aten.addr", "aten.huber_loss", "aten.logcumsumexp", "aten.native_group_norm_backward",
-    "aten.upsample_nearest2d_backward", "aten.grid_sampler_2d", "aten.upsample_bicubic2d",
-    "aten._native_batch_norm_legit", "aten.max_pool3d_with_indices", "aten.upsample_bilinear2d",
-    "aten.upsample_nearest2d",
+    "aten._addmm_activation", "aten._batch_norm_no_update", "aten._batch_norm_with_update_functional",
+    "aten._native_batch_norm_legit", "aten.addr", "aten.batch_norm_backward", "aten.dist", "aten.frexp",
+    "aten.grid_sampler_2d", "aten.huber_loss", "aten.ldexp",
+    "aten.max_pool3d_with_indices", "aten.native_batch_norm", "aten.native_group_norm_backward", "aten.tril_indices",
+    "aten.triu_indices", "aten.upsample_bicubic2d", "aten.upsample_bilinear2d", "aten.upsample_nearest2d",
 )  # fmt: skip
 
 
@@ -31,7 +37,14 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table = {**core_aten_decompositions(), **get_decompositions(wanted)}
     for operator in [operator for operator in table if str(operator) in CONVERTERS and str(operator) not in _ANYHOW]:
         del table[operator]
-    return {**table, **fast_path(), **for_each(), **grouped(), **spelled_out()}
+    return {**table, **fast_path(), **for_each(), **grouped(), **own_decompositions()}
+
+
+@cache
+def own_decompositions() -> dict[Any, Callable[..., Any]]:
+    """Those that PyTorch does not have, operator by operator."""
+    families = spelled_out, scattered, quantized, draws, derivatives, samplers
+    return {operator: function for family in families for operator, function in family().items()}
 
 
 _ANYHOW = frozenset(("aten._unsafe_index.Tensor", "aten.t.default", "aten.transpose.int"))

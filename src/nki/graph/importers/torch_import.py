@@ -21,9 +21,11 @@ from nki.graph.importers import (
     torch_complex,
     torch_convolution,
     torch_create,
+    torch_gamma,
     torch_index,
     torch_logic,
     torch_norm,
+    torch_numbers,
     torch_order,
     torch_pointwise,
     torch_pooling,
@@ -31,6 +33,9 @@ from nki.graph.importers import (
     torch_products,
     torch_random,
     torch_reduce,
+    torch_resize,
+    torch_scans,
+    torch_search,
     torch_shape,
     torch_strided,
 )
@@ -43,8 +48,9 @@ from nki.graph.importers.torch_types import device_dtype, host_array, narrowed, 
 from nki.graph.ir import Function, Module, Op, TensorType, Value
 
 FAMILIES = (
-    torch_bits, torch_complex, torch_convolution, torch_create, torch_index, torch_logic, torch_norm, torch_order,
-    torch_pointwise, torch_pooling, torch_prims, torch_products, torch_random, torch_reduce, torch_shape, torch_strided,
+    torch_bits, torch_complex, torch_convolution, torch_create, torch_gamma, torch_index, torch_logic, torch_norm,
+    torch_numbers, torch_order, torch_pointwise, torch_pooling, torch_prims, torch_products, torch_random, torch_reduce,
+    torch_resize, torch_scans, torch_search, torch_shape, torch_strided,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 

@@ -114,15 +114,18 @@ def _index_put(
 
 @converts("gather")
 def _gather(b: Builder, call: Call, x: Value, dim: int, index: Value, sparse_grad: bool) -> Value:
-    if not x.type.shape:
-        return b.reshape(x, call.type.shape)
+    return gathered_along(b, x, dim, index) if x.type.shape else b.reshape(x, call.type.shape)
+
+
+def gathered_along(b: Builder, x: Value, dim: int, index: Value) -> Value:
+    """Elements of one dimension at places that may differ for each of the others."""
     dim, rank = axis(x, dim), len(x.type.shape)
     others = tuple(i for i in range(rank) if i != dim)
     limits = [size if i == dim else index.type.shape[i] for i, size in enumerate(x.type.shape)]
     data = b.slices(x, [0] * rank, limits, [1] * rank)
     starts = b.reshape(wrapped(b, index, x.type.shape[dim]), (*index.type.shape, 1))
     return gathered(
-        b, data, starts, call.type.shape, collapsed_slice_dims=(dim,), operand_batching_dims=others,
+        b, data, starts, index.type.shape, collapsed_slice_dims=(dim,), operand_batching_dims=others,
         start_indices_batching_dims=others, start_index_map=(dim,), slice_sizes=(1,) * rank,
     )  # fmt: skip
 

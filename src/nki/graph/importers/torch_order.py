@@ -64,14 +64,6 @@ def _topk(b: Builder, call: Call, x: Value, count: int, dim: int, largest: bool,
     return [b.slice(values, dim, 0, count), b.slice(places, dim, 0, count)]
 
 
-@converts("bucketize.Tensor")
-def _bucketize(b: Builder, call: Call, x: Value, boundaries: Value, int32_places: bool, right: bool) -> Value:
-    """How many boundaries lie below each element, or not above it; all of them for NaN."""
-    column = b.reshape(x, (*x.type.shape, 1))
-    beyond = b.compare("GT" if right else "GE", b.convert(boundaries, x.type.dtype), column)
-    return b.reduce("add", b.convert(b.unary("not", beyond), call.dtype), (len(x.type.shape),))
-
-
 # ----------------------------------------------------------------------------------------------------- running extremes
 
 

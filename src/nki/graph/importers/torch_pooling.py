@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
-from math import prod
 
 import numpy as np
 
@@ -161,33 +160,3 @@ def _avg_pool2d_backward(
         low = size[i] - 1 - pads[i]
         space.append((low, whole[i] + size[i] - 1 - low - ((out[i] - 1) * step[i] + 1)))
     return b.convert(windows(b, "add", shares, size, (1, 1), space, spread=step), call.dtype)
-
-
-@converts("_adaptive_avg_pool2d")
-def _adaptive_avg_pool2d(b: Builder, call: Call, x: Value, size: Sizes) -> Value:
-    return b.convert(_weighted(b, wide(b, x), x.type.shape[-2:], call.type.shape[-2:], 1), call.dtype)
-
-
-@converts("_adaptive_avg_pool2d_backward")
-def _adaptive_avg_pool2d_backward(b: Builder, call: Call, gradient: Value, x: Value) -> Value:
-    made = _weighted(b, wide(b, gradient), x.type.shape[-2:], gradient.type.shape[-2:], 0)
-    return b.convert(made, call.dtype)
-
-
-def _weighted(b: Builder, x: Value, whole: Sizes, out: Sizes, side: int) -> Value:
-    """Both image dimensions multiplied by matrices of shares: `side` 1 from the whole to the mean, 0 back."""
-    lead = x.type.shape[:-2]
-    flat = b.reshape(x, (prod(lead), *x.type.shape[-2:]))
-    for size, count in zip(whole, out, strict=True):
-        shares = np.zeros((count, size), np.float32)
-        for row, (start, stop) in enumerate(_bins(size, count)):
-            shares[row, start:stop] = 1.0 / (stop - start)
-        # The dimension that is contracted goes away and comes back as the last one, so two turns restore the order.
-        flat = b.dot(flat, b.constant(shares, float32, shares.shape), ((1,), (side,)))
-    return b.reshape(flat, (*lead, *flat.type.shape[-2:]))
-
-
-def _bins(size: int, count: int) -> Iterator[tuple[int, int]]:
-    """The windows of adaptive pooling, as PyTorch defines them."""
-    for i in range(count):
-        yield i * size // count, -(-(i + 1) * size // count)

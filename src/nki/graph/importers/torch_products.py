@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki.core.dtypes import float32
+from nki.core.dtypes import float32, int32
 from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_table import Call, converts
 from nki.graph.ir import Value
@@ -11,6 +11,12 @@ from nki.graph.ir import Value
 @converts("mm")
 def _mm(b: Builder, call: Call, x: Value, y: Value) -> Value:
     return b.dot(x, y, ((1,), (0,)))
+
+
+@converts("_int_mm")
+def _int_mm(b: Builder, call: Call, x: Value, y: Value) -> Value:
+    """Products of bytes as 32-bit integers."""
+    return b.dot(b.convert(x, int32), b.convert(y, int32), ((1,), (0,)))
 
 
 @converts("mv", "dot")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.fx import Node
 
-from nki.core.dtypes import bool_, float32, uint8, uint32
+from nki.core.dtypes import DType, bfloat16, bool_, float16, float32, int32, uint8, uint32
 from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_table import CONVERTERS, Call, converts, refused, wide
 from nki.graph.importers.torch_types import tensor_type, torch_dtype
@@ -18,7 +18,8 @@ from nki.graph.ir import TensorType, Value
 # Threefry 2x32 with 20 rounds: J. K. Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
-_MANTISSA = 24
+_DIGITS: Mapping[DType, int] = {float16: 11, bfloat16: 8}
+"""Binary digits of small floats: numbers of more of them would be rounded, some of them up to 1."""
 
 
 def threefry(b: Builder, key: tuple[Value, Value], counter: tuple[Value, Value]) -> tuple[Value, Value]:
@@ -46,10 +47,10 @@ def bits(b: Builder, call: Call, shape: Sequence[int]) -> Value:
     return b.reshape(b.slice(b.concatenate(pair, 0), 0, 0, count), tuple(shape))
 
 
-def uniform(b: Builder, call: Call, shape: Sequence[int]) -> Value:
-    """float32 in [0, 1): 24 random bits, as PyTorch takes on the CPU."""
-    whole = b.binary("shift_right_logical", bits(b, call, shape), 32 - _MANTISSA)
-    return b.multiply(b.convert(whole, float32), 2.0**-_MANTISSA)
+def uniform(b: Builder, call: Call, shape: Sequence[int], digits: int = 24) -> Value:
+    """float32 in [0, 1): random bits, 24 of them unless a smaller dtype is meant, as PyTorch takes on the CPU."""
+    whole = b.binary("shift_right_logical", bits(b, call, shape), 32 - digits)
+    return b.multiply(b.convert(whole, float32), 2.0**-digits)
 
 
 @converts("native_dropout")
@@ -74,7 +75,23 @@ def _bernoulli_by_tensor(b: Builder, call: Call, x: Value, generator: object) ->
 
 @converts("rand", "rand_like")
 def _rand(b: Builder, call: Call, *arguments: object) -> Value:
-    return b.convert(uniform(b, call, call.type.shape), call.dtype)
+    return b.convert(uniform(b, call, call.type.shape, _DIGITS.get(call.dtype, 24)), call.dtype)
+
+
+@converts("randint", "randint.low")
+def _randint(b: Builder, call: Call, *arguments: object) -> Value:
+    """The remainder of 32 random bits, as PyTorch takes on the CPU."""
+    low, high = (0, arguments[0]) if call.name == "aten.randint.default" else arguments[:2]
+    if not isinstance(low, int) or not isinstance(high, int) or low < -(1 << 31) or high > 1 << 31:
+        raise refused(b, call, f"whole numbers from {low} to {high}", "64-bit integers have 32 bits on the device")
+    drawn = bits(b, call, call.type.shape)
+    if high - low < 1 << 32:
+        drawn = b.binary("remainder", drawn, high - low)
+    whole = b.add(drawn, low % (1 << 32))  # which wraps as numbers of two's complement do
+    if call.dtype is uint32:
+        return whole
+    signed = b.one("bitcast_convert", (whole,), TensorType(call.type.shape, int32))
+    return b.convert(signed, call.dtype)
 
 
 # ---------------------------------------------------------------------------------------------------- numbers again

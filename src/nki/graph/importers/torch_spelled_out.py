@@ -18,7 +18,6 @@ def spelled_out() -> dict[Any, Callable[..., Any]]:
     """Decompositions by operator."""
     aten = torch.ops.aten
     return {
-        aten._adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
         aten._cdist_forward.default: _cdist,
         aten._embedding_bag.default: _embedding_bag,
         aten._embedding_bag_forward_only.default: _embedding_bag,
@@ -33,9 +32,6 @@ def spelled_out() -> dict[Any, Callable[..., Any]]:
         aten.median.dim: _median_along,
         aten.nanmedian.default: _nanmedian,
         aten.nanmedian.dim: _nanmedian_along,
-        aten.randn.default: _randn,
-        aten.randn_like.default: _randn_like,
-        aten.randperm.default: _randperm,
     }
 
 
@@ -255,40 +251,3 @@ def _avg_pool3d(
         around = F.pad(ones, [pad for size in reversed(pads) for pad in (size, size)], value=1.0)
         return torch.div(total, _sums(around[None], kernel, step, (0, 0, 0), ceil_mode)[0], rounding_mode=whole)
     return torch.div(total, _sums(ones[None], kernel, step, pads, ceil_mode)[0], rounding_mode=whole)
-
-
-def _adaptive_avg_pool3d(x: Tensor, output_size: Sequence[int]) -> Tensor:
-    """Means of planes, then of these along the depth."""
-    depth, height, width = output_size
-    planes = F.adaptive_avg_pool2d(x.reshape(-1, *x.shape[-2:]), (height, width))
-    lines = planes.reshape(-1, x.shape[-3], height * width)
-    return F.adaptive_avg_pool2d(lines, (depth, height * width)).reshape(*x.shape[:-3], depth, height, width)
-
-
-# ----------------------------------------------------------------------------------------------------- random numbers
-
-
-def _normal(shape: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> Tensor:
-    """G. Box and M. Muller, A note on the generation of random normal deviates."""
-    radius = (-2 * torch.log1p(-torch.rand(shape, device=device))).sqrt()
-    return (radius * torch.cos(2 * math.pi * torch.rand(shape, device=device))).to(dtype)
-
-
-def _randn(
-    size: Sequence[int],
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-) -> Tensor:
-    return _normal(size, dtype or torch.get_default_dtype(), device)
-
-
-def _randn_like(x: Tensor, *, dtype: torch.dtype | None = None, device: Any = None, **kept: Any) -> Tensor:
-    return _normal(x.shape, dtype or x.dtype, device or x.device)
-
-
-def _randperm(n: int, *, dtype: torch.dtype | None = None, device: Any = None, **kept: Any) -> Tensor:
-    """Random numbers in order: where two of 24 bits are equal, the earlier one comes first."""
-    return torch.rand(n, device=device).sort(stable=True)[1].to(dtype or torch.int64)
