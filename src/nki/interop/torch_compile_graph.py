@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from nki.core.errors import ArgumentError, NkiError
+from nki.core.source import UNKNOWN
 from nki.graph.executable import Executable
 from nki.graph.importers.torch_import import Imported, Returned
 from nki.graph.importers.torch_types import host_array, host_tensor, narrowed
@@ -91,7 +92,8 @@ def _array(tensor: torch.Tensor, value: Value) -> np.ndarray:
         lower = lower.resolve_conj().resolve_neg()
     if lower.dtype == torch.int64 and lower.numel():
         _check_range(lower, value.name)
-    return host_array(lower, value.type.dtype)
+    wide = lower.dtype in (torch.uint64, torch.float64)
+    return host_array(lower, value.type.dtype, user_line() if wide else UNKNOWN)
 
 
 def _check_range(tensor: torch.Tensor, name: str) -> None:

@@ -30,11 +30,13 @@ class Builder:
     Attributes:
         ops: what was made so far.
         location: the model's line of what is made next.
+        double: whether float64 is among what is converted next, which float32 stands for.
     """
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
         self.location: Location = UNKNOWN
+        self.double = False
 
     def emit(
         self,
@@ -56,8 +58,14 @@ class Builder:
     # ------------------------------------------------------------------------------------------------- elementwise
 
     def constant(self, value: Any, dtype: DType, shape: tuple[int, ...] = ()) -> Value:
-        """A tensor that is known now; a number fills the shape, converted as PyTorch converts."""
-        array = torch_casts.converted(np.asarray(value), dtype)
+        """A tensor that is known now; a number fills the shape, converted as PyTorch converts.
+
+        Raises:
+            GraphError: "graph.range" for a number of 64 bits that the 32 bits of the dtype do not hold.
+        """
+        array = np.asarray(value)
+        torch_casts.check_number(array, dtype, self.double, self.location)
+        array = torch_casts.converted(array, dtype)
         return self.one("constant", (), TensorType(shape, dtype), value=np.broadcast_to(array, shape))
 
     def unary(self, name: str, x: Value, **attributes: Any) -> Value:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nki.core.dtypes import DType, float8_e4m3fn, float8_e8m0fnu, float32, uint32
+from nki.core.dtypes import DType, float8_e4m3fn, float8_e8m0fnu, float32, int32, uint32
+from nki.core.source import Location
+from nki.graph.importers.torch_types import out_of_range
 from nki.graph.ir import TensorType, Value
 
 if TYPE_CHECKING:
@@ -15,6 +17,27 @@ if TYPE_CHECKING:
 _MAGNITUDE = (1 << 31) - 1
 _LEAST = 2.0**-149
 """The smallest float32 above 0."""
+
+
+def check_number(array: np.ndarray[Any, Any], dtype: DType, double: bool, location: Location) -> None:
+    """Refuse a Python number that 64 bits hold in PyTorch, and 32 bits do not.
+
+    Args:
+        double: whether PyTorch computes in float64; else it makes infinities of such numbers itself.
+
+    Raises:
+        GraphError: "graph.range".
+    """
+    if array.ndim:
+        return
+    number = array.item()
+    if type(number) is int and dtype in (int32, uint32):
+        if not -(1 << 31) <= number <= dtype.max:
+            raise out_of_range(f"the model has the number {number}", "a 64-bit integer", dtype, location)
+    elif type(number) is float and dtype is float32 and double and np.isfinite(number):
+        with np.errstate(over="ignore"):
+            if np.isinf(np.float32(number)):
+                raise out_of_range(f"the model has the number {number}", "float64", dtype, location)
 
 
 def converted(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:

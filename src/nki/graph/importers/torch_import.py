@@ -171,6 +171,7 @@ def convert(state: State, node: fx.Node) -> None:
     """Make the operations of one node."""
     b = state.builder
     b.location = location_of(node)
+    b.double = any(_is_double(each.meta.get("val")) for each in (node, *node.all_input_nodes))
     fake = node.meta.get("val")
     if node.op == "get_attr":
         state.made[node] = _attribute(state, str(node.target))
@@ -183,6 +184,10 @@ def convert(state: State, node: fx.Node) -> None:
         state.made[node] = _called(state, node, fake)
 
 
+def _is_double(fake: Any) -> bool:
+    return isinstance(fake, torch.Tensor) and fake.dtype == torch.float64
+
+
 def _attribute(state: State, name: str) -> Value | fx.GraphModule:
     """A tensor that the graph carries, which is a constant, or a graph that it calls."""
     owner: Any = state.attributes
@@ -192,7 +197,7 @@ def _attribute(state: State, name: str) -> Value | fx.GraphModule:
         return owner
     dtype = device_dtype(owner.dtype, state.builder.location)
     with unset_fake_temporarily():  # while AOT autograd traces, tensors have no values, but this one has
-        array = host_array(owner.cpu(), dtype)
+        array = host_array(owner.cpu(), dtype, state.builder.location)
     return state.builder.constant(array, dtype, tuple(owner.shape))
 
 

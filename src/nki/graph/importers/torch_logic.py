@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from nki.core.dtypes import bool_, float32
+from nki.core.dtypes import bool_, float32, int32
 from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_table import CONVERTERS, Call, Converter, Operand, converts, in_dtype, together
 from nki.graph.ir import Value
 
+_OF_LARGER, _OF_SMALLER = ("LT", "LE", "NE"), ("GT", "GE", "NE")
+"""Comparisons that hold with a number beyond the range of what it is compared with."""
+
 
 def _compared(direction: str) -> Converter:
     def convert(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
+        if isinstance(x, Value) and type(y) is int and x.type.dtype is int32 and not int32.min <= y <= int32.max:
+            return b.constant(direction in _OF_LARGER if y > 0 else direction in _OF_SMALLER, bool_, x.type.shape)
         left, right = together(b, x, y)
         if left.type.dtype is bool_:
             left, right = b.convert(left, float32), b.convert(right, float32)
@@ -66,6 +71,9 @@ def _masked_fill(b: Builder, call: Call, x: Value, mask: Value, value: Operand) 
 @converts("clamp", "clamp.Tensor", "hardtanh")
 def _clamp(b: Builder, call: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:
     result = b.convert(x, call.dtype)
+    if call.dtype.is_integer:  # limits that limit nothing, among them those of 64-bit integers
+        low = None if isinstance(low, int) and low <= call.dtype.min else low
+        high = None if isinstance(high, int) and high >= call.dtype.max else high
     if low is not None:
         result = b.binary("maximum", result, in_dtype(b, low, call.dtype))
     return result if high is None else b.binary("minimum", result, in_dtype(b, high, call.dtype))

@@ -81,15 +81,56 @@ def number(size: Any, location: Location) -> int:
     )
 
 
-def host_array(tensor: torch.Tensor, dtype: DType) -> np.ndarray[Any, Any]:
-    """The elements of a CPU tensor as an array of the model's dtype; without a copy where nothing has to change."""
+def host_array(tensor: torch.Tensor, dtype: DType, location: Location = UNKNOWN) -> np.ndarray[Any, Any]:
+    """The elements of a CPU tensor as an array of the model's dtype; without a copy where nothing has to change.
+
+    Raises:
+        GraphError: "graph.range" for 64-bit numbers that do not fit 32 bits.
+    """
     plain = tensor.detach().contiguous()
     if plain.dtype != torch_dtype(dtype):
+        if plain.dtype in _NARROWED and not plain.is_complex() and dtype.bits <= _WORD:
+            check_range(plain.numpy(), dtype, location)
         plain = plain.to(torch_dtype(dtype) if dtype.kind == "complex" or not plain.is_complex() else torch.complex64)
     plain = plain.resolve_conj().resolve_neg()
     if plain.is_complex() and dtype.kind != "complex":
         plain = torch.view_as_real(plain)
     return torch_memory(plain, dtype)
+
+
+_WORD = 32
+
+
+def check_range(array: np.ndarray[Any, Any], dtype: DType, location: Location) -> None:
+    """Refuse 64-bit numbers that become others with 32 bits; floats are rounded, but do not become infinite.
+
+    Raises:
+        GraphError: "graph.range".
+    """
+    if not array.size:
+        return
+    if array.dtype.kind == "f":
+        finite = array[np.isfinite(array)]
+        limit = float(np.finfo(np.float32).max) * (1 + 2.0**-25)
+        low, high = (finite.min(), finite.max()) if finite.size else (0, 0)
+        fits = -limit < low and high < limit
+    else:
+        low, high = array.min(), array.max()
+        least = -(1 << (_WORD - 1)) if dtype.kind == "int" else 0
+        fits = int(low) >= least and int(high) < least + (1 << _WORD)
+    if not fits:
+        raise out_of_range(f"a tensor of {array.dtype} has values from {low} to {high}", array.dtype, dtype, location)
+
+
+def out_of_range(message: str, source: object, dtype: DType, location: Location) -> GraphError:
+    """The error for numbers of 64 bits that 32 bits do not hold."""
+    return GraphError(
+        "graph.range",
+        message,
+        rule=f"{source} is {dtype} on the device",
+        fix="keep such numbers on the host, or use ones that fit 32 bits",
+        location=location,
+    )
 
 
 def host_tensor(array: np.ndarray[Any, Any], dtype: torch.dtype) -> torch.Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from nki.graph.passes.decompose import DECOMPOSITIONS, expand
 from nki.graph.passes.decompose_index import signed_indices
 from nki.graph.passes.decompose_scales import scales
 from nki.graph.passes.empty import without_elements
+from nki.graph.passes.narrow import Uses, narrowed, uses_of
 from nki.graph.passes.rewriter import Rewriter, rewrite
 
 NARROW: Mapping[DType, DType] = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
@@ -29,15 +29,17 @@ def legalize(module: Module, context: Context) -> Module:
     """The model with functions inlined, elements narrowed, and operations decomposed.
 
     Raises:
-        GraphError: "graph.unsupported" for bitcasts of 64-bit elements.
+        GraphError: "graph.unsupported" for bitcasts of 64-bit elements; "graph.range" for constants that 32 bits do not
+            hold.
     """
     _inline_calls(module)
     dce(without_complex(rewrite(module, _wide_words)), context)
     for function in module.functions.values():
         for value in function.arguments:
             _narrow(value)
+    uses = uses_of(module)
     for op in module.walk():
-        _narrow_op(op)
+        _narrow_op(op, uses)
     return rewrite(module, _decompose)
 
 
@@ -80,7 +82,7 @@ def _narrow(value: Value) -> None:
         value.type = TensorType(value.type.shape, narrow)
 
 
-def _narrow_op(op: Op) -> None:
+def _narrow_op(op: Op, uses: Uses) -> None:
     if op.name == "bitcast_convert":
         kinds = [op.operands[0].type.dtype, op.results[0].type.dtype]
         if any(kind in NARROW for kind in kinds) and kinds[0].bits != kinds[1].bits:
@@ -94,15 +96,7 @@ def _narrow_op(op: Op) -> None:
     if op.name == "constant" and isinstance(array, np.ndarray):
         kind = op.results[0].type.dtype
         if array.dtype != kind.numpy:
-            op.attributes = {**op.attributes, "value": _saturated(array, kind)}
-
-
-def _saturated(value: Any, kind: DType) -> Any:
-    """Limits of 64-bit integers, which models use as "none", become limits of 32-bit ones."""
-    splat = value.size > 1 and not any(value.strides)
-    source = value[(slice(0, 1),) * value.ndim] if splat else value
-    info = np.iinfo(kind.numpy)
-    return np.broadcast_to(np.clip(source, info.min, info.max).astype(kind.numpy), value.shape)
+            op.attributes = {**op.attributes, "value": narrowed(op, array, kind, uses)}
 
 
 def _decompose(r: Rewriter, op: Op) -> Sequence[Value] | None:
