@@ -67,9 +67,24 @@ def mlir_dtype(dtype: DType) -> str:
 
 
 def to_device(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Constants of 64-bit floats in 32 bits, anything else as it is."""
+    """Constants of 64-bit floats in 32 bits, anything else as it is.
+
+    Raises:
+        GraphError: "graph.range" for finite numbers that are infinite as float32.
+    """
+    narrow = _NARROW.get(values.dtype)
+    if narrow is None:
+        return np.asarray(values)
     with np.errstate(over="ignore"):
-        narrow = {np.dtype(np.float64): np.float32, np.dtype(np.complex128): np.complex64}.get(
-            values.dtype, values.dtype
+        made: npt.NDArray[Any] = np.asarray(values, narrow)
+    if np.any(np.isinf(made) & np.isfinite(values)):
+        raise GraphError(
+            "graph.range",
+            f"a constant of {values.dtype} has the number {values[np.isinf(made) & np.isfinite(values)].flat[0]}",
+            rule=f"{values.dtype} is {made.dtype} on the device",
+            fix="keep such numbers on the host, or use ones that float32 holds",
         )
-        return np.asarray(values, narrow)
+    return made
+
+
+_NARROW = {np.dtype(np.float64): np.float32, np.dtype(np.complex128): np.complex64}
