@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import zlib
 from pathlib import Path
 
@@ -157,3 +159,33 @@ def test_an_answer_does_not_read_the_folder_again(tmp_path: Path) -> None:
 )
 def test_names_of_servers_for_others(host: str, header: str, good: bool) -> None:
     assert guard.allowed(header, host) is good
+
+
+def test_clients_that_never_ask_are_let_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty-four of them would have all connections that there are."""
+    monkeypatch.setattr("nki.explorer.protocol.HEADER_SECONDS", 0.3)
+    monkeypatch.setattr("nki.explorer.server._BODY_SECONDS", 0.3)
+    for running in serving(from_folders([folder])):
+        slow = []
+        for said in (b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "):
+            with_headers = socket.create_connection(("127.0.0.1", running.port), timeout=30)
+            with_headers.sendall(said)
+            slow.append(with_headers)
+        for client in slow:
+            assert client.recv(100) == b"", "the server ends the connection"
+            client.close()
+        head = f"POST /api/sql HTTP/1.1\r\nHost: 127.0.0.1:{running.port}\r\nContent-Type: application/json\r\n"
+        with socket.create_connection(("127.0.0.1", running.port), timeout=30) as client:
+            client.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+            assert b"takes longer than 0.3 s" in client.recv(10_000)
+        with socket.create_connection(("127.0.0.1", running.port), timeout=30) as client:
+            for _ in range(2):  # two requests on one connection, the second one in two parts
+                client.sendall(b"GET /style.css HTTP/1.1\r\n")
+                client.sendall(f"Host: 127.0.0.1:{running.port}\r\n\r\n".encode())
+                assert client.recv(100).startswith(b"HTTP/1.1 200")
+                client.settimeout(0.05)
+                with contextlib.suppress(TimeoutError):
+                    while client.recv(1 << 20):
+                        pass
+                client.settimeout(30)
+        assert running.ask("GET", "/").status == 200

@@ -88,13 +88,33 @@ def test_long_queries_are_stopped(folder: Path) -> None:
     assert database.query("SELECT 1").rows == [[1]]
 
 
+def test_a_quick_query_does_not_wait_for_slow_ones(folder: Path) -> None:
+    (shown,) = from_folders([folder])
+    database = Database(shown.profile.tables, seconds=600.0)
+    with ThreadPoolExecutor(sql.SIDE_BY_SIDE) as pool:
+        slow = [pool.submit(database.query, _ENDLESS) for _ in range(sql.SIDE_BY_SIDE - 1)]
+        while database.running < len(slow):
+            time.sleep(0.01)
+        assert database.query("SELECT 1").rows == [[1]]
+        slow.append(pool.submit(database.query, _ENDLESS))
+        while database.running < len(slow):
+            time.sleep(0.01)
+        database._seconds = 0.2
+        with pytest.raises(QueryError, match="4 other queries run"):
+            database.query("SELECT 1")
+        database.end()
+        for each in slow:
+            with pytest.raises(QueryError, match="the server ends"):
+                each.result(60)
+
+
 def test_queries_end_with_the_server(folder: Path) -> None:
     (shown,) = from_folders([folder])
     database = Database(shown.profile.tables, seconds=600.0)
     assert database.query("SELECT 1").rows == [[1]]
     with ThreadPoolExecutor(2) as pool:
         asked = [pool.submit(database.query, _ENDLESS) for _ in range(2)]
-        while not database._lock.locked():
+        while not database.running:
             time.sleep(0.01)
         database.end()
         for each in asked:
@@ -144,7 +164,7 @@ def endless():
 def hold():
     thread = threading.Thread(target=endless)
     thread.start()
-    while not database._lock.locked():
+    while not database.running:
         pass
     yield
     database.end()

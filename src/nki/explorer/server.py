@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
@@ -19,8 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nki.explorer import guard
 from nki.explorer.assets import page, script, style
+from nki.explorer.protocol import PatientProtocol
 from nki.explorer.shown import Shown, title
 from nki.explorer.sql import Database, QueryError
+
+_BODY_SECONDS = 10.0
 
 
 class Guard:
@@ -109,7 +113,7 @@ async def _asked(request: Request, count: int) -> tuple[int, str] | str:
         return "the request is not JSON"
     body = await _body(request)
     if body is None:
-        return f"the request has more than {guard.MOST_BODY} bytes"
+        return f"the request has more than {guard.MOST_BODY} bytes, or takes longer than {_BODY_SECONDS:g} s"
     try:
         asked: Any = json.loads(body)
     except (ValueError, RecursionError):
@@ -123,14 +127,16 @@ async def _asked(request: Request, count: int) -> tuple[int, str] | str:
 
 
 async def _body(request: Request) -> bytes | None:
+    """The body of a request; None if it is too long, or takes too long."""
     parts, size = [], 0
     try:
-        async for part in request.stream():
-            size += len(part)
-            if size > guard.MOST_BODY:
-                return None
-            parts.append(part)
-    except ClientDisconnect:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > guard.MOST_BODY:
+                    return None
+                parts.append(part)
+    except (ClientDisconnect, TimeoutError):
         return None
     return b"".join(parts)
 
@@ -146,6 +152,7 @@ def server(shown: Sequence[Shown], host: str, port: int) -> uvicorn.Server:
         server_header=False,
         proxy_headers=False,
         ws="none",
+        http=PatientProtocol,
         lifespan="off",
         limit_concurrency=64,
         timeout_graceful_shutdown=2,
