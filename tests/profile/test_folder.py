@@ -422,3 +422,14 @@ def test_an_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         Profile.load(tmp_path)
     assert caught.value.code == "profile.extra"
     assert "nki[profile]" in caught.value.fix
+
+
+def test_a_text_that_a_small_file_repeats_is_counted_as_often(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes some bytes of the file, and as many as it says in memory."""
+    count, file = 100_000, folder / "sources.parquet"
+    equal = {"int64": pa.repeat(0, count), "double": pa.repeat(0.0, count), "string": pa.repeat("x" * 1000, count)}
+    schema = pq.read_schema(file)
+    pq.write_table(pa.table([equal[str(field.type)] for field in schema], schema=schema), file, store_schema=False)
+    assert file.stat().st_size < 100_000
+    monkeypatch.setattr(reader, "MOST_BYTES", 10 * count * 8)
+    assert "unpacks to more than" in refused(folder, "profile.size")

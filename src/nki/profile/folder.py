@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nki.core.errors import ArtifactError
@@ -29,7 +30,9 @@ MOST_ABOUT = 16 << 20
 MOST_FILE = 1 << 30
 MOST_BYTES = 4 << 30
 MOST_ROWS = 20_000_000
-"""Limits of the reader: bytes of ``profile.json``, of a file, decompressed bytes and rows of a table."""
+MOST_TEXT = 1 << 16
+"""Limits of the reader: bytes of ``profile.json``, of a file, decoded bytes and rows of a table, bytes of a text."""
+_BATCH = 1 << 16
 
 _TYPES = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_()}
 
@@ -111,12 +114,12 @@ def _table(folder: Path, name: str) -> Table:
             source = pq.ParquetFile(file, memory_map=False, pre_buffer=False)
             _check_sizes(name, source.metadata)
             _check_schema(name, source.schema_arrow)
-            read = source.read(use_threads=False)
+            file.seek(0)
+            columns = _columns(name, file)
         except ArtifactError:
             raise
         except (pa.ArrowException, OSError, MemoryError, ValueError, LookupError, OverflowError) as problem:
             raise refused("profile.folder", f"{name}.parquet is damaged: {str(problem)[:200]}") from problem
-    columns = {column.name: _column(name, column.name, column.kind, read) for column in TABLES[name]}
     return Table(name, columns)
 
 
@@ -142,14 +145,51 @@ def _check_schema(name: str, schema: pa.Schema) -> None:
         )
 
 
-def _column(table: str, name: str, kind: str, read: pa.Table) -> Values:
-    column = read.column(name)
-    if column.null_count:
-        raise refused("profile.values", f"{table}.parquet: {column.null_count} values of {name} are missing")
-    if kind == "text":
-        try:
-            texts: list[str] = column.to_pylist()
-        except (UnicodeDecodeError, pa.ArrowException) as problem:
-            raise refused("profile.values", f"{table}.parquet: {name} is no UTF-8") from problem
-        return texts
-    return np.asarray(column.to_numpy(), DTYPES[kind])
+def _columns(name: str, file: BinaryIO) -> dict[str, Values]:
+    """All columns, read in parts that are counted as they come: a small file may say the same long text many times."""
+    texts = [column.name for column in TABLES[name] if column.kind == "text"]
+    source = pq.ParquetFile(file, memory_map=False, pre_buffer=False, read_dictionary=texts)
+    read: dict[str, list[Any]] = {column.name: [] for column in TABLES[name]}
+    size = 0
+    for batch in source.iter_batches(_BATCH, use_threads=False):
+        for column in TABLES[name]:
+            values = batch.column(column.name)
+            if values.null_count:
+                raise refused(
+                    "profile.values", f"{name}.parquet: {values.null_count} values of {column.name} are missing"
+                )
+            size += _decoded_bytes(values)
+            if size > MOST_BYTES:
+                raise refused("profile.size", f"{name}.parquet unpacks to more than {MOST_BYTES} bytes")
+            if column.kind == "text":
+                read[column.name] += _texts(name, column.name, values)
+            else:
+                read[column.name].append(values.to_numpy(zero_copy_only=False))
+    return {
+        column.name: read[column.name] if column.kind == "text" else _joined(read[column.name], DTYPES[column.kind])
+        for column in TABLES[name]
+    }
+
+
+def _joined(parts: list[np.ndarray], dtype: Any) -> np.ndarray:
+    return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype, copy=False)
+
+
+def _decoded_bytes(values: pa.Array) -> int:
+    """Of all values, each counted as often as it is there."""
+    if not isinstance(values, pa.DictionaryArray):
+        return int(values.nbytes)
+    lengths = np.asarray(pc.binary_length(values.dictionary), np.int64)
+    longest = int(lengths.max(initial=0))
+    if longest > MOST_TEXT:
+        raise refused("profile.values", f"a text has {longest} bytes, at most {MOST_TEXT} are read")
+    return int(lengths[np.asarray(values.indices)].sum()) if len(lengths) else 0
+
+
+def _texts(table: str, name: str, values: pa.DictionaryArray) -> list[str]:
+    """One text of each kind, however often it is there."""
+    try:
+        known: list[str] = values.dictionary.to_pylist()
+    except (UnicodeDecodeError, pa.ArrowException) as problem:
+        raise refused("profile.values", f"{table}.parquet: {name} is no UTF-8") from problem
+    return [known[number] for number in np.asarray(values.indices).tolist()]

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
 from nki.core.dtypes import as_dtype
 from nki.core.errors import NkiError
 from nki.core.locks import lock, renewed
+from nki.runtime import arguments
+from nki.runtime.arguments import Check, checked
 from nki.runtime.device import Core, cores_of
 from nki.runtime.handles import CoreState, Loaded, Tensor, as_argument, check_shape, failed, model_in, named
 from nki.runtime.memory import Use
@@ -29,6 +32,32 @@ class _Held:
     models: set[Loaded] = field(default_factory=set)
 
 
+def _model(call: str, name: str, value: Any) -> Model | Path:
+    if isinstance(value, Model):
+        return value
+    if not isinstance(value, str | Path):
+        raise arguments.wrong(call, name, value, "a Model, or the path of a .neff file")
+    return arguments.path(call, name, value)
+
+
+_MOST_DEVICES = 1024
+"""More than any published system has; simulated devices take memory of this machine."""
+_HANDED_OUT = "one that this runtime handed out"
+_CHECKS: Mapping[str, Check] = {
+    "target": arguments.text,
+    "devices": arguments.count,
+    "core": arguments.count,
+    "name": arguments.text,
+    "shape": arguments.shape,
+    "model": _model,
+    "tensor": arguments.one_of(Tensor, rule=_HANDED_OUT, code="runtime.handle"),
+    "loaded": arguments.one_of(Loaded, rule=_HANDED_OUT, code="runtime.handle"),
+    "inputs": arguments.by_name(Tensor),
+    "outputs": arguments.by_name(Tensor),
+    "timeout": arguments.seconds,
+}
+
+
 class Runtime:
     """Simulated devices of a target: ``with Runtime("trn2") as runtime: ...``; several threads may use it.
 
@@ -42,9 +71,11 @@ class Runtime:
         NrtError: "runtime.argument" for no device, or a target that nobody knows.
     """
 
+    @checked(**_CHECKS)
     def __init__(self, target: str = "", devices: int = 1) -> None:
-        if devices < 1:
-            raise refused("runtime.argument", f"{devices} devices", "there is at least one", "ask for one or more")
+        if not 1 <= devices <= _MOST_DEVICES:
+            rule = f"there are 1 to {_MOST_DEVICES} of them"
+            raise refused("runtime.argument", f"{devices} devices", rule, "ask for as many as an instance has")
         self.target = as_argument(lambda: load_target(target or DEFAULT_TARGET))
         self._cores = cores_of(self.target, devices)
         self._lock = lock()
@@ -64,6 +95,7 @@ class Runtime:
     ) -> None:
         self.close()
 
+    @checked(**_CHECKS)
     def load(self, model: Model | str | Path, core: int = 0) -> Loaded:
         """Put a model, or a ``.neff`` file of one, on a core; its weights and temporaries take memory there.
 
@@ -88,6 +120,7 @@ class Runtime:
             held.models.add(loaded)
             return loaded
 
+    @checked(**_CHECKS)
     def allocate(self, shape: tuple[int, ...], dtype: object, core: int = 0, name: str = "") -> Tensor:
         """Memory of a core, filled with zeros.
 
@@ -103,6 +136,7 @@ class Runtime:
         held.tensors.add(made)
         return made
 
+    @checked(**_CHECKS)
     def tensors_of(self, loaded: Loaded) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """New tensors for the arguments and for the results of a model, by name, on its core."""
         self._check_loaded(loaded)
@@ -113,10 +147,19 @@ class Runtime:
 
         return made(part.arguments), made(part.outputs)
 
+    @checked(**_CHECKS)
     def write(self, tensor: Tensor, array: np.ndarray) -> None:
         """Copy an array of the same shape and dtype to the device."""
         self._check_tensor(tensor)
-        found = np.asarray(array)
+        try:
+            found = np.asarray(array)
+        except (TypeError, ValueError) as error:
+            raise refused(
+                "runtime.input",
+                f"what is written to {tensor.name} is no array: {error}",
+                "it is an array",
+                "convert it",
+            ) from None
         if found.shape != tensor.shape or found.dtype != tensor.dtype.numpy:
             raise refused(
                 "runtime.input",
@@ -127,12 +170,14 @@ class Runtime:
         with span(f"write {tensor.name}", "transfer", core=tensor.core, nbytes=tensor.nbytes):
             tensor._array[...] = found
 
+    @checked(**_CHECKS)
     def read(self, tensor: Tensor) -> np.ndarray:
         """A copy of what is on the device."""
         self._check_tensor(tensor)
         with span(f"read {tensor.name}", "transfer", core=tensor.core, nbytes=tensor.nbytes):
             return tensor._array.copy()
 
+    @checked(**_CHECKS)
     def execute(
         self,
         loaded: Loaded,
@@ -174,12 +219,14 @@ class Runtime:
         for tensor, array in zip(wanted, outcome.results, strict=True):
             tensor._array[...] = array
 
+    @checked(**_CHECKS)
     def free(self, tensor: Tensor) -> None:
         """The memory of a tensor is free again; the tensor cannot be used any more."""
         self._check_tensor(tensor)
         self._holds().tensors.discard(tensor)
         self._cores[tensor.core].account.give(tensor._number)
 
+    @checked(**_CHECKS)
     def unload(self, loaded: Loaded) -> None:
         """Take a model from its core. Raises NrtError "runtime.busy" while it runs."""
         self._check_loaded(loaded)
@@ -194,6 +241,7 @@ class Runtime:
         self._holds().models.discard(loaded)
         self._give(loaded._memory)
 
+    @checked(**_CHECKS)
     def reset(self, core: int) -> None:
         """Make a core whose call timed out ready again: what still runs there is given up, what waits is executed.
 
@@ -221,6 +269,7 @@ class Runtime:
             for core in self._cores
         ]
 
+    @checked(**_CHECKS)
     def memory(self, core: int) -> list[Use]:
         """Who has memory of a core's stack, the largest first."""
         self._holds()

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from nki.compilation import Compiled, Kept
 from nki.core.errors import ArgumentError, ArtifactError
+from nki.core.shown import shown
 from nki.core.source import UNKNOWN
 from nki.core.tensor import MemoryRegion
 from nki.execution import run_compiled
 from nki.frontend.results import deliver, written_inputs
 from nki.options import API_VERSIONS, MATMUL, Options, from_environment, stated
 from nki.report import Executed
+from nki.runtime import arguments
 from nki.runtime.spans import span
 from nki.runtime.traffic import Traffic, traffic
 from nki.spec.program import Program
@@ -82,6 +85,7 @@ class Model:
         buffers = self.programs[core].body.all_buffers()
         return sum(b.nbytes for b in buffers if not b.on_chip and b.region is not MemoryRegion.shared_hbm)
 
+    @arguments.checked()
     def run(self, arrays: Sequence[np.ndarray], *, donate: bool = False) -> Outcome:
         """Run once.
 
@@ -113,16 +117,22 @@ class Model:
     def checked(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The arrays as the device holds them, contiguous. Raises ArgumentError "model.arguments"."""
         ports = self.part.arguments
+        if not isinstance(arrays, list | tuple):
+            raise _refused(self, f"{shown(arrays)} for a list of {len(ports)} arrays")
         if len(arrays) != len(ports):
             raise _refused(self, f"{len(arrays)} arrays for {len(ports)} arguments")
         return [self._checked(array, port) for array, port in zip(arrays, ports, strict=True)]
 
     def _checked(self, array: np.ndarray, port: Port) -> np.ndarray:
-        found = np.asarray(array)
+        try:
+            found = np.asarray(array)
+        except (TypeError, ValueError) as error:
+            raise _refused(self, f"{port.name} is no array: {error}") from None
         if found.shape != port.shape or found.dtype != port.dtype.numpy:
             raise _refused(self, f"{port.name} is {found.dtype}{list(found.shape)}, not {port.dtype}{list(port.shape)}")
         return found if found.flags.c_contiguous else np.ascontiguousarray(found).reshape(port.shape)
 
+    @arguments.checked(path=arguments.path)
     def save(self, path: Path) -> None:
         """Write a ``.neff`` file. Raises ArtifactError "artifact.file"."""
         options: Mapping[str, Any] = {name: getattr(self.options, name) for name in _KEPT}
@@ -130,6 +140,9 @@ class Model:
         artifact.save(path, artifact.pack(self.programs, options=options, disabled_rules=disabled, model=self.part))
 
 
+@arguments.checked(
+    path=arguments.path, options=arguments.one_of(Options, NoneType, rule="nki.options.Options, or None")
+)
 def load_model(path: Path, options: Options | None = None) -> Model:
     """Read and check a file that `Model.save` wrote.
 

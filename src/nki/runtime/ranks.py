@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nki.core.errors import LaunchError, NkiError
+from nki.core.shown import shown
 from nki.core.source import here
 from nki.jit import Kernel
+from nki.runtime.arguments import checked
 from nki.sim.ranks import Ranks
 
 _MOST = 64
 """Ranks of a launch: those of one trn2 instance at LNC=2; nki/guides/architecture/trainium2_arch.rst."""
 
 
+@checked()
 def run_ranks(
     kernel: Any, arguments: Sequence[Sequence[Any]], keywords: Sequence[Mapping[str, Any]] | None = None
 ) -> list[Any]:
@@ -38,8 +41,11 @@ def run_ranks(
     count = len(arguments) if isinstance(arguments, list | tuple) else 0
     if not 1 <= count <= _MOST or not all(isinstance(own, list | tuple) for own in arguments):
         raise _refused(f"arguments is {type(arguments).__name__} of {count}")
-    if keywords is not None and len(keywords) != count:
-        raise _refused(f"arguments are for {count} ranks, keywords for {len(keywords)}")
+    if keywords is not None:
+        if not isinstance(keywords, list | tuple) or not all(isinstance(own, Mapping) for own in keywords):
+            raise _refused(f"keywords is {shown(keywords)}")
+        if len(keywords) != count:
+            raise _refused(f"arguments are for {count} ranks, keywords for {len(keywords)}")
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
     given = [{}] * count if keywords is None else [dict(own) for own in keywords]
 

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from nki.core.locks import lock
+from nki.runtime import arguments
+from nki.runtime.arguments import checked
 
 Fact = str | int | float
 Range = Callable[[str], AbstractContextManager[object]]
@@ -59,6 +61,7 @@ def recording() -> Iterator[Recording]:
             _RECORDINGS[:] = [each for each in _RECORDINGS if each is not made]
 
 
+@checked(framework=arguments.text, make=arguments.function)
 def show_ranges(framework: str, make: Range | None) -> None:
     """Show spans in a framework's profiler as well: `make` opens a range there; None ends that."""
     with _LOCK:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.profile.extras import unwritable
+from nki.runtime import arguments
 from nki.runtime.spans import Span
 from nki.store.files import write_whole
 
@@ -28,6 +29,9 @@ _BETWEEN = 1 << 29
 """Number of the process that shows what cores send each other."""
 
 
+@arguments.checked(
+    spans=arguments.listed(Span), file=arguments.path, profile=arguments.having("perfetto", rule="a profile, or None")
+)
 def write_system_trace(spans: Sequence[Span], file: str | Path, profile: Profile | None = None) -> None:
     """Write a ``.pftrace`` file.
 
