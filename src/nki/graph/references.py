@@ -89,6 +89,6 @@ def _error(message: str, where: Location) -> GraphError:
         f"{TARGET}: {message}",
         rule="a custom call names a kernel that was compiled in the same process, or one that is in the dump",
         source="nki/guides/framework_custom_op.rst",
-        fix="trace the model again in this process, or resume from a dump that holds the kernel",
+        fix="name the module that defines the kernel (nki cc --import MODULE), or trace the model in this process",
         location=where,
     )

@@ -22,7 +22,7 @@ from nki.frontend.results import check_writable, deliver
 from nki.frontend.trace import attach
 from nki.frontend.values import Arguments, Parameters, bind
 from nki.interop.jax_callee import CALLEES, Arrays, Callee, Run, Shaped
-from nki.interop.jax_config import BackendConfig
+from nki.interop.jax_config import BackendConfig, constants_of
 from nki.interop.jax_failures import kernel_errors
 from nki.interop.jax_primitive import Site, nki_call
 from nki.interop.jax_sites import move_out, user_site
@@ -70,7 +70,8 @@ def _prepared(
     eager = launch.eager or options.simulator
     run = _eagerly(launch, _forgetful(arguments), compiled, options) if eager else _compiled(compiled, target, options)
     report = _report(launch, target, options, compiled, noted, eager)
-    return CALLEES.one(_callee(launch, compiled, run, report, options)), operands, compiled.result
+    made = _callee(launch, compiled, run, report, options, constants_of(arguments.bound))
+    return CALLEES.one(made), operands, compiled.result
 
 
 def _arguments(launch: Launch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
@@ -129,7 +130,7 @@ def _check_dtypes(compiled: Compiled, launch: Launch) -> None:
             )
 
 
-def _callee(launch: Launch, compiled: Compiled, run: Run, report: Report, options: Options) -> Callee:
+def _callee(launch: Launch, compiled: Compiled, run: Run, report: Report, options: Options, constants: str) -> Callee:
     views: list[View] = leaves(compiled.result)
     program = compiled.programs[0]
     inputs, outputs = [_shaped(buffer) for buffer in program.inputs], [_shaped(view) for view in views]
@@ -150,6 +151,7 @@ def _callee(launch: Launch, compiled: Compiled, run: Run, report: Report, option
         launch.name,
         () if launch.lnc is None else (launch.lnc,),
         any(issued.instruction.name in collectives.__all__ for issued in program.body.walk()),
+        constants,
     )
     return Callee(config, inputs, outputs, run, report)
 

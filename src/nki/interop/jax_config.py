@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from nki.frontend.host import kind_of
 
 TARGET = "AwsNeuronCustomNativeKernel"
 """Target of the custom call (nki/guides/framework_custom_op.rst)."""
 
 KERNEL_VERSION = 1
+
+NONE = "{}"
+"""The constants of a kernel that has tensors only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,8 @@ class BackendConfig:
         func_name: of the kernel.
         grid: the launch grid; empty if none was given.
         has_collectives: whether some instruction is a collective one.
+        constants: arguments that are no tensors, by name, as JSON; null where one of them cannot be written so. It is
+            not among the documented fields: a program that was exported is compiled from the kernel's source again.
     """
 
     binary: str
@@ -32,10 +40,11 @@ class BackendConfig:
     func_name: str
     grid: tuple[int, ...]
     has_collectives: bool
+    constants: str = NONE
 
     def encoded(self) -> str:
         """Base64 of JSON, as in the official lowering."""
-        fields = {
+        fields: dict[str, Any] = {
             "kernel_version": KERNEL_VERSION,
             "klir_binary": {
                 "binary": self.binary,
@@ -46,6 +55,8 @@ class BackendConfig:
             "grid": list(self.grid),
             "has_collectives": self.has_collectives,
         }
+        if self.constants != NONE:
+            fields["constants"] = json.loads(self.constants)
         return base64.b64encode(json.dumps(fields).encode()).decode("ascii")
 
     def attributes(self, ir: Any) -> dict[str, Any]:
@@ -72,3 +83,14 @@ class BackendConfig:
 def binary_in(encoded: str) -> str:
     """Which compiled kernel the text that `BackendConfig.encoded` made names."""
     return str(json.loads(base64.b64decode(encoded))["klir_binary"]["binary"])
+
+
+def constants_of(bound: Mapping[str, Any]) -> str:
+    """The arguments of a call that are no arrays, as JSON; "null" if there is one that JSON does not have.
+
+    Args:
+        bound: the arguments by parameter.
+    """
+    found = {name: value for name, value in bound.items() if kind_of(value) is None}
+    plain = all(value is None or type(value) in (bool, int, float, str) for value in found.values())
+    return json.dumps(found) if plain else "null"

@@ -94,7 +94,7 @@ def _has_backward(operator: OpOverload) -> bool:
 
 
 def _without_values(source: torch.fx.Node) -> Any:
-    value = source.meta["example_value"]
+    value = source.meta["example_value"] if "example_value" in source.meta else source.meta["val"]
     if not isinstance(value, torch.Tensor):
         return value
     sizes, strides = (tuple(map(int, each)) for each in (value.shape, value.stride()))
@@ -112,7 +112,7 @@ class Kernels:
         graphs = [each for each in graph.modules() if isinstance(each, torch.fx.GraphModule)]
         names = {str(node.target) for each in graphs for node in each.graph.nodes if node.op == "call_function"}
         found: dict[str, Converter] = {name: self._call for name in names if name.startswith("nki.call_")}
-        return {**found, "auto_functionalized": self._update}
+        return {**found, "auto_functionalized": self._update, "auto_functionalized_v2": self._exported_update}
 
     def _call(self, b: Builder, call: Call, read: Sequence[Value], name: str) -> Any:
         results = self._called(b, name, list(read), ())
@@ -135,6 +135,22 @@ class Kernels:
         results = self._called(b, name, tensors, places)
         count = len(results) - len(places)
         return (*(results[:count] or (None,)), list(results[count:]))
+
+    def _exported_update(
+        self, b: Builder, call: Call, operator: Any, read: Any, name: Any, count: Any = None, *rest: Any
+    ) -> Any:
+        """The functional form in exported programs: it says which bases are written to, and returns all of them."""
+        *places, bases = rest or ([],)
+        if not str(operator).startswith("nki.update_") or len(places) != count:
+            raise refused(
+                b,
+                Call(str(operator), call.types, call.used, call.seeds),
+                "an operator that writes to a part of a tensor, or that is not made with nki_op",
+                "write to a tensor of its own, and copy that",
+            )
+        results = list(self._update(b, call, operator, read, [bases[place] for place in places], name))
+        new = dict(zip(places, results.pop(), strict=True))
+        return (*results, *(new.get(place, base) for place, base in enumerate(bases)))
 
     def _called(self, b: Builder, name: str, tensors: list[Value], written: Sequence[int]) -> tuple[Value, ...]:
         plan = plan_named(name)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +18,7 @@ from nki.core.source import UNKNOWN
 from nki.options import from_environment
 from nki.tools.output import Command, stdout, working, write_json
 from nki.tools.request import JSON, TARGET
+from nki.tools.user_code import import_errors
 
 if TYPE_CHECKING:
     from nki.graph.executable import Executable
@@ -35,6 +39,13 @@ _TEXT = (".mlir", ".mlirbc", ".stablehlo")
     show_default="patterns",
     help="Let kernels that are written for them compute parts such as attention.",
 )
+@click.option(
+    "--import",
+    "imports",
+    multiple=True,
+    metavar="MODULE",
+    help="Import MODULE, which defines operators or kernels that the model calls; may be repeated.",
+)
 @click.option("--name", help="Name of the model; default: that of the file.")
 @JSON
 def command(
@@ -45,6 +56,7 @@ def command(
     resume: bool,
     lnc: int | None,
     patterns: bool | None,
+    imports: tuple[str, ...],
     name: str | None,
     as_json: bool,
 ) -> None:
@@ -53,15 +65,18 @@ def command(
     MODEL is StableHLO as MLIR text, bytecode or a portable artifact (.mlir, .mlirbc, .stablehlo), or a program that
     torch.export.save wrote (.pt2), whose parameters become constants. Buffers that such a program changes become
     arguments, and their new values results; the output says which.
+
+    Kernels in it are compiled again from their source, which --import names.
     """
     if model.suffix not in (*_TEXT, ".pt2") and not (resume and model.suffix == ".neff"):
         raise _error(f"{model} is no model", f"a model ends in {', '.join(_TEXT)} or .pt2", "name such a file")
     if not model.is_file():
         raise _error(f"{model} is no file", "the model is a file", "check the path")
     output = model.with_suffix(".neff") if output is None else output
+    modules = [_imported(each) for each in imports]
     with working(f"compiling {model}"):
         changes = _changes(name, target, dump_ir, lnc, patterns)
-        found = _resumed(model, changes) if resume else _compiled(model, changes)
+        found = _resumed(model, changes) if resume else _compiled(model, changes, modules)
         found.save(output)
     if as_json:
         write_json({"output": str(output), "states": _states(found), **found.report.to_json()})
@@ -92,21 +107,43 @@ def _resumed(model: Path, changes: dict[str, Any]) -> Executable:
     return made
 
 
-def _compiled(model: Path, changes: dict[str, Any]) -> Executable:
+def _imported(name: str) -> ModuleType:
+    """A module of the user, which may lie in the working directory."""
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    with import_errors(name):
+        return importlib.import_module(name)
+
+
+def _compiled(model: Path, changes: dict[str, Any], modules: Sequence[ModuleType]) -> Executable:
     compiler = importlib.import_module("nki.graph.compile")
     setting = compiler.Setting(**{"name": model.stem, "target": from_environment().target, **changes})
     made: Executable
     if model.suffix == ".pt2":
-        read = importlib.import_module("nki.graph.importers.torch_file").read_exported
-        made = compiler.compile_module(read(model), setting)
+        made = _exported(model, compiler, setting)
     else:
         source = _source(model)
         mlir = importlib.import_module("nki.graph.mlir")
         signal = mlir.survives(source)
         if signal:
             raise mlir.unreadable(f"reading {model} ends a process by {signal}")
-        made = compiler.compile_module(source, setting)
+        records = importlib.import_module("nki.graph.read").read(source)
+        kept = importlib.import_module("nki.interop.ahead").kernels_of(records, modules, setting) if modules else []
+        made = compiler.compile_module(records, setting)
+        del kept  # the program has copies of the kernels
     return made
+
+
+def _exported(model: Path, compiler: Any, setting: Any) -> Executable:
+    """A program of torch.export, with the bodies of operators that imported modules made."""
+    read = importlib.import_module("nki.graph.importers.torch_file").read_exported
+    if "nki.interop.torch" not in sys.modules:
+        found: Executable = compiler.compile_module(read(model), setting)
+        return found
+    calls = importlib.import_module("nki.interop.torch_compile_calls")
+    kernels = calls.Kernels()  # which keeps them until the model is compiled
+    found = compiler.compile_module(read(model, calls.bodies(), kernels.converters, calls.open_writers), setting)
+    return found
 
 
 def _source(path: Path) -> str | bytes:

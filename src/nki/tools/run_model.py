@@ -85,10 +85,40 @@ def _read(path: Path, port: Port) -> np.ndarray:
 
 
 def _checked(value: Any, port: Port) -> np.ndarray:
+    """An array as the model takes it: 64-bit numbers, which the device has not, become 32-bit ones if they fit."""
     made = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray(value, port.dtype.numpy)
+    if made.shape == port.shape and made.dtype.name == _WIDE.get(port.dtype.name):
+        made = _narrowed(made, port)
     if made.shape != port.shape or made.dtype != port.dtype.numpy:
-        raise _error(f"{port.name} is {made.dtype}{list(made.shape)}", _shown(port))
+        size = "x".join(map(str, port.shape)) or "no dimension"
+        raise UsageError(
+            "run.arguments",
+            f"{port.name} is {made.dtype}{list(made.shape)}",
+            rule=f"the model was compiled for {_shown(port)}",
+            fix=f"give an array of {size} and {port.dtype}, or compile the model for other shapes",
+            location=UNKNOWN,
+        )
     return made
+
+
+_WIDE = {"int32": "int64", "uint32": "uint64", "float32": "float64"}
+"""What frameworks have in the place of 32-bit numbers."""
+
+
+def _narrowed(array: np.ndarray, port: Port) -> np.ndarray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = array.astype(port.dtype.numpy)
+    lost = made != array if array.dtype.kind in "iu" else np.isinf(made) & np.isfinite(array)
+    if np.any(lost):
+        number = array[lost][0] if array.ndim else array
+        raise UsageError(
+            "graph.range",
+            f"{port.name} is {array.dtype} and has the value {number}",
+            rule=f"{array.dtype} is {port.dtype} on the device",
+            fix="keep such numbers on the host, or split them into two arrays",
+            location=UNKNOWN,
+        )
+    return np.asarray(made)
 
 
 def _shown(port: Port) -> str:

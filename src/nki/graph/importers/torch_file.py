@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,34 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from nki.graph.importers.torch_archive import checked_archive, refused
 from nki.graph.importers.torch_decompose import decompositions
 from nki.graph.importers.torch_import import Returned, import_graph
+from nki.graph.importers.torch_table import Converter
 from nki.graph.importers.torch_types import host_array
 from nki.graph.ir import Module, Op
 
 _INT32 = (-(1 << 31), (1 << 31) - 1)
 
 
-def read_exported(path: Path) -> Module:
+Bodies = Mapping[Any, Callable[..., Any]]
+
+Found = Callable[[torch.fx.GraphModule], Mapping[str, Converter]]
+
+
+def read_exported(
+    path: Path,
+    bodies: Bodies | None = None,
+    kernels: Found | None = None,
+    opened: Callable[[torch.fx.GraphModule], None] | None = None,
+) -> Module:
     """The model in a ``.pt2`` file.
 
     Its arguments are those of the user, then the buffers that it changes, under their names. Its results are the new
     values of these buffers and of arguments that it changes, then those of the user; the memory of an argument may be
     that of its new value.
+
+    Args:
+        bodies: what operators do that are not PyTorch's, as decompositions.
+        kernels: converters for the calls of kernels in a graph.
+        opened: puts what operators do that write to arguments in their place in a graph.
 
     Raises:
         UsageError: "cc.model" for a file that PyTorch cannot read, or one with numbers that do not fit; "cc.pickle" for
@@ -40,17 +56,19 @@ def read_exported(path: Path) -> Module:
         raise refused(
             f"{path} cannot be read: {type(problem).__name__}", "torch.export.save writes such files"
         ) from None
+    if opened is not None:
+        opened(program.graph_module)
     with sdpa_kernel([SDPBackend.MATH]):
-        return module_of(program.run_decompositions(decompositions()))
+        return module_of(program.run_decompositions({**decompositions(), **(bodies or {})}), kernels)
 
 
-def module_of(program: ExportedProgram) -> Module:
-    """The model of a program that consists of core ATen operators."""
+def module_of(program: ExportedProgram, kernels: Found | None = None) -> Module:
+    """The model of a program that consists of core ATen operators, and calls of kernels."""
     signature = program.graph_signature
     specs = signature.input_specs
     kept = {*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()}
     names = [_name(spec) for spec in specs]
-    imported = import_graph(program.graph_module, names)
+    imported = import_graph(program.graph_module, names, None if kernels is None else kernels(program.graph_module))
     function, held = imported.module.main, {**program.state_dict, **program.constants}
     given, states, constants = [], [], []
     for value, position in zip(function.arguments, imported.inputs, strict=False):
