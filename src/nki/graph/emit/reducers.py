@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 
 import nki.isa as nisa
 from nki.core.dtypes import DType, bool_, float32, int32, uint8
@@ -122,6 +122,34 @@ def both(e: Engines, a: NkiTensor, b: NkiTensor, how: Operator) -> NkiTensor:
     return arithmetic(e, a, b, how, a.dtype)
 
 
+_SUMMED_AT_ONCE = 128
+"""Elements that are added one after the other; what a sum of more of them loses would show."""
+_MOST_DIMENSIONS = 5
+"""Of an operand: the partitions and four free ones (access.max_free_dims)."""
+
+
+def reduce_last(e: Engines, dst: NkiTensor, data: NkiTensor, how: Operator, axes: tuple[int, ...]) -> None:
+    """Reduce the last dimensions, as `nisa.tensor_reduce`; a long sum of one dimension by sums of its parts.
+
+    A device adds one element after the other, and what that loses grows with their number. Parts of about as many
+    elements as there are parts lose least.
+    """
+    count = data.shape[-1]
+    parts = _parts_of(count) if how == alu.ADD and len(axes) == 1 and len(data.shape) < _MOST_DIMENSIONS else 1
+    if parts > 1:
+        pieces = data.reshape_dim(len(data.shape) - 1, (parts, count // parts))
+        data = e.new((*data.shape[:-1], parts), float32)
+        nisa.tensor_reduce(dst=data, op=how, data=pieces, axis=(len(pieces.shape) - 1,))
+    nisa.tensor_reduce(dst=dst, op=how, data=data, axis=axes)
+
+
+def _parts_of(count: int) -> int:
+    """The divisor of a large number that is nearest to its root; 1 of a small one."""
+    if count <= _SUMMED_AT_ONCE:
+        return 1
+    return next(parts for parts in range(isqrt(count), 0, -1) if count % parts == 0)
+
+
 class Reducer:
     """Reductions over the columns of a block.
 
@@ -166,7 +194,7 @@ class Reducer:
             return e.copy(tile, result.dtype, result)
         view = tile.permute((0, *self._others, *self._dims)) if self._others else tile
         last = tuple(range(1 + len(self._others), len(tile.shape)))
-        nisa.tensor_reduce(dst=result, op=how, data=view, axis=last)
+        reduce_last(e, result, view, how, last)
         return result
 
     def _extreme(self, evaluation: Evaluation, op: Op, how: Extreme) -> list[NkiTensor]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import nki.isa as nisa
 from nki.core.dtypes import float32
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.evaluation import Evaluation
-from nki.graph.emit.reducers import combined
+from nki.graph.emit.reducers import Extreme, combined, reduce_last
 from nki.graph.ir import Op
 from nki.isa import alu
 
@@ -32,8 +31,9 @@ class RowReducer:
         value = op.operands[0]
         made = evaluation.sums.get(value)
         if made is None:
-            e = evaluation.e
+            e, how = evaluation.e, combined(op)
+            assert not isinstance(how, Extreme), "epilogues have no argmax"
             tile = e.fit(evaluation.tile(value), self._shape)
             made = e.new((*self._shape[:-1], 1), float32)
-            nisa.tensor_reduce(dst=made, op=combined(op), data=tile, axis=(len(self._shape) - 1,))
+            reduce_last(e, made, tile, how, (len(self._shape) - 1,))
         return [made]
