@@ -219,7 +219,7 @@ def test_every_converter_is_reached() -> None:
     """The table names every operator and cases that exist; that they reach them is looked at where they run."""
     table = torch_reached.table()
     lacking = torch_reached.operators() - table.keys()
-    assert lacking == torch_reached.WITHOUT_CASE, "run python -m tests.graph.torch_reached_write"
+    assert not lacking, "run python -m tests.graph.torch_reached_write"
     assert sorted(table.keys() - torch_reached.operators()) == []
     names = {name for _, part in PARTS for name, _, _ in part}
     assert sorted(set(table.values()) - {*names, *torch_reached.OTHERS}) == []

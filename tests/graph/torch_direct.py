@@ -21,8 +21,10 @@ def exact() -> list[Direct]:
     generator = torch.Generator().manual_seed(5)
     x, y = torch.randn(4, 6, generator=generator), torch.randn(4, 6, generator=generator)
     n, shift = torch.tensor([[1, -7, 12], [0, 5, 255]]), torch.tensor([[1, 2, 3], [0, 4, 1]])
-    three = torch.tensor(3)
+    three, z = torch.tensor(3), torch.complex(x, y)
     return [
+        (aten.real.default, (z,)), (aten.imag.default, (z,)), (aten.conj_physical.default, (z,)),
+        (aten.resolve_conj.default, (z,)), (aten.resolve_neg.default, (x,)),
         (aten.__lshift__.Tensor, (n, shift)), (aten.__rshift__.Tensor, (n, shift)),
         (aten.bitwise_left_shift.Tensor, (n, shift)), (aten.bitwise_left_shift.Tensor_Scalar, (n, 2)),
         (aten.bitwise_right_shift.Tensor, (n, shift)), (aten.bitwise_right_shift.Tensor_Scalar, (n, 2)),

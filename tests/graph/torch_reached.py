@@ -28,12 +28,6 @@ OTHERS = ("direct-exact", "direct-without_values", "direct-random", "curves", "w
 """Tests of several operators, which stand for cases in the table."""
 
 
-WITHOUT_CASE = frozenset(
-    f"aten.{name}.default" for name in ("conj_physical", "imag", "real", "resolve_conj", "resolve_neg")
-)
-"""Converters that no case reaches yet: tracing makes views of complex numbers out of them."""
-
-
 def begin() -> None:
     """Forget what was seen."""
     SEEN.clear()
