@@ -106,6 +106,10 @@ class RemovedImportError(NkiError, ImportError):
     """`RemovedError` where the name is imported: ``from nki import name``."""
 
 
+class MissingError(NkiError, ImportError):
+    """Something that has to be installed is not there."""
+
+
 class DivergenceError(NkiError, RuntimeError):
     """The cores or ranks of one launch did not do the same things where they must."""
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
+from nki.interop.extras import missing
+
+try:
+    import jax
+except ModuleNotFoundError as error:
+    raise missing("jax", error) from None
 
 from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown

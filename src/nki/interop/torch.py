@@ -5,6 +5,13 @@ With it, kernels take traced tensors too.
 
 from __future__ import annotations
 
+from nki.interop.extras import missing
+
+try:
+    import torch as torch
+except ModuleNotFoundError as error:
+    raise missing("torch", error) from None
+
 from nki.interop import torch_ranges
 from nki.interop.torch_compile import compiled_graphs, register
 from nki.interop.torch_device import enable_device
