@@ -168,21 +168,6 @@ def test_layer_norm(shape: tuple[int, int], target: str) -> None:
     check(made, [x, scale, offset], reference, tolerance=8, absolute=2e-6, target=target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("columns", [128, 129, 384, 2048, 9000])
-def test_long_sums_lose_little(columns: int, target: str) -> None:
-    """A sum of equal signs, of which one element after the other loses a rounding of the whole each time."""
-    x = np.random.default_rng(0).random((40, columns), dtype=np.float32)
-    v = value(x.shape, "float32")
-    ops = reduce(v, "add", (1,), 0)
-    made = group("rows", ops, [v], [ops[-1].results[0]])
-
-    def reference(x: Array) -> Array:
-        return x.astype(np.float64).sum(1).astype(np.float32)
-
-    check(made, [x], reference, tolerance=6, target=target)
-
-
 def extreme(v: Value, dim: int, direction: str) -> list[Op]:
     """The largest or smallest value of a dimension, and its first position."""
     dtype, shape = v.type.dtype, v.type.shape
