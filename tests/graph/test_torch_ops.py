@@ -14,8 +14,10 @@ from functorch.compile import aot_function, make_boxed_func, min_cut_remateriali
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from nki.graph.errors import GraphError
 from nki.graph.importers.torch_decompose import decompositions
 from nki.graph.importers.torch_import import Returned, import_graph
+from nki.graph.importers.torch_reasons import reason_of
 from nki.graph.importers.torch_table import CONVERTERS
 from nki.graph.importers.torch_types import host_array, host_tensor
 from nki.graph.write import write
@@ -213,6 +215,18 @@ def test_all_of_core_aten_but_what_is_documented() -> None:
     assert core_operators() - known == LACKING
     text = (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text()
     assert all(f"`{name.split('.')[1]}`" in text for name in LACKING)
+
+
+def test_what_has_no_converter_says_why() -> None:
+    graph, _ = torch_direct.graph_of([(torch.ops.aten._linalg_svd.default, (torch.eye(3),))])
+    with pytest.raises(GraphError, match="factorisations") as caught:
+        import_graph(graph)
+    assert caught.value.code == "graph.unsupported" and "fallback" in str(caught.value)
+    for name in ("nonzero", "masked_select", "_unique2", "_local_scalar_dense"):
+        reason = reason_of(f"aten.{name}.default")
+        assert reason is not None and "only known when the model runs" in reason[0]
+    known = {*CONVERTERS, *map(str, decompositions())}
+    assert {name.split(".")[1] for name in known if reason_of(name)} == {"repeat_interleave"}
 
 
 def test_every_converter_is_reached() -> None:

@@ -43,6 +43,7 @@ from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_control import CONTROL
 from nki.graph.importers.torch_location import location_of
 from nki.graph.importers.torch_random import STATE_BYTES, is_state, threefry
+from nki.graph.importers.torch_reasons import reason_of
 from nki.graph.importers.torch_table import CONVERTERS, Call, Converter
 from nki.graph.importers.torch_types import device_dtype, host_array, narrowed, number, tensor_type
 from nki.graph.ir import Function, Module, Op, TensorType, Value
@@ -208,8 +209,8 @@ def _called(state: State, node: fx.Node, fake: Any) -> Any:
     arguments = [_values(state, argument) for argument in _bound(node)]
     if converter is None:
         shown = ", ".join(_shown(argument) for argument in arguments)
-        reason = f"{name}({shown}) has no converter"
-        raise _unknown(state, reason, "it is no operator of core ATen that is known", _way_out(name))
+        why, way = reason_of(name) or ("it is no operator of core ATen that is known", _way_out(name))
+        raise _unknown(state, f"{name}({shown}) has no converter", why, way)
     fakes = fake if isinstance(fake, tuple | list) else (fake,)
     where = state.builder.location
     types = tuple(tensor_type(item, where) if isinstance(item, torch.Tensor) else None for item in fakes)
