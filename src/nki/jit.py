@@ -20,6 +20,7 @@ from nki.core.source import here
 from nki.driver import Cache, Launch, call
 from nki.frontend.host import JAX_TRACER
 from nki.options import API_VERSIONS, from_environment
+from nki.profile.evidence import tell_of_unmeasured
 from nki.profile.lazy import profile_programs
 from nki.report import Report
 from nki.spec.rule import Finding
@@ -160,6 +161,7 @@ def _profile_of(report: Report, launch: Launch) -> Profile:
     if report.mode == "eager":
         config = launch.compile_config or CompileConfig()
         programs = gate.compile_kernel(programs, target, from_environment(), config).programs
+    tell_of_unmeasured(target)
     return profile_programs(programs, target, trips or None)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nki.core.errors import LaunchError
+from nki.core.html import html_table
 from nki.driver import Cache, Compiled, compile_kernel
 from nki.execution import run_compiled
 from nki.frontend.check import check_function, raise_errors
@@ -16,6 +17,7 @@ from nki.frontend.values import Arguments
 from nki.jit import Kernel
 from nki.launch import Launch, bound_arguments, check_lnc, launch_options
 from nki.options import from_environment
+from nki.profile.evidence import evidence, tell_of_unmeasured
 from nki.profile.lazy import profile_programs
 from nki.spec.program import depends_on_data, loops
 from nki.target.load import DEFAULT_TARGET, load_target
@@ -93,6 +95,7 @@ class Profiler:
     def __call__(self, *args: Any, **kwargs: Any) -> Profile:
         launch = self._kernel.launch()
         compiled, target = _compiled(launch, args, kwargs, self._cache)
+        tell_of_unmeasured(target)
         trips = None
         if self._run and any(depends_on_data(loop) for program in compiled.programs for loop in loops(program.body)):
             trips = _executed_trips(compiled, bound_arguments(launch, args, kwargs), target)
@@ -142,8 +145,19 @@ class BenchmarkResult:
             f"{self.mode}: mean {self.mean_ms:.4f} ms (min {self.min_ms:.4f}, max {self.max_ms:.4f}, "
             f"{self.iterations} iterations); {self.target}: kernel {self.kernel_ms:.4f} ms + launch "
             f"{self.launch_ms:.4f} ms, bound by {self.bound_by}, lower bound {self.lower_bound_ms:.4f} ms, roofline "
-            f"{self.roofline_ms:.4f} ms (simulated)"
+            f"{self.roofline_ms:.4f} ms ({'simulated' if self.validated else evidence(self.target, self.validated)})"
         )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("mean", f"{self.mean_ms:.4f} ms"),
+            ("least, most", f"{self.min_ms:.4f}, {self.max_ms:.4f} ms in {self.iterations} iterations"),
+            ("kernel", f"{self.kernel_ms:.4f} ms, and a launch adds {self.launch_ms:.4f} ms"),
+            ("bound by", self.bound_by),
+            ("lower bound", f"{self.lower_bound_ms:.4f} ms; roofline {self.roofline_ms:.4f} ms"),
+        ]
+        title = f"{self.profile.about.kernel} on {self.target}, {self.mode}"
+        return html_table(title, rows, notes=[evidence(self.target, self.validated)])
 
 
 class Benchmark:

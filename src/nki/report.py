@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from nki.core.html import html_table
 from nki.core.visible import visible
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Issued, Program
@@ -61,8 +62,11 @@ class Executed(NamedTuple):
 
 NUMPY = Executed()
 
+_FINDINGS = 2
+"""Findings that the text of a report shows, so that it has ten lines at most."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """One call.
 
@@ -118,6 +122,38 @@ class Report:
         if self.kernel_hash:
             parts.append(f"IR {self.kernel_hash[:12]}")
         return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return visible(f"<report of {self.kernel} on {self.target}: {self.mode} {self.executed}>")
+
+    def __str__(self) -> str:
+        """At most ten lines for people."""
+        lines = [self._title(), *(f"  {name:12}  {text}" for name, text in self._rows(_FINDINGS))]
+        return visible("\n".join(lines))
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title(), self._rows(len(self.findings)))
+
+    def _title(self) -> str:
+        return f"{self.kernel} on {self.target}, {self.cores} core{'s' if self.cores > 1 else ''}"
+
+    def _rows(self, most: int) -> list[tuple[str, str]]:
+        """What is worth a line, by name; of the findings the first ones."""
+        counts = sorted(self.instructions().items(), key=lambda item: (-item[1], item[0]))
+        rows = [
+            ("executed", f"{self.mode} {self.executed}"),
+            ("instructions", ", ".join(f"{engine} {count:,}" for engine, count in counts) or "none"),
+            ("DMA", f"{self.dma_bytes():,} bytes"),
+            ("matmul", self.matmul + ("" if self.precise_fp else "; low precision kept as float32")),
+        ]
+        if self.doubt:
+            rows.append(("traced", f"in every call: {self.doubt}"))
+        if self.statements:
+            rows.append(("settings", "; ".join(self.statements)))
+        rows += [("warning", f"[{finding.code}] {finding.message}") for finding in self.findings[:most]]
+        if len(self.findings) > most:
+            rows.append(("", f"and {len(self.findings) - most} more warnings: report.findings"))
+        return [(name, " ".join(text.split())) for name, text in rows]
 
     def to_json(self) -> dict[str, Any]:
         """JSON types only."""

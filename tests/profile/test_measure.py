@@ -122,11 +122,43 @@ def test_the_summary_names_the_target_and_says_that_nothing_was_measured() -> No
     assert "critical path:" in text
 
 
-def test_a_target_whose_model_was_not_compared_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_whose_model_was_not_compared_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
+    monkeypatch.setattr(sys.modules["nki.profile.evidence"], "_TOLD", set())
     profile = nki.profile(double)(array(128, 512))
     assert not profile.about.validated
-    assert "NOT compared" in profile.summary()
+    result = nki.benchmark(double)(array(128, 512))
+    for text in (profile.summary(), str(result), profile._repr_html_(), result._repr_html_()):
+        assert "NOT compared" in text
+        assert "NEURON_PLATFORM_TARGET_OVERRIDE=trn2" in text
+    (told,) = caplog.records
+    assert "[timing.unmeasured] times of trn3" in told.message
+    assert "NEURON_PLATFORM_TARGET_OVERRIDE=trn2" in told.message
+
+
+@pytest.mark.parametrize("ask", ["profile", "benchmark", "property"])
+def test_the_first_time_of_such_a_target_says_so(
+    ask: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever asks; and nothing is said of a target whose model was compared."""
+    monkeypatch.setattr(sys.modules["nki.profile.evidence"], "_TOLD", set())
+    kernel = nki.jit(double.func)
+
+    def times() -> None:
+        if ask == "property":
+            kernel(array(128, 512))
+            assert kernel.profile is not None
+        else:
+            getattr(nki, ask)(kernel)(array(128, 512))
+
+    times()
+    assert not caplog.records
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
+    times()
+    times()
+    assert len(caplog.records) == 1
 
 
 def test_importing_the_package_loads_no_profiler() -> None:

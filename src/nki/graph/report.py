@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from nki.core.errors import NkiError
+from nki.core.html import html_table
 from nki.graph.cores.divide import Division
 from nki.graph.ir import Function, Group, Op
 from nki.graph.link import Linked
@@ -112,6 +113,12 @@ class GraphReport:
         lines += [f"  {pattern} at {where}: a registered kernel" for pattern, where in self.replaced]
         lines += [f"  {op} at {where}: on the host" for op, where in self.fallbacks]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        first, *more = str(self).splitlines()
+        title, _, counts = first.partition(": ")
+        rows = [line.strip().partition(": ")[::2] for line in (counts and f"program: {counts}", *more) if line]
+        return html_table(title, rows)
 
     def _fusion(self) -> list[str]:
         """What fusion did; nothing is known of it where the groups were read from a file."""

@@ -10,7 +10,7 @@ from typing import Any
 from nki.profile.csv_files import write_csv
 from nki.profile.extras import formats
 from nki.profile.schema import FORMAT, VERSION
-from nki.profile.summary import summary_text
+from nki.profile.summary import summary_html, summary_text
 from nki.profile.table import Table
 
 __all__ = ["About", "Profile"]
@@ -122,6 +122,9 @@ class Profile:
     def csv(self, folder: str | Path) -> None:
         """Write every table as a CSV file with a header."""
         write_csv(self.tables, Path(folder))
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.about)
 
     def __repr__(self) -> str:
         return f"<profile of {self.about.kernel} on {self.about.target}: {self.makespan_ns / 1000:.2f} µs>"

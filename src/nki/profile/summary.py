@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from nki.core.html import html_table
+from nki.core.visible import visible
+from nki.profile.evidence import evidence
 from nki.profile.table import Table
 
 if TYPE_CHECKING:
@@ -23,15 +26,36 @@ _WAITS = 8
 
 def summary_text(about: About, tables: Mapping[str, Table], width: int = _WIDTH) -> str:
     """Plain text."""
-    console = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False, color_system=None)
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        color_system=None,
+        force_jupyter=False,  # in a notebook the text would go to the page instead of the file
+    )
     show_summary(console, about, tables)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+    return visible("\n".join(line.rstrip() for line in text.splitlines()) + "\n")
+
+
+def summary_html(about: About) -> str:
+    """The head of the summary and the advice as a table for notebooks."""
+    core = _slowest(about)
+    rows = [*_work(about, core), ("bound by", about.totals[core]["bound_by"])]
+    for number, advice in enumerate(about.advice, 1):
+        rows.append((f"advice {number}: {advice['rule']}", f"{advice['message']} → {advice['fix']}; {_saves(advice)}"))
+    notes = [
+        f"{evidence(about.target, about.validated)}; a launch adds {_us(about.launch_ns)}",
+        "print(profile.summary()) tells more",
+    ]
+    return html_table(f"{about.kernel} on {about.target}: {_us(about.makespan_ns)}", rows, notes=notes)
 
 
 def show_summary(console: Console, about: About, tables: Mapping[str, Table]) -> None:
     """Print all parts; of several cores the slowest, which decides how long the kernel takes."""
-    core = max(range(about.cores), key=lambda number: about.totals[number]["makespan_ns"])
+    core = _slowest(about)
     _head(console, about, core)
     _units(console, about, tables, core)
     _bounds(console, about, core)
@@ -41,34 +65,44 @@ def show_summary(console: Console, about: About, tables: Mapping[str, Table]) ->
     _advice(console, about)
 
 
+def _slowest(about: About) -> int:
+    return max(range(about.cores), key=lambda number: about.totals[number]["makespan_ns"])
+
+
 def _head(console: Console, about: About, core: int) -> None:
-    totals, hardware = about.totals[core], about.hardware
-    model = "compared with published measurements" if about.validated else "NOT compared with any measurement"
+    totals = about.totals[core]
     console.print(Text(f"{about.kernel} on {about.target}: {_us(about.makespan_ns)}", style="bold"))
-    console.print(f"simulated, the timing model of {about.target} was {model}; a launch adds {_us(about.launch_ns)}")
+    console.print(f"{evidence(about.target, about.validated)}; a launch adds {_us(about.launch_ns)}")
     if about.cores > 1:
         each = ", ".join(f"{number}: {_us(t['makespan_ns'])}" for number, t in enumerate(about.totals))
         console.print(f"{about.cores} cores ({each}); this is core {core}")
     if totals["assumed_loops"]:
         console.print(f"loops {totals['assumed_loops']} have trips that nothing tells: counted as 1")
-    seconds = totals["makespan_ns"] / 1e9
     grid = Grid.grid(padding=(0, 2))
-    rate = totals["dma_bytes"] / totals["makespan_ns"] if totals["makespan_ns"] else 0.0
-    grid.add_row("instructions", f"{totals['instructions']:,.0f}, {totals['transfers']:,.0f} of them transfers")
-    grid.add_row("DMA", f"{_size(totals['dma_bytes'])}, {rate:.1f} of {hardware['dma_bytes_per_ns']:.1f} GB/s")
-    read, written = _size(totals["hbm_read_bytes"]), _size(totals["hbm_write_bytes"])
-    grid.add_row("HBM", f"{read} read, {written} written")
-    if totals["matmul_flops"] and seconds:
-        tflops = totals["matmul_flops"] / seconds / 1e12
-        grid.add_row(
-            "matmuls", f"{tflops:.3g} TFLOPS, {tflops / hardware['peak_tflops']['bfloat16']:.1%} of the bfloat16 peak"
-        )
+    for row in _work(about, core):
+        grid.add_row(*row)
+    console.print(grid)
+
+
+def _work(about: About, core: int) -> list[tuple[str, str]]:
+    """What was done, moved and kept, by name."""
+    totals, hardware = about.totals[core], about.hardware
+    makespan = totals["makespan_ns"]
+    rate = totals["dma_bytes"] / makespan if makespan else 0.0
+    rows = [
+        ("instructions", f"{totals['instructions']:,.0f}, {totals['transfers']:,.0f} of them transfers"),
+        ("DMA", f"{_size(totals['dma_bytes'])}, {rate:.1f} of {hardware['dma_bytes_per_ns']:.1f} GB/s"),
+        ("HBM", f"{_size(totals['hbm_read_bytes'])} read, {_size(totals['hbm_write_bytes'])} written"),
+    ]
+    if totals["matmul_flops"] and makespan:
+        tflops = totals["matmul_flops"] / makespan / 1e3
+        share = tflops / hardware["peak_tflops"]["bfloat16"]
+        rows.append(("matmuls", f"{tflops:.3g} TFLOPS, {share:.1%} of the bfloat16 peak"))
     for name in ("sbuf", "psum"):
         used, size = totals[f"{name}_peak_bytes"], hardware[f"{name}_bytes_per_partition"]
-        grid.add_row(
-            f"{name.upper()} peak", f"{used / 1024:.2f} of {size / 1024:.0f} KiB per partition ({used / size:.0%})"
-        )
-    console.print(grid)
+        text = f"{used / 1024:.2f} of {size / 1024:.0f} KiB per partition ({used / size:.0%})"
+        rows.append((f"{name.upper()} peak", text))
+    return rows
 
 
 def _units(console: Console, about: About, tables: Mapping[str, Table], core: int) -> None:
@@ -150,7 +184,11 @@ def _advice(console: Console, about: About) -> None:
     console.print("\nadvice" if about.advice else "\nno advice: no rule finds a change worth mentioning")
     for number, advice in enumerate(about.advice, 1):
         console.print(f"{number}. [{advice['rule']}] {advice['message']}")
-        console.print(f"   -> {advice['fix']}; saves at most {_us(advice['saving_ns'])} ({advice['share']:.0%})")
+        console.print(f"   -> {advice['fix']}; {_saves(advice)}")
+
+
+def _saves(advice: Mapping[str, Any]) -> str:
+    return f"saves at most {_us(advice['saving_ns'])} ({advice['share']:.0%})"
 
 
 def _us(ns: float) -> str:

@@ -129,7 +129,13 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True, fg: str | None =
 
 
 class SafeConsole(Console):
-    """Prints texts in which no character is obeyed by the terminal but those that this console writes itself."""
+    """Prints texts in which no character is obeyed by the terminal but those that this console writes itself.
+
+    It prints to its stream, also where a command is called in a notebook.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(force_jupyter=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """As that of `rich`, which every text goes through."""

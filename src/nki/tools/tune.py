@@ -18,6 +18,7 @@ from nki.compiler import CompileConfig
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.jit import Kernel
+from nki.profile.evidence import evidence
 from nki.tools.nearest import nearest
 from nki.tools.output import SafeConsole, stdout, write_json
 from nki.tools.request import Request, environment_of, kernel_command, read_request, usage_error
@@ -151,7 +152,7 @@ def _show(tuned: Tuned, request: Request, pin: Path | None) -> None:
     if any(each.assumed for each in tuned.candidates):
         console.print("loops whose trips depend on data count as one trip in these times")
     if not request.target.validated:
-        console.print(f"the timing model of {tuned.target} was NOT compared with measurements")
+        console.print(evidence(tuned.target, request.target.validated))
     if pin is not None:
         console.print(f"pinned in {pin}")
 

@@ -18,6 +18,7 @@ from nki.frontend.values import bind
 from nki.jit import Kernel
 from nki.launch import Launch, launch_options
 from nki.options import Options, from_environment
+from nki.profile.evidence import tell_of_unmeasured
 from nki.spec.sink import active_sink
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.tune.config import Config, default_of, read_configs
@@ -126,6 +127,7 @@ class TunedKernel(Kernel):
             raise _nested(self.func.__name__)
         arguments = self._arguments(args, kwargs)
         self.tuned = self._tune(arguments, _nothing)
+        tell_of_unmeasured(load_target(self.tuned.target))
         config = self._config(self.tuned)
         kernel = self._kernel(config)
         result = kernel(**{**arguments, **config.arguments})
@@ -134,7 +136,9 @@ class TunedKernel(Kernel):
 
     def tune(self, *args: Any, **kwargs: Any) -> Tuned:
         """What a call would choose, without the call itself; arrays are not changed."""
-        return self.tune_watched(args, kwargs, _nothing)
+        tuned = self.tune_watched(args, kwargs, _nothing)
+        tell_of_unmeasured(load_target(tuned.target))
+        return tuned
 
     def tune_watched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], done: Done) -> Tuned:
         """The same as `tune`; `done` is called for every candidate whose bound or time is known."""

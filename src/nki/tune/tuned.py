@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nki.core.html import html_table
+
 STATES: Mapping[str, str] = {
     "chosen": "the least time of all that compute the same as the default configuration",
     "timed": "compiled and timed, but not the fastest",
@@ -93,6 +95,18 @@ class Tuned:
         time = "" if chosen.ns is None else f": {chosen.ns / 1000:.2f} µs"
         gain = "" if speedup is None else f", {speedup:.2f} times as fast as the default"
         return f"{self.kernel} on {self.target} ({self.key}): {chosen.label}{time}{gain} ({self.origin}, simulated)"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                each.label,
+                "" if each.ns is None else f"{each.ns / 1000:.2f}",
+                f"{each.state}{', the default' if each.default else ''}",
+                each.reason,
+            )
+            for each in self.candidates
+        ]
+        return html_table(str(self), rows, ("configuration", "µs", "state", "reason"))
 
 
 def tuned_from(document: Any, origin: str) -> Tuned | None:

@@ -1,0 +1,64 @@
+"""What is known about the times that the model predicts for a target, in words."""
+
+from __future__ import annotations
+
+import logging
+
+from nki.core.source import here
+from nki.report import NkiWarning
+from nki.spec.rule import Finding
+from nki.target.load import load_target, target_names
+from nki.target.model import Target
+
+_TOLD: set[str] = set()
+"""Targets of which this process was told."""
+
+
+def evidence(name: str, validated: bool) -> str:
+    """What the timing model of a target was compared with, and which target to choose if it was nothing.
+
+    Args:
+        name: of the target.
+        validated: whether its model was compared with published measurements.
+    """
+    if validated:
+        return f"simulated, the timing model of {name} was compared with published measurements"
+    measured = _measured()
+    return (
+        f"simulated, the timing model of {name} was NOT compared with any measurement, that of {measured} was "
+        f"({_chosen(measured)})"
+    )
+
+
+def tell_of_unmeasured(target: Target) -> None:
+    """At the first time that this process predicts for a target of which no time is published, say so in its log.
+
+    It is no warning of Python: where these are errors, a right call would fail because of its target.
+    """
+    if target.validated or target.toy or target.name in _TOLD:
+        return
+    _TOLD.add(target.name)
+    measured = _measured()
+    finding = Finding(
+        "timing.unmeasured",
+        "warning",
+        f"times of {target.name} are estimates that were not compared with any measurement",
+        f"no time of {target.title} is published: its model is that of an earlier generation with other clocks and "
+        "rates",
+        "docs/timing.md",
+        f"for a model that was compared with published measurements, choose {measured} ({_chosen(measured)})",
+        here(),
+        {"target": target.name},
+    )
+    logging.getLogger("nki").warning("%s", NkiWarning(finding))
+
+
+def _chosen(name: str) -> str:
+    """How a target is chosen."""
+    return f"NEURON_PLATFORM_TARGET_OVERRIDE={name}, or --target {name}"
+
+
+def _measured() -> str:
+    """The newest target whose model was compared with measurements."""
+    found = [target for target in map(load_target, target_names()) if target.validated]
+    return max(found, key=lambda target: target.generation).name
