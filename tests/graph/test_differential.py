@@ -11,10 +11,11 @@ from nki.graph.errors import GraphError
 from tests.graph.differential import judge
 from tests.graph.differential.bound import multiply, point, total
 from tests.graph.differential.draw import SEEDS, bounds_of, graph
+from tests.graph.differential.gradients import derivatives, wrong_derivatives
 from tests.graph.differential.judge import failed, outcome, outside
 from tests.graph.differential.pointwise import converted
 from tests.graph.differential.records import Graph, Input, Node
-from tests.graph.differential.run import eagerly, source
+from tests.graph.differential.run import eagerly, on_device, source
 from tests.graph.differential.shrink import smallest
 from tests.graph.differential.snippet import snippet
 from tests.graph.differential.table import TABLE
@@ -51,7 +52,7 @@ def test_a_mask_that_is_read_for_the_first_batch_only_is_wrong(monkeypatch: pyte
     drawn = masked()
     assert outcome(drawn).status == "right"
     x, y, mask = (each.array() for each in drawn.inputs)
-    monkeypatch.setattr(judge, "on_device", lambda _: [np.maximum(x @ y + mask[:1], 0)])
+    monkeypatch.setattr(judge, "on_device", lambda *_: [np.maximum(x @ y + mask[:1], 0)])
     found = outcome(drawn)
     assert found.status == "wrong"
     assert "of 192 wrong" in found.why
@@ -90,11 +91,22 @@ def test_the_framework_is_within_the_bounds(group: int) -> None:
     """The bounds themselves are right: each is compared with what the framework computes."""
     for number in range(1000 + group * 15, 1015 + group * 15):
         drawn = graph(number)
-        if drawn.language == "jax" or judge.coarse(drawn):
+        if drawn.language == "jax" or drawn.derived or judge.coarse(drawn):
             continue
         values = bounds_of(drawn)
         for array, place in zip(eagerly(drawn), drawn.results, strict=True):
             assert not outside(array, values[place]), (number, source(drawn))
+
+
+@pytest.mark.parametrize("language", ["torch", "jax"])
+def test_derivatives_are_those_of_float64(language: str) -> None:
+    drawn = replace(masked(), front=language, derived=True)
+    exact = judge.outcome(drawn)
+    assert (exact.status, exact.why) == ("right", "")
+    found = [np.array(x) for x in on_device(drawn, derivatives(drawn))]
+    found[2][1, 0, 3] += 1e-4
+    assert "derivative 2 at [1, 0, 3]" in wrong_derivatives(drawn, found)
+    compile(snippet(drawn), "snippet", "exec")
 
 
 def test_a_number_makes_the_same_graph_again() -> None:

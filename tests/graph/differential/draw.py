@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.graph.differential.bound import Bound, UndefinedError, point
+from tests.graph.differential.gradients import SMOOTH
 from tests.graph.differential.operator import COMPOSED, MOST, Draw, NoFitError
 from tests.graph.differential.records import FLOATS, Graph, Node
 from tests.graph.differential.table import TABLE
@@ -13,6 +14,8 @@ SEEDS = 1_000_000
 """Graphs of one seed; number n of seed s is ``graph(s * SEEDS + n)``."""
 
 _TRIES = 60
+
+INDICES = ("index", "unique")
 
 
 def graph(seed: int) -> Graph:
@@ -24,24 +27,38 @@ def graph(seed: int) -> Graph:
     native = choices.random.choices(("0", "auto", "always"), (80, 10, 10))[0]
     d = Draw(seed, "jax" if front == "jax" else "torch")
     d.special = choices.chance(0.08)
-    nodes = _nodes(d, choices.random.randint(2, 10))
+    derived = front != "dynamo" and choices.chance(0.1)
+    nodes = _derived(d, choices.random.randint(2, 6)) if derived else _nodes(d, choices.random.randint(2, 10))
     inputs, renamed = sorted(d.inputs), {}
     for new, old in enumerate([*inputs, *nodes]):
         renamed[old] = new
     made = [Node(n.operator, tuple(renamed[k] for k in n.operands), n.attributes) for n in nodes.values()]
     results = [renamed[k] for k in _results(d, nodes)]
-    several = front != "dynamo" and choices.chance(0.2)
+    several = not derived and front != "dynamo" and choices.chance(0.2)
     constants = tuple(k for k in range(1, len(inputs)) if several and choices.chance(0.5))
     drawn = tuple(d.inputs[k] for k in inputs)
-    return Graph(seed, front, target, cores, native, drawn, tuple(made), tuple(results), constants)
+    return Graph(seed, front, target, cores, native, drawn, tuple(made), tuple(results), constants, derived)
 
 
 def _nodes(d: Draw, count: int) -> dict[int, Node]:
     """The operators, by the number of the value that they make."""
     dtype = d.one("float32", "float32", "float32", "float32", "bfloat16", "float16", "int32", "uint8", "bool")
     d.fresh(d.shape(), dtype)
-    nodes: dict[int, Node] = {}
     names = [name for name, operator in TABLE.items() if operator.code(d.language)]
+    return _grown(d, count, names)
+
+
+def _derived(d: Draw, count: int) -> dict[int, Node]:
+    """Operators that have derivatives, on float32."""
+    d.special = False
+    d.only = ("float32", "bool")
+    d.fresh(d.shape(), "float32")
+    names = [name for name in TABLE if name in SMOOTH and TABLE[name].code(d.language)]
+    return _grown(d, count, names)
+
+
+def _grown(d: Draw, count: int, names: list[str]) -> dict[int, Node]:
+    nodes: dict[int, Node] = {}
     weights = [TABLE[name].weight for name in names]
     for _ in range(_TRIES):
         if len(nodes) == count:
@@ -59,6 +76,8 @@ def _step(d: Draw, nodes: dict[int, Node], name: str) -> None:
     try:
         operands, attributes = TABLE[name].draw(d)
         if d.language == "jax" and name in COMPOSED and d.bounds[operands[0]].dtype != "float32":
+            raise NoFitError
+        if d.only and any(d.bounds[k].dtype not in d.only and d.inputs[k].kind not in INDICES for k in operands):
             raise NoFitError
         node = Node(name, tuple(operands), attributes)
         made = evaluated(node, [d.bounds[k] for k in operands])

@@ -11,6 +11,7 @@ import numpy as np
 from nki.core.errors import NkiError
 from tests.graph.differential.bound import Bound
 from tests.graph.differential.draw import bounds_of
+from tests.graph.differential.gradients import derivatives, wrong_derivatives
 from tests.graph.differential.products import PRODUCTS
 from tests.graph.differential.records import Array, Graph
 from tests.graph.differential.run import eagerly, on_device
@@ -51,9 +52,12 @@ def outcome(graph: Graph) -> Outcome:
     """Compute on the device and by the framework, and compare both with the bounds."""
     bounds = [bounds_of(graph)[k] for k in graph.results]
     try:
-        found = on_device(graph)
+        found = on_device(graph, derivatives(graph) if graph.derived else None)
     except Exception as error:  # noqa: BLE001  whatever comes is judged
         return failed(error)
+    if graph.derived:
+        why = wrong_derivatives(graph, found)
+        return Outcome(WRONG if why else RIGHT, why=why)
     why = compared(found, bounds)
     beside = ""
     if why or (not coarse(graph) and (graph.language == "torch" or graph.seed % _SOME == 0)):

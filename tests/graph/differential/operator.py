@@ -31,6 +31,7 @@ class Draw:
     """Choices of a graph, and the bounds of what it computes so far.
 
     Attributes:
+        only: dtypes of operands, but for indices; () for any.
         bounds: of all values, by number in the order in which they were made.
         inputs: those values that are inputs.
     """
@@ -40,6 +41,7 @@ class Draw:
         self.seed = seed
         self.language = language
         self.special = False
+        self.only: tuple[str, ...] = ()
         self.bounds: list[Bound] = []
         self.inputs: dict[int, Input] = {}
 

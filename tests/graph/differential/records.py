@@ -90,6 +90,7 @@ class Graph:
         native: what NKI_NATIVE is.
         results: numbers of values.
         constants: inputs whose numbers the compiler knows, as it knows the weights of a model from a file.
+        derived: whether derivatives of the results are computed, and not they.
     """
 
     seed: int
@@ -101,6 +102,7 @@ class Graph:
     nodes: tuple[Node, ...]
     results: tuple[int, ...]
     constants: tuple[int, ...] = ()
+    derived: bool = False
 
     @property
     def language(self) -> str:

@@ -80,34 +80,39 @@ def eagerly(graph: Graph) -> list[Array]:
         return [plain(x) for x in function(graph)(*map(tensor, arrays(graph)))]
 
 
-def on_device(graph: Graph) -> list[Array]:
-    """What the device computes; raises what the product raises."""
+def on_device(graph: Graph, called: Callable[..., Any] | None = None) -> list[Array]:
+    """What the device computes; raises what the product raises.
+
+    Args:
+        called: in the place of the graph's function.
+    """
+    called = function(graph) if called is None else called
     with _native(graph.native), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if graph.front == "jax":
-            return _by_jax(graph)
+            return _by_jax(graph, called)
         if graph.front == "dynamo":
-            return _by_dynamo(graph)
-        return _imported(graph)
+            return _by_dynamo(graph, called)
+        return _imported(graph, called)
 
 
-def _by_jax(graph: Graph) -> list[Array]:
-    whole, inputs = function(graph), [jnp.asarray(x) for x in arrays(graph)]
+def _by_jax(graph: Graph, called: Callable[..., Any]) -> list[Array]:
+    inputs = [jnp.asarray(x) for x in arrays(graph)]
     given = [k for k in range(len(inputs)) if k not in graph.constants]
 
     def f(*rest: Any) -> Any:
         known = dict(zip(given, rest, strict=True))
-        return whole(*(known.get(k, inputs[k]) for k in range(len(inputs))))
+        return called(*(known.get(k, inputs[k]) for k in range(len(inputs))))
 
     made = nki_jax.compile(f, target=graph.target, lnc=graph.cores)
     return [plain(x) for x in made(*(inputs[k] for k in given))]
 
 
-def _imported(graph: Graph) -> list[Array]:
+def _imported(graph: Graph, called: Callable[..., Any]) -> list[Array]:
     """Without Dynamo: traced, taken apart as AOT autograd does it, imported, compiled and run."""
     inputs = [tensor(x) for x in arrays(graph)]
     with enable_python_dispatcher():  # as AOT autograd does, for operators that are made of others
-        traced = make_fx(function(graph), decomposition_table=decompositions(), tracing_mode="fake")(*inputs)
+        traced = make_fx(called, decomposition_table=decompositions(), tracing_mode="fake")(*inputs)
     imported = import_graph(traced)
     places = [place for place in imported.inputs if place not in graph.constants]
     _bind(imported.module.main, {n: inputs[k] for n, k in enumerate(imported.inputs) if k in graph.constants})
@@ -130,12 +135,12 @@ def _bind(main: Function, known: Mapping[int, torch.Tensor]) -> None:
     main.arguments = tuple(value for n, value in enumerate(main.arguments) if n not in known)
 
 
-def _by_dynamo(graph: Graph) -> list[Array]:
+def _by_dynamo(graph: Graph, called: Callable[..., Any]) -> list[Array]:
     import nki.interop.torch  # noqa: F401  registers the backend
 
     torch._dynamo.reset()
     options = {"target": graph.target, "lnc": graph.cores}
-    made = torch.compile(function(graph), backend="neuron", fullgraph=True, dynamic=False, options=options)
+    made = torch.compile(called, backend="neuron", fullgraph=True, dynamic=False, options=options)
     return [plain(x) for x in made(*map(tensor, arrays(graph)))]
 
 

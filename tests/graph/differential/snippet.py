@@ -23,6 +23,14 @@ for wanted, found in zip(expected, results):
     wanted, found = plain(wanted).astype(float), plain(found).astype(float)
     print(found.shape, np.abs(wanted - found).max())
 """
+_WHOLE = '''from tests.graph.differential.judge import outcome
+from tests.graph.differential.records import Graph, Input, Node
+
+"""
+{source}
+"""
+print(outcome({graph!r}))
+'''
 _TORCH = """arrays = [tensor(x.array()) for x in inputs]
 with torch.no_grad():
     expected = f(*arrays)
@@ -34,7 +42,9 @@ results = compile(f, target="{target}", lnc={cores})(*arrays)"""
 
 
 def snippet(graph: Graph) -> str:
-    """The program; it prints the largest difference of each result."""
+    """The program; it prints the largest difference of each result, or what is wrong."""
+    if graph.constants or graph.derived:
+        return _WHOLE.format(source=source(graph), graph=graph)
     jax = graph.language == "jax"
     imports = "import jax\nimport jax.numpy as jnp\nfrom jax import lax\n\nfrom nki.interop.jax import compile"
     return _FRAME.format(

@@ -22,6 +22,7 @@ def record(graph: Graph, found: Outcome) -> dict[str, Any]:
         "cores": graph.cores,
         "native": graph.native,
         "constants": len(graph.constants),
+        "derived": graph.derived,
         "status": found.status,
         "kind": found.kind,
         "why": found.why,
@@ -32,13 +33,14 @@ def record(graph: Graph, found: Outcome) -> dict[str, Any]:
     }
 
 
+_DRAWN = ("front", "target", "cores", "native", "derived", "dtypes")
+
+
 class Tally:
     """The sums over records."""
 
     def __init__(self, records: Iterable[dict[str, Any]] = ()) -> None:
-        self.counts: dict[str, Counter[str]] = {
-            name: Counter() for name in ("status", "front", "target", "cores", "native", "dtypes", "operators", "pairs")
-        }
+        self.counts: dict[str, Counter[str]] = {name: Counter() for name in ("status", *_DRAWN, "operators", "pairs")}
         self.refusals: Counter[str] = Counter()
         self.crashes: Counter[str] = Counter()
         self.beside = 0
@@ -67,7 +69,7 @@ class Tally:
     def lines(self) -> list[str]:
         """For a terminal."""
         found = [f"{self.graphs} graphs: {_shown(self.counts['status'])}"]
-        found += [f"{name:10} {_shown(self.counts[name])}" for name in ("front", "target", "cores", "native", "dtypes")]
+        found += [f"{name:10} {_shown(self.counts[name])}" for name in _DRAWN]
         found += [f"refused    {code}: {count}" for code, count in self.refusals.most_common()]
         found += [f"crashed    {kind}: {count}" for kind, count in self.crashes.most_common()]
         found.append(f"beside     {self.beside} graphs of which the framework's own results are outside of the bounds")
