@@ -113,7 +113,6 @@ _unary("cos", "torch.cos({0})", "jnp.cos({0})", lambda x: lipschitz(x, np.cos, 1
 _unary("floor", "torch.floor({0})", "jnp.floor({0})", _step(np.floor), 1e6)
 _unary("ceil", "torch.ceil({0})", "jnp.ceil({0})", _step(np.ceil), 1e6)
 _unary("round", "torch.round({0})", "jnp.round({0})", _step(np.rint), 1e6)
-_unary("sign", "torch.sign({0})", "jnp.sign({0})", _step(np.sign), weight=0.3)
 _unary("reciprocal", "torch.reciprocal({0})", "1 / {0}", _reciprocal)
 _unary("gelu", "torch.nn.functional.gelu({0})", "jax.nn.gelu({0}, approximate=False)",
        _relative(_gelu, 1.13, 4.0), 50, 1.0)  # fmt: skip
@@ -122,6 +121,18 @@ _unary("gelu_tanh", "torch.nn.functional.gelu({0}, approximate='tanh')", "jax.nn
 _unary("silu", "torch.nn.functional.silu({0})", "jax.nn.silu({0})", _relative(_silu, 1.1, 6.0), 80, 1.0)
 _unary("softplus", "torch.nn.functional.softplus({0})", "jax.nn.softplus({0})", _relative(_softplus, 1.0, 4.0), 15)
 _unary("elu", "torch.nn.functional.elu({0})", "jax.nn.elu({0})", _relative(_elu, 1.0, 4.0), 80)
+
+
+def _sign(a: Attributes, x: Bound) -> Bound:
+    """The sign of NaN is 0 in PyTorch, and NaN in JAX."""
+    made = monotone(x, np.sign)
+    if a["language"] == "jax":
+        return made
+    ends = [np.where(x.nan, f(np.nan_to_num(v), 0.0), v) for f, v in ((np.fmin, made.low), (np.fmax, made.high))]
+    return Bound(x.dtype, ends[0], ends[1], np.zeros(x.shape, bool))
+
+
+enter("sign", "torch.sign({0})", "jnp.sign({0})", lambda d: ((d.pick(is_float),), {"language": d.language}), _sign, 0.3)
 
 
 def _clamp_draw(d: Draw) -> Made:
