@@ -19,6 +19,17 @@ from nki.timing.cost import cost_of
 LEAST = 0.03
 """Part of the makespan that a change has to save to be mentioned."""
 
+COMPUTE = ("tensor", "vector", "scalar", "gpsimd")
+_NAMES = {
+    "tensor": "TensorE",
+    "vector": "VectorE",
+    "scalar": "ScalarE",
+    "gpsimd": "GpSimdE",
+    "sync": "SyncE",
+    "dma": "DMA",
+}
+_ALL = 0.995
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -80,6 +91,10 @@ class Evidence:
         others = max(self.busy(name) for name in UNITS if name != unit)
         return max(0.0, min(saved, self.makespan - others))
 
+    def starting(self, position: int) -> float:
+        """ns that a transfer takes of the unit that starts it, all runs."""
+        return sum(ns for _, ns, _ in self.core.recipes[position].chain) * self.runs(position)
+
     def busiest(self) -> str:
         """The unit that works longest."""
         return max(UNITS, key=self.busy)
@@ -117,8 +132,34 @@ def duration(ns: float) -> str:
     return f"{ns / size:.4g} {unit}"
 
 
+def engine_name(unit: str) -> str:
+    """``VectorE``."""
+    return _NAMES.get(unit, unit)
+
+
+def busy(evidence: Evidence, unit: str) -> str:
+    """``VectorE is busy 98 % of the time``."""
+    return f"{engine_name(unit)} is busy {percent(evidence.busy(unit), evidence.makespan)} of the time"
+
+
+def counted(number: float, what: str) -> str:
+    """``1 element``, ``12 elements``."""
+    return f"{number:,.0f} {what}{'' if f'{number:,.0f}' == '1' else 's'}"
+
+
+def times(number: float) -> str:
+    """``twice``, ``16 times``, ``2.5 times``."""
+    return "twice" if number == 2 else f"{number:.3g} times"
+
+
+def amount(nbytes: float) -> str:
+    """``512 bytes``, ``64 KiB``, ``1.5 MiB``."""
+    size, unit = (2**20, "MiB") if nbytes >= 2**20 else (2**10, "KiB") if nbytes >= 2**10 else (1, "bytes")
+    return f"{nbytes / size:.3g} {unit}"
+
+
 def where(evidence: Evidence, costs: dict[int, float]) -> str:
-    """The line that costs most: ``62 % of it in line 41 (kernels.py)``; empty if no line is known."""
+    """The line that costs most: ``; 62 % of it in line 41 of kernels.py``; empty if no line is known."""
     lines: dict[Any, float] = defaultdict(float)
     for position, ns in costs.items():
         frame = evidence.core.items[position].location.frame
@@ -127,7 +168,8 @@ def where(evidence: Evidence, costs: dict[int, float]) -> str:
     if not lines:
         return ""
     (file, line), most = max(lines.items(), key=lambda item: item[1])
-    return f"{percent(most, sum(costs.values()))} of it in line {line} of {file.rpartition('/')[2]}"
+    part = "all" if most >= _ALL * sum(costs.values()) else percent(most, sum(costs.values()))
+    return f"; {part} of it in line {line} of {file.rpartition('/')[2]}"
 
 
 def ranked(costs: dict[int, float]) -> tuple[int, ...]:

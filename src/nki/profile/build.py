@@ -18,7 +18,8 @@ from nki.profile.memory import Lifetime, lifetimes, loops
 from nki.profile.path import Piece, critical_path
 from nki.profile.record import About, Profile
 from nki.profile.rules import far_strides, few_partitions, float32_matmul, short_instructions, slow_engine, two_inputs
-from nki.profile.rules_dma import repeated_loads, small_descriptors, transfer_starts
+from nki.profile.rules_dma import small_descriptors, transfer_starts
+from nki.profile.rules_loads import repeated_loads
 from nki.profile.rules_repeated import repeated_results
 from nki.profile.rules_waiting import (
     activation_tables,

@@ -11,12 +11,10 @@ from typing import Any
 
 from nki.core.dtypes import bfloat16
 from nki.core.tensor import MemoryRegion, View, contiguous_strides
-from nki.profile.advice import Advice, Evidence, duration, percent, ranked, where, work
+from nki.profile.advice import Advice, Evidence, busy, counted, duration, percent, ranked, where, work
 from nki.profile.facts import on_chip
 from nki.spec.program import Issued
 from nki.timing.recipe import MATMUL
-
-_ENGINES = {"tensor": "TensorE", "vector": "VectorE", "scalar": "ScalarE", "gpsimd": "GpSimdE", "sync": "SyncE"}
 
 
 def _with(issued: Issued, change: Callable[[str, View], View]) -> Issued:
@@ -47,11 +45,6 @@ def _saved(evidence: Evidence, positions: list[int], change: Callable[[Issued], 
     return found
 
 
-def busy(evidence: Evidence, unit: str) -> str:
-    """``VectorE 98 % busy``."""
-    return f"{_ENGINES[unit]} {percent(evidence.busy(unit), evidence.makespan)} busy"
-
-
 def _inputs(issued: Issued) -> list[tuple[str, View]]:
     operands = issued.instruction.operands
     return [(name, view) for name, view in issued.views() if operands[name].reads and not operands[name].writes]
@@ -79,8 +72,9 @@ def two_inputs(evidence: Evidence) -> Advice | None:
     return Advice(
         "two-inputs",
         "vector",
-        f"{busy(evidence, 'vector')}; {percent(sum(costs.values()), evidence.busy('vector'))} of that are operations "
-        f"on two tiles of SBUF, two cycles for an element; {where(evidence, costs)}",
+        f"{busy(evidence, 'vector')}; {percent(sum(costs.values()), evidence.busy('vector'))} of its work are "
+        f"instructions that read two tiles from SBUF, which takes two cycles for each element instead of one"
+        f"{where(evidence, costs)}",
         "; ".join(options),
         evidence.possible("vector", sum(best.values())),
         ranked(costs),
@@ -109,9 +103,10 @@ def float32_matmul(evidence: Evidence) -> Advice | None:
     return Advice(
         "float32-matmul",
         "tensor",
-        f"{busy(evidence, 'tensor')}; {percent(sum(costs.values()), evidence.busy('tensor'))} of that are matmuls of "
-        f"float32, {times:.3g} times the work of bfloat16; {where(evidence, costs)}",
-        f"bfloat16 operands save {duration(sum(saved.values()))}; products still add up in float32",
+        f"{busy(evidence, 'tensor')}; {percent(sum(costs.values()), evidence.busy('tensor'))} of its work are matmuls "
+        f"of float32, which take {times:.3g} times as long as those of bfloat16{where(evidence, costs)}",
+        f"give nc_matmul operands of bfloat16, which saves {duration(sum(saved.values()))}: they are rounded, but the "
+        "products are still added up in float32",
         evidence.possible("tensor", sum(saved.values())),
         ranked(costs),
     )
@@ -135,9 +130,9 @@ def far_strides(evidence: Evidence) -> Advice | None:
     return Advice(
         "far-strides",
         unit,
-        f"{busy(evidence, unit)}; {duration(sum(saved.values()))} of that because innermost elements lie more than "
-        f"{far} bytes apart; {where(evidence, saved)}",
-        "lay the tile out so that the innermost dimension is contiguous, or transpose while it is loaded",
+        f"{busy(evidence, unit)}; {duration(sum(saved.values()))} of that because neighbouring elements of a tile "
+        f"lie more than {far} bytes apart in their partition{where(evidence, saved)}",
+        "lay the tile out so that its last dimension is contiguous, or transpose it while it is loaded",
         evidence.possible(unit, sum(saved.values())),
         ranked(saved),
     )
@@ -180,10 +175,10 @@ def few_partitions(evidence: Evidence) -> Advice | None:
     return Advice(
         "few-partitions",
         unit,
-        f"{busy(evidence, unit)}; {percent(sum(costs.values()), evidence.busy(unit))} of that with {mean:.0f} of "
-        f"{lanes} partitions; {where(evidence, costs)}",
-        f"put more of the work into the partition dimension: an instruction takes as long for {lanes} partitions as "
-        "for one; rows are spread by a matmul with ones, or by the transfer that loads them",
+        f"{busy(evidence, unit)}; {percent(sum(costs.values()), evidence.busy(unit))} of its work is done on "
+        f"{mean:.0f} of {lanes} partitions on average{where(evidence, costs)}",
+        f"spread the work over more partitions, for example by loading more rows at once: an instruction takes as long "
+        f"for {lanes} partitions as for one",
         evidence.possible(unit, sum(here.values())),
         ranked(costs),
     )
@@ -208,9 +203,10 @@ def short_instructions(evidence: Evidence) -> Advice | None:
     return Advice(
         "short-instructions",
         unit,
-        f"{busy(evidence, unit)}; {times:.0f} instructions have {mean:.0f} elements per partition on average, and "
-        f"take as long as {least} and the start: {duration(sum(here.values()))} without work; {where(evidence, here)}",
-        "work on several tiles with one instruction: more elements per partition",
+        f"{busy(evidence, unit)}; in {counted(times, 'instruction')} it works on {counted(mean, 'element')} of each "
+        f"partition on average, but none takes less time than {least} elements would, and each has to be started: "
+        f"{duration(sum(here.values()))} in which nothing is computed{where(evidence, here)}",
+        "let one instruction work on more elements: put several tiles next to each other in the free dimension",
         evidence.possible(unit, sum(here.values())),
         ranked(here),
     )
@@ -227,10 +223,10 @@ def slow_engine(evidence: Evidence) -> Advice | None:
     return Advice(
         "slow-engine",
         "gpsimd",
-        f"{busy(evidence, 'gpsimd')}; {percent(sum(costs.values()), evidence.busy('gpsimd'))} of that could run on "
-        f"VectorE in {duration(sum(costs.values()) - sum(saved.values()))}, which is idle for {duration(spare)}; "
+        f"{busy(evidence, 'gpsimd')}; {percent(sum(costs.values()), evidence.busy('gpsimd'))} of its work could be "
+        f"done by VectorE in {duration(sum(costs.values()) - sum(saved.values()))}, which is idle for {duration(spare)}"
         f"{where(evidence, costs)}",
-        "give these instructions engine=nisa.engine.vector, as many as VectorE has time for",
+        "write engine=nisa.engine.vector for these instructions, as many of them as VectorE has time for",
         evidence.possible("gpsimd", min(sum(saved.values()), spare)),
         ranked(costs),
     )

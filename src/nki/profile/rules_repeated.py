@@ -8,8 +8,7 @@ from typing import Any
 
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, View
-from nki.profile.advice import Advice, Evidence, duration, percent, ranked, where
-from nki.profile.rules import busy
+from nki.profile.advice import COMPUTE, Advice, Evidence, busy, counted, duration, percent, ranked, where
 from nki.spec.operator import Operator
 from nki.spec.program import Issued
 
@@ -78,7 +77,7 @@ def repeated_results(evidence: Evidence) -> Advice | None:
         if number is None:
             continue
         kept = all(writers[view.buffer.id] == 1 for view in _results(issued))
-        if number in seen and kept and core.ran[position] and core.unit(position) in _COMPUTE:
+        if number in seen and kept and core.ran[position] and core.unit(position) in COMPUTE:
             again[core.unit(position)][position] = evidence.ns(position)
         seen.add(number)
     if not again:
@@ -89,8 +88,9 @@ def repeated_results(evidence: Evidence) -> Advice | None:
     return Advice(
         "repeated-results",
         unit,
-        f"{busy(evidence, unit)}; {len(costs)} of its instructions compute what an earlier one computed from the same "
-        f"data, {duration(total)} or {percent(total, evidence.busy(unit))} of its work; {where(evidence, costs)}",
+        f"{busy(evidence, unit)}; in {counted(len(costs), 'instruction')} it computes again what an earlier one "
+        f"computed from the same data: {duration(total)}, {percent(total, evidence.busy(unit))} of its work"
+        f"{where(evidence, costs)}",
         "compute it once, before the loop, and keep the tile",
         evidence.possible(unit, total),
         ranked(costs),
@@ -99,6 +99,3 @@ def repeated_results(evidence: Evidence) -> Advice | None:
 
 def _results(issued: Issued) -> list[View]:
     return [view for name, view in issued.views() if issued.instruction.operands[name].writes]
-
-
-_COMPUTE = frozenset({"tensor", "vector", "scalar", "gpsimd"})

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 
-from nki.profile.advice import LEAST, Advice, Evidence, duration, percent, ranked, where
+from nki.profile.advice import LEAST, Advice, Evidence, amount, counted, duration, engine_name, percent, ranked, where
 from nki.profile.bounds import dependence_bound
 from nki.profile.core import is_matmul
+from nki.profile.rules_dma import good_transfer
+from nki.profile.rules_loads import BOUND, caused_by_repeats
 from nki.timing.loops import LoopTime
-
-_BOUND = 0.7
-"""A unit that is busy for more of the time than this is what bounds a program, and not the lack of overlap."""
 
 _ON_PATH = 0.3
 
@@ -30,9 +29,10 @@ def activation_tables(evidence: Evidence) -> Advice | None:
     return Advice(
         "activation-tables",
         "scalar",
-        f"ScalarE loads activation tables {count:.0f} times ({names}), {duration(sum(loads.values()))} in all, "
-        f"{percent(sum(loads.values()), evidence.makespan)} of the time; {where(evidence, loads)}",
-        "do all activations of one function before those of the next one",
+        f"ScalarE loads a table whenever another function begins, {count:.0f} times ({names}): "
+        f"{duration(sum(loads.values()))}, {percent(sum(loads.values()), evidence.makespan)} of the time"
+        f"{where(evidence, loads)}",
+        "do all activations of one function before those of the next one, for example for several tiles at once",
         evidence.possible("scalar", saved),
         ranked(loads),
     )
@@ -55,10 +55,10 @@ def tensor_clock(evidence: Evidence) -> Advice | None:
     return Advice(
         "tensor-clock",
         "tensor",
-        f"{len(slow)} of {len(evidence.on('tensor'))} matmuls start at {throttle.start_utilization:.0%} of the rate, "
-        f"because TensorE had paused: {duration(sum(slow.values()))} lost; {where(evidence, slow)}",
-        f"keep TensorE busy: load ahead, and put matmuls of several tiles next to each other; after "
-        f"{throttle.ramp_ns / 1000:.3g} µs it runs at its full rate",
+        f"{len(slow)} of {len(evidence.on('tensor'))} matmuls begin at {throttle.start_utilization:.0%} of the full "
+        f"rate, because TensorE had paused before: {duration(sum(slow.values()))} lost{where(evidence, slow)}",
+        f"keep TensorE busy: load the next tile ahead, and put matmuls of several tiles next to each other; after "
+        f"{throttle.ramp_ns / 1000:.3g} µs without a pause it works at its full rate",
         evidence.possible("tensor", saved),
         ranked(slow),
     )
@@ -73,9 +73,10 @@ def shared_ports(evidence: Evidence) -> Advice | None:
     return Advice(
         "shared-ports",
         queue,
-        f"{queue} waits {duration(sum(here.values()))} for a port that another engine holds, "
-        f"{percent(sum(here.values()), evidence.makespan)} of the time; {where(evidence, here)}",
-        "let only one of the two engines work on that memory or PSUM bank at a time: other banks, or another engine",
+        f"{engine_name(queue)} waits {duration(sum(here.values()))}, "
+        f"{percent(sum(here.values()), evidence.makespan)} of the time, because another engine uses the same port of "
+        f"SBUF or the same bank of PSUM{where(evidence, here)}",
+        "let the two engines work on different PSUM banks, or give the work of one of them to another engine",
         sum(here.values()),
         ranked(here),
     )
@@ -103,10 +104,10 @@ def reused_buffers(evidence: Evidence) -> Advice | None:
     return Advice(
         "reused-buffers",
         _queue(evidence, max(reuse, key=lambda position: reuse[position])),
-        f"{len(reuse)} instructions on the critical path overwrite a tile that earlier ones have to be done with: no "
-        f"schedule takes less than {duration(chain)}, with tiles of their own {duration(free)} would be possible; "
-        f"{where(evidence, reuse)}",
-        "take turns with two or more buffers: allocate the tile inside the loop instead of outside",
+        f"{counted(len(reuse), 'instruction')} on the critical path overwrite a tile, and wait until earlier ones are "
+        f"done with it: no order of these instructions takes less than {duration(chain)}, with tiles of their own "
+        f"{duration(free)} would be possible{where(evidence, reuse)}",
+        "allocate the tile inside the loop instead of outside, so that two or more buffers take turns",
         chain - free,
         ranked(reuse),
     )
@@ -147,16 +148,32 @@ def no_overlap(evidence: Evidence) -> Advice | None:
         if piece.position in transfers:
             costs[piece.position] += piece.end - piece.start
     moving, rest = sum(costs.values()), evidence.makespan
-    if most > _BOUND * rest or not _ON_PATH * rest <= moving <= (1.0 - LEAST_WORK) * rest:
+    if most > BOUND * rest or not _ON_PATH * rest <= moving <= (1.0 - LEAST_WORK) * rest:
         return None
+    if caused_by_repeats(evidence, costs):
+        return None  # what need not be loaded at all need not overlap with anything
     return Advice(
         "no-overlap",
         "dma",
-        f"no unit is busy for most of the time ({unit} {percent(most, rest)}): transfers and computation take turns, "
-        f"{percent(moving, rest)} of the critical path is transfers; {where(evidence, costs)}",
-        "split the work into tiles and load the next one while this one is computed",
+        f"transfers and computation take turns: no unit is busy for most of the time ({engine_name(unit)} "
+        f"{percent(most, rest)}), and {percent(moving, rest)} of the critical path is transfers"
+        f"{where(evidence, costs)}",
+        _overlap(evidence, transfers),
         rest - most,
         ranked(costs),
+    )
+
+
+def _overlap(evidence: Evidence, transfers: Collection[int]) -> str:
+    """How to make transfers and computation overlap without making transfers so small that starting them bounds."""
+    nbytes = sum(evidence.facts[at].nbytes * evidence.runs(at) for at in transfers)
+    good = good_transfer(evidence, transfers)
+    if nbytes >= 2.0 * good * sum(evidence.runs(at) for at in transfers):
+        least = f" of {amount(good)} or more" if good else ""
+        return f"split the work into tiles{least}, and load the next one while this one is computed"
+    return (
+        "load the next tile while this one is computed: allocate the tiles inside the loop, so that two take turns; do "
+        f"not make them smaller, because each transfer takes as long to start as {amount(good / 2.0)} take to move"
     )
 
 
@@ -175,8 +192,9 @@ def loop_barriers(evidence: Evidence) -> Advice | None:
     return Advice(
         "loop-barriers",
         "all",
-        f"{trips:.0f} trips of {len(loops)} device loops are separated by barriers of all queues: {duration(lost)}, "
-        f"{percent(lost, evidence.makespan)} of the time, in which nothing overlaps",
+        f"{counted(trips, 'trip')} of {counted(len(loops), 'device loop')} are separated by barriers, where all "
+        f"engines wait for each other: {duration(lost)}, {percent(lost, evidence.makespan)} of the time, in which "
+        "nothing overlaps",
         "use a Python loop, which is unrolled, or do more in each trip",
         lost,
         firsts,

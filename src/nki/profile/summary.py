@@ -185,6 +185,8 @@ def _advice(console: Console, about: About) -> None:
     for number, advice in enumerate(about.advice, 1):
         console.print(f"{number}. [{advice['rule']}] {advice['message']}")
         console.print(f"   -> {advice['fix']}; {_saves(advice)}")
+    if about.advice:
+        console.print(f"`nki explain {about.advice[0]['rule']}` tells more")
 
 
 def _saves(advice: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "disasm": ("nki.tools.disasm", "Show what each queue of a compiled kernel does."),
         "inspect": ("nki.tools.inspect", "Show what is in a compiled file."),
         "compare": ("nki.tools.compare", "Compare a kernel with a reference, or with itself under other settings."),
-        "explain": ("nki.tools.explain", "Explain an error code, or list them all."),
+        "explain": ("nki.tools.explain", "Explain a code of an error or of advice, or list them all."),
         "ls": ("nki.tools.ls", "Show the simulated devices."),
         "targets": ("nki.tools.targets", "Show hardware data and where it comes from."),
         "cache": ("nki.tools.cache", "Show or clear the compiled kernels on disk."),

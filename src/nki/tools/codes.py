@@ -1,12 +1,15 @@
-"""Every code there is: those of the catalogue, and the rules of the instructions."""
+"""Every code there is: those of the catalogue, the rules of the instructions, and those of the advice of profiles."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import nki.isa  # noqa: F401 - declares the instructions
-from nki.core.catalogue import CATALOGUE, Explanation
+from nki.core.catalogue import CATALOGUE, Explanation, read_catalogue
+from nki.profile import __file__ as _PROFILE
 from nki.spec.instruction import REGISTRY, Instruction
 from nki.spec.rule import Rule
 from nki.target.model import Target
@@ -37,7 +40,13 @@ def rule_entries() -> dict[str, RuleEntry]:
 
 
 @cache
+def advice_entries() -> Mapping[str, Explanation]:
+    """What the rules of the advice mean, by name."""
+    return read_catalogue((Path(_PROFILE).parent / "advice.toml").read_text(encoding="utf-8"))
+
+
+@cache
 def all_codes() -> dict[str, Explanation | RuleEntry]:
     """Everything that `nki explain` can explain, sorted by code."""
-    together: dict[str, Explanation | RuleEntry] = {**CATALOGUE, **rule_entries()}
+    together: dict[str, Explanation | RuleEntry] = {**CATALOGUE, **advice_entries(), **rule_entries()}
     return dict(sorted(together.items()))

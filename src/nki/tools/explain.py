@@ -1,4 +1,4 @@
-"""``nki explain``: what an error code means, and what to do about it."""
+"""``nki explain``: what a code of an error, a warning or an advice means, and what to do about it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from nki.tools.output import Command, echo, write_json
 from nki.tools.request import JSON, TARGET, usage_error
 
 
-@click.command("explain", cls=Command, short_help="Explain an error code.")
+@click.command("explain", cls=Command, short_help="Explain a code of an error or of advice.")
 @click.argument("code", required=False)
 @TARGET
 @JSON
 def command(code: str | None, target: str | None, as_json: bool) -> None:
-    """Explain an error code; without CODE, list them all. Numbers in rules are those of the target."""
+    """Explain the code of an error, a warning or an advice of `nki profile`; without CODE, list them all.
+
+    Numbers in rules are those of the target.
+    """
     chip = load_target(target or DEFAULT_TARGET)
     if code is None:
         _list(chip, as_json)
