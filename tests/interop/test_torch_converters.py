@@ -115,3 +115,48 @@ def test_gradients_of_products_of_groups() -> None:
         found.append((x.grad, y.grad))
     for one, two in zip(*found, strict=True):
         torch.testing.assert_close(two, one)
+
+
+def _of_a_library(x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    """As libraries define products of groups for compilers: group by group, with sizes that depend on values."""
+    made, start = x.new_zeros(len(x), y.shape[2]), 0
+    for group, end in enumerate(offs.tolist()):
+        made[start:end] = x[start:end] @ y[group]
+        start = end
+    return made
+
+
+def _gradients_of_a_library(
+    x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor, gradient: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    dx, dy, start = torch.zeros_like(x), torch.zeros_like(y), 0
+    for group, end in enumerate(offs.tolist()):
+        dx[start:end] = gradient[start:end] @ y[group].t()
+        dy[group] = x[start:end].t() @ gradient[start:end]
+        start = end
+    return dx, dy
+
+
+def test_products_of_groups_under_the_name_of_a_library() -> None:
+    library = "transformers::grouped_mm_fallback"
+    product = torch.library.custom_op(library, _of_a_library, mutates_args=())
+    product.register_fake(lambda x, y, offs: x.new_empty(len(x), y.shape[2]))
+    gradients = torch.library.custom_op(f"{library}_backward", _gradients_of_a_library, mutates_args=())
+    gradients.register_fake(lambda x, y, offs, gradient: (torch.empty_like(x), torch.empty_like(y)))
+
+    def backward(context, gradient):  # type: ignore[no-untyped-def]
+        return *gradients(*context.saved_tensors, gradient), None
+
+    product.register_autograd(
+        backward, setup_context=lambda context, inputs, output: context.save_for_backward(*inputs)
+    )
+    ends = torch.tensor([5, 5, 12], dtype=torch.int32)
+    found = []
+    for change in (lambda f: f, compiled):
+        x = torch.linspace(-1, 1, 16 * 8).reshape(16, 8).requires_grad_()
+        y = torch.linspace(1, -1, 3 * 8 * 6).reshape(3, 8, 6).requires_grad_()
+        made = change(lambda x, y: product(x, y, ends))(x, y)
+        made.sin().sum().backward()
+        found.append((made, x.grad, y.grad))
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(two, one)

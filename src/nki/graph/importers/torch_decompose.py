@@ -13,7 +13,7 @@ from nki.graph.importers.torch_draws import draws
 from nki.graph.importers.torch_fast_path import fast_path
 from nki.graph.importers.torch_foreach import for_each
 from nki.graph.importers.torch_grid_sample import samplers
-from nki.graph.importers.torch_grouped import grouped
+from nki.graph.importers.torch_grouped import grouped, of_libraries
 from nki.graph.importers.torch_quantize import quantized
 from nki.graph.importers.torch_spelled_backward import derivatives
 from nki.graph.importers.torch_spelled_out import spelled_out
@@ -29,9 +29,16 @@ _MORE = (
 )  # fmt: skip
 
 
-@cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """The table for AOT autograd and ``ExportedProgram.run_decompositions``: core ATen, but what has a converter."""
+    """The table for AOT autograd and ``ExportedProgram.run_decompositions``: core ATen, but what has a converter.
+
+    Operators of libraries are in it as soon as the library has defined them.
+    """
+    return {**_of_pytorch(), **of_libraries()}
+
+
+@cache
+def _of_pytorch() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     wanted = [getattr(aten, name.removeprefix("aten.")) for name in _MORE if hasattr(aten, name.removeprefix("aten."))]
     table = {**core_aten_decompositions(), **get_decompositions(wanted)}

@@ -18,6 +18,20 @@ def grouped() -> dict[Any, Callable[..., Any]]:
     return {aten._grouped_mm.default: _grouped_mm, aten.histc.default: _histc}
 
 
+def of_libraries() -> dict[Any, Callable[..., Any]]:
+    """Products of groups under the names that libraries give them for compilers that refuse PyTorch's own in float32.
+
+    Each has the meaning of PyTorch's; those that no library has defined in this process are left out.
+    """
+    found = {}
+    for name, function in _LIBRARIES.items():
+        space, _, operator = name.partition("::")
+        packet = getattr(getattr(torch.ops, space), operator, None)
+        if packet is not None:
+            found[packet.default] = function
+    return found
+
+
 def _grouped_mm(
     x: Tensor, y: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: torch.dtype | None = None
 ) -> Tensor:
@@ -42,6 +56,17 @@ def _product(x: Tensor, y: Tensor, offs: Tensor | None) -> Tensor:
         return torch.where(_members(offs, y.shape[1]).t()[:, None, :], every, 0).sum(0)
     inside = _members(offs, x.shape[1]).t()
     return torch.bmm(torch.where(inside[:, None, :], x, 0), torch.where(inside[:, :, None], y, 0))
+
+
+def _gradients(x: Tensor, y: Tensor, offs: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the rows and of the matrices, for the gradient of their products."""
+    return _product(gradient, y.transpose(1, 2), offs), _product(x.t(), gradient, offs)
+
+
+_LIBRARIES: dict[str, Callable[..., Any]] = {
+    "transformers::grouped_mm_fallback": _product,
+    "transformers::grouped_mm_fallback_backward": _gradients,
+}
 
 
 def _members(ends: Tensor, count: int) -> Tensor:
