@@ -76,6 +76,7 @@ def test_views_outside_of_their_memory_are_refused() -> None:
     ("kind", "foreach"), [("AdamW", False), ("AdamW", True), ("SGD", True), ("RMSprop", False), ("Adafactor", False)]
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::nki.report.NkiWarning")  # Adafactor reads its step in Python, which is told
 def test_steps_of_optimisers(kind: str, foreach: bool) -> None:
     torch.manual_seed(0)
     options = {"SGD": {"momentum": 0.9, "nesterov": True}, "RMSprop": {"centered": True}}
@@ -144,12 +145,13 @@ def test_products_of_groups_under_the_name_of_a_library() -> None:
     gradients = torch.library.custom_op(f"{library}_backward", _gradients_of_a_library, mutates_args=())
     gradients.register_fake(lambda x, y, offs, gradient: (torch.empty_like(x), torch.empty_like(y)))
 
-    def backward(context, gradient):  # type: ignore[no-untyped-def]
-        return *gradients(*context.saved_tensors, gradient), None
+    def keep(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(*inputs)
 
-    product.register_autograd(
-        backward, setup_context=lambda context, inputs, output: context.save_for_backward(*inputs)
-    )
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        return *gradients(*ctx.saved_tensors, gradient), None
+
+    product.register_autograd(backward, setup_context=keep)
     ends = torch.tensor([5, 5, 12], dtype=torch.int32)
     found = []
     for change in (lambda f: f, compiled):
