@@ -19,7 +19,7 @@ from nki.graph.ir import Op, Value
 from nki.isa import alu
 from nki.target.model import Target
 
-_CHOICES = {"GE": alu.MAXIMUM, "GT": alu.MAXIMUM, "LE": alu.MINIMUM, "LT": alu.MINIMUM}
+_CHOICES = {"GE": alu.GREATER_EQUAL, "GT": alu.GREATER, "LE": alu.LESS_EQUAL, "LT": alu.LESS}
 
 _MOST_BYTES = 150 << 10
 """Bytes of a partition for an image, its gradient, and what is made on the way."""
@@ -48,7 +48,7 @@ class Gradient:
             raise unsupported(op, "its first region is not one comparison of both arguments", "select by GE or LE")
         if combination(op, op.regions[1]).operator != alu.ADD or not self._dtype.is_float:
             raise unsupported(op, "its second region does not add floats", "scatter with an addition of floats")
-        self._best, self._strict = _CHOICES[direction], direction in ("GT", "LT")
+        self._stays = _CHOICES[direction]
         lengths = prod(window.reach(window.out) for window in self._windows)
         if 3 * lengths * float32.itemsize > _MOST_BYTES:
             raise unsupported(op, f"its windows cover {lengths} elements of each image", "pool smaller images")
@@ -61,8 +61,7 @@ class Gradient:
         ]
         there = self._side(result, self._op.results[0])
         chunks = chunked(sides[0].contracted, self._target.partitions)
-        worst = float("-inf") if self._best == alu.MAXIMUM else float("inf")
-        images = Images(Loader(sides[0], chunks, self._dtype, self._target), self._windows, worst)
+        images = Images(Loader(sides[0], chunks, self._dtype, self._target), self._windows)
         plain = [Window(window.out, 1, window.out) for window in self._windows]
         gradients = Images(Loader(sides[1], chunks, self._dtype, self._target), plain)
         column = column_of(initial, chunks.size, self._dtype)
@@ -80,39 +79,63 @@ class Gradient:
     def _scattered(self, tile: NkiTensor, given: NkiTensor) -> NkiTensor:
         """The gradient at each padded position, in float32."""
         rows, counts = tile.shape[0], tuple(window.out for window in self._windows)
-        box = Box((0,) * len(counts), counts)
         sums = nl.ndarray((rows, 1, 1, *tile.shape[3:]), dtype=float32, buffer=nl.sbuf)
         nisa.memset(dst=sums, value=0.0)
         taps = list(combinations(*(range(window.taps) for window in self._windows)))
-        if self._strict:
-            taps.reverse()
-        left = self._copied(given, rows, box.size)
-        best = self._best_of(tile, taps, box)
-        for tap in taps:
+        places = self._places(tile, taps)
+        given = self._copied(given, rows, counts)
+        for number, tap in enumerate(taps):
+            box = self._within(tap)
+            if not box.size:
+                continue
             there = (slice(0, rows), 0, 0, *shifted(self._windows, tap, box, 0))
-            same = nl.ndarray((rows, box.size), dtype=uint8, buffer=nl.sbuf)
-            nisa.tensor_tensor(dst=same, data1=tile[there], data2=best, op=alu.EQUAL)
-            moved = nl.ndarray((rows, box.size), dtype=float32, buffer=nl.sbuf)
+            here = _windows_of(rows, box)
+            chosen = nl.ndarray((rows, *box.counts), dtype=uint8, buffer=nl.sbuf)
+            nisa.tensor_scalar(dst=chosen, data=places[here], op0=alu.EQUAL, operand0=float(number))
+            moved = nl.ndarray((rows, *box.counts), dtype=float32, buffer=nl.sbuf)
             nisa.memset(dst=moved, value=0.0)
-            nisa.tensor_copy_predicated(dst=moved, src=left, predicate=same)
+            nisa.tensor_copy_predicated(dst=moved, src=given[here], predicate=chosen)
             nisa.tensor_tensor(dst=sums[there], data1=sums[there], data2=moved, op=alu.ADD)
-            nisa.tensor_copy_predicated(dst=left, src=0.0, predicate=same)
         return sums
 
-    def _copied(self, given: NkiTensor, rows: int, size: int) -> NkiTensor:
-        left = nl.ndarray((rows, size), dtype=float32, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=left, src=given[(slice(0, rows), 0, 0, *(slice(0, w.out) for w in self._windows))])
-        return left
+    def _copied(self, given: NkiTensor, rows: int, counts: tuple[int, ...]) -> NkiTensor:
+        wide = nl.ndarray((rows, *counts), dtype=float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=wide, src=given[(slice(0, rows), 0, 0, *(slice(0, count) for count in counts))])
+        return wide
 
-    def _best_of(self, tile: NkiTensor, taps: Sequence[tuple[int, ...]], box: Box) -> NkiTensor:
-        best = nl.ndarray((tile.shape[0], box.size), dtype=float32, buffer=nl.sbuf)
+    def _places(self, tile: NkiTensor, taps: Sequence[tuple[int, ...]]) -> NkiTensor:
+        """The number of the tap that each window chooses: (rows, windows...); -1 for windows of padding alone.
+
+        A window is walked through in order, and what the comparison does not keep is replaced. NaN is never kept, and
+        so the walk begins with one; padding is no candidate.
+        """
+        rows, counts = tile.shape[0], tuple(window.out for window in self._windows)
+        best = nl.ndarray((rows, *counts), dtype=tile.dtype, buffer=nl.sbuf)
+        nisa.memset(dst=best, value=float("nan"))
+        places = nl.ndarray((rows, *counts), dtype=float32, buffer=nl.sbuf)
+        nisa.memset(dst=places, value=-1.0)
         for number, tap in enumerate(taps):
-            seen = tile[(slice(0, tile.shape[0]), 0, 0, *shifted(self._windows, tap, box, 0))]
-            if number == 0:
-                nisa.tensor_copy(dst=best, src=seen)
-            else:
-                nisa.tensor_tensor(dst=best, data1=best, data2=seen, op=self._best)
-        return best
+            box = self._within(tap)
+            if not box.size:
+                continue
+            here = _windows_of(rows, box)
+            seen = tile[(slice(0, rows), 0, 0, *shifted(self._windows, tap, box, 0))]
+            lost = nl.ndarray((rows, *box.counts), dtype=uint8, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=lost, data1=best[here], data2=seen, op=self._stays)
+            nisa.tensor_scalar(dst=lost, data=lost, op0=alu.EQUAL, operand0=0.0)
+            nisa.tensor_copy_predicated(dst=best[here], src=seen, predicate=lost)
+            nisa.tensor_copy_predicated(dst=places[here], src=float(number), predicate=lost)
+        return places
+
+    def _within(self, tap: Sequence[int]) -> Box:
+        """The windows in which a tap is on the image and not on its padding."""
+        spans = []
+        for window, number in zip(self._windows, tap, strict=True):
+            before = window.low - window.at(number)
+            first = max(0, -(-before // window.stride))
+            stop = min(window.out, (before + window.size - 1) // window.stride + 1)
+            spans.append((first, max(0, stop - first)))
+        return Box(tuple(first for first, _ in spans), tuple(count for _, count in spans))
 
     def _finished(self, sums: NkiTensor, column: NkiTensor) -> NkiTensor:
         """Without the padding, with the initial value, in the dtype of the result: (rows, elements)."""
@@ -126,3 +149,8 @@ class Gradient:
             part = result[(slice(0, rows), *dst)]
             nisa.tensor_tensor(dst=part, data1=sums[(slice(0, rows), 0, 0, *src)], data2=part, op=alu.ADD)
         return result.reshape((rows, prod(sizes)))
+
+
+def _windows_of(rows: int, box: Box) -> tuple[slice, ...]:
+    spans = zip(box.starts, box.counts, strict=True)
+    return (slice(0, rows), *(slice(first, first + count) for first, count in spans))

@@ -24,7 +24,7 @@ _MORE = (
     "aten._addmm_activation", "aten._batch_norm_no_update", "aten._batch_norm_with_update_functional",
     "aten._native_batch_norm_legit", "aten.addr", "aten.batch_norm_backward", "aten.dist", "aten.frexp",
     "aten.grid_sampler_2d", "aten.huber_loss", "aten.ldexp",
-    "aten.max_pool3d_with_indices", "aten.native_batch_norm", "aten.native_group_norm_backward", "aten.tril_indices",
+    "aten.native_batch_norm", "aten.native_group_norm_backward", "aten.tril_indices",
     "aten.triu_indices", "aten.upsample_bicubic2d", "aten.upsample_bilinear2d", "aten.upsample_nearest2d",
 )  # fmt: skip
 

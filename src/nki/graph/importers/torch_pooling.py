@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 
 import numpy as np
 
-from nki.core.dtypes import float32
+from nki.core.dtypes import float32, int32
 from nki.graph.importers.torch_builder import IDENTITY, Builder, combiner
 from nki.graph.importers.torch_table import Call, converts, refused, wide
 from nki.graph.ir import TensorType, Value
@@ -19,14 +20,21 @@ def _pair(sizes: Sizes) -> tuple[int, int]:
     return (sizes[0], sizes[-1])
 
 
+def _each(sizes: Sizes, rank: int) -> tuple[int, ...]:
+    """One number for each dimension that windows slide along."""
+    return tuple(sizes) if len(sizes) == rank else (sizes[0],) * rank
+
+
 def windows(
     b: Builder, kind: str, x: Value, size: Sizes, stride: Sizes, padding: Sequence[tuple[int, int]],
-    spread: Sizes = (1, 1), dilation: Sizes = (1, 1),
+    spread: Sizes | None = None, dilation: Sizes | None = None,
 ) -> Value:  # fmt: skip
-    """A reduction over windows of the last two dimensions."""
-    lead = len(x.type.shape) - 2
+    """A reduction over windows of the last dimensions, as many as there are sizes."""
+    rank = len(size)
+    spread, dilation = spread or (1,) * rank, dilation or (1,) * rank
+    lead = len(x.type.shape) - rank
     shape = []
-    for i in range(2):
+    for i in range(rank):
         around = (x.type.shape[lead + i] - 1) * spread[i] + 1 + sum(padding[i])
         shape.append((around - (size[i] - 1) * dilation[i] - 1) // stride[i] + 1)
     one = (1,) * lead
@@ -47,40 +55,63 @@ def _around(whole: int, out: int, size: int, stride: int, padding: int, dilation
     return padding, (out - 1) * stride + (size - 1) * dilation + 1 - whole - padding
 
 
-@converts("max_pool2d_with_indices")
-def _max_pool2d_with_indices(
+@converts("max_pool2d_with_indices", "max_pool3d_with_indices")
+def _max_pool_with_indices(
     b: Builder, call: Call, x: Value, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
 ) -> list[Value | None]:
-    size, step = _pair(kernel), _pair(stride or kernel)
-    pads, spread = _pair(padding), _pair(dilation)
-    out = call.type.shape[-2:]
-    space = [_around(x.type.shape[i - 2], out[i], size[i], step[i], pads[i], spread[i]) for i in range(2)]
+    rank = 3 if "3d" in call.name else 2
+    size, step = _each(kernel, rank), _each(stride or kernel, rank)
+    pads, spread = _each(padding, rank), _each(dilation, rank)
+    out, whole = call.type.shape[-rank:], x.type.shape[-rank:]
+    space = [_around(whole[i], out[i], size[i], step[i], pads[i], spread[i]) for i in range(rank)]
     if 1 not in call.used:
         return [windows(b, "maximum", x, size, step, space, dilation=spread), None]
-    low, high = ((0,) * (len(x.type.shape) - 2) + tuple(pair[i] for pair in space) for i in range(2))
+    low, high = ((0,) * (len(x.type.shape) - rank) + tuple(pair[i] for pair in space) for i in range(2))
     padded = b.pad(x, IDENTITY["maximum"](x.type.dtype), low, high)
-    columns = x.type.shape[-1]
-    rows_at, columns_at = (b.multiply(b.iota(tuple(out), i), step[i]) for i in range(2))
-    first = b.add(b.multiply(b.subtract(rows_at, pads[0]), columns), b.subtract(columns_at, pads[1]))
+    corner = _corners(b, out, whole, step, pads)
     best: Value | None = None
-    where = first
-    for row, column in product(*map(range, size)):
-        offset = (row * spread[0], column * spread[1])
+    where = corner
+    for tap in product(*map(range, size)):
+        offset = tuple(at * by for at, by in zip(tap, spread, strict=True))
         seen = _shifted(b, padded, offset, out, step)
-        place = b.add(first, offset[0] * columns + offset[1])
-        if best is None:
-            best, where = seen, b.expanded(place, seen.type.shape)
+        if best is None:  # padding may be first, and is not better than -inf: then the first element of the image
+            best, where = seen, b.expanded(_corners(b, out, whole, step, pads, spread), seen.type.shape)
             continue
         better = b.binary("or", b.compare("GT", seen, best), b.compare("NE", seen, seen))
+        place = b.add(corner, _flat(offset, whole))
         best, where = b.select(better, seen, best), b.select(better, place, where)
     return [best, where]
 
 
+def _flat(place: Sizes, whole: Sizes) -> int:
+    """A place in an image as the number of its element; negative coordinates count too."""
+    number = 0
+    for at, size in zip(place, whole, strict=True):
+        number = number * size + at
+    return number
+
+
+def _corners(b: Builder, out: Sizes, whole: Sizes, step: Sizes, pads: Sizes, inside: Sizes | None = None) -> Value:
+    """The number of the first element of each window; of the first in the image if steps `inside` windows are given."""
+    total: Value | None = None
+    for i, count in enumerate(out):
+        places = np.arange(count) * step[i] - pads[i]
+        if inside is not None:
+            places = np.where(places < 0, places % inside[i], places)
+        along = b.constant(places * prod(whole[i + 1 :]), int32, (count,))
+        part = b.broadcast(along, tuple(out), (i,))
+        total = part if total is None else b.add(total, part)
+    if total is None:
+        raise AssertionError("windows slide along a dimension")
+    return total
+
+
 def _shifted(b: Builder, x: Value, offset: Sizes, out: Sizes, step: Sizes) -> Value:
     """What every window sees at one of its elements."""
-    lead = len(x.type.shape) - 2
+    rank = len(offset)
+    lead = len(x.type.shape) - rank
     starts = (0,) * lead + tuple(offset)
-    limits = x.type.shape[:lead] + tuple(offset[i] + (out[i] - 1) * step[i] + 1 for i in range(2))
+    limits = x.type.shape[:lead] + tuple(offset[i] + (out[i] - 1) * step[i] + 1 for i in range(rank))
     return b.slices(x, starts, limits, (1,) * lead + tuple(step))
 
 
