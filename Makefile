@@ -51,6 +51,7 @@ format: $(VENV)/.check ## lay the code out, and fix what ruff can fix
 gen: $(VENV)/.test ## write the generated files anew
 	@$(BIN)/python scripts/generate_isa.py
 	@$(BIN)/python scripts/evidence_table.py --write
+	@$(BIN)/python scripts/concept_pictures.py
 
 wheel: $(VENV)/.test ## build the wheels into dist/
 	@$(PIP) wheel . distributions/torch_neuronx --no-deps --no-build-isolation --wheel-dir dist

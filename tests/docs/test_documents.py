@@ -16,7 +16,8 @@ DOCUMENTS += sorted((ROOT / "docs").glob("*.md"))
 BLOCKS = [
     pytest.param(path, block, id=f"{path.name}-{i}")
     for path in DOCUMENTS
-    if path.name != "CONTRIBUTING.md"  # its declaration is run by tests/packaging/test_contributing.py
+    # The declaration is run by tests/packaging/test_contributing.py, the tutorial by test_tutorial.py.
+    if path.name not in ("CONTRIBUTING.md", "tutorial.md")
     for i, block in enumerate(re.findall(r"```python\n(.*?)```", path.read_text(), re.S))
 ]
 
