@@ -44,11 +44,13 @@ for _file in ISA.keys() & globals().keys():
     del globals()[_file]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _OLD_ENGINES:
-        raise missing_name("nki.isa", name, ISA)
-    warn_deprecated(f"nisa.{name}", f"nisa.engine.{_OLD_ENGINES[name].name}")
-    return _OLD_ENGINES[name]
+if not TYPE_CHECKING:  # which would not see misspelt names
+
+    def __getattr__(name: str) -> Any:
+        if name not in _OLD_ENGINES:
+            raise missing_name("nki.isa", name, ISA)
+        warn_deprecated(f"nisa.{name}", f"nisa.engine.{_OLD_ENGINES[name].name}")
+        return _OLD_ENGINES[name]
 """.strip().splitlines()
 FIXED = ["NkiInstruction", "NkiValidationError", "VirtualRegister"]
 

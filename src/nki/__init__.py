@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nki import collectives as collectives
 from nki import dtype as dtype
 from nki import isa as isa
@@ -35,7 +37,11 @@ __all__ = [
 _neuronxcc.install()
 
 
-def __getattr__(name: str) -> str:
-    if name == "__version__":
-        return version()
-    raise missing_name("nki", name, NKI)
+if TYPE_CHECKING:  # which would not see misspelt names if there were a function for them
+    __version__: str
+else:
+
+    def __getattr__(name: str) -> str:
+        if name == "__version__":
+            return version()
+        raise missing_name("nki", name, NKI)

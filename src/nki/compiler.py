@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from nki.core.errors import LaunchError
 from nki.core.removed import missing_name
@@ -117,5 +117,7 @@ def _shown(value: object) -> str:
     return value.name if isinstance(value, Enum) else repr(value)
 
 
-def __getattr__(name: str) -> NoReturn:
-    raise missing_name("nki.compiler", name, COMPILER)
+if not TYPE_CHECKING:  # which would not see misspelt names
+
+    def __getattr__(name: str) -> NoReturn:
+        raise missing_name("nki.compiler", name, COMPILER)

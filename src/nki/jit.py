@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, Unpack, overload
 
 from nki import gate
 from nki.compiler import CompileConfig, SpecializationConfig
@@ -19,6 +19,7 @@ from nki.core.shown import one_line, shown
 from nki.core.source import here
 from nki.driver import Cache, Launch, call
 from nki.frontend.host import JAX_TRACER
+from nki.frontend.reloaded import loading_of, tell_if_reloaded
 from nki.options import API_VERSIONS, from_environment
 from nki.profile.evidence import tell_of_unmeasured
 from nki.profile.lazy import profile_programs
@@ -48,8 +49,11 @@ _GRIDS = ("lnc", "num_cores", "num_programs", "spmd_grid")
 
 _JAX = "nki.interop.jax"
 
+P = ParamSpec("P")
+"""Parameters of the kernel's function, which a call of the kernel takes as well."""
 
-class Kernel:
+
+class Kernel(Generic[P]):
     """A kernel: call it, or ``kernel[lnc]`` first to choose the number of cores.
 
     Attributes:
@@ -57,7 +61,7 @@ class Kernel:
         report: how the last call's result was produced.
     """
 
-    def __init__(self, launch: Launch | Callable[..., Any], cache: Cache | None = None) -> None:
+    def __init__(self, launch: Launch | Callable[P, Any], cache: Cache | None = None) -> None:
         if not isinstance(launch, Launch):
             launch = Launch(_checked_function(launch))
         functools.update_wrapper(self, launch.function)
@@ -66,12 +70,15 @@ class Kernel:
         self._profiled: tuple[Report, Profile] | None = None
         self._launch = launch
         self._cache: Cache = {} if cache is None else cache
+        self._loading = loading_of(self.func)
 
-    def __getitem__(self, lnc: Any) -> Kernel:
+    def __getitem__(self, lnc: Any) -> Kernel[P]:
         """The same kernel on `lnc` cores."""
         return Kernel(replace(self._launch, lnc=_checked_grid(self.func.__name__, lnc)), self._cache)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        if self._loading is not None:
+            tell_if_reloaded(self.func, self._loading)
         sink = active_sink()
         if sink is not None:
             return self._inside(sink, args, kwargs)
@@ -85,7 +92,7 @@ class Kernel:
         # The package of the frameworks lies above this one, and importing it imports JAX, which somebody else did.
         return import_module(_JAX).traced_call(self, self._cache, args, kwargs)
 
-    def with_schedule(self, edges: list[tuple[str, str | list[str]]]) -> Kernel:
+    def with_schedule(self, edges: list[tuple[str, str | list[str]]]) -> Kernel[P]:
         """The same kernel with dependencies between its instructions, by their names (``name=``).
 
         Args:
@@ -115,7 +122,7 @@ class Kernel:
         """What the driver needs to know."""
         return self._launch
 
-    def simulated(self) -> Kernel:
+    def simulated(self) -> Kernel[P]:
         """The same kernel, run eagerly."""
         return Kernel(replace(self._launch, eager=True), self._cache)
 
@@ -165,6 +172,36 @@ def _profile_of(report: Report, launch: Launch) -> Profile:
     return profile_programs(programs, target, trips or None)
 
 
+class _Older(TypedDict, total=False):
+    """Keywords of older versions, as type checkers see them."""
+
+    platform_target: Any
+    mode: Any
+    debug_kernel: Any
+    show_compiler_tb: Any
+    experimental_flags: Any
+    additional_compile_opt: Any
+    grid: Any
+
+
+@overload
+def jit(
+    fn: Callable[P, Any],
+    *,
+    compile_config: CompileConfig | None = ...,
+    specialization_config: SpecializationConfig | None = ...,
+    api: str | None = ...,
+    **kwargs: Unpack[_Older],
+) -> Kernel[P]: ...
+@overload
+def jit(
+    fn: None = None,
+    *,
+    compile_config: CompileConfig | None = ...,
+    specialization_config: SpecializationConfig | None = ...,
+    api: str | None = ...,
+    **kwargs: Unpack[_Older],
+) -> Callable[[Callable[P, Any]], Kernel[P]]: ...
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
@@ -193,7 +230,7 @@ def jit(
     for statement in compile_config.without_effect() if compile_config else ():
         warnings.warn(f"nki.jit: {statement}", UserWarning, stacklevel=2)
 
-    def decorate(function: Callable[..., Any]) -> Kernel:
+    def decorate(function: Callable[..., Any]) -> Kernel[...]:
         function = _checked_function(function)
         return Kernel(
             Launch(
@@ -209,15 +246,14 @@ def jit(
     return decorate if fn is None else decorate(fn)
 
 
-def simulate(kernel: Any) -> Kernel:
+def simulate(kernel: Callable[P, Any]) -> Kernel[P]:
     """The kernel in eager mode: every instruction runs as Python reaches it, so print, pdb and breakpoints work.
 
     Args:
         kernel: a kernel, ``kernel[lnc]``, or a plain function. The result can be subscripted as well.
     """
-    if not isinstance(kernel, Kernel):
-        kernel = Kernel(kernel)
-    return kernel.simulated()
+    made: Kernel[P] = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    return made.simulated()
 
 
 def _checked_function(function: Any) -> Callable[..., Any]:

@@ -6,9 +6,14 @@ version had are refused as in `nki.language`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nki import language
+
+if TYPE_CHECKING:  # which does not see what is put in below
+    from nki.language import *  # noqa: F403 - all of them
+    from nki.language import bool as bool
+    from nki.language import range as range
 
 __all__ = list(language.__all__)
 
@@ -16,6 +21,8 @@ __all__ = list(language.__all__)
 globals().update({name: vars(language)[name] for name in __all__})
 
 
-def __getattr__(name: str) -> Any:
-    """What else `nki.language` has; RemovedError or AttributeError if it has no such name."""
-    return getattr(language, name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """What else `nki.language` has; RemovedError or AttributeError if it has no such name."""
+        return getattr(language, name)

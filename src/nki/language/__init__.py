@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nki.core.dtypes import (
     DType,
     bfloat16,
@@ -42,7 +44,7 @@ from nki.language.loops import (
     static_range,
     while_loop,
 )
-from nki.language.loops import unrolled_range as range  # noqa: F401 -- not in __all__: a star import keeps Python's own
+from nki.language.loops import unrolled_range as _unrolled_range
 from nki.language.matrix import matmul, transpose
 from nki.language.memory import ds, empty_like, full, ndarray, ones, zeros, zeros_like
 from nki.language.operators import (
@@ -110,6 +112,7 @@ from nki.language.unary import (
 )
 from nki.spec.sink import counts_in_views as _counts_in_views
 
+range = _unrolled_range  # not in __all__: a star import keeps Python's own
 sbuf = MemoryRegion.sbuf
 psum = MemoryRegion.psum
 hbm = private_hbm = MemoryRegion.private_hbm
@@ -264,7 +267,11 @@ NkiTensor.assigner = _assign
 NkiTensor.patterns_of_views = _counts_in_views
 
 
-def __getattr__(name: str) -> DType:
-    if name == "bool":  # not in the documents; kernels write it, and as a name here it would hide Python's
-        return bool_
-    raise missing_name("nki.language", name, LANGUAGE)
+if TYPE_CHECKING:  # which would not see misspelt names if there were a function for them
+    bool = bool_
+else:
+
+    def __getattr__(name: str) -> DType:
+        if name == "bool":  # not in the documents; kernels write it, and as a name here it would hide Python's
+            return bool_
+        raise missing_name("nki.language", name, LANGUAGE)

@@ -1,0 +1,50 @@
+"""Kernels whose module was loaded again: a name that was imported earlier still holds what it was before."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+from nki.core.source import here
+from nki.report import NkiWarning
+from nki.spec.rule import Finding
+
+_LOADED: weakref.WeakKeyDictionary[Callable[..., Any], ModuleSpec | None] = weakref.WeakKeyDictionary()
+"""How the module of each kernel's function was loaded when the kernel was made."""
+
+
+def loading_of(function: Callable[..., Any]) -> ModuleSpec | None:
+    """How the module was loaded that defined a function; None for what is typed in, or where it was told already."""
+    return _LOADED.setdefault(function, _now(function))
+
+
+def tell_if_reloaded(function: Callable[..., Any], loaded: ModuleSpec) -> None:
+    """An `NkiWarning`, once for each function, if its module was loaded again since (``importlib.reload``).
+
+    As every function of Python, the kernel that an earlier import gave is the earlier one. It is run as it is.
+    """
+    now = _now(function)
+    if now is None or now is loaded or _LOADED.get(function) is None:  # specs of the same file are equal
+        return
+    _LOADED[function] = None
+    name, module = function.__name__, function.__module__
+    finding = Finding(
+        "kernel.reloaded",
+        "warning",
+        f"{name} is what it was before {module} was loaded again, and a change of the file has no effect on it",
+        "importlib.reload makes new functions in the module; names that were imported earlier keep the earlier ones",
+        "docs.python.org/3/library/importlib.html, importlib.reload",
+        f"import it again: from {module} import {name}, or call {module}.{name}",
+        here(),
+        {"kernel": name, "module": module},
+    )
+    warnings.warn(NkiWarning(finding), stacklevel=3)
+
+
+def _now(function: Callable[..., Any]) -> ModuleSpec | None:
+    module = sys.modules.get(function.__module__)
+    return getattr(module, "__spec__", None)
