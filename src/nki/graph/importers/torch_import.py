@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -41,6 +41,7 @@ from nki.graph.importers import (
 )
 from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_control import CONTROL
+from nki.graph.importers.torch_known import Known, attribute
 from nki.graph.importers.torch_location import location_of
 from nki.graph.importers.torch_random import STATE_BYTES, is_state, threefry
 from nki.graph.importers.torch_reasons import reason_of
@@ -101,8 +102,18 @@ class State:
     converters: Mapping[str, Converter]
     attributes: fx.GraphModule
     made: dict[fx.Node, Any] = field(default_factory=dict)
+    known: Known = field(init=False)
     seed: Value = field(default_factory=lambda: Value(TensorType((2,), uint32), SEED))
     keys: int = 0
+
+    def __post_init__(self) -> None:
+        self.known = Known(self.attributes)
+
+    def needs(self, nodes: Iterable[Any]) -> None:
+        """Makes those of these nodes that are constants computed with 64 bits."""
+        for node in nodes:
+            if isinstance(node, fx.Node) and node not in self.made and self.known.is_wide(node):
+                self.made[node] = self.known.constant(self.builder, node)
 
 
 def import_graph(
@@ -152,6 +163,7 @@ def import_graph(
 def _results(state: State, outputs: Sequence[Any]) -> tuple[tuple[Value, ...], tuple[Any, ...]]:
     results: list[Value] = []
     kinds: list[Any] = []
+    state.needs(outputs)
     for output in outputs:
         value = state.made[output] if isinstance(output, fx.Node) else output
         if isinstance(value, Value):
@@ -170,7 +182,10 @@ def _note(notes: dict[str, None], dtype: torch.dtype) -> None:
 
 def convert(state: State, node: fx.Node) -> None:
     """Make the operations of one node."""
+    if state.known.is_wide(node):
+        return  # until something uses it that is not known now
     b = state.builder
+    state.needs(node.all_input_nodes)
     b.location = location_of(node)
     b.double = any(_is_double(each.meta.get("val")) for each in (node, *node.all_input_nodes))
     fake = node.meta.get("val")
@@ -191,9 +206,7 @@ def _is_double(fake: Any) -> bool:
 
 def _attribute(state: State, name: str) -> Value | fx.GraphModule:
     """A tensor that the graph carries, which is a constant, or a graph that it calls."""
-    owner: Any = state.attributes
-    for part in name.split("."):
-        owner = getattr(owner, part)
+    owner = attribute(state.attributes, name)
     if isinstance(owner, fx.GraphModule):
         return owner
     dtype = device_dtype(owner.dtype, state.builder.location)
@@ -225,7 +238,7 @@ def _control(state: State, control: Callable[..., Any], b: Builder, call: Call, 
     """The operations of control flow, with those of the graphs that it calls inside of it."""
 
     def nested(graph: fx.GraphModule, values: Sequence[Any]) -> tuple[list[Op], list[Any]]:
-        inner = State(Builder(), state.converters, graph, {}, state.seed, state.keys)
+        inner = State(Builder(), state.converters, graph, {}, seed=state.seed, keys=state.keys)
         given = iter(values)
         results: list[Any] = []
         for node in graph.graph.nodes:
@@ -233,6 +246,7 @@ def _control(state: State, control: Callable[..., Any], b: Builder, call: Call, 
                 inner.made[node] = next(given)
             elif node.op == "output":
                 inner.builder.location = b.location
+                inner.needs(node.all_input_nodes)
                 made = _values(inner, node.args[0])
                 results = list(made) if isinstance(made, tuple | list) else [made]
             else:

@@ -18,6 +18,7 @@ from nki.graph.passes.decompose import DECOMPOSITIONS, expand
 from nki.graph.passes.decompose_index import signed_indices
 from nki.graph.passes.decompose_scales import scales
 from nki.graph.passes.empty import without_elements
+from nki.graph.passes.fold import fold_wide
 from nki.graph.passes.narrow import Uses, narrowed, uses_of
 from nki.graph.passes.rewriter import Rewriter, rewrite
 
@@ -34,6 +35,7 @@ def legalize(module: Module, context: Context) -> Module:
     """
     _inline_calls(module)
     dce(without_complex(rewrite(module, _wide_words)), context)
+    dce(fold_wide(module, context, NARROW), context)
     for function in module.functions.values():
         for value in function.arguments:
             _narrow(value)
