@@ -125,7 +125,7 @@ def test_a_server_without_its_packages(folder: Path, tmp_path: Path, monkeypatch
 
     real = importlib.import_module
     monkeypatch.setattr(importlib, "import_module", no_module)
-    assert "pip install 'nki[explorer]'" in nki("explorer", str(folder), code=2).stderr
+    assert "[explorer]'" in nki("explorer", str(folder), code=2).stderr
     nki("explorer", str(folder), "--html", str(tmp_path / "x.html"))
 
 

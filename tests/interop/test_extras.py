@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from nki.core.install import install_extra
+
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_a_missing_framework_is_named_with_its_extra(framework: str) -> None:
@@ -19,4 +21,4 @@ def test_a_missing_framework_is_named_with_its_extra(framework: str) -> None:
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "install.framework" in found.stdout, found.stderr
-    assert f"pip install 'nki[{framework}]'" in found.stdout
+    assert install_extra(framework) in found.stdout

@@ -421,7 +421,7 @@ def test_an_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     with pytest.raises(UsageError) as caught:
         Profile.load(tmp_path)
     assert caught.value.code == "profile.extra"
-    assert "nki[profile]" in caught.value.fix
+    assert caught.value.fix.endswith("[profile]'") and "pip install -e " in caught.value.fix
 
 
 def test_a_text_that_a_small_file_repeats_is_counted_as_often(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

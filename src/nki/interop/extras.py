@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nki.core.errors import MissingError, NkiError
+from nki.core.install import install_extra
 from nki.core.source import Location, Locator
 
 
@@ -20,6 +21,6 @@ def missing(framework: str, error: ModuleNotFoundError) -> NkiError | ModuleNotF
         "install.framework",
         f"nki.interop.{framework} needs {framework}, which is not installed",
         rule="import nki needs no framework; what belongs to one is an extra of the package",
-        fix=f"pip install 'nki[{framework}]'",
+        fix=install_extra(framework),
         location=Location(tuple(frames[:1])),
     )

@@ -15,6 +15,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from nki.core.errors import LaunchError
+from nki.core.install import install_extra
 from nki.core.source import Location
 from nki.interop.jax_activity import ACTIVITY
 from nki.interop.jax_callee import CALLEES, Callee
@@ -138,7 +139,7 @@ def _fallback(problem: str, callee: Callee, site: Site) -> Finding:
         f"{callee.config.func_name} is called by jax.pure_callback: {problem}",
         "kernels are called through XLA's foreign function interface where its version is known",
         "docs/jax.md",
-        "install a version of jax that nki[jax] allows",
+        f"install a version of jax that the extra jax allows: {install_extra('jax')}",
         site.location,
         {},
     )

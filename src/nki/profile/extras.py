@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nki.core.errors import UsageError
+from nki.core.install import install_extra
 from nki.core.source import UNKNOWN
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _module(name: str, package: str) -> Any:
             "profile.extra",
             f"this format needs {package}, which is not installed",
             rule="Parquet needs pyarrow, traces need perfetto; summaries and CSV need neither",
-            fix="pip install 'nki[profile]'",
+            fix=install_extra("profile"),
             location=UNKNOWN,
         ) from None
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nki.core.errors import UsageError
+from nki.core.install import install_extra
 from nki.core.source import UNKNOWN
 from nki.profile.extras import unwritable
 from nki.runtime import arguments
@@ -154,6 +155,6 @@ def _protos() -> Any:
             "profile.extra",
             "a trace needs perfetto, which is not installed",
             rule="Perfetto's messages are an optional package",
-            fix="pip install 'nki[profile]'",
+            fix=install_extra("profile"),
             location=UNKNOWN,
         ) from None

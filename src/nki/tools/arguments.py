@@ -23,6 +23,7 @@ FORMS = (
     "NAME=SHAPE:DTYPE[:random|zeros|ones|FILE.npy], for example a=128x512:bfloat16, or NAME=LITERAL, for example n=4"
 )
 _MEANT = re.compile(r"\bnl\.(\w+)")
+_SHAPE = re.compile(r"\d+(x\d+)+")
 _ARRAY = re.compile(r"(?P<shape>\d+(x\d+)*):(?P<dtype>[^:]+)(:(?P<fill>.+))?")
 
 
@@ -126,6 +127,8 @@ def _literal(name: str, text: str) -> Any:
 
 def _array_fix(name: str, text: str) -> str:
     """What an array is written as, for texts that have its sizes and its dtype in another form."""
+    if _SHAPE.fullmatch(text):
+        return f"write --arg {name}={text}:float32, or another dtype"
     dtype = next((word for word in re.findall(r"[a-z]\w*", text) if word != "nl" and _is_dtype(word)), "")
     rest = re.sub(rf"\b{dtype}\b", " ", text) if dtype else ""
     sizes = re.findall(r"\d+", rest)

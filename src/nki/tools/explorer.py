@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from nki.core.errors import UsageError
+from nki.core.install import install_extra
 from nki.core.source import UNKNOWN
 from nki.explorer.guard import is_local
 from nki.explorer.report import report
@@ -104,6 +105,6 @@ def _server_module() -> Any:
             "explorer.extra",
             f"the explorer's server needs {problem.name}, which is not installed",
             rule="the server needs starlette and uvicorn; --html needs neither",
-            fix="pip install 'nki[explorer]', or write a file with --html",
+            fix=f"{install_extra('explorer')}, or write a file with --html",
             location=UNKNOWN,
         ) from None
