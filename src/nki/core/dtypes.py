@@ -59,7 +59,7 @@ class DType(str):
         min, max: finite range, of one lane for packed types; rounded to double for 64-bit integers.
         signed: whether negative values exist.
         element: lane format of packed types, else None.
-        device: False for 64-bit integers, which only host arrays and registers have.
+        device: False for 64-bit integers, which only host arrays and registers have, and for complex numbers.
     """
 
     __slots__ = ("bits", "device", "element", "itemsize", "kind", "max", "min", "name", "numpy", "signed")
@@ -294,7 +294,7 @@ def _define(
         "max": limits[1],
         "signed": limits[0] < 0,
         "element": element,
-        "device": not (kind in ("int", "uint") and stored.itemsize == 8),
+        "device": kind != "complex" and not (kind in ("int", "uint") and stored.itemsize == 8),
     }
     for key, item in values.items():
         object.__setattr__(dtype, key, item)
