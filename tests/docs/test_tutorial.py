@@ -13,10 +13,13 @@ from click.testing import CliRunner
 
 from nki.tools.cli import main
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "tutorial.md").read_text()
 BLOCKS: list[tuple[str, str]] = re.findall(r"```(python|sh|text)\n(.*?)```", PAGE, re.S)
 SOURCE = "\n\n".join(text for kind, text in BLOCKS if kind == "python")
-COMMANDS = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines() if line.startswith("nki ")]
+COMMANDS = re.findall(r"^nki .*", "\n".join(text for kind, text in BLOCKS if kind == "sh"), re.M)
+FURTHER = re.findall(r"^nki .*", (ROOT / "README.md").read_text(), re.M)
+"""Commands of README, which are about the same file."""
 SHOWN = [part for kind, text in BLOCKS if kind == "text" for part in re.split(r"^\.\.\.$", text, flags=re.M)]
 
 LAYER_NORM = """
@@ -77,7 +80,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
         patch.chdir(file.parent)
         patch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
         printed = [_run(file)]
-        for command in COMMANDS:
+        for command in dict.fromkeys([*COMMANDS, *FURTHER]):
             result = CliRunner().invoke(main, shlex.split(command)[1:])
             assert result.exit_code == ("too_tall --arg" in command), f"{command}\n{result.output}"
             printed.append(result.output)
@@ -92,3 +95,4 @@ def test_what_the_page_shows_is_printed(shown: str, output: str) -> None:
 
 def test_the_commands_are_tried() -> None:
     assert [command.split()[1] for command in COMMANDS] == ["check", "check", "explain", "profile", "explorer"]
+    assert {command.split()[1] for command in FURTHER} == {"check", "explain", "compare", "profile", "explorer"}
