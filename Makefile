@@ -19,7 +19,7 @@ help: ## list the targets
 		printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 demo: $(VENV)/.core ## run the main job on an example
-	@$(BIN)/nki demo
+	@$(BIN)/nki demo --target trn2
 
 test: $(VENV)/.test ## run the tests, without the longer sweeps
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from nki.explorer.report import report
@@ -42,8 +44,6 @@ def test_names_are_text_wherever_they_come_from(tmp_path: Path) -> None:
 
 def spoil(folder: Path, text: str) -> None:
     """Every free text of a profile is replaced."""
-    import pyarrow.parquet as pq
-
     document = json.loads((folder / "profile.json").read_text())
     document["kernel"] = document["target"] = document["generator"] = document["hardware"]["title"] = text
     for advice in document["advice"]:
@@ -95,6 +95,54 @@ def test_two_profiles_are_aligned_and_compared(both: Path) -> None:
         )
         ends = page.run("explorer.timelines.map((t) => t.scale().x(t.model.makespan))")
         assert ends[0] == pytest.approx(ends[1])
+        assert page.messages == []
+
+
+@pytest.mark.parametrize("mode", ["opcode", "line", "engine", "wait", "critical"])
+def test_what_is_the_same_has_one_colour_in_both(folder: Path, tmp_path: Path, mode: str) -> None:
+    """Also where what takes most time in one profile takes less in the other one, and lines have moved."""
+    slow = make(tmp_path / "slow", 200, cores=2, slower=40.0)
+    file = tmp_path / "both.html"
+    file.write_text(report(from_folders([folder, slow])), encoding="utf-8")
+    with Browser() as page:
+        page.open_file(file)
+        page.run(f"explorer.shared.colour = '{mode}'; explorer.shared.emit('colour')")
+        seen = page.run(
+            "explorer.models.map((m) => Array.from(m.colouring('MODE').colours, (colour, row) => ["
+            "{opcode: m.inst.columns.opcode.at(row), engine: m.inst.columns.engine.at(row),"
+            " wait: m.inst.columns.wait_kind.at(row), critical: m.critical[row] > 0,"
+            " line: m.tables.sources.columns.text.at(m.inst.columns.source[row])}.MODE, colour]))".replace("MODE", mode)
+        )
+        colours: dict[str, set[int]] = {}
+        for kind, colour in [*seen[0], *seen[1]]:
+            colours.setdefault(str(kind), set()).add(colour)
+        assert len(colours) > 1
+        assert all(len(each) == 1 for each in colours.values()), colours
+        legends = page.run("explorer.models.map((m) => { explorer.show(m); return explorer.legend.textContent; })")
+        assert legends[0] == legends[1] != ""
+
+
+def test_a_line_has_one_colour_in_the_memory_of_both(folder: Path, tmp_path: Path) -> None:
+    """Also where one of the profiles has other lines, and more tensors of some."""
+    fewer = make(tmp_path / "fewer", 200, cores=2)
+    memory = pq.read_table(fewer / "memory.parquet")
+    dropped = [name.startswith("t0_") and name != "t0_0" for name in memory["name"].to_pylist()]
+    pq.write_table(memory.filter(pa.array([not each for each in dropped])), fewer / "memory.parquet")
+    file = tmp_path / "both.html"
+    file.write_text(report(from_folders([fewer, folder])), encoding="utf-8")
+    with Browser() as page:
+        page.open_file(file)
+        page.run("explorer.tabs.open('memory')")
+        seen = page.run(
+            "explorer.models.map((m) => { const view = new MemoryView(explorer.shared, m, explorer.tip);"
+            " return view.placed.map((row) => ["
+            "m.tables.sources.columns.text.at(m.tables.memory.columns.source[row]), view.colourOf(row)]); })"
+        )
+        assert all(seen)
+        colours: dict[str, set[int]] = {}
+        for line, colour in [*seen[0], *seen[1]]:
+            colours.setdefault(line, set()).add(colour)
+        assert all(len(each) == 1 for each in colours.values()), colours
         assert page.messages == []
 
 

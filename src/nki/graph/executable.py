@@ -11,6 +11,7 @@ import numpy as np
 from nki.graph.ir import TensorType
 from nki.graph.report import GraphReport
 from nki.options import Options
+from nki.profile.evidence import tell_of_unmeasured
 from nki.profile.lazy import profile_programs
 from nki.report import Executed
 from nki.runtime.model import Model, Outcome, load_model
@@ -93,6 +94,7 @@ class Executable:
 
     def profile(self) -> Profile:
         """Where the time goes on the target, by the timing model and without running."""
+        tell_of_unmeasured(self.model.target)
         return profile_programs(self.programs, self.model.target)
 
     def save(self, path: str | Path) -> None:

@@ -23,7 +23,7 @@ def evidence(name: str, validated: bool) -> str:
     """
     if validated:
         return f"simulated, the timing model of {name} was compared with published measurements"
-    measured = _measured()
+    measured = measured_target()
     return (
         f"simulated, the timing model of {name} was NOT compared with any measurement, that of {measured} was "
         f"({_chosen(measured)})"
@@ -38,7 +38,7 @@ def tell_of_unmeasured(target: Target) -> None:
     if target.validated or target.toy or target.name in _TOLD:
         return
     _TOLD.add(target.name)
-    measured = _measured()
+    measured = measured_target()
     finding = Finding(
         "timing.unmeasured",
         "warning",
@@ -58,7 +58,7 @@ def _chosen(name: str) -> str:
     return f"NEURON_PLATFORM_TARGET_OVERRIDE={name}, or --target {name}"
 
 
-def _measured() -> str:
+def measured_target() -> str:
     """The newest target whose model was compared with measurements."""
     found = [target for target in map(load_target, target_names()) if target.validated]
     return max(found, key=lambda target: target.generation).name

@@ -17,6 +17,7 @@ from nki.passes.pipeline import Stage
 from nki.passes.schedule import hardware, tasks_of
 from nki.passes.synchronize import synchronize
 from nki.passes.usage import MemoryUsage, usage
+from nki.profile.evidence import measured_target
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.target.model import Target
 from nki.timing.cores import timelines
@@ -219,9 +220,14 @@ def _memory(row: MemoryRow) -> str:
     return f"{peak}, at least {row.bound:,} needed, {row.capacity:,} available"
 
 
+def _doubt() -> str:
+    measured = measured_target()
+    return f" (model not compared with measurements; that of {measured} was: --target {measured})"
+
+
 def _time(summary: Summary) -> str:
     if summary.makespan is None:
         return summary.doubt or "not scheduled"
     before = "" if summary.program_order is None else f", {summary.program_order / 1e3:.2f} µs in program order"
-    doubt = "" if summary.validated else " (model not compared with measurements)"
+    doubt = "" if summary.validated else _doubt()
     return f"{summary.makespan / 1e3:.2f} µs estimated{before}{doubt}"

@@ -94,19 +94,27 @@ class MemoryView {
 
   /** Colours by the line that made a tensor, so that they mean something; if that is one, by name. */
   colour() {
-    const columns = this.model.tables.memory.columns,
-      lines = new Map();
+    const { name, source } = this.model.tables.memory.columns,
+      { key, name: lineOf } = this.model.kinds("line"),
+      here = new Map(),
+      all = new Map();
     for (const row of this.placed) {
-      const line = this.model.line(columns.source[row]);
-      lines.set(line, (lines.get(line) || 0) + 1);
+      const one = here.get(key(source[row]));
+      if (one) one.tensors++;
+      else here.set(key(source[row]), { tensors: 1, line: lineOf(source[row]) });
     }
-    const ranked = [...lines.keys()].sort((a, b) => lines.get(b) - lines.get(a)),
+    for (const model of this.model.shown) {
+      const { key: same } = model.kinds("line"),
+        { region, source: made } = model.tables.memory.columns;
+      for (let row = 0; row < model.tables.memory.rows; row++)
+        if (region.at(row) === this.region) all.set(same(made[row]), (all.get(same(made[row])) || 0) + 1);
+    }
+    const ranked = [...all.keys()].sort((a, b) => all.get(b) - all.get(a)),
       rank = new Map(ranked.map((line, at) => [line, Math.min(at, REST)]));
-    this.colourOf =
-      ranked.length > 1
-        ? (row) => rank.get(this.model.line(columns.source[row]))
-        : (row) => columns.name.codes[row] % REST;
-    const named = ranked.slice(0, REST).map((line, at) => [at, `${line} (${count(lines.get(line))})`]);
+    this.colourOf = ranked.length > 1 ? (row) => rank.get(key(source[row])) : (row) => name.codes[row] % REST;
+    const named = ranked
+      .slice(0, REST)
+      .flatMap((line, at) => (here.has(line) ? [[at, `${here.get(line).line} (${count(here.get(line).tensors)})`]] : []));
     if (ranked.length > REST) named.push([REST, "other lines"]);
     this.legend.hidden = ranked.length < 2;
     this.legend.replaceChildren(

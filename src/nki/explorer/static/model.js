@@ -48,6 +48,7 @@ class Model {
     this.out = new Groups(tables.edges.columns.producer, this.rows);
     this.bySource = new Groups(columns.source, tables.sources.rows);
     this.colourings = new Map();
+    this.shown = [this]; // all profiles of the page, which share their colours
     this.counters = this.makeCounters();
   }
 
@@ -116,7 +117,43 @@ class Model {
       }));
   }
 
-  /** Numbers of colours by instruction, and what each number means. */
+  /** Instructions by code, and for each code a key that is the same in every profile, and its name. */
+  kinds(mode) {
+    const { source, opcode } = this.inst.columns;
+    if (mode === "opcode") return { codes: opcode.codes, key: (at) => opcode.values[at], name: (at) => opcode.values[at] };
+    const { file, function: names, text } = this.tables.sources.columns,
+      one = (at) => [baseName(file.at(at)), names.at(at), text.at(at)].join("\u0000");
+    const key = (at) => (at < 0 ? "" : this.shown.length > 1 ? one(at) : this.line(at));
+    return { codes: source, key, name: (at) => this.line(at) };
+  }
+
+  /** Busy time and names by the keys of `kinds`. */
+  busyByKind(mode) {
+    const { codes, key, name } = this.kinds(mode),
+      sums = new Map(),
+      found = new Map();
+    for (let row = 0; row < this.rows; row++) sums.set(codes[row], (sums.get(codes[row]) || 0) + this.busy[row]);
+    for (const [code, ns] of sums) {
+      const one = found.get(key(code));
+      if (one) one.ns += ns;
+      else found.set(key(code), { ns, name: name(code) });
+    }
+    return found;
+  }
+
+  /** Keys of `kinds` in all profiles of the page, those with most busy time first: [key, name]. */
+  rankedKinds(mode) {
+    const sums = new Map();
+    for (const model of this.shown)
+      for (const [key, { ns, name }] of model.busyByKind(mode)) {
+        const one = sums.get(key);
+        if (one) one.ns += ns;
+        else sums.set(key, { ns, name });
+      }
+    return [...sums].sort((a, b) => b[1].ns - a[1].ns).map(([key, { name }]) => [key, name]);
+  }
+
+  /** Numbers of colours by instruction, and what each number means; the same in all profiles of the page. */
   colouring(mode) {
     if (this.colourings.has(mode)) return this.colourings.get(mode);
     const colours = new Uint8Array(this.rows),
@@ -127,7 +164,10 @@ class Model {
       const table = mode === "engine" ? ENGINE_COLOURS : CATEGORY_COLOURS;
       const codes = texts.values.map((value) => (value in table ? table[value] : REST));
       for (let row = 0; row < this.rows; row++) colours[row] = codes[texts.codes[row]];
-      legend = texts.values.map((value, at) => [codes[at], value || "did not wait"]);
+      const values = new Set(
+        this.shown.flatMap(({ inst }) => (mode === "engine" ? inst.columns.engine : inst.columns.wait_kind).values),
+      );
+      legend = [...values].map((value) => [value in table ? table[value] : REST, value || "did not wait"]);
     } else if (mode === "critical") {
       for (let row = 0; row < this.rows; row++) colours[row] = this.critical[row] > 0 ? 5 : REST;
       legend = [
@@ -135,15 +175,16 @@ class Model {
         [REST, "not on it"],
       ];
     } else {
-      const keys = mode === "line" ? columns.source : columns.opcode.codes,
-        sums = new Map();
-      for (let row = 0; row < this.rows; row++) sums.set(keys[row], (sums.get(keys[row]) || 0) + this.busy[row]);
-      const ranked = [...sums.keys()].sort((a, b) => sums.get(b) - sums.get(a));
-      const of = new Map(ranked.map((key, at) => [key, Math.min(at, REST)]));
-      for (let row = 0; row < this.rows; row++) colours[row] = of.get(keys[row]);
-      legend = ranked
-        .slice(0, REST)
-        .map((key, at) => [at, mode === "line" ? this.line(key) : columns.opcode.values[key]]);
+      const { codes, key } = this.kinds(mode),
+        ranked = this.rankedKinds(mode),
+        of = new Map(ranked.map(([each], at) => [each, Math.min(at, REST)])),
+        byCode = new Map();
+      for (let row = 0; row < this.rows; row++) {
+        const code = codes[row];
+        if (!byCode.has(code)) byCode.set(code, of.get(key(code)));
+        colours[row] = byCode.get(code);
+      }
+      legend = ranked.slice(0, REST).map(([, name], at) => [at, name]);
       if (ranked.length > REST) legend.push([REST, "the rest"]);
     }
     this.colourings.set(mode, { colours, legend });

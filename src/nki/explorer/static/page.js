@@ -5,6 +5,7 @@ class Page {
   constructor(models, app) {
     this.app = app;
     this.models = models;
+    for (const model of models) model.shown = models;
     this.shared = new Shared(models);
     this.tip = new Tip();
     this.current = models[0];
