@@ -29,8 +29,8 @@ def layer_norm(x, gamma, beta):
     out = nl.ndarray((rows, columns), dtype=x.dtype, buffer=nl.shared_hbm)
     gammas = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.sbuf)
     betas = nl.ndarray((128, columns), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_copy(dst=gammas, src=gamma.ap([[0, 128], [1, columns]]))
-    nisa.dma_copy(dst=betas, src=beta.ap([[0, 128], [1, columns]]))
+    nisa.dma_copy(dst=gammas, src=gamma.reshape((1, columns)).broadcast(0, 128))
+    nisa.dma_copy(dst=betas, src=beta.reshape((1, columns)).broadcast(0, 128))
     for here, count in pieces(rows, 128):
         tile = nl.ndarray((count, columns), dtype=nl.float32, buffer=nl.sbuf)
         squares = nl.ndarray((count, columns), dtype=nl.float32, buffer=nl.sbuf)
@@ -94,5 +94,12 @@ def test_what_the_page_shows_is_printed(shown: str, output: str) -> None:
 
 
 def test_the_commands_are_tried() -> None:
-    assert [command.split()[1] for command in COMMANDS] == ["check", "check", "explain", "profile", "explorer"]
+    assert [command.split()[1] for command in COMMANDS] == [
+        "check",
+        "compare",
+        "check",
+        "explain",
+        "profile",
+        "explorer",
+    ]
     assert {command.split()[1] for command in FURTHER} == {"check", "explain", "compare", "profile", "explorer"}

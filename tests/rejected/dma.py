@@ -198,3 +198,14 @@ def gather_on_four_partitions(a: Any) -> None:
     t = nl.ndarray((4, 128), nl.float32)
     i = nl.zeros((4, 8), nl.uint16)
     nisa.local_gather(t, s, i)
+
+
+@refused(
+    "dma_copy.element-count",
+    X,
+    at="nisa.dma_copy(dst=t, src=a[0])",
+    cure=edit("a[0]", "a[0].reshape((1, 8)).broadcast(0, 4)"),
+)
+def copy_a_row_to_all_partitions(a: Any) -> None:
+    t = nl.ndarray((4, 8), nl.float32)
+    nisa.dma_copy(dst=t, src=a[0])

@@ -230,3 +230,14 @@ def operator_without_operand(a: Any) -> None:
 def column_of_other_partitions(a: Any) -> None:
     tile = nl.load(a)
     nisa.tensor_scalar(dst=tile[0:2], data=tile[0:2], op0=nl.add, operand0=tile[:, 0:1])
+
+
+@refused(
+    "tensor_tensor.shapes",
+    X,
+    at="nisa.tensor_tensor(dst=tile, data1=tile, data2=tile[0:1], op=nl.add)",
+    cure=edit("tile[0:1]", "nl.broadcast_to(tile[0:1], (4, 8))"),
+)
+def broadcast_a_row_by_shape(a: Any) -> None:
+    tile = nl.load(a)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile[0:1], op=nl.add)

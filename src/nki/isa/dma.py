@@ -108,6 +108,16 @@ ROW_INDEX = Rule(
 )
 
 
+def _fewer_elements(a: Any, t: Target) -> str:
+    """The fix for a copy between different sizes: a row for every partition is repeated while it is read from HBM."""
+    rows, each = a.dst.shape[0], size_of(a.src)
+    if rows > 1 and size_of(a.dst) == rows * each and not a.src.region.on_chip:
+        return (
+            f"to have all of src in each of the {rows} rows of dst, write src.reshape((1, {each})).broadcast(0, {rows})"
+        )
+    return "slice or reshape one of them"
+
+
 def _dma_engine(a: Any, t: Target) -> Engine:
     return Engine.dma
 
@@ -127,6 +137,7 @@ def _dma_engine(a: Any, t: Target) -> Engine:
             lambda a, t: (
                 f"dst {list(a.dst.shape)} holds {size_of(a.dst)}, src {list(a.src.shape)} holds {size_of(a.src)}"
             ),
+            remedy=_fewer_elements,
         ),
         Rule(
             "packed-cast",

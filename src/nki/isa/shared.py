@@ -40,9 +40,28 @@ def same_elements(*names: str) -> Rule:
         f"{', '.join(names)} have the same partitions and elements per partition (no broadcasting)",
         holds,
         _ISA,
-        "slice or reshape the operands to the same size; broadcast with tensor.broadcast or nisa.tensor_scalar",
+        _REPEAT,
         actual,
+        remedy=lambda a, t: _repeated({name: getattr(a, name) for name in names}),
     )
+
+
+_REPEAT = "slice or reshape the operands to the same size; broadcast with tensor.broadcast or nisa.tensor_scalar"
+
+
+def _repeated(operands: dict[str, Any]) -> str:
+    """How a row or a column that NumPy would repeat is repeated here."""
+    views = {name: v for name, v in operands.items() if isinstance(v, View)}
+    rows, columns = max(v.shape[0] for v in views.values()), max(v.free_size for v in views.values())
+    for name, v in views.items():
+        if name == "dst" or len(v.shape) != 2:
+            continue
+        if (v.shape[0], v.free_size) == (1, columns):
+            wide = f"write nl.broadcast_to({name}, ({rows}, {columns}))"
+            return f"{name} is one row: {wide}, or load it from HBM with src=row.broadcast(0, {rows})"
+        if (v.shape[0], v.free_size) == (rows, 1):
+            return f"{name} is one column: write {name}.broadcast(1, {columns}), or use nisa.tensor_scalar"
+    return _REPEAT
 
 
 def not_both_psum(first: str, second: str) -> Rule:
