@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from nki.core.errors import LaunchError
 from nki.core.html import html_table
@@ -42,6 +42,14 @@ def profile(kernel: Any, *, run: bool = False) -> Profiler:
     return Profiler(kernel if isinstance(kernel, Kernel) else Kernel(kernel), run=run)
 
 
+@overload
+def benchmark(
+    kernel: Callable[..., Any], *, warmup_iter: int = ..., benchmark_iter: int = ..., mode: str = ...
+) -> Benchmark: ...
+@overload
+def benchmark(
+    kernel: None = None, *, warmup_iter: int = ..., benchmark_iter: int = ..., mode: str = ...
+) -> Callable[[Callable[..., Any]], Benchmark]: ...
 def benchmark(
     kernel: Any = None, *, warmup_iter: int = 5, benchmark_iter: int = 5, mode: str = "device", **older: Any
 ) -> Any:

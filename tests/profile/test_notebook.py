@@ -63,6 +63,7 @@ def test_what_is_shown_as_a_table() -> None:
         "advice": (profile, profile.advice[0]["fix"]),
         "benchmark": (nki.benchmark(copied)(array(128, 512)), "bound by"),
         "tuned": (_tuned(), "tile=4"),
+        "times": (_tuned(), "compared with published measurements"),
         "graph": (GraphReport("m", "trn2", operations=3, kernels={"copy": 2}), "2 copy"),
     }
     for name, (shown, text) in found.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -78,6 +79,8 @@ def test_it_passes_and_says_how() -> None:
     assert told["passed"] is True
     assert 0.0 < told["accuracy"]["of_allowed"] <= 1.0
     assert (told["target"], told["mode"], told["findings"]) == ("trn2", "compiled", [])
+    assert told["makespan_ns"] > 0.0
+    assert told["validated"] is True
     assert list(told["seconds"]) == ["check", "compile", "run", "compare"]
     assert told["instructions"]["tensor"] > 0
     for memory in ("sbuf", "psum"):
@@ -129,3 +132,11 @@ def test_an_installed_package_finds_its_examples(tmp_path: Path) -> None:
 def test_a_missing_example_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"no flash_attention\.py"):
         example("flash_attention.py", (tmp_path,))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("target", "said"), [("trn2", "was compared"), ("trn3", "was NOT compared")])
+def test_it_says_what_is_behind_its_time(target: str, said: str) -> None:
+    shown = " ".join(nki("demo", "--target", target).stdout.split())
+    assert re.search(rf"time on the device . [\d.,]+ µs, simulated, the timing model of {target} {said}", shown), shown
+    assert ("--target trn2" in shown) is (target == "trn3")

@@ -15,9 +15,11 @@ from rich.table import Table
 from nki.core.source import of_function
 from nki.driver import Cache
 from nki.options import from_environment
+from nki.profile.evidence import evidence
 from nki.report import Report
 from nki.spec.rule import Finding
 from nki.target.load import load_target
+from nki.timing.cores import timelines
 from nki.tools.attention import BOUND, Accuracy, Inputs, accuracy, random_inputs
 from nki.tools.check import check_request
 from nki.tools.examples import example
@@ -115,10 +117,17 @@ def _json(demo: Demo, report: Report, findings: list[Finding], measured: Accurac
             "sbuf_bytes_per_partition": demo.request.target.sbuf.bytes_per_partition,
             "psum_bytes_per_partition": demo.request.target.psum.bytes_per_partition,
         },
+        "makespan_ns": _makespan(demo, report),
+        "validated": demo.request.target.validated,
         "seconds": {name: round(value, 6) for name, value in demo.seconds.items()},
         "provenance": report.provenance(),
         "findings": [finding.to_json() for finding in findings],
     }
+
+
+def _makespan(demo: Demo, report: Report) -> float:
+    """ns on the device by the timing model."""
+    return max(line.makespan for line in timelines(report.programs, demo.request.target))
 
 
 def _show(demo: Demo, report: Report, findings: list[Finding], measured: Accuracy) -> None:
@@ -141,7 +150,10 @@ def _show(demo: Demo, report: Report, findings: list[Finding], measured: Accurac
     for row in usage_rows(report, usage_of(report.programs), demo.request.target):
         table.add_row(*row)
     table.add_section()
-    table.add_row("wall time", ", ".join(f"{name} {value:.2f} s" for name, value in demo.seconds.items()))
+    target = demo.request.target
+    predicted = f"{_makespan(demo, report) / 1000:,.2f} µs, {evidence(target.name, target.validated)}"
+    table.add_row("time on the device", predicted)
+    table.add_row("wall time here", ", ".join(f"{name} {value:.2f} s" for name, value in demo.seconds.items()))
     table.add_row("warnings", str(len(findings)) if findings else "none")
     table.add_row("provenance", report.provenance())
     table.add_row("source", str(demo.request.path))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nki.core.html import html_table
+from nki.profile.evidence import evidence
+from nki.target.load import load_target
 
 STATES: Mapping[str, str] = {
     "chosen": "the least time of all that compute the same as the default configuration",
@@ -106,7 +108,11 @@ class Tuned:
             )
             for each in self.candidates
         ]
-        return html_table(str(self), rows, ("configuration", "µs", "state", "reason"))
+        return html_table(str(self), rows, ("configuration", "µs", "state", "reason"), [_evidence(self.target)])
+
+
+def _evidence(target: str) -> str:
+    return evidence(target, load_target(target).validated)
 
 
 def tuned_from(document: Any, origin: str) -> Tuned | None:
