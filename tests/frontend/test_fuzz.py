@@ -21,6 +21,8 @@ from nki.spec.instruction import REGISTRY, Instruction
 from nki.spec.operator import Operator
 from tests.support import environment
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*return.nothing:nki.report.NkiWarning")  # kernels for one line
+
 CALLS = 2000
 SEED = 20260801
 

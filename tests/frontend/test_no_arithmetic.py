@@ -14,6 +14,8 @@ import nki
 import nki.language as nl
 from nki.core.errors import FrontendError
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*return.nothing:nki.report.NkiWarning")  # kernels for one line
+
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
 BINARY = [getattr(operator, name) for name in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",

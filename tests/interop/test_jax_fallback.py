@@ -304,9 +304,9 @@ def test_dumps_and_names_of_the_parts(tmp_path: Path) -> None:
     made, _ = agrees(lambda x: jnp.linalg.cholesky(x * 2) + 1, matrix(), dump_dir=str(tmp_path))
     assert [program.name for program in made.executables()] == ["<lambda>.part_0", "<lambda>.part_2"]
     assert sorted(folder.name for folder in tmp_path.iterdir()) == [
-        "<lambda>_0",
-        "<lambda>_0.part_0",
-        "<lambda>_0.part_2",
+        "_lambda__0",
+        "_lambda__0.part_0",
+        "_lambda__0.part_2",
     ]
     assert all((folder / "model.neff").is_file() for folder in tmp_path.glob("*.part_*"))
 

@@ -16,6 +16,8 @@ import nki.isa as nisa
 import nki.language as nl
 from tests.support import both, rejection
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*return.nothing:nki.report.NkiWarning")  # kernels for one line
+
 BFLOAT16 = ml_dtypes.bfloat16
 X = np.arange(64 * 48, dtype=np.float32).reshape(64, 48)
 REGIONS = {"sbuf": nl.sbuf, "psum": nl.psum, "hbm": nl.hbm}

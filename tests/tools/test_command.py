@@ -41,10 +41,9 @@ def test_the_list_of_commands_loads_none_of_them() -> None:
     assert not [name for name in loaded if name.startswith(heavy)]
 
 
-@pytest.mark.parametrize("name", ["explain", "targets", "rules", "check"])
-def test_commands_that_compile_nothing_load_no_mlir(name: str, tmp_path: Path) -> None:
-    words = {"check": ["check", write(tmp_path, GOOD), *SMALL]}.get(name, [name])
-    run = f"import sys; from nki.tools.cli import main\ntry: main({words!r})\n"
+@pytest.mark.parametrize("name", ["explain", "targets", "rules"])
+def test_commands_that_compile_nothing_load_no_mlir(name: str) -> None:
+    run = f"import sys; from nki.tools.cli import main\ntry: main([{name!r}])\n"
     code = run + "finally: print(*sys.modules, file=sys.stderr)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
     assert f"nki.tools.{name}" in loaded

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki.core.errors import NkiError
 from tests.support import both, rejection
 
 X = np.random.default_rng(1).integers(-50, 50, (64, 32)).astype(np.float32)
@@ -78,12 +80,21 @@ def test_both_kinds_together() -> None:
     np.testing.assert_array_equal(placed, X)
 
 
-@pytest.mark.parametrize("address", [(0, 1 << 20), (128, 0), (-1, 0), (96, 0)])
-def test_addresses_outside_are_refused(address: tuple[int, int]) -> None:
+def _placed(address: tuple[int, int]) -> Any:
     def kernel(a: Any) -> Any:
         tile = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf, address=address)
         nisa.dma_copy(dst=tile, src=a)
         return stored(tile)
 
-    error = rejection(kernel, X)
+    return kernel
+
+
+@pytest.mark.parametrize("address", [(128, 0), (-1, 0), (96, 0)])
+def test_addresses_outside_are_refused(address: tuple[int, int]) -> None:
+    error = rejection(_placed(address), X)
     assert error.code.startswith("tensor.") and error.fix
+
+
+def test_an_address_past_the_end_of_a_partition_is_refused_by_calls() -> None:
+    with pytest.raises(NkiError, match=r"tensor\.capacity"):
+        nki.jit(_placed((0, 1 << 20)))(X)

@@ -17,6 +17,8 @@ from nki.core import removed_names as removed
 from nki.core.errors import NkiError, RemovedError
 from tests.support import both, rejection
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*return.nothing:nki.report.NkiWarning")  # kernels for one line
+
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
 
 TRUTH = (

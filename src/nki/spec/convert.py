@@ -36,7 +36,7 @@ def _tensor(value: Any, name: str, operand: Operand, sink: Sink) -> View:
         if not view.on_chip:
             check_not_empty(view, name)
         return view
-    raise _kind(value, name, "a tensor", _tensor_fix(value, name))
+    raise _kind(value, name, "a tensor", _tensor_fix(value, name, operand.writes))
 
 
 def escaped(tensor: NkiTensor, name: str) -> FrontendError:
@@ -348,8 +348,8 @@ def _which(i: int, before: Sequence[int]) -> list[str]:
     return [f"{cases}{i}"] if before else []
 
 
-def _tensor_fix(value: Any, name: str) -> str:
-    if isinstance(value, list | tuple) and is_numbers(value):
+def _tensor_fix(value: Any, name: str, written: bool = False) -> str:
+    if isinstance(value, list | tuple) and is_numbers(value) and not written:
         return tensor_fix(name)
     if isinstance(value, list | tuple) and any(isinstance(item, NkiTensor) for item in value):
         return f"pass the tensors of {name} one by one"

@@ -9,7 +9,6 @@ from types import MappingProxyType
 import click
 
 from nki.tools.nearest import nearest
-from nki.tools.output import echo
 from nki.version import version
 
 # name -> (module, what `nki --help` says); the module's `command` is the click command
@@ -69,7 +68,7 @@ class LazyGroup(click.Group):
 def _print_version(ctx: click.Context, parameter: click.Parameter, asked: bool) -> None:
     # Only when asked: in a checkout the version takes a call of git.
     if asked:
-        echo(f"nki {version()}")
+        click.echo(f"nki {version()}")
         ctx.exit()
 
 
