@@ -44,11 +44,43 @@ def test_functions_over_their_whole_range(dtype: torch.dtype, limit: float) -> N
 
 @pytest.mark.filterwarnings("ignore")
 def test_hypotenuses_and_signs() -> None:
-    sides = np.array([0, -0.0, 3, -4, 1e-30, 3e38, 1e20, INF, -INF, NAN], np.float32)
+    sides = np.array([0, -0.0, 3, -4, 1e-30, 1e-40, 2e-45, 3e38, 1e20, INF, -INF, NAN], np.float32)
     a, b = (torch.from_numpy(grid.ravel()) for grid in np.meshgrid(sides, sides))
     lengths, signs = compiled(lambda a, b: (torch.hypot(a, b), torch.copysign(a, b)), a, b)
     assert ulps(lengths.numpy(), torch.hypot(a.double(), b.double()).float().numpy()) <= 2
     assert signs.view(torch.int32).tolist() == torch.copysign(a, b).view(torch.int32).tolist()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tails_and_what_is_close_to_zero() -> None:
+    """erfc down to the smallest normal numbers, also from JAX; logit where it is 0."""
+    x = np.concatenate([np.linspace(-4, 9.1, 400), [0.0, 11.5, 40.0, INF, -INF, NAN]]).astype(np.float32)
+    p = np.concatenate([0.5 + np.linspace(-1e-3, 1e-3, 40), np.linspace(0.001, 0.999, 60), [0, 1, NAN]]).astype(
+        np.float32
+    )
+    tails, odds = compiled(lambda x, p: (torch.erfc(x), torch.logit(p)), torch.from_numpy(x), torch.from_numpy(p))
+    wanted = torch.erfc(torch.from_numpy(x).double()).float().numpy()
+    assert ulps(tails.numpy(), wanted) <= 8
+    assert ulps(odds.numpy(), torch.logit(torch.from_numpy(p).double()).float().numpy()) <= 4
+    text = jax.jit(jax.scipy.special.erfc).lower(x).as_text()
+    assert ulps(np.asarray(compile_module(text, target="trn2").run([x])[0]), wanted) <= 8
+    kept = compiled(lambda p: torch.logit(p, 0.01), torch.from_numpy(p)).numpy()
+    assert ulps(kept, torch.logit(torch.from_numpy(p).double(), 0.01).float().numpy()) <= 4
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("divisor", [1e-39, -1e-45, 2.9e-39, 3.3e38, -2.1e38, INF, -0.0])
+def test_divisors_whose_reciprocal_is_no_normal_number(divisor: float) -> None:
+    a = torch.tensor([1e-39, -3e-42, 0.0, -0.0, 1.0, 1e-20, 1e38, 3.3e38, INF, NAN])
+    quotients, floors = compiled(lambda a, b: (a / divisor, torch.floor(a / b)), a, torch.full_like(a, divisor))
+    assert (
+        ulps(
+            quotients.numpy(),
+            (a.double() / np.float32(divisor).item()).float().numpy() if divisor else (a / divisor).numpy(),
+        )
+        <= 1
+    )
+    assert floors.tolist() == pytest.approx(torch.floor(a / np.float32(divisor).item()).tolist(), nan_ok=True)
 
 
 ROWS = [[1.0, NAN, -2.0, 5.0, INF, -INF, 0.5, -0.25, NAN, 1.0], [INF, INF, -INF, -INF, 2, 2, -1, -1, 3, 3], [NAN] * 10]

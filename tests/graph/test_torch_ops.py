@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -227,6 +229,13 @@ def test_what_has_no_converter_says_why() -> None:
         assert reason is not None and "only known when the model runs" in reason[0]
     known = {*CONVERTERS, *map(str, decompositions())}
     assert {name.split(".")[1] for name in known if reason_of(name)} == {"repeat_interleave"}
+
+
+def test_converters_are_used_whatever_is_imported_first() -> None:
+    """In a new process, nothing but the backend is there when PyTorch asks what is to be taken apart."""
+    code = "from nki.graph.importers.torch_decompose import decompositions; print(*decompositions())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(found.stdout.split()) & CONVERTERS.keys() <= set(map(str, decompositions()))
 
 
 def test_every_converter_is_reached() -> None:

@@ -110,8 +110,7 @@ def _divide(v: Evaluation, op: Op) -> Form | Pending:
         return integers.divided(v.e, *v.pair(a, b))[0]
     divisor = v.step_operand(b)
     if isinstance(divisor, int | float):
-        inverse = math.inf if divisor == 0 else 1.0 / divisor
-        return v.pend(a, Step(alu.MULTIPLY, math.copysign(inverse, divisor)), dtype)
+        return _divided_by(v, a, float(divisor))
     if divisor is not None:
         return v.pend(a, Step(alu.MULTIPLY, v.e.inverse(divisor)), dtype)
     numerator = v.step_operand(a)
@@ -119,6 +118,20 @@ def _divide(v: Evaluation, op: Op) -> Form | Pending:
     if numerator is not None:
         return Pending(inverse_tile, (Step(alu.MULTIPLY, numerator),), dtype)
     return v.e.binary(v.tile(a), inverse_tile, alu.MULTIPLY, dtype)
+
+
+def _divided_by(v: Evaluation, a: Value, divisor: float) -> Form | Pending:
+    """By way of the reciprocal; in two steps where it is infinite or has lost digits as float32."""
+    if divisor == 0:
+        return v.pend(a, Step(alu.MULTIPLY, math.copysign(math.inf, divisor)), a.type.dtype)
+    if abs(divisor) < 2.0**-126:
+        scale = 2.0**64
+    elif 2.0**126 < abs(divisor) < math.inf:
+        scale = 2.0**-64
+    else:
+        return v.pend(a, Step(alu.MULTIPLY, 1.0 / divisor), a.type.dtype)
+    steps = (Step(alu.MULTIPLY, scale), Step(alu.MULTIPLY, 1.0 / (divisor * scale)))
+    return Pending(v.tile(a), steps, a.type.dtype)
 
 
 def _remainder(v: Evaluation, op: Op) -> Form:

@@ -14,11 +14,11 @@ from nki.graph.importers.torch_fast_path import fast_path
 from nki.graph.importers.torch_foreach import for_each
 from nki.graph.importers.torch_grid_sample import samplers
 from nki.graph.importers.torch_grouped import grouped, of_libraries
+from nki.graph.importers.torch_import import converters
 from nki.graph.importers.torch_quantize import quantized
 from nki.graph.importers.torch_spelled_backward import derivatives
 from nki.graph.importers.torch_spelled_out import spelled_out
 from nki.graph.importers.torch_spelled_scatter import scattered
-from nki.graph.importers.torch_table import CONVERTERS
 
 _MORE = (
     "aten._addmm_activation", "aten._batch_norm_no_update", "aten._batch_norm_with_update_functional",
@@ -42,7 +42,8 @@ def _of_pytorch() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     wanted = [getattr(aten, name.removeprefix("aten.")) for name in _MORE if hasattr(aten, name.removeprefix("aten."))]
     table = {**core_aten_decompositions(), **get_decompositions(wanted)}
-    for operator in [operator for operator in table if str(operator) in CONVERTERS and str(operator) not in _ANYHOW]:
+    converted = converters().keys() - _ANYHOW
+    for operator in [operator for operator in table if str(operator) in converted]:
         del table[operator]
     return {**table, **fast_path(), **for_each(), **grouped(), **own_decompositions()}
 

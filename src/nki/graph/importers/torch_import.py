@@ -56,6 +56,12 @@ FAMILIES = (
 )  # fmt: skip
 """The modules whose converters are in the table."""
 
+
+def converters() -> Mapping[str, Converter]:
+    """All converters by the names of their operators: the modules of `FAMILIES` have entered theirs."""
+    return CONVERTERS
+
+
 SEED = "random_seed"
 """Name of the last argument of a model with random numbers: two uint32 words, others in each run."""
 

@@ -279,10 +279,27 @@ def _atan2(b: Builder, call: Call, x: Value, y: Value) -> Value:
 def _hypot(b: Builder, call: Call, x: Value, y: Value) -> Value:
     left, right = (b.unary("abs", wide(b, b.convert(side, call.dtype))) for side in (x, y))
     large, small = b.binary("maximum", left, right), b.binary("minimum", left, right)
-    share = b.select(b.compare("EQ", large, 0.0), 0.0, b.divide(small, large))
-    length = b.multiply(large, b.unary("sqrt", b.add(b.multiply(share, share), 1.0)))
+    unit = b.binary("maximum", large, _LEAST_NORMAL)  # whose reciprocal is finite
+    sides = b.divide(small, unit), b.binary("minimum", b.multiply(large, 1 / _LEAST_NORMAL), 1.0)
+    length = b.multiply(unit, b.unary("sqrt", b.add(*(b.multiply(side, side) for side in sides))))
     endless = b.binary("or", b.compare("EQ", left, np.inf), b.compare("EQ", right, np.inf))  # beside NaN as well
     return b.convert(b.select(endless, np.inf, length), call.dtype)
+
+
+_LEAST_NORMAL = 2.0**-126
+"""The smallest float32 with all its digits."""
+
+
+@converts("logit")
+def _logit(b: Builder, call: Call, x: Value, eps: float | None) -> Value:
+    """By way of 2 x - 1 around 1/2, where the quotient x / (1 - x) is near 1 and has lost what distinguishes it."""
+    data = wide(b, b.convert(x, call.dtype))
+    if eps is not None:
+        data = b.select(b.compare("LT", data, eps), eps, b.select(b.compare("GT", data, 1.0 - eps), 1.0 - eps, data))
+    rest = b.subtract(1.0, data)
+    near = b.unary("log_plus_one", b.divide(b.subtract(b.add(data, data), 1.0), rest))
+    middle = b.binary("and", b.compare("GT", data, 0.25), b.compare("LT", data, 0.75))
+    return b.convert(b.select(middle, near, b.unary("log", b.divide(data, rest))), call.dtype)
 
 
 @converts("copysign.Tensor", "copysign.Scalar")

@@ -9,8 +9,9 @@ import numpy as np
 
 from nki.core import dtypes
 from nki.graph.errors import unsupported
-from nki.graph.ir import Function, Module, Op, Region, Value
+from nki.graph.ir import Op, Value
 from nki.graph.passes.decompose_bits import bitcast_convert, reduce_precision, rng_bit_generator
+from nki.graph.passes.decompose_chlo import erfc
 from nki.graph.passes.decompose_index import scatter, torch_index_select
 from nki.graph.passes.decompose_integers import convolution, dot_general
 from nki.graph.passes.decompose_reduce import reduce, reduce_window
@@ -19,29 +20,6 @@ from nki.graph.passes.rewriter import Rewriter
 from nki.graph.references import is_reference
 
 Spelling = Callable[[Rewriter, Op], "Sequence[Value] | None"]
-
-KEPT_CHLO = frozenset({"chlo.erf", "chlo.erf_inv", "chlo.top_k"})
-"""Operations of chlo that kernels compute themselves."""
-
-
-def expand(r: Rewriter, op: Op) -> Sequence[Value] | None:
-    """An operation of chlo in StableHLO, as MLIR's own pass spells it out."""
-    if op.name in KEPT_CHLO:
-        return None
-    from nki.graph.mlir import expand_chlo  # noqa: PLC0415  - MLIR is loaded when it is needed
-    from nki.graph.read import read_module  # noqa: PLC0415
-    from nki.graph.write import write  # noqa: PLC0415
-
-    arguments = tuple(Value(value.type) for value in op.operands)
-    results = tuple(Value(value.type) for value in op.results)
-    function = Function("main", arguments, [Op(op.name, arguments, results, op.attributes)], results)
-    expanded = read_module(expand_chlo(write(Module({"main": function})))).main
-    body = [item for item in expanded.body if isinstance(item, Op)]
-    if any(inner.name == op.name for inner in body):
-        return None
-    for inner in body:
-        inner.location = op.location
-    return r.inline(Region(expanded.arguments, list(body), expanded.results), op.operands)
 
 
 def _dot(r: Rewriter, op: Op) -> Sequence[Value]:
@@ -179,6 +157,7 @@ def _custom_call(r: Rewriter, op: Op) -> Sequence[Value] | None:
 
 
 DECOMPOSITIONS: Mapping[str, Spelling] = {
+    "chlo.erfc": erfc,
     "batch_norm_grad": _batch_norm_grad,
     "batch_norm_inference": _batch_norm_inference,
     "batch_norm_training": _batch_norm_training,

@@ -14,7 +14,8 @@ from nki.graph.ir import Module, Op, Region, TensorType, Value
 from nki.graph.passes.complex_pairs import without_complex
 from nki.graph.passes.context import Context
 from nki.graph.passes.dce import dce
-from nki.graph.passes.decompose import DECOMPOSITIONS, expand
+from nki.graph.passes.decompose import DECOMPOSITIONS
+from nki.graph.passes.decompose_chlo import expand
 from nki.graph.passes.decompose_index import signed_indices
 from nki.graph.passes.decompose_scales import scales
 from nki.graph.passes.empty import without_elements

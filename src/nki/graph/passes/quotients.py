@@ -21,6 +21,8 @@ _PASSING = frozenset({
 })  # fmt: skip
 _UPPER_HALF = 0xFFFF_F000
 """Sign, exponent and 11 bits of the significand of a float32: products of such numbers are exact."""
+_SMALL = 2.0**-64
+"""Smaller divisors are made larger: products with their halves would lose digits."""
 
 
 def quotients(module: Module, context: Context) -> Module:
@@ -65,13 +67,13 @@ def _exact_anyhow(r: Rewriter, op: Op) -> bool:
 def _rounded(r: Rewriter, op: Op) -> Value:
     """T. J. Dekker, A floating-point technique for extending the available precision: the product of the quotient and
     the divisor is computed exactly, and what it leaves of the dividend corrects the quotient."""
-    a, b = (r.convert(value, dtypes.float32) for value in op.operands)
+    a, b = _with_reciprocal(r, *(r.convert(value, dtypes.float32) for value in op.operands))
     one = r.full(1.0, b.type)
     inverse = r.same("divide", one, b)
     quotient = r.same("multiply", a, inverse)
     rest = a
-    for left in _halves(r, quotient):
-        for right in _halves(r, b):
+    for left in halves(r, quotient):
+        for right in halves(r, b):
             rest = r.same("subtract", rest, r.same("multiply", left, right))
     better = r.same("add", quotient, r.same("multiply", rest, inverse))
     truth = TensorType(better.type.shape, dtypes.bool_)
@@ -81,7 +83,17 @@ def _rounded(r: Rewriter, op: Op) -> Value:
     return r.convert(chosen, op.results[0].type.dtype)
 
 
-def _halves(r: Rewriter, value: Value) -> tuple[Value, Value]:
+def _with_reciprocal(r: Rewriter, a: Value, b: Value) -> tuple[Value, Value]:
+    """Both multiplied by a power of two where the divisor is so small that its reciprocal would be infinite."""
+    truth = TensorType(b.type.shape, dtypes.bool_)
+    size = r.same("abs", b)
+    small = r.one("compare", [size, r.full(_SMALL, b.type)], truth, comparison_direction="LT", compare_type="FLOAT")
+    scale = r.op("select", [small, r.full(1.0 / _SMALL, b.type), r.full(1.0, b.type)], [b.type])[0]
+    return r.same("multiply", a, scale), r.same("multiply", b, scale)
+
+
+def halves(r: Rewriter, value: Value) -> tuple[Value, Value]:
+    """A float32 as a sum of two with 12 bits each, whose products are exact; NaN for infinities."""
     words = TensorType(value.type.shape, dtypes.uint32)
     bits = r.one("bitcast_convert", [value], words)
     upper = r.one("bitcast_convert", [r.same("and", bits, r.full(_UPPER_HALF, words))], value.type)
