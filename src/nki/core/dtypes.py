@@ -258,13 +258,28 @@ def _rejected(value: object) -> DtypeError:
         )
     if spelling in _WIDE:
         return unsupported(spelling, "nl.float32")
-    close = difflib.get_close_matches(spelling, BY_NAME, n=1, cutoff=0.4)
+    close = [_SHORT[spelling]] if spelling in _SHORT else difflib.get_close_matches(spelling, BY_NAME, n=1, cutoff=0.4)
     return DtypeError(
         "dtype.unknown",
         f"{spelling!r} is not a dtype",
         source=_SOURCE,
         fix=f"write {BY_NAME[close[0]]!r}" if close else f"use one of {', '.join(BY_NAME)}",
     )
+
+
+_SHORT = {
+    **{f"i{bits}": f"int{bits}" for bits in (8, 16, 32)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32)},
+    **dict.fromkeys(("f8", "fp8", "float8", "e4m3"), "float8_e4m3"),
+    **dict.fromkeys(("e5m2", "fp8_e5m2"), "float8_e5m2"),
+    **dict.fromkeys(("f16", "fp16", "half"), "float16"),
+    **dict.fromkeys(("f32", "fp32", "single"), "float32"),
+    "tf32": "tfloat32",
+    "int": "int32",
+    "uint": "uint32",
+    "boolean": "bool",
+}
+"""What other programs call a dtype; as a name here it is an error that says what is meant."""
 
 
 def _spelling(value: object) -> str:

@@ -18,10 +18,12 @@ from nki.core.dtypes import DType, as_dtype
 from nki.core.errors import DtypeError, UsageError
 from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
+from nki.tools.nearest import nearest
 
 FORMS = (
     "NAME=SHAPE:DTYPE[:random|zeros|ones|FILE.npy], for example a=128x512:bfloat16, or NAME=LITERAL, for example n=4"
 )
+FILLS = ("random", "zeros", "ones")
 _MEANT = re.compile(r"\bnl\.(\w+)")
 _SHAPE = re.compile(r"\d+(x\d+)+")
 _ARRAY = re.compile(r"(?P<shape>\d+(x\d+)*):(?P<dtype>[^:]+)(:(?P<fill>.+))?")
@@ -59,6 +61,10 @@ class ArraySpec:
         return generator.standard_normal(self.shape, np.float32).astype(self.dtype.numpy)
 
     def _load(self) -> np.ndarray:
+        meant = nearest(self.fill, FILLS, 0.5)
+        if meant and not Path(self.fill).suffix and not Path(self.fill).exists():
+            fix = f"write --arg {self.name}={'x'.join(map(str, self.shape))}:{self.dtype}:{meant}"
+            raise _error("arg.fill", f"{self.name}: there is no way to fill it that is called {self.fill!r}", fix)
         array = _read(Path(self.fill), self.name)
         # NumPy stores the dtypes that it does not know as plain bytes.
         if array.dtype.kind == "V" and array.dtype.itemsize == self.dtype.itemsize:
@@ -87,12 +93,22 @@ def parse_arguments(texts: Sequence[str], seed: int = 0) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise _error("arg.form", f"--arg {text!r}", "put a name before the equals sign")
+            raise _error("arg.form", f"--arg {text!r}", _named_fix(text))
         if name in values:
             raise _error("arg.twice", f"--arg {name} is given twice", "remove one of the two")
         array = _ARRAY.fullmatch(value)
         values[name] = _spec(name, array).make(seed) if array else _literal(name, value)
     return values
+
+
+def _named_fix(text: str) -> str:
+    """What to write instead of a text that begins with no name and equals sign."""
+    name, colon, value = text.partition(":")
+    if colon and name.isidentifier() and (_ARRAY.fullmatch(value) or _SHAPE.fullmatch(value)):
+        return f"write --arg {name}={value}{'' if ':' in value else ':float32'}"
+    if _ARRAY.fullmatch(text) or _SHAPE.fullmatch(text):
+        return f"put the name of the argument before it: --arg NAME={text}{'' if ':' in text else ':float32'}"
+    return "put a name before the equals sign"
 
 
 def _spec(name: str, match: re.Match[str]) -> ArraySpec:

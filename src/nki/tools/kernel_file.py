@@ -16,6 +16,7 @@ from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.driver import Launch
 from nki.jit import Kernel
+from nki.tools.nearest import nearest
 from nki.tools.user_code import import_errors
 
 
@@ -95,6 +96,12 @@ def _module_name(path: Path) -> tuple[Path, str]:
 
 
 def _file_fix(path: Path, name: str) -> str:
+    if not name:
+        for separator in (":", "."):  # FILE:KERNEL, and MODULE.KERNEL
+            front, _, last = str(path).rpartition(separator)
+            file = next((each for each in (front, f"{front}.py") if front and Path(each).is_file()), "")
+            if file and last.isidentifier() and not nearest(last, ("py",)):
+                return f"write {file}::{last}"
     folder = path.parent if path.parent.is_dir() else Path()
     close = difflib.get_close_matches(path.name, [file.name for file in folder.glob("*.py")], n=1)
     if close and not path.is_dir():

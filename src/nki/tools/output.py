@@ -23,6 +23,7 @@ from nki.tools.nearest import nearest
 REFUSED = 1
 USAGE = 2
 
+_EXTRA = re.compile(r"unexpected extra argument \((?P<text>\w+=\S+)\)")
 _QUOTED = re.compile("'([^']*)'")
 _CLICK = str(Path(click.__file__).parent) + "/"
 _KERNEL_LOCATION = "nki.kernel-location"
@@ -44,6 +45,12 @@ class Command(click.Command):
                 raise
             text = f"{problem.message} Did you mean {meant!r}?"
             raise click.BadParameter(text, problem.ctx, problem.param, problem.param_hint) from None
+        except click.UsageError as problem:
+            extra = _EXTRA.search(problem.message)
+            if extra is None or not any(each.name == "args" for each in self.params):
+                raise
+            text = f"{problem.message}. Did you mean --arg {extra['text']}?"
+            raise click.UsageError(text, problem.ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it; exit code 2 if it was used wrongly, 1 for all other errors."""
