@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
 from nki.core.dtypes import as_dtype
-from tests.graph.emit_harness import Array, group, like, op, run, run_both
+from nki.graph.passes.context import Context
+from nki.graph.passes.pipeline import run_passes
+from nki.graph.read import read
+from nki.target.load import load_target
+from tests.graph.emit_harness import Array, check_function, group, like, op, run, run_both
 
 _TOLERANCE = {"float32": 2e-6, "bfloat16": 2.0**-8}
 
@@ -157,3 +162,23 @@ def test_positions_in_the_epilogue(layout: Any, dim: int) -> None:
     added = op("add", (*conv.results, *position.results), sums.shape, "float32")
     (found,) = run_both(group("conv", [conv, position, added], [a, b]), [x, w])
     np.testing.assert_allclose(found, sums + np.indices(sums.shape)[dim], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("image", "kernel", "layout", "strides"),
+    [
+        ((3, 3, 64, 64), (20, 3, 32, 32), NCHW, (32, 32)),
+        ((2, 35, 43, 5), (8, 10, 5, 7), NHWC, (8, 10)),  # the image has a margin that no window reaches
+        ((2, 6, 256), (4, 6, 64), NCH, (64,)),
+        ((1, 2, 8, 8, 8), (3, 2, 4, 4, 4), NCDHW, (4, 4, 4)),
+    ],
+)
+def test_windows_beside_each_other_are_a_product(image: Any, kernel: Any, layout: Any, strides: Any) -> None:
+    def patches(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(x, w, strides, "VALID", dimension_numbers=layout, precision="highest")
+
+    arrays = _arrays(image, kernel, "float32")
+    check_function(patches, arrays, 3e-5)  # sums of up to 3,072 products, in two orders
+    text = jax.jit(patches).lower(*arrays).as_text()
+    made = run_passes(read(text), Context(load_target("trn2")))
+    assert "convolution" not in {op.name for item in made.main.body for op in getattr(item, "ops", (item,))}

@@ -15,6 +15,7 @@ from nki.graph.passes.decompose_chlo import erfc
 from nki.graph.passes.decompose_index import scatter, torch_index_select
 from nki.graph.passes.decompose_integers import convolution, dot_general
 from nki.graph.passes.decompose_reduce import reduce, reduce_window
+from nki.graph.passes.patches import patches
 from nki.graph.passes.regions import is_plain, on_tensors
 from nki.graph.passes.rewriter import Rewriter
 from nki.graph.references import is_reference
@@ -168,7 +169,7 @@ DECOMPOSITIONS: Mapping[str, Spelling] = {
     "custom_call": _custom_call,
     "dot": _dot,
     "get_dimension_size": _dimension_size,
-    "convolution": convolution,
+    "convolution": lambda r, op: patches(r, op) or convolution(r, op),
     "dot_general": dot_general,
     "map": _map,
     "reduce": reduce,
