@@ -31,6 +31,21 @@ def helped(a: Any, b: Any) -> Any:
     return add(b, a)
 
 
+def passed(a: Any, b: Any) -> Any:
+    x = nl.ndarray((128, 8), nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(
+        dst=x,
+        src=b,
+    )
+    return a
+
+
+def own_number(a: Any, b: Any) -> Any:
+    x = nl.ndarray((128, 8), nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=x, src=3)
+    return b
+
+
 ARRAY = np.ones((128, 8), np.float32)
 
 
@@ -45,6 +60,9 @@ ARRAY = np.ones((128, 8), np.float32)
         (add, ("x", ARRAY), "a is str 'x'", "pass an array"),
         (rows, (ARRAY, 7), "b is int 7, and the kernel uses b[...]", "np.full"),
         (helped, (ARRAY, 5), "b is int 5", "np.full"),
+        (passed, (ARRAY, 3), "b is int 3, and the kernel passes it on: src must be a tensor, not int 3", "np.full"),
+        (passed, (ARRAY, None), "b is None, and the kernel passes it on", "pass an array"),
+        (passed, (ARRAY, [1.0, 2.0]), "b is list [1.0, 2.0], and", "pass np.asarray(b, np.float32)"),
     ],
 )
 def test_the_argument_is_named(kernel: Any, arguments: tuple[Any, ...], says: str, fix: str) -> None:
@@ -74,3 +92,8 @@ def test_other_errors_stay_as_they_are(kernel: Any) -> None:
         with pytest.raises(AttributeError) as caught:
             run(ARRAY, 4)
         assert not isinstance(caught.value, ArgumentError)
+
+
+def test_a_number_of_the_kernel_is_no_argument() -> None:
+    """Also where an argument has the same value."""
+    assert rejection(own_number, ARRAY, 3).code == "operand.kind"

@@ -12,7 +12,7 @@ from nki.core.errors import ArgumentError
 from nki.core.lists import is_numbers
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import shown
-from nki.core.source import of_traceback
+from nki.core.source import Location, of_traceback
 
 _INDEXED = re.compile(r"'(\w+)' object is not subscriptable|(list|tuple) indices must be integers or slices, not tuple")
 _CONSTANTS = (bool, int, float, str, tuple, list, dict, type(None))
@@ -27,6 +27,8 @@ def no_array(
         problem: what the kernel's body raised.
         function, args, kwargs: the kernel, and what it was called with.
     """
+    if isinstance(problem, ArgumentError):
+        return _as_operand(problem, dict(_named(function, args, kwargs)))
     line, used = _use(problem)
     if not used:
         return None
@@ -36,15 +38,33 @@ def no_array(
     if not found:
         return None
     value = dict(_named(function, args, kwargs))[found[0]]
-    verb = "is" if len(found) == 1 else "are"
+    return _error(found, value, f"uses {found[0]}{used} as of a tensor", of_traceback(problem.__traceback__))
+
+
+def _as_operand(problem: ArgumentError, named: Mapping[str, Any]) -> ArgumentError | None:
+    """The error for an argument that is passed on to an instruction as a tensor; None for what is no argument."""
+    frame = problem.location.frame
+    if problem.code != "operand.kind" or frame is None:
+        return None
+    passed = "".join(
+        linecache.getline(frame.file, number) for number in range(frame.line, max(frame.line, frame.end_line) + 1)
+    )
+    for name, value in named.items():
+        is_value = isinstance(value, _CONSTANTS) and problem.message.endswith(f"must be a tensor, not {shown(value)}")
+        if is_value and re.search(rf"[(=,]\s*{re.escape(name)}\s*[,)]", passed):
+            return _error([name], value, f"passes it on: {problem.message}", problem.location)
+    return None
+
+
+def _error(names: Sequence[str], value: Any, used: str, location: Location) -> ArgumentError:
     return ArgumentError(
         "argument.no-array",
-        f"{' and '.join(found)} {verb} {shown(value)}, and the kernel uses {found[0]}{used} as of a tensor",
+        f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} {shown(value)}, and the kernel {used}",
         rule="tensors of a kernel are arrays of the call; numbers, strings, lists and tuples stay what they are",
         source="nki/get-started/nki-language-guide.rst, NKI Values",
-        fix=f"pass {_array_of(found[0], value)}",
-        facts={"arguments": ", ".join(found)},
-        location=of_traceback(problem.__traceback__),
+        fix=f"pass {_array_of(names[0], value)}",
+        facts={"arguments": ", ".join(names)},
+        location=location,
     )
 
 
