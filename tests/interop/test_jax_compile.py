@@ -198,3 +198,13 @@ def test_what_cannot_be_compiled() -> None:
     with pytest.raises(GraphError) as caught:
         compile(lambda x: jnp.linalg.cholesky(x @ x.T))(X)
     assert caught.value.location.frame is not None
+
+
+def test_programs_that_were_not_used_for_long_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nki.interop.jax_compile._MOST_KEPT", 2)
+    made = nki.interop.jax.compile(lambda x: x + 1)
+    first, *_ = entries = [made.entry(jnp.zeros(n)) for n in (1, 2)]
+    assert made.entry(jnp.zeros(1)) is first
+    made.entry(jnp.zeros(3))
+    assert made.entry(jnp.zeros(1)) is first and made.entry(jnp.zeros(2)) is not entries[1]
+    assert len(made.executables()) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,10 @@ Entry = JaxProgram | SplitFunction
 """What runs for arguments of certain shapes and dtypes."""
 
 
+_MOST_KEPT = 256
+"""Programs of a function, for shapes and static values, the least recently used ones removed first."""
+
+
 class CompiledFunction:
     """What `compile` returns: called like the function, and compiled for each set of shapes, dtypes and constants."""
 
@@ -44,6 +49,7 @@ class CompiledFunction:
         self._patterns, self._lnc, self._fallback = patterns, lnc, fallback
         self._donate, self._static = tuple(donate), static
         self._entries: dict[Any, Entry] = {}
+        self._numbers = itertools.count()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The result, as arrays of JAX in the function's tree; under `jax.jit` it is part of the traced program."""
@@ -73,15 +79,18 @@ class CompiledFunction:
         return found[0]
 
     def executables(self) -> list[Executable]:
-        """The programs that were made so far, the oldest first."""
+        """The programs that are kept, the one that was used last at the end."""
         return [executable for entry in self._entries.values() for executable in entry.executables]
 
     def entry(self, *args: Any, **kwargs: Any) -> Entry:
         """The program for such arguments, compiled if it is the first time."""
         key = self._key(args, kwargs)
-        found = self._entries.get(key)
+        found = self._entries.pop(key, None)
         if found is None:
-            found = self._entries[key] = self._compiled(args, kwargs)
+            found = self._compiled(args, kwargs)
+        self._entries[key] = found
+        while len(self._entries) > _MOST_KEPT:
+            self._entries.pop(next(iter(self._entries)), None)
         return found
 
     @property
@@ -92,7 +101,7 @@ class CompiledFunction:
         setting = Setting(
             self._name,
             self._target,
-            dump_dir=f"{self._dump_dir}/{file_name(self._name)}_{len(self._entries)}" if self._dump_dir else None,
+            dump_dir=f"{self._dump_dir}/{file_name(self._name)}_{next(self._numbers)}" if self._dump_dir else None,
             patterns=self._patterns,
             lnc=self._lnc,
         )
