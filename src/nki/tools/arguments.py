@@ -31,12 +31,17 @@ _ARRAY = re.compile(r"(?P<shape>\d+(x\d+)*):(?P<dtype>[^:]+)(:(?P<fill>.+))?")
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """An array as written on the command line."""
+    """An array as written on the command line.
+
+    Attributes:
+        wide: "int64" and the like for numbers of 64 bits, of which `dtype` is what the device has instead; else "".
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: DType
     fill: str
+    wide: str = ""
 
     def make(self, seed: int) -> np.ndarray:
         """The array. Random floats are standard normal, integers lie in [0, 100); each name has its own stream."""
@@ -69,6 +74,8 @@ class ArraySpec:
         # NumPy stores the dtypes that it does not know as plain bytes.
         if array.dtype.kind == "V" and array.dtype.itemsize == self.dtype.itemsize:
             array = array.view(self.dtype.numpy)
+        if self.wide and array.dtype.name == self.wide and array.shape == self.shape:
+            return array
         if array.dtype != self.dtype.numpy or array.shape != self.shape:
             raise _error(
                 "arg.file-contents",
@@ -83,8 +90,11 @@ def made_up(name: str, shape: tuple[int, ...], dtype: DType, seed: int) -> np.nd
     return ArraySpec(name, shape, dtype, "zeros" if dtype.is_packed else "random").make(seed)
 
 
-def parse_arguments(texts: Sequence[str], seed: int = 0) -> dict[str, Any]:
+def parse_arguments(texts: Sequence[str], seed: int = 0, wide: bool = False) -> dict[str, Any]:
     """Values by name, in the order given.
+
+    Args:
+        wide: numbers of 64 bits are taken, from files as they are there; for models, which know what becomes of them.
 
     Raises:
         UsageError: a text of no known form, a name given twice, an unknown dtype or an unreadable file.
@@ -97,7 +107,7 @@ def parse_arguments(texts: Sequence[str], seed: int = 0) -> dict[str, Any]:
         if name in values:
             raise _error("arg.twice", f"--arg {name} is given twice", "remove one of the two")
         array = _ARRAY.fullmatch(value)
-        values[name] = _spec(name, array).make(seed) if array else _literal(name, value)
+        values[name] = _spec(name, array, wide).make(seed) if array else _literal(name, value)
     return values
 
 
@@ -111,11 +121,18 @@ def _named_fix(text: str) -> str:
     return "put a name before the equals sign"
 
 
-def _spec(name: str, match: re.Match[str]) -> ArraySpec:
+def _spec(name: str, match: re.Match[str], wide: bool) -> ArraySpec:
     shape = tuple(int(size) for size in match["shape"].split("x"))
     if prod(shape) == 0:
         raise _error("arg.shape", f"{name} has shape {match['shape']} and no element", "use sizes of at least 1")
-    return ArraySpec(name, shape, _dtype(name, match), match["fill"] or "random")
+    fill, written = match["fill"] or "random", match["dtype"].removeprefix("nl.")
+    if wide and written in _NARROW:
+        return ArraySpec(name, shape, as_dtype(_NARROW[written]), fill, written)
+    return ArraySpec(name, shape, _dtype(name, match), fill)
+
+
+_NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32"}
+"""What the device has in the place of numbers of 64 bits."""
 
 
 def _dtype(name: str, match: re.Match[str]) -> DType:
@@ -127,7 +144,7 @@ def _dtype(name: str, match: re.Match[str]) -> DType:
         fix = f"write --arg {name}={match['shape']}:{meant[1]}{fill}" if meant else problem.fix
         raise _error("arg.dtype", f"{name}: {problem.message}", fix) from None
     if not found.device:
-        narrow = {"float64": "float32", "int64": "int32", "uint64": "uint32"}.get(text.removeprefix("nl."), "float32")
+        narrow = _NARROW.get(text.removeprefix("nl."), "float32")
         fix = f"write --arg {name}={match['shape']}:{narrow}{fill}"
         raise _error("arg.dtype", f"{name} is {found}, which does not exist on the device", fix)
     return found

@@ -39,7 +39,7 @@ def model_inputs(model: Model, args: Sequence[str], inputs: str | None, seed: in
         return [_checked(_read(path, port), port) for path, port in zip(paths, ports, strict=True)]
     if not args:
         return [made_up(port.name, port.shape, port.dtype, seed) for port in ports]
-    values = parse_arguments(args, seed)
+    values = parse_arguments(args, seed, wide=True)
     unknown = sorted(values.keys() - {port.name for port in ports})
     missing = [port.name for port in ports if port.name not in values]
     if unknown or missing:
@@ -86,19 +86,38 @@ def _read(path: Path, port: Port) -> np.ndarray:
 
 def _checked(value: Any, port: Port) -> np.ndarray:
     """An array as the model takes it: 64-bit numbers, which the device has not, become 32-bit ones if they fit."""
-    made = np.asarray(value) if isinstance(value, np.ndarray) else np.asarray(value, port.dtype.numpy)
+    made = value if isinstance(value, np.ndarray) else _of_literal(value, port)
     if made.shape == port.shape and made.dtype.name == _WIDE.get(port.dtype.name):
         made = _narrowed(made, port)
     if made.shape != port.shape or made.dtype != port.dtype.numpy:
-        size = "x".join(map(str, port.shape)) or "no dimension"
+        size = "x".join(map(str, port.shape))
+        array = f"give an array of {size} and {port.dtype}" if size else f"write --arg {port.name}=NUMBER"
         raise UsageError(
             "run.arguments",
             f"{port.name} is {made.dtype}{list(made.shape)}",
             rule=f"the model was compiled for {_shown(port)}",
-            fix=f"give an array of {size} and {port.dtype}, or compile the model for other shapes",
+            fix=f"{array}, or compile the model for other shapes",
             location=UNKNOWN,
         )
     return made
+
+
+def _of_literal(value: Any, port: Port) -> np.ndarray:
+    """A Python number, or numbers in lists, in the dtype of the model if that holds them."""
+    try:
+        found = np.asarray(value) if isinstance(value, int | float | list | tuple) else None
+    except ValueError:  # lists of several lengths
+        found = None
+    kinds = "b" if port.dtype.kind == "bool" else "bui" if port.dtype.is_integer else "buif"
+    if found is None or found.dtype.kind not in kinds:
+        raise UsageError(
+            "run.arguments",
+            f"{port.name} is {str(value)[:60]!r}",
+            rule=f"the model was compiled for {_shown(port)}",
+            fix=f"give numbers that {port.dtype} has",
+            location=UNKNOWN,
+        )
+    return _narrowed(found, port)
 
 
 _WIDE = {"int32": "int64", "uint32": "uint64", "float32": "float64"}
@@ -114,7 +133,7 @@ def _narrowed(array: np.ndarray, port: Port) -> np.ndarray:
         raise UsageError(
             "graph.range",
             f"{port.name} is {array.dtype} and has the value {number}",
-            rule=f"{array.dtype} is {port.dtype} on the device",
+            rule=f"{port.name} is {port.dtype} on the device",
             fix="keep such numbers on the host, or split them into two arrays",
             location=UNKNOWN,
         )
@@ -122,7 +141,8 @@ def _narrowed(array: np.ndarray, port: Port) -> np.ndarray:
 
 
 def _shown(port: Port) -> str:
-    return f"{port.name}={'x'.join(map(str, port.shape))}:{port.dtype}"
+    size = "x".join(map(str, port.shape))
+    return f"{port.name}={size}:{port.dtype}" if size else f"{port.name}=NUMBER"
 
 
 def _error(message: str, wanted: str) -> UsageError:
