@@ -74,6 +74,19 @@ def test_a_module_that_was_not_loaded_again_says_nothing(module: ModuleType) -> 
             assert kernel(A)[0, 0] == 2
 
 
+def test_another_file_of_the_same_name_is_another_module(module: ModuleType, tmp_path: Path) -> None:
+    kernel = module.scaled
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "kernels_to_reload.py").write_text(_SOURCE.replace("FACTOR", "5.0"))
+    del sys.modules["kernels_to_reload"]
+    sys.path.insert(0, str(tmp_path / "more"))
+    try:
+        other = importlib.import_module("kernels_to_reload").scaled
+    finally:
+        del sys.path[0]
+    assert (kernel(A)[0, 0], other(A)[0, 0]) == (2, 5)
+
+
 def test_what_is_typed_in_has_no_module_to_load_again() -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     exec(_SOURCE.replace("FACTOR", "2.0").replace("@nki.jit", "@nki.simulate").partition("tuned")[0], names)

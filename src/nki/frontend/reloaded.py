@@ -30,6 +30,8 @@ def tell_if_reloaded(function: Callable[..., Any], loaded: ModuleSpec) -> None:
     now = _now(function)
     if now is None or now is loaded or _LOADED.get(function) is None:  # specs of the same file are equal
         return
+    if now.origin != loaded.origin:  # another file under the same name
+        return
     _LOADED[function] = None
     name, module = function.__name__, function.__module__
     finding = Finding(
