@@ -20,6 +20,7 @@ from nki.core.source import here
 from nki.driver import Cache, Launch, call
 from nki.frontend.host import JAX_TRACER
 from nki.frontend.reloaded import loading_of, tell_if_reloaded
+from nki.frontend.values import bind
 from nki.options import API_VERSIONS, from_environment
 from nki.profile.evidence import tell_of_unmeasured
 from nki.profile.lazy import profile_programs
@@ -129,6 +130,7 @@ class Kernel(Generic[P]):
     def _inside(self, sink: Sink, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call from another kernel becomes part of it, and keeps the NKI version that it was written for."""
         self._check_nested(sink)
+        bind(self.func, args, kwargs, self.func.__name__)
         outer = sink.options
         sink.options = replace(outer, api=self._launch.api or outer.api)
         try:
@@ -246,19 +248,54 @@ def jit(
     return decorate if fn is None else decorate(fn)
 
 
-def simulate(kernel: Callable[P, Any]) -> Kernel[P]:
+def simulate(kernel: Callable[P, Any], *misplaced: Any) -> Kernel[P]:
     """The kernel in eager mode: every instruction runs as Python reaches it, so print, pdb and breakpoints work.
 
     Args:
         kernel: a kernel, ``kernel[lnc]``, or a plain function. The result can be subscripted as well.
+        misplaced: nothing; the arguments of the kernel belong to what this returns.
+
+    Raises:
+        LaunchError: no kernel (``jit.function``), or its arguments as well (``jit.called``).
     """
-    made: Kernel[P] = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-    return made.simulated()
+    return kernel_of("nki.simulate", kernel, *misplaced).simulated()
+
+
+def kernel_of(caller: str, kernel: Callable[P, Any], *misplaced: Any) -> Kernel[P]:
+    """The kernel that a function of this package got, whose result is called with the kernel's arguments.
+
+    Raises:
+        LaunchError: as `simulate`.
+    """
+    if misplaced:
+        count = f"{len(misplaced)} more argument{'' if len(misplaced) == 1 else 's'}"
+        name = getattr(kernel, "__name__", "kernel")
+        raise LaunchError(
+            "jit.called",
+            f"{caller} got {name} and {count}",
+            rule=f"{caller} takes the kernel alone, and what it returns is called",
+            fix=f"write {caller}({name})(...), with the arguments of the kernel in the second parentheses",
+        )
+    if isinstance(kernel, Kernel):
+        return kernel
+    if not _is_function(kernel):
+        raise LaunchError(
+            "jit.function",
+            f"{caller} got {shown(kernel)}",
+            rule="a kernel is a Python function",
+            fix=f"pass the kernel without calling it: {caller}(kernel)(...)",
+        )
+    return Kernel(kernel)
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and hasattr(value, "__code__")
 
 
 def _checked_function(function: Any) -> Callable[..., Any]:
-    if callable(function) and hasattr(function, "__code__"):
-        return function
+    if _is_function(function):
+        checked: Callable[..., Any] = function
+        return checked
     raise LaunchError(
         "jit.function",
         f"nki.jit got {shown(function)}",

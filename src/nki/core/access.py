@@ -199,6 +199,18 @@ def squeeze_dim(view: View, dim: int) -> View:
     return view._replace(shape=drop(view.shape, dim), strides=drop(view.strides, dim))
 
 
+def _piece(view: View, dim: int, start: int, count: int) -> View:
+    """`count` elements from `start`; what is wrong is told in these words."""
+    try:
+        return slice_dim(view, dim, start, start + count)
+    except TensorError as error:
+        size = view.shape[dim]
+        if error.code == "access.out-of-bounds" and 0 <= start < size:
+            error.message = error.message.replace(f"slice {start}:{start + count}", f"nl.ds({start}, {count})")
+            error.fix = f"write nl.ds(start, min({count}, {size} - start)), and make what it is copied to as small"
+        raise
+
+
 def index(view: View, key: Any, as_view: Callable[[Any], View | None]) -> View:
     """``tensor[key]`` with ints, slices, ranges, ``...`` and `DynamicSlice`; `as_view` recognises tensor indices.
 
@@ -216,8 +228,7 @@ def index(view: View, key: Any, as_view: Callable[[Any], View | None]) -> View:
             start, stop, step = _slice_of(view, dim, item)
             view = slice_dim(view, dim, start, stop, step)
         elif isinstance(item, DynamicSlice):
-            first = _as_int(item.start, dim, view)
-            view = slice_dim(view, dim, first, first + _as_int(item.size, dim, view))
+            view = _piece(view, dim, _as_int(item.start, dim, view), _as_int(item.size, dim, view))
         elif isinstance(item, range):  # its bounds are elements: a negative one does not count from the end
             view = slice_dim(view, dim, item.start, item.stop, item.step)
         else:

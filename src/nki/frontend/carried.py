@@ -8,7 +8,8 @@ from typing import Any
 
 from nki.core.source import Location
 from nki.frontend.statements import Statement, at_node
-from nki.language.rebound import is_lost, lost
+from nki.language.rebound import Containers, is_lost, lost
+from nki.spec.sink import current_sink
 
 _MISSING = object()
 
@@ -20,9 +21,15 @@ class Carried:
         self._statement = statement
         self._frame = frame
         self._before = {name: _value(frame, name) for name in (*statement.risks, *statement.counters)}
+        used = {node.id for node in ast.walk(statement.loop) if isinstance(node, ast.Name)}
+        self._containers = Containers({name: _value(frame, name) for name in sorted(used)})
 
     def check(self, where: Location) -> None:
-        """After a trip: raise FrontendError "loop.carried" for a name that was bound before and holds another value."""
+        """After a trip: raise FrontendError "loop.carried" for a name that was bound before and holds another value.
+
+        A list, dictionary or set that the trip filled gets the warning "loop.filled".
+        """
+        self._containers.check(current_sink("loop"), where)
         for name, before in self._before.items():
             after = _value(self._frame, name)
             if before is not _MISSING and after is not _MISSING and is_lost(before, after):

@@ -55,7 +55,7 @@ def take(value: Any, kind: Kind, name: str) -> HostArray:
             "argument.dtype",
             f"argument {name} is an array of {array.dtype}",
             rule="devices have no 64-bit tensors",
-            fix=_cast(name, f"{array.dtype}".removesuffix("64") + "32", kind),
+            fix=_cast(name, f"{array.dtype}".removesuffix("64") + "32", kind, single=array.ndim == 0),
         )
     if array.size == 0:
         raise ArgumentError(
@@ -97,7 +97,7 @@ def give(array: np.ndarray, dtype: DType, kind: Kind, like: Any) -> Any:
 
 
 def _numpy(value: np.ndarray, name: str) -> np.ndarray:
-    as_dtype_or_raise(value.dtype, name)
+    as_dtype_or_raise(value.dtype, name, single=value.ndim == 0)
     return value
 
 
@@ -117,7 +117,7 @@ def _jax(value: Any, name: str) -> np.ndarray:
             fix="call the kernel itself, which becomes part of the program, or pass concrete arrays",
         )
     array = np.asarray(value)
-    as_dtype_or_raise(array.dtype, name)
+    as_dtype_or_raise(array.dtype, name, single=array.ndim == 0)
     return array
 
 
@@ -127,13 +127,20 @@ def _torch(value: Any, name: str) -> np.ndarray:
         raise ArgumentError(
             "argument.device", f"argument {name} is a torch tensor on {value.device}", fix="move it with .cpu()"
         )
+    if value.layout not in (torch.strided, torch._mkldnn):
+        raise ArgumentError(
+            "argument.device",
+            f"argument {name} is a torch tensor with the layout {value.layout}",
+            rule="tensors of a kernel are dense",
+            fix=f"pass {name}.to_dense()",
+        )
     if value.requires_grad and torch.is_grad_enabled():
         raise LaunchError(
             "argument.requires-grad",
             f"argument {name} requires a gradient, which a kernel call would lose",
             fix="call it under torch.no_grad(), or register a backward for the operator",
         )
-    dtype = as_dtype_or_raise(value.dtype, name)
+    dtype = as_dtype_or_raise(value.dtype, name, single=value.dim() == 0)
     return torch_memory(value.detach(), dtype)
 
 
@@ -188,8 +195,8 @@ def _to_torch(array: np.ndarray, dtype: DType, like: Any) -> Any:
 _KINDS = {"O": "objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations", "c": "complex numbers"}
 
 
-def as_dtype_or_raise(dtype: Any, name: str) -> DType:
-    """The NKI dtype of a host dtype; the error names the argument."""
+def as_dtype_or_raise(dtype: Any, name: str, *, single: bool = False) -> DType:
+    """The NKI dtype of a host dtype; the error names the argument. With `single`, it has no dimensions."""
     if isinstance(dtype, np.dtype) and dtype.kind in "OUSMmc" and dtype.names is None:
         raise ArgumentError(
             "argument.dtype",
@@ -202,13 +209,15 @@ def as_dtype_or_raise(dtype: Any, name: str) -> DType:
             "argument.dtype",
             f"argument {name} is an array of float64",
             rule="devices have no 64-bit tensors",
-            fix=_cast(name, "float32", "numpy" if isinstance(dtype, np.dtype) else "torch"),
+            fix=_cast(name, "float32", "numpy" if isinstance(dtype, np.dtype) else "torch", single=single),
         )
     return as_dtype(dtype)
 
 
-def _cast(name: str, dtype: str, kind: Kind) -> str:
-    """How the caller casts an argument."""
+def _cast(name: str, dtype: str, kind: Kind, *, single: bool) -> str:
+    """How the caller casts an argument; a single number is one for Python as well."""
+    if single:
+        return f"pass {name}.item(), a Python number"
     return f"pass {name}.to(torch.{dtype})" if kind == "torch" else f"pass {name}.astype(np.{dtype})"
 
 

@@ -98,4 +98,10 @@ def _array_of(name: str, value: Any) -> str:
             return f"np.asarray({name}, np.float32)"
         case bool() | int() | float():
             return f"an array, for example np.full((128, 512), {value}, np.float32)"
+        case [NkiTensor()] | (NkiTensor(),):
+            return f"the array itself: {name}[0]"
+        case dict() if len(value) == 1 and isinstance(next(iter(value.values())), NkiTensor):
+            return f"the array itself: {name}[{next(iter(value))!r}]"
+        case list() | tuple() if any(isinstance(item, NkiTensor) for item in value):
+            return f"one of its arrays, for example {name}[0], or use the list in the kernel as {name}[0], {name}[1]"
     return "an array"

@@ -16,6 +16,7 @@ from nki.core.shown import shown
 from nki.core.source import Location, Locator, of_traceback
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
 from nki.frontend.no_array import no_array
+from nki.frontend.python_errors import python_error
 from nki.frontend.regions import Region, Regions
 from nki.frontend.spellings import Conditions, trips
 from nki.options import Options
@@ -296,7 +297,9 @@ def run_body(function: Callable[..., Any], args: list[Any], kwargs: dict[str, An
     except NameError as problem:
         if problem.name in _REGIONS:
             raise _old_region(problem) from None
-        raise
+        raise python_error(problem) or problem from None
+    except RecursionError as problem:
+        raise python_error(problem) or problem from None
 
 
 _DTYPE_CALLED = (f"{DType.__name__!r} object is not callable",)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nki.core.calls import misfit, spelled
+from nki.core.calls import Misfit, misfit, spelled
 from nki.core.dtypes import DType, find
 from nki.core.errors import ArgumentError
 from nki.core.locks import cached_property
@@ -41,12 +41,32 @@ def bind(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[st
         raise ArgumentError(
             "call.kernel-arguments",
             f"{name}({spelled(signature)}) {found.message}",
-            fix=f"pass {' and '.join(found.names)}" if found.kind == "missing" else found.fix,
+            rule=_METHOD if _is_method(function) else "",
+            fix=_fix(function, found),
             facts={"kind": found.kind, "names": ", ".join(found.names)},
         )
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     return dict(bound.arguments)
+
+
+_METHOD = "a kernel is a function: what is called through an object does not get the object"
+
+
+def _is_method(function: Callable[..., Any]) -> bool:
+    """Whether a class has it, and it wants the object."""
+    inside = getattr(function, "__qualname__", "").rpartition(".")[0]
+    return (
+        bool(inside)
+        and not inside.endswith("<locals>")
+        and next(iter(inspect.signature(function).parameters), "") == "self"
+    )
+
+
+def _fix(function: Callable[..., Any], found: Misfit) -> str:
+    if _is_method(function):
+        return "remove self and define the kernel outside of the class, or under @staticmethod above @nki.jit"
+    return f"pass {' and '.join(found.names)}" if found.kind == "missing" else found.fix
 
 
 def _bound_at_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from nki.core.dtypes import int32, uint32
@@ -9,6 +10,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
 from nki.isa.alu import ABS_MAX, ABS_MIN, POWER, RSQRT, apply, apply_bits
 from nki.isa.indirection import indirection_rules
+from nki.isa.integer_precision import check_loaded, check_step, check_stored, is_integer32
 from nki.isa.shared import as_bits, bitvec_integers, in_psum, not_both_psum, same_elements
 from nki.isa.tensor_scalar_rules import TENSOR_SCALAR_RULES, is_bitvec, operators, steps
 from nki.spec.arrays import Arrays
@@ -16,6 +18,7 @@ from nki.spec.cost_vector import TENSOR_SCALAR, TENSOR_TENSOR
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import Dst, Flag, Name, Op, Operand, Src, choice
+from nki.spec.operator import Operator
 from nki.spec.rule import Rule
 from nki.target.model import Target
 
@@ -113,7 +116,14 @@ def _(a: Any, x: Arrays) -> None:
     elif x.engine is Engine.gpsimd and a.op != POWER and _integer32(a.dst, a.data1, a.data2) and a.op.alu != "logical":
         x.store_raw(a.dst, x.integer(a.op.name, x.load_raw(a.data1), x.load_raw(a.data2), a.dst.dtype))
     else:
-        x.store(a.dst, apply(x, a.op, x.load(a.data1), x.load(a.data2)))
+        first, second = x.load(a.data1), x.load(a.data2)
+        result = apply(x, a.op, first, second)
+        if _is_watched(a.dst, (a.data1, a.data2), (a.op,)):
+            for name, view, value in (("data1", a.data1, first), ("data2", a.data2, second)):
+                if is_integer32(view):
+                    check_loaded(x, name, view, value)
+            _check_result(x, a.dst, ((a.op, first, second, result),))
+        x.store(a.dst, result)
 
 
 # --- tensor_scalar
@@ -172,10 +182,31 @@ def _(a: Any, x: Arrays) -> None:
             value = apply_bits(x, op, value, _pattern(x, operand, a.data), reverse)
         x.store_raw(as_bits(a.dst), value)
         return
-    result = x.load(a.data)
+    value = result = x.load(a.data)
+    done = []
     for op, operand, reverse in steps(a):
-        result = apply(x, op, result, x.column(0.0 if operand is None else operand), reverse)
+        other, before = x.column(0.0 if operand is None else operand), result
+        result = apply(x, op, before, other, reverse)
+        done.append((op, other, before, result) if reverse else (op, before, other, result))
+    if _is_watched(a.dst, (a.data,), operators(a)):
+        check_loaded(x, "data", a.data, value)
+        _check_result(x, a.dst, done)
     x.store(a.dst, result)
+
+
+def _is_watched(dst: View, data: Sequence[View], used: Sequence[Operator]) -> bool:
+    """Whether 32-bit integers are compared, or meant to become others, and go through float32."""
+    whole = is_integer32(dst) or any(op.alu == "compare" for op in used)
+    return whole and any(is_integer32(view) for view in data)
+
+
+def _check_result(x: Arrays, dst: View, done: Sequence[tuple[Operator, Any, Any, Any]]) -> None:
+    """Warn about what the steps round; `done` has their operators, operands and results."""
+    if not is_integer32(dst):
+        return
+    for op, first, second, result in done:
+        check_step(x, op, first, second, result)
+    check_stored(x, dst, done[-1][3])
 
 
 def _pattern(x: Arrays, operand: Any, data: View) -> Any:

@@ -107,6 +107,14 @@ def _contraction_remedy(a: Any, t: Target) -> str:
     return "slice both operands to the same partitions"
 
 
+def _stationary_remedy(a: Any, t: Target) -> str:
+    """Exchanged operands are the usual mistake where they would fit the other way round."""
+    tiled = f"tile stationary in pieces of {t.pe.max_stationary_free} columns"
+    if length_of(a) < t.pe.max_stationary_free and columns_of(a) <= t.pe.max_moving_free_f32:
+        return f"{tiled}; or exchange stationary and moving, if a dst of ({length_of(a)}, {columns_of(a)}) is meant"
+    return tiled
+
+
 def size_rules(at: str) -> list[Rule]:
     """How the shapes of stationary, moving and dst fit together and into the array."""
     return [
@@ -126,6 +134,7 @@ def size_rules(at: str) -> list[Rule]:
             at,
             "tile stationary in pieces of {t.pe.max_stationary_free} columns",
             lambda a, t: f"stationary has {columns_of(a)} columns",
+            remedy=_stationary_remedy,
         ),
         Rule(
             "moving-size",

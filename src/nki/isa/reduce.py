@@ -45,6 +45,7 @@ from nki.isa.alu import (
     apply,
 )
 from nki.isa.indirection import indirection_rules, no_indirection
+from nki.isa.integer_precision import check_sum, is_integer32
 from nki.isa.shared import as_bits, bitvec_integers, on_partitions_of, same_elements
 from nki.spec.arrays import Arrays
 from nki.spec.cost import UNPUBLISHED, streams
@@ -163,6 +164,8 @@ def _(a: Any, x: Arrays) -> None:
     values = x.reshape(x.load(a.data), grouped)
     in_order = a.op == ADD and x.target.has("sums_in_order")
     result = x.reshape(x.sum_in_order(values) if in_order else x.reduce(a.op, values), (partitions, kept))
+    if a.op in (ADD, SUBTRACT, MULTIPLY) and is_integer32(a.data) and is_integer32(a.dst):
+        check_sum(x, a.data, result)
     x.store(a.dst, x.negative(result) if a.negate else result)
 
 

@@ -37,6 +37,13 @@ def is_bitvec(a: Any) -> bool:
     return any(op.is_bitvec for op in operators(a))
 
 
+def _column_fix(a: Any, t: Target) -> str:
+    if any(view.shape[0] == 1 for view in _operand_views(a)):
+        load = f"nisa.dma_copy(dst=tile, src=row.broadcast(0, {a.data.shape[0]}))"
+        return f"pass a Python number, or load it into a tile of ({a.data.shape[0]}, 1): {load}"
+    return "slice the operand to the partitions of data"
+
+
 def _shown(a: Any) -> str:
     return f"op0 is {a.op0!r}, op1 is {a.op1!r}"
 
@@ -151,6 +158,7 @@ TENSOR_SCALAR_RULES = [
             f"data has {a.data.shape[0]} partitions, "
             f"a tensor operand has {', '.join(str(v.shape[0]) for v in _operand_views(a))}"
         ),
+        remedy=_column_fix,
     ),
     Rule(
         "bitvec-engine",

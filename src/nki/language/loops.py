@@ -115,7 +115,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[NkiScalar], NkiInstruc
     def body(index: VirtualRegister) -> None:
         captured = Captured(body_fun)
         _check_no_result(body_fun(NkiScalar(index)))
-        captured.check()
+        captured.check(sink)
 
     sink.for_loop(_record(first), _record(last), increment, body)
 
@@ -144,7 +144,7 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[NkiScalar], VirtualReg
     def body(register: VirtualRegister) -> VirtualRegister:
         captured = Captured(body_fun)
         following = body_fun(NkiScalar(register))
-        captured.check()
+        captured.check(sink)
         if not isinstance(following, VirtualRegister):
             raise FrontendError(
                 "loop.result",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -10,8 +10,11 @@ from nki.core.errors import FrontendError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
-from nki.core.source import Location
+from nki.core.source import Location, here
+from nki.spec.rule import Finding
+from nki.spec.sink import Sink
 
+_FILLED = (list, dict, set)
 _CONSTANTS = (bool, int, float, str, bytes, tuple, type(None))
 
 
@@ -28,13 +31,50 @@ class Captured:
         names = function.__code__.co_freevars if isinstance(function, FunctionType) else ()
         self._cells = dict(zip(names, closure, strict=True))
         self._before = {name: _content(cell) for name, cell in self._cells.items()}
+        self._containers = Containers(self._before)
 
-    def check(self) -> None:
-        """Raise FrontendError "loop.carried" if the body bound one of them to another value."""
+    def check(self, sink: Sink) -> None:
+        """Raise FrontendError "loop.carried" if the body bound one of them to another value; warn if it filled one."""
+        self._containers.check(sink)
         for name, before in self._before.items():
             after = _content(self._cells[name])
             if before is not _EMPTY and after is not _EMPTY and is_lost(before, after):
                 raise lost(name, after, "outside of the body")
+
+
+class Containers:
+    """What the lists, dictionaries and sets among some names held before a body ran."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._held = [(name, value, _members(value)) for name, value in values.items() if isinstance(value, _FILLED)]
+
+    def check(self, sink: Sink, where: Location | None = None) -> None:
+        """Warn "loop.filled" of what the body put into one of them or took away, but for tensors, which it may keep."""
+        for name, container, before in self._held:
+            known = {id(member) for member in before}
+            changed = [member for member in _members(container) if id(member) not in known]
+            fewer = len(_members(container)) < len(before)
+            if fewer or any(not isinstance(member, NkiTensor) for member in changed):
+                sink.report(_filled(name, container, where or here()))
+
+
+def _members(container: Any) -> list[Any]:
+    return list(container.values() if isinstance(container, dict) else container)
+
+
+def _filled(name: str, container: Any, where: Location) -> Finding:
+    return Finding(
+        "loop.filled",
+        "warning",
+        f"{name}, a {type(container).__name__} from outside of a device loop, is changed in its body, which is traced "
+        "once for all trips",
+        "what one trip leaves to the next, or to what follows, is in tensors and registers",
+        "nki/api/nki/language/__init__.py fori_loop",
+        "count in a register (nisa.register_move), write to a tensor, or use a Python range loop, which runs its body in "
+        "each trip",
+        where,
+        {"name": name},
+    )
 
 
 def is_lost(before: Any, after: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Products in PSUM that are overwritten before anything reads them, instruction by instruction."""
+"""Products in PSUM that are overwritten before anything reads them, or that nothing reads at all."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from nki.target.model import Target
 def lost_products(program: Program, target: Target) -> list[Finding]:
     """A warning for each line that overwrites all of a product of the Tensor engine that nothing has read.
 
+    And one for each line some of whose products are read, while others are in tensors that nothing reads: it is in a loop
+    that makes a new tensor in each trip.
+
     A finding is certain: about instructions that run whatever the data is. Other engines overwrite what they do not
     need, for example where only a reduction on the side is wanted, and a fill before a sum changes nothing; so only
     products and transposes count, and not those of constants, which keep the engine's clock up.
 
-    Code: ``psum.overwritten``.
+    Codes: ``psum.overwritten``, ``psum.unread``.
     """
     if not any(issued.engine is Engine.tensor for issued in program.body.walk()):
         return []
@@ -34,7 +37,13 @@ def lost_products(program: Program, target: Target) -> list[Finding]:
     lines: dict[tuple[Location, Location], list[tuple[Issued, Issued]]] = {}
     for lost, by in walk.lost:
         lines.setdefault((lost.location, by.location), []).append((lost, by))
-    return [_finding(*pairs[0], len(pairs)) for pairs in lines.values()]
+    unread: dict[Location, list[tuple[Issued, View]]] = {}
+    for product, view in walk.left():
+        unread.setdefault(product.location, []).append((product, view))
+    return [
+        *(_finding(*pairs[0], len(pairs)) for pairs in lines.values()),
+        *(_unread(*products[0], len(products)) for products in unread.values()),
+    ]
 
 
 class _Walk:
@@ -48,8 +57,13 @@ class _Walk:
         self._accesses = Accesses(program, target)
         self._planes: dict[int | str, Plane] = {}
         self._unread: dict[int, tuple[Issued, View]] = {}
+        self._read: set[Location] = set()
         self._numbers = 0
         self._varying = {buffer.id for buffer in program.inputs}  # tensors whose values are no constants
+
+    def left(self) -> list[tuple[Issued, View]]:
+        """Products that nothing has read, of lines that have others."""
+        return [(product, view) for product, view in self._unread.values() if product.location in self._read]
 
     def block(self, block: Block, *, certain: bool) -> None:
         """Follow a block, which certainly runs or not."""
@@ -87,7 +101,9 @@ class _Walk:
         plane = self._plane(view.buffer)
         if plane is not None:
             for number in plane.writers(self._accesses.footprint(view)):
-                self._unread.pop(number, None)
+                product = self._unread.pop(number, None)
+                if product is not None:
+                    self._read.add(product[0].location)
 
     def _writes(self, issued: Issued, view: View, certain: bool) -> None:
         plane = self._plane(view.buffer)
@@ -142,6 +158,21 @@ def _finding(lost: Issued, by: Issued, count: int) -> Finding:
         _fix(by),
         by.location,
         {"products": count, "written": place},
+    )
+
+
+def _unread(product: Issued, view: View, count: int) -> Finding:
+    products = "a product" if count == 1 else f"{count} products"
+    return Finding(
+        "psum.unread",
+        "warning",
+        f"nothing reads {products} of {product.instruction.label}, one of them in {view.buffer.name}, {view.describe()}, "
+        f"allocated at {place_of(view.buffer.location)}, and other products of this line are read",
+        "products are added if they go to one tensor",
+        "nki/api/nki/isa, nc_matmul",
+        "allocate the PSUM tensor before the loop over K, or read it in each trip",
+        product.location,
+        {"products": count, "tensor": view.buffer.name},
     )
 
 

@@ -11,7 +11,7 @@ from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.target.model import Target
 
-CODES = ("return.partly-written", "psum.overwritten", "access.overlap")
+CODES = ("return.partly-written", "psum.overwritten", "psum.unread", "access.overlap")
 
 
 def mistakes(programs: Sequence[Program], target: Target, disabled_rules: Collection[str] = ()) -> list[Finding]:

@@ -95,7 +95,7 @@ def _operand(issued: Issued, name: str, operand: Operand, view: View, target: Ta
             f"{label} is {view.describe()}",
             f"{label} must be in {allowed}",
             instruction.source,
-            _write_fix(region, operand.regions) if operand.writes else _region_fix(region, operand.regions),
+            _write_fix(region, operand.regions) if operand.writes else _read_fix(view, operand),
             at,
             region=region,
         )
@@ -208,6 +208,17 @@ def _write_fix(region: MemoryRegion, allowed: tuple[MemoryRegion, ...]) -> str:
         move = "nisa.dma_copy" if region.is_hbm else "nisa.tensor_copy"
         return f"write to an SBUF tile, then move that to {region} with {move}"
     return f"write to a {allowed[0]} tensor, and copy that to {region}"
+
+
+def _read_fix(view: View, operand: Operand) -> str:
+    """A single element that is passed where a number could be is mostly meant as a number."""
+    name = view.buffer.name
+    if operand.kind == "column" and view.size == 1 and view.region.is_hbm:
+        return (
+            f"call the kernel with a Python number ({name}.item()), or load it into every partition: "
+            f"nisa.dma_copy(dst=tile, src={name}.ap(pattern=[[0, P], [1, 1]])) with a float32 tile of (P, 1)"
+        )
+    return _region_fix(view.buffer.region, operand.regions)
 
 
 def _region_fix(region: MemoryRegion, allowed: tuple[MemoryRegion, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from nki.core.errors import LaunchError
 from nki.core.shown import shown
+from nki.core.source import here
 from nki.driver import Cache
 from nki.frontend.check import check_function, raise_errors
 from nki.frontend.host import kind_of
@@ -19,6 +21,8 @@ from nki.jit import Kernel
 from nki.launch import Launch, launch_options
 from nki.options import Options, from_environment
 from nki.profile.evidence import tell_of_unmeasured
+from nki.report import NkiWarning
+from nki.spec.rule import Finding
 from nki.spec.sink import active_sink
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.tune.config import Config, default_of, read_configs
@@ -32,8 +36,8 @@ Done = Callable[[Question, int], None]
 
 
 def autotune(
-    *,
-    configs: Any,
+    *kernels: Any,
+    configs: Any = (),
     key: Sequence[str] | None = None,
     budget: int | None = None,
     tolerance: float | None = None,
@@ -48,6 +52,7 @@ def autotune(
     No configuration that is refused or computes something else is ever chosen.
 
     Args:
+        kernels: nothing; a kernel belongs to what this returns, as ``@nki.autotune(configs=[...])`` does.
         configs: a list of dicts or `nki.Config`: keyword arguments of the kernel, ``lnc``, ``compile_config``.
         key: parameters whose shapes and dtypes, or values, choose an entry; all that no configuration sets by default.
         budget: how many configurations are compiled at most, beside the default one; those with the smallest lower
@@ -61,6 +66,12 @@ def autotune(
     Raises:
         LaunchError: an argument that cannot be (``tune.argument``, ``tune.config``, ``tune.key``, ``tune.pinned``).
     """
+    if kernels:
+        name = getattr(kernels[0], "__name__", "kernel")
+        problem = f"nki.autotune got {name}" + (" and no configurations" if not configs else "")
+        rule = "nki.autotune takes the configurations, and what it returns takes the kernel"
+        fix = f'write @nki.autotune(configs=[{{"tile": 256}}, {{"tile": 512}}]) above {name}'
+        raise LaunchError("tune.config", problem, rule=rule, fix=fix)
     _check("budget", budget, budget is None or (type(budget) is int and budget >= 1), "a number from 1, or None")
     _check("processes", processes, processes is None or (type(processes) is int and processes >= 1), "from 1, or None")
     number = type(tolerance) in (int, float)
@@ -128,6 +139,7 @@ class TunedKernel(Kernel):
         arguments = self._arguments(args, kwargs)
         self.tuned = self._tune(arguments, _nothing)
         tell_of_unmeasured(load_target(self.tuned.target))
+        _tell_of_failures(self.tuned)
         config = self._config(self.tuned)
         kernel = self._kernel(config)
         result = kernel(**{**arguments, **config.arguments})
@@ -138,6 +150,7 @@ class TunedKernel(Kernel):
         """What a call would choose, without the call itself; arrays are not changed."""
         tuned = self.tune_watched(args, kwargs, _nothing)
         tell_of_unmeasured(load_target(tuned.target))
+        _tell_of_failures(tuned)
         return tuned
 
     def tune_watched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], done: Done) -> Tuned:
@@ -234,6 +247,26 @@ class TunedKernel(Kernel):
 
     def _cache_of(self, config: Config) -> Cache:
         return self._caches.setdefault(config.label, {})
+
+
+def _tell_of_failures(tuned: Tuned) -> None:
+    """Warn if no configuration but the default can run: then nothing was chosen."""
+    others = [each for each in tuned.candidates if not each.default]
+    if not others or any(each.state not in ("failed", "wrong") for each in others):
+        return
+    shown = "; ".join(f"{each.label}: {each.reason}" for each in others[:3])
+    finding = Finding(
+        "tune.all-failed",
+        "warning",
+        f"of the configurations of {tuned.kernel} none can run but the default ({tuned.chosen.label}), which is used: "
+        f"{shown}{'; ...' if len(others) > 3 else ''}",
+        "a configuration is chosen if the kernel compiles with it and computes what the default computes",
+        "docs/tuning.md",
+        "correct the configurations, or the kernel: nki check tells what is wrong with one of them",
+        here(),
+        {"configurations": len(others)},
+    )
+    warnings.warn(NkiWarning(finding), stacklevel=3)
 
 
 def _nothing(question: Question, number: int) -> None:

@@ -5,6 +5,7 @@ Comparison: moves and integers bit by bit, arithmetic as in `references_alu`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,15 @@ def spread(candidates: F64, tile: Tile) -> Near:
     return Near(np.broadcast_to(candidates, (len(candidates), tile.partitions, tile.count)))
 
 
+def expect_rounding(state: State, dst: Tile, data: Sequence[Tile], ops: Sequence[Any]) -> None:
+    """The warning of integers that float32 does not hold: certain for those that are read, possible for results."""
+    wide = [tile for tile in data if tile.dtype.name in WIDE]
+    if not wide or not (dst.dtype.name in WIDE or any(op.alu == "compare" for op in ops)):
+        return
+    rounded = any((tile.exact.astype(np.float64) != tile.f32).any() for tile in wide)
+    (state.warned if rounded else state.may_warn).add("lint.integer-precision")
+
+
 def tensor_tensor(a: Any, state: State) -> Results:
     """Bits, integers that wrap where GpSimd has all three in 32 bits in SBUF, or float32."""
     name, tiles = a.op.name, (a.dst, a.data1, a.data2)
@@ -41,6 +51,7 @@ def tensor_tensor(a: Any, state: State) -> Results:
         pairs = zip(a.data1.exact.ravel().tolist(), a.data2.exact.ravel().tolist(), strict=True)
         numbers = [wrapped(on_integers(name, int(p), int(q)), 32, False) for p, q in pairs]
         return {"dst": Bits(np.array(numbers, np.uint32).reshape(a.data1.bits.shape))}
+    expect_rounding(state, a.dst, (a.data1, a.data2), [a.op])
     return {"dst": spread(alu(name, a.data1.f32, a.data2.f32), a.dst)}
 
 
@@ -59,6 +70,7 @@ def tensor_scalar(a: Any, state: State) -> Results:
         for op, operand, reverse in steps:
             bits = each_bits(op.name, bits, _pattern(operand, a.data.dtype.bits), a.data.dtype.bits, reverse)
         return {"dst": Bits(bits)}
+    expect_rounding(state, a.dst, (a.data,), [op for op, _, _ in steps])
     result = a.data.f32
     for op, operand, reverse in steps:
         result = alu(op.name, result, value(operand), reverse)

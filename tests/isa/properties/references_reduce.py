@@ -107,6 +107,8 @@ def tensor_reduce(a: Any, state: State) -> Results:
         return {"dst": Bits(np.array(results, a.data.bits.dtype).reshape(a.data.partitions, kept))}
     rows = a.data.f32.reshape(a.data.partitions * kept, -1)
     result = (in_order(rows) if a.op.name == "add" else reduced(a.op.name, rows)).reshape(-1, kept)
+    if a.op.name in ("add", "subtract", "multiply") and {a.data.dtype.name, a.dst.dtype.name} <= {"int32", "uint32"}:
+        (state.warned if (np.abs(result) > 2**24).any() else state.may_warn).add("lint.integer-precision")
     return {"dst": _unsigned(-result if a.negate else result)}
 
 
