@@ -56,11 +56,8 @@ _METHOD = "a kernel is a function: what is called through an object does not get
 def _is_method(function: Callable[..., Any]) -> bool:
     """Whether a class has it, and it wants the object."""
     inside = getattr(function, "__qualname__", "").rpartition(".")[0]
-    return (
-        bool(inside)
-        and not inside.endswith("<locals>")
-        and next(iter(inspect.signature(function).parameters), "") == "self"
-    )
+    first = next(iter(inspect.signature(function).parameters), "")
+    return bool(inside) and not inside.endswith("<locals>") and first == "self"
 
 
 def _fix(function: Callable[..., Any], found: Misfit) -> str:

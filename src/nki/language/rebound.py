@@ -49,8 +49,11 @@ class Containers:
         self._held = [(name, value, _members(value)) for name, value in values.items() if isinstance(value, _FILLED)]
 
     def check(self, sink: Sink, where: Location | None = None) -> None:
-        """Warn "loop.filled" of what the body put into one of them or took away, but for tensors, which it may keep."""
-        for name, container, before in self._held:
+        """Warn "loop.filled" of what the body put into one of them or took away, but for tensors, which it may keep.
+
+        In eager mode the body runs in every trip, so that what it collects is what a debugger would show.
+        """
+        for name, container, before in [] if sink.eager else self._held:
             known = {id(member) for member in before}
             changed = [member for member in _members(container) if id(member) not in known]
             fewer = len(_members(container)) < len(before)
@@ -70,7 +73,7 @@ def _filled(name: str, container: Any, where: Location) -> Finding:
         "once for all trips",
         "what one trip leaves to the next, or to what follows, is in tensors and registers",
         "nki/api/nki/language/__init__.py fori_loop",
-        "count in a register (nisa.register_move), write to a tensor, or use a Python range loop, which runs its body in "
+        "count in a register (nisa.register_move), write to a tensor, or use a Python range loop, whose body runs for "
         "each trip",
         where,
         {"name": name},

@@ -21,8 +21,8 @@ from nki.target.model import Target
 def lost_products(program: Program, target: Target) -> list[Finding]:
     """A warning for each line that overwrites all of a product of the Tensor engine that nothing has read.
 
-    And one for each line some of whose products are read, while others are in tensors that nothing reads: it is in a loop
-    that makes a new tensor in each trip.
+    And one for each line some of whose products are read, while others are in tensors that nothing reads: it is in a
+    loop that makes a new tensor in each trip.
 
     A finding is certain: about instructions that run whatever the data is. Other engines overwrite what they do not
     need, for example where only a reduction on the side is wanted, and a fill before a sum changes nothing; so only
@@ -166,8 +166,8 @@ def _unread(product: Issued, view: View, count: int) -> Finding:
     return Finding(
         "psum.unread",
         "warning",
-        f"nothing reads {products} of {product.instruction.label}, one of them in {view.buffer.name}, {view.describe()}, "
-        f"allocated at {place_of(view.buffer.location)}, and other products of this line are read",
+        f"nothing reads {products} of {product.instruction.label}, one of them in {view.buffer.name}, "
+        f"{view.describe()}, allocated at {place_of(view.buffer.location)}, and other products of this line are read",
         "products are added if they go to one tensor",
         "nki/api/nki/isa, nc_matmul",
         "allocate the PSUM tensor before the loop over K, or read it in each trip",

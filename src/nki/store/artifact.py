@@ -152,7 +152,14 @@ def load(path: Path) -> Artifact:
         data = read_regular(path, MAX_BYTES + 1)
     except OSError as error:
         raise _file_error(path, error) from None
-    return unpack(data)
+    try:
+        return unpack(data)
+    except ArtifactError as error:
+        if error.code == "artifact.magic":
+            error.message = f"{path} is no compiled file: {error.message}"
+            if path.suffix == ".py":
+                error.fix = f"compile it first: nki compile {path} --emit neff -o {path.stem}.neff"
+        raise
 
 
 def _streams(members: Mapping[str, bytes]) -> list[Streams]:

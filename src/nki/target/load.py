@@ -36,6 +36,7 @@ def load_target(name: str) -> Target:
     if stem is None:
         known = ", ".join(_describe(_load(target)) for target in target_names())
         close = get_close_matches(key, [*target_names(), *_aliases()], n=1)
+        close = [each for each in (*target_names(), *_aliases()) if key.startswith(each)] or close
         fix = f"write {close[0]}; the targets are {known}" if close else f"use one of: {known}"
         raise TargetError("target.unknown", f"unknown target {name!r}", fix=fix, facts={"known": target_names()})
     return _load(stem)

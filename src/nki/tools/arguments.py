@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import re
 import zlib
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ FORMS = (
     "NAME=SHAPE:DTYPE[:random|zeros|ones|FILE.npy], for example a=128x512:bfloat16, or NAME=LITERAL, for example n=4"
 )
 FILLS = ("random", "zeros", "ones")
+_MAGIC = (b"\x93NUMPY", b"PK")
 _MEANT = re.compile(r"\bnl\.(\w+)")
 _SHAPE = re.compile(r"\d+(x\d+)+")
 _ARRAY = re.compile(r"(?P<shape>\d+(x\d+)*):(?P<dtype>[^:]+)(:(?P<fill>.+))?")
@@ -80,7 +82,7 @@ class ArraySpec:
             raise _error(
                 "arg.file-contents",
                 f"{self.fill} holds {array.dtype}{list(array.shape)}, {self.name} is {self.dtype}{list(self.shape)}",
-                "write the shape and dtype of the file, or convert it",
+                f"write --arg {self.name}={_written(array)}:{self.fill}, or convert the file",
             )
         return array
 
@@ -113,6 +115,10 @@ def parse_arguments(texts: Sequence[str], seed: int = 0, wide: bool = False) -> 
 
 def _named_fix(text: str) -> str:
     """What to write instead of a text that begins with no name and equals sign."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if name.isidentifier():
+        other = f" for an array, --arg {name}=4 for a constant"
+        return f"write --arg {name}={value}" if equals else f"write --arg {name}=128x512:float32{other}"
     name, colon, value = text.partition(":")
     if colon and name.isidentifier() and (_ARRAY.fullmatch(value) or _SHAPE.fullmatch(value)):
         return f"write --arg {name}={value}{'' if ':' in value else ':float32'}"
@@ -121,10 +127,21 @@ def _named_fix(text: str) -> str:
     return "put a name before the equals sign"
 
 
+def _check_memory(name: str, shape: tuple[int, ...], dtype: str) -> None:
+    """Raise UsageError "arg.shape" for an array that this machine has no memory for, whatever its dtype."""
+    bits = re.search(r"\d+$", dtype)
+    needed = prod(shape) * (max(8, int(bits[0])) // 8 if bits else 1)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        message = f"{name} takes {needed / 2**30:,.1f} GiB, and this machine has {there / 2**30:,.1f} GiB"
+        raise _error("arg.shape", message, "use smaller sizes")
+
+
 def _spec(name: str, match: re.Match[str], wide: bool) -> ArraySpec:
     shape = tuple(int(size) for size in match["shape"].split("x"))
     if prod(shape) == 0:
         raise _error("arg.shape", f"{name} has shape {match['shape']} and no element", "use sizes of at least 1")
+    _check_memory(name, shape, match["dtype"])
     fill, written = match["fill"] or "random", match["dtype"].removeprefix("nl.")
     if wide and written in _NARROW:
         return ArraySpec(name, shape, as_dtype(_NARROW[written]), fill, written)
@@ -160,12 +177,31 @@ def _literal(name: str, text: str) -> Any:
 
 def _array_fix(name: str, text: str) -> str:
     """What an array is written as, for texts that have its sizes and its dtype in another form."""
+    if text.endswith((".npy", ".npz")):
+        return _file_argument(name, Path(text))
     if _SHAPE.fullmatch(text):
         return f"write --arg {name}={text}:float32, or another dtype"
     dtype = next((word for word in re.findall(r"[a-z]\w*", text) if word != "nl" and _is_dtype(word)), "")
-    rest = re.sub(rf"\b{dtype}\b", " ", text) if dtype else ""
+    rest = re.sub(rf"\b{dtype}\b", " ", text) if dtype else text
     sizes = re.findall(r"\d+", rest)
-    return f"write --arg {name}={'x'.join(sizes)}:{dtype}" if sizes else "check the spelling"
+    if sizes:
+        return f"write --arg {name}={'x'.join(sizes)}:{dtype or 'float32'}"
+    return "write a Python literal, or SHAPE:DTYPE, for example 128x512:float32"
+
+
+def _file_argument(name: str, path: Path) -> str:
+    """The shape and the dtype of a file belong to the argument; they are read where they can be."""
+    if path.suffix == ".npz":
+        return f"save the array by numpy.save, and write --arg {name}=SHAPE:DTYPE:FILE.npy"
+    try:
+        array = _read(path, name)
+    except UsageError:
+        return f"write --arg {name}=SHAPE:DTYPE:{path}, for example --arg {name}=128x512:float32:{path}"
+    return f"write --arg {name}={_written(array)}:{path}"
+
+
+def _written(array: np.ndarray) -> str:
+    return f"{'x'.join(map(str, array.shape))}:{array.dtype}"
 
 
 def _is_dtype(word: str) -> bool:
@@ -177,12 +213,16 @@ def _is_dtype(word: str) -> bool:
 
 
 def _read(path: Path, name: str) -> np.ndarray:
+    fix = "name a file that numpy.save wrote"
     try:
-        array = np.load(io.BytesIO(read_regular(path)), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as problem:
-        raise _error(
-            "arg.file", f"{name}: {path} cannot be read: {problem}", "name a file that numpy.save wrote"
-        ) from None
+        data = read_regular(path)
+    except OSError as problem:
+        raise _error("arg.file", f"{name}: {path} cannot be read: {problem.strerror}", fix) from None
+    try:
+        array = np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError) as problem:
+        reason = str(problem) if data.startswith(_MAGIC) else "it is no .npy file"
+        raise _error("arg.file", f"{name}: {path} cannot be read: {reason}", fix) from None
     if isinstance(array, np.ndarray):
         return array
     array.close()

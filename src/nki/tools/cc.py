@@ -69,7 +69,7 @@ def command(
     Kernels in it are compiled again from their source, which --import names.
     """
     if model.suffix not in (*_TEXT, ".pt2") and not (resume and model.suffix == ".neff"):
-        raise _error(f"{model} is no model", f"a model ends in {', '.join(_TEXT)} or .pt2", "name such a file")
+        raise _error(f"{model} is no model", f"a model ends in {', '.join(_TEXT)} or .pt2", _model_fix(model))
     if not model.is_file():
         raise _error(f"{model} is no file", "the model is a file", "check the path")
     output = model.with_suffix(".neff") if output is None else output
@@ -156,6 +156,16 @@ def _source(path: Path) -> str | bytes:
     except UnicodeDecodeError:
         rule = "a model is MLIR as UTF-8 text, bytecode or a portable artifact"
         raise _error(f"{path} is neither text nor bytecode", rule, "export the model again") from None
+
+
+def _model_fix(path: Path) -> str:
+    if path.suffix == ".py":
+        return (
+            f"export the model to a .pt2 file; `nki compile {path} --emit neff -o {path.stem}.neff` compiles a kernel"
+        )
+    if path.suffix == ".neff":
+        return f"it is compiled already: `nki run {path}` runs it"
+    return "export the model: torch.export.save(..., 'model.pt2'), or the text of jax.jit(f).lower(...) as model.mlir"
 
 
 def _error(message: str, rule: str, fix: str) -> UsageError:

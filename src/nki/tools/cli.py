@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 import click
 
-from nki.tools.nearest import nearest
+from nki.tools.meant import meant_command
+from nki.tools.misuse import Misuse, misused
 from nki.version import version
 
 # name -> (module, what `nki --help` says); the module's `command` is the click command
@@ -55,8 +56,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Click's own, with the nearest command where there is none of that name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            meant = nearest(args[0], COMMANDS, 0.5)
-            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {meant!r}?" if meant else ""))
+            meant = meant_command(args, COMMANDS)
+            problem = f"No such command {args[0]!r}." + (f" Did you mean 'nki {meant}'?" if meant else "")
+            misused(Misuse(problem, ctx), args)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

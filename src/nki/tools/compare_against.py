@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from nki.options import ENVIRONMENT, Options, from_environment
 from nki.target.load import load_target
 from nki.target.model import Target
 
+_PATH = re.compile(r"::|\.")
 MODES = ("eager", "compiled")
 FORMS = "eager, compiled, a target, or VARIABLE=VALUE for a switch of the environment, for example NKI_MATMUL=blas"
 
@@ -50,6 +52,10 @@ def setups(words: Sequence[str], target: Target, environment: Mapping[str, str] 
         raise _wrong(f"--against {' --against '.join(words)} says one thing twice", "give each setting once")
     mode = modes[0] if modes else "eager"
     before = MODES[1 - MODES.index(mode)] if modes else "eager"
+    if targets and _PATH.search(targets[0]):
+        raise _wrong(
+            f"--against {targets[0]} is no setting", "write --reference FILE::FUNCTION for a function of NumPy arrays"
+        )
     first = _setup(before, target, environment, {})
     second = _setup(mode, load_target(targets[0]) if targets else target, environment, variables)
     _check(first, second)

@@ -101,7 +101,9 @@ def check_emit(emit: str, output: Path | None, *, diff: bool, passes: str | None
     if emit == "neff" and output is None:
         raise usage_error("compile.output", "--emit neff without a file", "add -o NAME.neff")
     if emit == "check" and output is not None:
-        raise usage_error("compile.emit", f"--emit check writes no {output}", "choose another --emit, or omit -o")
+        emits = {".neff": "neff", ".mlir": "scheduled", ".asm": "asm", ".s": "asm"}.get(output.suffix)
+        fix = f"add --emit {emits}" if emits else "choose another --emit, such as --emit neff -o NAME.neff, or omit -o"
+        raise usage_error("compile.emit", f"--emit check writes no {output}", fix)
     if emit == "ir" and (diff or passes is not None):
         raise usage_error("compile.emit", "--emit ir runs no pass", "use --emit scheduled with --diff or --passes")
     check_directory(output)

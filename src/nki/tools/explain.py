@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -12,6 +13,9 @@ from nki.target.model import Target
 from nki.tools.codes import RuleEntry, all_codes
 from nki.tools.output import Command, echo, write_json
 from nki.tools.request import JSON, TARGET, usage_error
+
+_CODE = re.compile(r".*\[([\w.-]+)\].*", re.DOTALL)
+"""A code as messages show it, with what stands around it."""
 
 
 @click.command("explain", cls=Command, short_help="Explain a code of an error or of advice.")
@@ -27,6 +31,7 @@ def command(code: str | None, target: str | None, as_json: bool) -> None:
     if code is None:
         _list(chip, as_json)
         return
+    code = _CODE.sub(r"\1", code)
     found = all_codes().get(code)
     if found is None:
         close = close_codes(code, all_codes())

@@ -96,6 +96,11 @@ def _module_name(path: Path) -> tuple[Path, str]:
 
 
 def _file_fix(path: Path, name: str) -> str:
+    if path.is_dir():
+        files = sorted(path.glob("*.py"))
+        return f"write {files[0]}" if len(files) == 1 else f"name a file in it: {path}/FILE.py::KERNEL"
+    if path.with_name(f"{path.name}.py").is_file():
+        return f"write {path}.py{'::' if name else ''}{name}"
     if not name:
         for separator in (":", "."):  # FILE:KERNEL, and MODULE.KERNEL
             front, _, last = str(path).rpartition(separator)
@@ -104,7 +109,7 @@ def _file_fix(path: Path, name: str) -> str:
                 return f"write {file}::{last}"
     folder = path.parent if path.parent.is_dir() else Path()
     close = difflib.get_close_matches(path.name, [file.name for file in folder.glob("*.py")], n=1)
-    if close and not path.is_dir():
+    if close:
         return f"write {path.with_name(close[0])}{'::' if name else ''}{name}"
     return "write FILE::KERNEL, for example kernels.py::softmax"
 
@@ -128,7 +133,9 @@ def _only(names: Mapping[str, Any], file: str) -> str:
 
 
 def _listed(kernels: list[str], file: str) -> str:
-    return f"name one: {', '.join(f'{file}::{name}' for name in kernels[:8])}" if kernels else "define a kernel in it"
+    if not kernels:
+        return "define a function with @nki.jit in it"
+    return f"name one: {', '.join(f'{file}::{name}' for name in kernels[:8])}"
 
 
 def _kernels(names: Mapping[str, Any]) -> list[str]:

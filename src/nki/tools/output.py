@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +17,11 @@ from nki.core.errors import NkiError, TargetError, UsageError, VerificationError
 from nki.core.source import UNKNOWN, Location
 from nki.core.visible import visible
 from nki.spec.rule import Finding
-from nki.tools.nearest import nearest
+from nki.tools.misuse import misused, with_what_was_meant
 
 REFUSED = 1
 USAGE = 2
 
-_EXTRA = re.compile(r"unexpected extra argument \((?P<text>\w+=\S+)\)")
-_QUOTED = re.compile("'([^']*)'")
 _CLICK = str(Path(click.__file__).parent) + "/"
 _KERNEL_LOCATION = "nki.kernel-location"
 _PLAIN_WIDTH = 200
@@ -34,23 +31,12 @@ class Command(click.Command):
     """A command that ends with an error's text, or its JSON, instead of a traceback."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Click's own, with the nearest of the words that an option takes."""
+        """Click's own, with what was probably meant, and as JSON where that is asked for."""
+        words = list(args)
         try:
             return super().parse_args(ctx, args)
-        except click.BadParameter as problem:
-            kind = None if problem.param is None else problem.param.type
-            written = _QUOTED.match(problem.message)
-            meant = nearest(written[1], map(str, kind.choices)) if isinstance(kind, click.Choice) and written else ""
-            if not meant:
-                raise
-            text = f"{problem.message} Did you mean {meant!r}?"
-            raise click.BadParameter(text, problem.ctx, problem.param, problem.param_hint) from None
         except click.UsageError as problem:
-            extra = _EXTRA.search(problem.message)
-            if extra is None or not any(each.name == "args" for each in self.params):
-                raise
-            text = f"{problem.message}. Did you mean --arg {extra['text']}?"
-            raise click.UsageError(text, problem.ctx) from None
+            misused(with_what_was_meant(problem, words, self), words)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it; exit code 2 if it was used wrongly, 1 for all other errors."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
@@ -65,6 +66,10 @@ def command(
         _show(tuned, request, pin)
 
 
+_VALUES = re.compile(r"(\w+)=(-?[\d.]+(?:,-?[\d.]+)+)")
+"""NAME=VALUE,VALUE"""
+
+
 def _tuner(request: Request, configs: tuple[str, ...], budget: int | None, processes: int | None) -> TunedKernel:
     """The kernel with its own candidates, or with those of the command line."""
     function = request.launch.function
@@ -120,7 +125,19 @@ def _no_parameter(name: str, value: Any, parameters: tuple[str, ...], request: R
 
 
 def _wrong(text: str) -> UsageError:
-    return usage_error("tune.option", f"--config {text!r}", "write --config NAME=LITERAL,NAME=LITERAL")
+    return usage_error("tune.option", f"--config {text!r}", f"write {_meant(text)}")
+
+
+def _meant(text: str) -> str:
+    """Several values of one parameter are several configurations; a dict has other signs."""
+    values = _VALUES.fullmatch(text)
+    if values:
+        return " ".join(f"--config {values[1]}={value}" for value in values[2].split(","))
+    with contextlib.suppress(ValueError, SyntaxError):
+        found = ast.literal_eval(text)
+        if isinstance(found, dict) and all(str(name).isidentifier() for name in found):
+            return f"--config {','.join(f'{name}={value!r}' for name, value in found.items())}"
+    return "--config NAME=LITERAL,NAME=LITERAL"
 
 
 @contextlib.contextmanager
