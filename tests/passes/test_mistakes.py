@@ -37,7 +37,7 @@ def told(kernel: Kernel, *shapes: tuple[int, ...], lnc: int | None = None) -> li
     return static[0]
 
 
-CODES = ("return.partly-written", "psum.overwritten", "access.overlap")
+CODES = ("return.partly-written", "psum.overwritten", "psum.unread", "access.overlap")
 
 
 def result(a: Any) -> Any:
@@ -393,8 +393,56 @@ def test_how_far_apart_is_told() -> None:
     assert "1 partition later" in told(OVERLAPS["DMA in SBUF"], (128, 64))[0].message
 
 
+# --- products that nothing reads
+
+
+def summed(inside: bool, copies: str) -> Kernel:
+    """A sum over K in two products; `inside` allocates PSUM in the loop, `copies` says what is read."""
+
+    def kernel(a: Any, b: Any) -> Any:
+        out = nl.ndarray((64, 128), F32, buffer=nl.shared_hbm)
+        psum = nl.ndarray((64, 128), F32, buffer=nl.psum)
+        s = nl.zeros((64, 128), F32, buffer=nl.sbuf)
+        for k in range(2):
+            x, y = tile(128, 64), tile(128, 128)
+            nisa.dma_copy(dst=x, src=a[k * 128 : k * 128 + 128])
+            nisa.dma_copy(dst=y, src=b[k * 128 : k * 128 + 128])
+            if inside:
+                psum = nl.ndarray((64, 128), F32, buffer=nl.psum)
+            nisa.nc_matmul(dst=psum, stationary=x, moving=y)
+            if copies == "each":
+                nisa.tensor_tensor(dst=s, data1=s, data2=psum, op=nl.add)
+        if copies == "last":
+            nisa.tensor_copy(dst=s, src=psum)
+        nisa.dma_copy(dst=out, src=s)
+        return out
+
+    return kernel
+
+
+def test_a_tensor_of_its_own_for_each_product_is_told() -> None:
+    (finding,) = told(summed(inside=True, copies="last"), (256, 64), (256, 128))
+    assert (finding.code, finding.facts["products"]) == ("psum.unread", 1)
+    assert finding.fix.startswith("allocate the PSUM tensor before the loop over K")
+
+
+@pytest.mark.parametrize(("inside", "copies"), [(False, "last"), (True, "each"), (True, "none"), (False, "none")])
+def test_products_that_are_read_or_all_unread_are_not_told(inside: bool, copies: str) -> None:
+    """Products that keep the clock of the Tensor engine up are all unread."""
+    assert told(summed(inside, copies), (256, 64), (256, 128)) == []
+
+
+SWITCHED: dict[str, tuple[Kernel, tuple[tuple[int, ...], ...]]] = {
+    "return.partly-written": (tail, ((200, 64),)),
+    "psum.overwritten": (lambda a: product(a, 2, lambda k: False, nothing), ((128, 64),)),
+    "psum.unread": (summed(inside=True, copies="last"), ((256, 64), (256, 128))),
+    "access.overlap": (rows_in_hbm, ((128, 64),)),
+}
+
+
 @pytest.mark.parametrize("code", CODES)
 def test_a_code_is_switched_off(code: str) -> None:
-    kernel = {CODES[0]: tail, CODES[1]: lambda a: product(a, 2, lambda k: False, nothing), CODES[2]: rows_in_hbm}[code]
+    kernel, shapes = SWITCHED[code]
+    assert [finding.code for finding in told(kernel, *shapes)] == [code]
     with environment(NKI_DISABLE_RULES=code):
-        assert told(kernel, (200, 64) if code == CODES[0] else (128, 64)) == []
+        assert told(kernel, *shapes) == []

@@ -54,7 +54,7 @@ return out"""
         (2, "tensor.arithmetic"),
         (3, "tensor.arithmetic"),
         (4, "kernel.exception"),
-        (5, "kernel.exception"),
+        (5, "python.undefined"),
     ]
 
 

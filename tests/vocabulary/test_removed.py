@@ -133,13 +133,13 @@ def test_regions_without_an_import(name: str, instead: str) -> None:
     assert caught.value.fix == f"write nl.ndarray(shape, dtype, buffer=nl.{instead})"
 
 
-def test_another_undefined_name_stays_what_it_is() -> None:
+def test_another_undefined_name_is_no_name_of_an_earlier_version() -> None:
     def kernel(a: Any) -> Any:
         return undefined  # type: ignore[name-defined] # noqa: F821
 
-    with pytest.raises(NameError, match="undefined") as caught:
+    with pytest.raises(nki.errors.FrontendError, match="undefined") as caught:
         nki.simulate(kernel)(np.ones((4, 4), np.float32))
-    assert not isinstance(caught.value, nki.errors.NkiError)
+    assert caught.value.code == "python.undefined"
 
 
 def test_bool_is_the_dtype() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from nki.core.dtypes import float32
 from nki.core.register import VirtualRegister
-from nki.native.expression import COLUMN, FREE, I32, MASK, ROW, SCALAR, Node, NotTraceable
+from nki.native.expression import COLUMN, FREE, I32, IN_ORDER, MASK, ROW, SCALAR, Node, NotTraceable, reachable
 from nki.native.trace_form import Slot, Store, Trace
 from nki.native.trace_memory import Operands
 from nki.spec.engine import engine as Engine
@@ -103,6 +103,9 @@ class _Symbols(Operands):
         self._refuse(self.mask("equal", condition, self.constant(0.0)))
 
     def _refuse(self, mask: Node) -> None:
+        # What is checked before anything is written goes through one partition after the other, and no groups.
+        if any(node.op == "reduce" and (node.attribute == IN_ORDER or self._groups > 1) for node in reachable([mask])):
+            raise NotTraceable("a check of sums in order")
         self._bad.append(self.graph.reduction("logical_or", mask) if mask.rank == ROW else mask)
 
     # --- the result

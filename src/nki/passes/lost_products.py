@@ -89,7 +89,7 @@ class _Walk:
         adds = adds_to_sum(issued) is not False
         for name, view in issued.views():
             if operands[name].reads or (operands[name].writes and adds):
-                self._reads(view)
+                self._reads(view, wanted=operands[name].reads)
             if operands[name].writes:
                 written.append(view)
         for view in written:
@@ -97,12 +97,13 @@ class _Walk:
         if any(True for _ in _read_by(issued)):
             self._varying |= {view.buffer.id for view in written}
 
-    def _reads(self, view: View) -> None:
+    def _reads(self, view: View, *, wanted: bool) -> None:
+        """Products that are read, or, where that is not `wanted`, parts of a sum that goes on."""
         plane = self._plane(view.buffer)
         if plane is not None:
             for number in plane.writers(self._accesses.footprint(view)):
                 product = self._unread.pop(number, None)
-                if product is not None:
+                if product is not None and wanted:
                     self._read.add(product[0].location)
 
     def _writes(self, issued: Issued, view: View, certain: bool) -> None:
