@@ -83,9 +83,9 @@ def by_a_pattern(a: Any, row: Any) -> Any:
 @pytest.mark.parametrize(
     ("wrong", "right", "fix", "wanted"),
     [
-        (row_as_it_is, row_in_all_partitions, "load what data2 holds into 128 partitions", A * ROW),
-        (column_as_it_is, column_as_operand, "pass data2 as operand0 of nisa.tensor_scalar", A * A[:, 1:2]),
-        (one_for_all, one_in_all_partitions, "pass a Python number, or load what the operand holds", A * 3),
+        (row_as_it_is, row_in_all_partitions, "data2 is one row: write nl.broadcast_to(data2, (128, 8))", A * ROW),
+        (column_as_it_is, column_as_operand, "data2 is one column: write data2.broadcast(1, 8)", A * A[:, 1:2]),
+        (one_for_all, one_in_all_partitions, "pass a Python number, or load it into a tile of (128, 1)", A * 3),
         (in_device_memory, by_a_pattern, "call the kernel with a Python number", A * 3),
     ],
 )

@@ -182,7 +182,7 @@ def test_commands_that_are_incomplete(tmp_path: Path, words: tuple[str, ...], sa
             "arg.file-contents",
             "write --arg a=4x8:float32:FOLDER/a.npy",
         ),
-        (("run", "FILE", "--arg", "a=4x8:float32:rand"), "arg.file", "write random in place of rand"),
+        (("run", "FILE", "--arg", "a=4x8:float32:rand"), "arg.fill", "write --arg a=4x8:float32:random"),
         (("run", "FILE", "--arg", "a=4x8:float32:FILE"), "arg.file", "name a file that numpy.save wrote"),
         (("run", "FILE", "--arg", "a=9999999x9999999:float32"), "arg.shape", "use smaller sizes"),
         (("compile", "FILE", *SMALL, "-o", "FOLDER/k.neff"), "compile.emit", "add --emit neff"),
