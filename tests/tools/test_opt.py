@@ -65,3 +65,20 @@ def test_a_program_that_breaks_a_rule_is_refused_before_any_pass(traced: str, tm
     for_other = write(tmp_path, text.replace("trn3", "trn9"), "other.mlir")
     assert text != Path(for_other).read_text()
     nki("opt", for_other, "--passes", "allocate", code=2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("tensor<128x8xf32>", "tensor<4611686018427387904x8xf32>", "tensor.capacity"),
+        ("tensor<128x8xf32>", "tensor<0x8xf32>", "tensor.empty"),
+        ("tensor<128x8xf32>", "tensor<129x8xf32>", "tensor.partitions"),
+    ],
+)
+def test_tensors_that_no_memory_holds(traced: str, tmp_path: Path, old: str, new: str, code: str) -> None:
+    """Those of a kernel are refused when they are allocated; a file says what it likes."""
+    file, text = tmp_path / "edited.mlir", Path(traced).read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+    for command in (("opt", str(file), "--passes", "allocate,schedule"), ("compile", str(file))):
+        assert nki_json(*command, code=1)["error"]["code"] == code

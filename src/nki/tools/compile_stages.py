@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import unified_diff
 from pathlib import Path
 
-from nki.core.errors import UsageError
+from nki.core.errors import NkiError, TensorError, UsageError
 from nki.core.source import UNKNOWN
 from nki.core.visible import file_name
 from nki.ir.build import build
@@ -16,6 +16,7 @@ from nki.ir.read import read
 from nki.ir.text import load, save, to_text
 from nki.ir.verify import verify, verify_structure
 from nki.passes.pipeline import Stage, passes_named
+from nki.spec.allocation import check_fit, checked_shape
 from nki.spec.program import Block, Issued, Program, Sync
 from nki.target.load import load_target
 from nki.target.model import Target
@@ -103,11 +104,34 @@ def load_stage(
     Raises:
         IRError: the file cannot be read, is no module of the dialects, or was compiled for another target.
         VerificationError: an instruction breaks a rule of the target.
+        TensorError: a tensor is larger than its memory, or has no element.
     """
     module = load(path)
     verify_structure(module)
-    found = load_target(target or read(module)[0].target)
+    programs = read(module)
+    found = load_target(target or programs[0].target)
+    for program in programs:
+        _check_tensors(program, found)
     return verify(module, found, disabled_rules), found
+
+
+def _check_tensors(program: Program, target: Target) -> None:
+    """A kernel's tensors were checked when they were allocated; those of a file are checked here."""
+    for buffer in program.body.all_buffers():
+        try:
+            checked_shape(buffer.shape, buffer.region)
+            check_fit(buffer.shape, buffer.dtype, buffer.region, buffer.address, target)
+        except NkiError as error:
+            error.location = buffer.location
+            raise
+        if not buffer.on_chip and buffer.nbytes > target.hbm.bytes:
+            raise TensorError(
+                "tensor.capacity",
+                f"{buffer.name or 'a tensor'} of shape {tuple(buffer.shape)} has {buffer.nbytes:,} bytes",
+                rule=f"a device of {target.name} has {target.hbm.bytes:,} bytes of memory",
+                fix="use a smaller shape",
+                location=buffer.location,
+            )
 
 
 def show_differences(lines: Sequence[str], *, err: bool) -> None:
