@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -230,3 +231,18 @@ def test_sparse_tensors_are_refused() -> None:
     with pytest.raises(ArgumentError) as caught:
         nki.jit(copied)(torch.eye(4).to_sparse())
     assert (caught.value.code, caught.value.fix) == ("argument.device", "pass a.to_dense()")
+
+
+def test_an_error_that_the_kernel_catches_is_told() -> None:
+    def kernel(a: Any, width: int) -> Any:
+        out, tile = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm), copied(a)
+        with contextlib.suppress(Exception):
+            nisa.tensor_tensor(dst=tile[:, 0:width], data1=tile[:, 0:4], data2=tile[:, 0:4], op=nl.add)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    assert codes(lambda a: nki.jit(kernel)(a, 4)) == []
+    with pytest.warns(NkiWarning, match="dst has 128 x 3") as seen:
+        nki.jit(kernel)(A, 3)
+    (finding,) = [item.message.finding for item in seen]  # type: ignore[union-attr]
+    assert (finding.code, finding.facts["error"]) == ("kernel.swallowed", "tensor_tensor.shapes")

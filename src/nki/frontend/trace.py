@@ -81,6 +81,7 @@ class Tracer:
         self.config = CompileConfig()
         self.config_override = False
         self._edges: list[Edge] = []
+        self._refused: Finding | None = None
         self.doubts: list[str] = []
 
     # --- what instructions and the language call
@@ -98,6 +99,7 @@ class Tracer:
 
     def report(self, finding: Finding) -> None:
         if finding.severity == "error" and not self._collect:
+            self._refused = finding
             raise VerificationError(
                 finding.code,
                 finding.message,
@@ -223,6 +225,8 @@ class Tracer:
         Nothing is executed afterwards. Memory is let go of here, because registers know their trace and it knows them:
         it would stay until the garbage collector comes, and the next call would take other memory.
         """
+        if self._refused is not None:
+            self.report(_swallowed(self._refused))
         self._regions.check_closed()
         check_complete(self.prepared)
         self.program.edges = positions(self.program, self._edges)
@@ -300,6 +304,20 @@ def run_body(function: Callable[..., Any], args: list[Any], kwargs: dict[str, An
         raise python_error(problem) or problem from None
     except RecursionError as problem:
         raise python_error(problem) or problem from None
+
+
+def _swallowed(refused: Finding) -> Finding:
+    """The warning of a kernel that went on without an instruction that was refused."""
+    return Finding(
+        "kernel.swallowed",
+        "warning",
+        f"the kernel caught the error {refused.code} and goes on without the instruction: {refused.message}",
+        "an instruction that breaks a rule is not part of the kernel",
+        "",
+        f"{refused.fix}; and catch no error of NKI in a kernel, or NkiError alone where another instruction follows",
+        refused.location,
+        {"error": refused.code},
+    )
 
 
 _DTYPE_CALLED = (f"{DType.__name__!r} object is not callable",)
