@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from nki import gate
 from nki.compiler import CompileConfig, SpecializationConfig
@@ -51,6 +51,7 @@ _GRIDS = ("lnc", "num_cores", "num_programs", "spmd_grid")
 _JAX = "nki.interop.jax"
 
 P = ParamSpec("P")
+R = TypeVar("R")
 """Parameters of the kernel's function, which a call of the kernel takes as well."""
 
 
@@ -248,34 +249,43 @@ def jit(
     return decorate if fn is None else decorate(fn)
 
 
-def simulate(kernel: Callable[P, Any], *misplaced: Any) -> Kernel[P]:
+def alone(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of functions that take a kernel alone: what they return is called with the arguments of the kernel."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if len(args) <= 1:
+            return function(*args, **kwargs)
+        caller, name = f"nki.{function.__name__}", getattr(args[0], "__name__", "kernel")
+        raise LaunchError(
+            "jit.called",
+            f"{caller} got {name} and {len(args) - 1} more argument{'' if len(args) == 2 else 's'}",
+            rule=f"{caller} takes the kernel alone, and what it returns is called",
+            fix=f"write {caller}({name})(...), with the arguments of the kernel in the second parentheses",
+        )
+
+    return call
+
+
+@alone
+def simulate(kernel: Callable[P, Any]) -> Kernel[P]:
     """The kernel in eager mode: every instruction runs as Python reaches it, so print, pdb and breakpoints work.
 
     Args:
         kernel: a kernel, ``kernel[lnc]``, or a plain function. The result can be subscripted as well.
-        misplaced: nothing; the arguments of the kernel belong to what this returns.
 
     Raises:
         LaunchError: no kernel (``jit.function``), or its arguments as well (``jit.called``).
     """
-    return kernel_of("nki.simulate", kernel, *misplaced).simulated()
+    return kernel_of("nki.simulate", kernel).simulated()
 
 
-def kernel_of(caller: str, kernel: Callable[P, Any], *misplaced: Any) -> Kernel[P]:
+def kernel_of(caller: str, kernel: Callable[P, Any]) -> Kernel[P]:
     """The kernel that a function of this package got, whose result is called with the kernel's arguments.
 
     Raises:
-        LaunchError: as `simulate`.
+        LaunchError: it is none (``jit.function``).
     """
-    if misplaced:
-        count = f"{len(misplaced)} more argument{'' if len(misplaced) == 1 else 's'}"
-        name = getattr(kernel, "__name__", "kernel")
-        raise LaunchError(
-            "jit.called",
-            f"{caller} got {name} and {count}",
-            rule=f"{caller} takes the kernel alone, and what it returns is called",
-            fix=f"write {caller}({name})(...), with the arguments of the kernel in the second parentheses",
-        )
     if isinstance(kernel, Kernel):
         return kernel
     if not _is_function(kernel):

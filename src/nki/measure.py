@@ -14,7 +14,7 @@ from nki.driver import Cache, Compiled, compile_kernel
 from nki.execution import run_compiled
 from nki.frontend.check import check_function, raise_errors
 from nki.frontend.values import Arguments
-from nki.jit import Kernel, kernel_of
+from nki.jit import Kernel, alone, kernel_of
 from nki.launch import Launch, bound_arguments, check_lnc, launch_options
 from nki.options import from_environment
 from nki.profile.evidence import evidence, tell_of_unmeasured
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 _MODES = ("device", "host")
 
 
-def profile(kernel: Any, *misplaced: Any, run: bool = False) -> Profiler:
+@alone
+def profile(kernel: Any, *, run: bool = False) -> Profiler:
     """What a call of the kernel takes on the target, and why: ``nki.profile(kernel)(a, b).summary()``.
 
     The kernel is checked and compiled. It does not run, so that only shapes and dtypes of the arrays count, and loops
@@ -37,13 +38,12 @@ def profile(kernel: Any, *misplaced: Any, run: bool = False) -> Profiler:
 
     Args:
         kernel: a kernel, ``kernel[lnc]``, or a plain function. The result can be subscripted as well.
-        misplaced: nothing; the arguments of the kernel belong to what this returns.
         run: run it on copies of the arrays if it has such loops, and count their trips.
 
     Raises:
         LaunchError: no kernel (``jit.function``), or its arguments as well (``jit.called``).
     """
-    return Profiler(kernel_of("nki.profile", kernel, *misplaced), run=run)
+    return Profiler(kernel_of("nki.profile", kernel), run=run)
 
 
 @overload
@@ -54,20 +54,15 @@ def benchmark(
 def benchmark(
     kernel: None = None, *, warmup_iter: int = ..., benchmark_iter: int = ..., mode: str = ...
 ) -> Callable[[Callable[..., Any]], Benchmark]: ...
+@alone
 def benchmark(
-    kernel: Any = None,
-    *misplaced: Any,
-    warmup_iter: int = 5,
-    benchmark_iter: int = 5,
-    mode: str = "device",
-    **older: Any,
+    kernel: Any = None, *, warmup_iter: int = 5, benchmark_iter: int = 5, mode: str = "device", **older: Any
 ) -> Any:
     """How long a call of the kernel takes: ``nki.benchmark(kernel)(a, b).mean_ms``.
 
     Args:
         kernel: a kernel, ``kernel[lnc]``, or a plain function. The result, a `Benchmark`, can be subscripted as well.
             Without one the result takes it: ``@nki.benchmark(benchmark_iter=10)``.
-        misplaced: nothing; the arguments of the kernel belong to what this returns.
         warmup_iter: calls before the first that counts.
         benchmark_iter: calls that count, at least 1.
         mode: "device" for the time on the target by the timing model, the same in every iteration and without running
@@ -94,7 +89,7 @@ def benchmark(
         )
 
     def of(found: Any) -> Benchmark:
-        return Benchmark(kernel_of("nki.benchmark", found, *misplaced), warmup_iter, benchmark_iter, mode)
+        return Benchmark(kernel_of("nki.benchmark", found), warmup_iter, benchmark_iter, mode)
 
     return of if kernel is None else of(kernel)
 
