@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.profile import build
@@ -159,3 +160,110 @@ def test_the_words_of_short_instructions() -> None:
     assert "in 70 instructions it works on 1 element of each partition on average" in found["message"]
     line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "data=x[:, column :" in text)
     assert found["message"].endswith(f"; all of it in line {line} of test_explained.py")
+
+
+def _scaled_rows(loads: int) -> Callable[..., Any]:
+    """Tiles times one row, which each of so many transfers repeats over the partitions."""
+
+    def kernel(a: Any, row: Any) -> Any:
+        x, kept = loaded(a), loaded(row.broadcast(0, 128))
+        for number in range(8):
+            factor = loaded(row.broadcast(0, 128)) if 0 < number < loads else kept
+            nisa.tensor_tensor(dst=x, data1=x, data2=factor, op=nl.multiply)
+        return stored(x)
+
+    return kernel
+
+
+def _windows(a: Any) -> Any:
+    """One transfer in which 64 rows of 128 columns overlap."""
+    return stored(loaded(a.ap([[1, 64], [1, 128]])))
+
+
+ROWS = (array(128, 1000), array(1, 1000))
+
+
+def test_one_transfer_that_repeats_its_source_is_no_repeated_load() -> None:
+    assert "repeated-loads" not in rules(profiled(_scaled_rows(1), *ROWS))
+    assert "repeated-loads" not in rules(profiled(_windows, array(64, 128)))
+
+
+def test_a_row_that_is_repeated_counts_its_loads_and_keeps_its_tile() -> None:
+    found = advice(profiled(_scaled_rows(4), *ROWS), "repeated-loads")
+    assert "row (3.91 KiB) 4 times, 1.46 MiB more than needed" in found["message"]
+    assert "it takes 3.91 KiB of the 224 KiB in each partition" in found["fix"]
+
+
+def _tiles(early: bool) -> Callable[..., Any]:
+    """Two tiles; with one buffer the second load waits for the first tile's store, with two it is there before."""
+
+    def kernel(a: Any) -> Any:
+        out = hbm(a.shape)
+        x, y = sbuf((128, 512)), sbuf((128, 512))
+        for number in range(2):
+            tile = y if early and number else x
+            nisa.dma_copy(dst=tile, src=a[number])
+            for _ in range(4):
+                nisa.activation(dst=tile, op=nl.exp, data=tile)
+            nisa.dma_copy(dst=out[number], src=tile)
+        return out
+
+    return kernel
+
+
+def test_overlap_that_is_there_is_not_asked_for() -> None:
+    """What is left of transfers on the critical path is the first load and the last store."""
+    bad, good = (profiled(_tiles(early), array(2, 128, 512)) for early in (False, True))
+    assert "no-overlap" not in rules(good)
+    gained = bad.makespan_ns - good.makespan_ns
+    assert 0.5 * advice(bad, "no-overlap")["saving_ns"] <= gained
+
+
+def test_work_beside_the_critical_path_is_no_saving() -> None:
+    """Matmuls of float32 while Vector is what the program waits for."""
+
+    def kernel(a: Any, w: Any) -> Any:
+        x, y, total = loaded(a), loaded(w), psum((128, 512))
+        for _ in range(40):
+            nisa.tensor_scalar(dst=x, data=x, op0=nl.multiply, operand0=0.5)
+        for _ in range(4):
+            nisa.nc_matmul(dst=total, stationary=y[:, :128], moving=y, accumulate=True)
+        out = hbm((2, 128, 512))
+        copied = sbuf((128, 512))
+        nisa.activation(dst=copied, op=nl.copy, data=total)
+        nisa.dma_copy(dst=out[0], src=copied)
+        nisa.dma_copy(dst=out[1], src=x[:, :512])
+        return out
+
+    assert "float32-matmul" not in rules(profiled(kernel, array(128, 1024), array(128, 512)))
+
+
+def test_the_price_of_bfloat16_is_named() -> None:
+    kernel, arguments = CASES["float32-matmul"].bad
+    fix = advice(profiled(kernel, *arguments), "float32-matmul")["fix"]
+    assert "8 bits of mantissa, an error of up to 1 in 256" in fix
+
+
+def _squares(right: bool) -> Callable[..., Any]:
+    """What the explanation of two-inputs calls wrong and right: tiles times a factor, and sums of squares."""
+    example = getattr(advice_entries()["two-inputs"], "right" if right else "wrong")
+
+    def kernel(a: Any, factor: Any) -> Any:
+        x, scale = loaded(a), loaded(factor)
+        names = {"nl": nl, "nisa": nisa, "x": x, "factor": scale, "square": sbuf(a.shape), "total": sbuf((128, 1))}
+        for _ in range(8):
+            exec(compile(example, "two-inputs", "exec"), names)
+        out = hbm((128, a.shape[1] + 1))
+        nisa.dma_copy(dst=out[:, : a.shape[1]], src=x)
+        nisa.dma_copy(dst=out[:, a.shape[1] :], src=names["total"])
+        return out
+
+    return kernel
+
+
+def test_the_examples_of_two_inputs_compute_the_same_and_the_right_one_is_faster() -> None:
+    random = np.random.default_rng(0)
+    a, factor = (random.uniform(0.9, 1.1, (128, 512)).astype(np.float32) for _ in range(2))
+    wrong, right = (nki.jit(_squares(each)) for each in (False, True))
+    np.testing.assert_allclose(wrong(a, factor), right(a, factor), rtol=1e-5)
+    assert profiled(_squares(True), a, factor).makespan_ns < profiled(_squares(False), a, factor).makespan_ns

@@ -65,8 +65,8 @@ def two_inputs(evidence: Evidence) -> Advice | None:
         return None
     costs = {position: evidence.ns(position) for position in {*psum, *narrow}}
     options = [
-        f"{what} would save {duration(sum(saved.values()))}"
-        for what, saved in (("one operand in PSUM", psum), ("bfloat16 throughout", narrow))
+        f"{what} would save {duration(sum(saved.values()))}{how}"
+        for what, how, saved in (("one operand in PSUM", _TO_PSUM, psum), ("bfloat16 throughout", "", narrow))
         if saved
     ]
     return Advice(
@@ -76,9 +76,12 @@ def two_inputs(evidence: Evidence) -> Advice | None:
         f"instructions that read two tiles from SBUF, which takes two cycles for each element instead of one"
         f"{where(evidence, costs)}",
         "; ".join(options),
-        evidence.possible("vector", sum(best.values())),
+        evidence.shorter("vector", best),
         ranked(costs),
     )
+
+
+_TO_PSUM = " (the DMA cannot write there: ScalarE copies it, or computes it there)"
 
 
 def _first_in_psum(issued: Issued) -> Callable[[str, View], View]:
@@ -105,9 +108,9 @@ def float32_matmul(evidence: Evidence) -> Advice | None:
         "tensor",
         f"{busy(evidence, 'tensor')}; {percent(sum(costs.values()), evidence.busy('tensor'))} of its work are matmuls "
         f"of float32, which take {times:.3g} times as long as those of bfloat16{where(evidence, costs)}",
-        f"give nc_matmul operands of bfloat16, which saves {duration(sum(saved.values()))}: they are rounded, but the "
-        "products are still added up in float32",
-        evidence.possible("tensor", sum(saved.values())),
+        f"give nc_matmul operands of bfloat16, which saves {duration(sum(saved.values()))} of TensorE: they are "
+        "rounded to 8 bits of mantissa, an error of up to 1 in 256, and the products are still added up in float32",
+        evidence.shorter("tensor", saved),
         ranked(costs),
     )
 
@@ -133,7 +136,7 @@ def far_strides(evidence: Evidence) -> Advice | None:
         f"{busy(evidence, unit)}; {duration(sum(saved.values()))} of that because neighbouring elements of a tile "
         f"lie more than {far} bytes apart in their partition{where(evidence, saved)}",
         "lay the tile out so that its last dimension is contiguous, or transpose it while it is loaded",
-        evidence.possible(unit, sum(saved.values())),
+        evidence.shorter(unit, {at: ns for at, ns in saved.items() if evidence.core.unit(at) == unit}),
         ranked(saved),
     )
 
@@ -179,7 +182,7 @@ def few_partitions(evidence: Evidence) -> Advice | None:
         f"{mean:.0f} of {lanes} partitions on average{where(evidence, costs)}",
         f"spread the work over more partitions, for example by loading more rows at once: an instruction takes as long "
         f"for {lanes} partitions as for one",
-        evidence.possible(unit, sum(here.values())),
+        evidence.shorter(unit, here),
         ranked(costs),
     )
 
@@ -207,7 +210,7 @@ def short_instructions(evidence: Evidence) -> Advice | None:
         f"partition on average, but none takes less time than {least} elements would, and each has to be started: "
         f"{duration(sum(here.values()))} in which nothing is computed{where(evidence, here)}",
         "let one instruction work on more elements: put several tiles next to each other in the free dimension",
-        evidence.possible(unit, sum(here.values())),
+        evidence.shorter(unit, here),
         ranked(here),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from nki.core.tensor import Buffer, View
 from nki.profile.advice import LEAST, Advice, Evidence, amount, duration, ranked, times, where
@@ -27,18 +28,28 @@ class _Loads:
 
     Attributes:
         nbytes: payload of each transfer, all runs.
+        loaded: bytes of the tensor that each transfer reads, all runs; one that it repeats over partitions counts once.
         again: part of each transfer's runs that load exactly what was loaded before.
         least: bytes that have to be loaded, each once for every state of the tensor.
+        tiles: bytes of each partition that different parts of the tensor take in SBUF.
     """
 
     tensor: Buffer
     nbytes: dict[int, float] = field(default_factory=dict)
+    loaded: dict[int, float] = field(default_factory=dict)
     again: dict[int, float] = field(default_factory=dict)
     least: float = 0.0
+    tiles: dict[View, int] = field(default_factory=dict)
+
+    @property
+    def times(self) -> float:
+        """How often each byte is loaded, on average."""
+        return sum(self.loaded.values()) / self.least
 
     @property
     def extra(self) -> float:
-        return sum(self.nbytes.values()) - self.least
+        """Payload that need not move."""
+        return sum(self.nbytes.values()) * (1.0 - 1.0 / self.times)
 
 
 def repeated_loads(evidence: Evidence) -> Advice | None:
@@ -50,8 +61,7 @@ def repeated_loads(evidence: Evidence) -> Advice | None:
     again, starting = _again(found), _starting(evidence, found)
     count = sum(evidence.runs(at) * part for at, part in again.items())
     named = ", ".join(
-        f"{each.tensor.name} ({amount(each.tensor.nbytes)}) {times(sum(each.nbytes.values()) / each.least)}"
-        for each in found[:_NAMED]
+        f"{each.tensor.name} ({amount(each.tensor.nbytes)}) {times(each.times)}" for each in found[:_NAMED]
     )
     begun = f", and starting {count:,.0f} transfers for it {duration(sum(starting.values()))}" if starting else ""
     costs = {at: nbytes for loads in found for at, nbytes in loads.nbytes.items()}
@@ -60,16 +70,16 @@ def repeated_loads(evidence: Evidence) -> Advice | None:
         "dma",
         f"the same bytes are loaded again: {named}, {amount(extra)} more than needed; moving that takes "
         f"{duration(extra / core.target.dma.aggregate_gbps)} at the full rate{begun}{where(evidence, costs)}",
-        _kept(found[0].tensor, evidence),
+        _kept(found[0], evidence),
         _saved(evidence, found),
         ranked(costs),
     )
 
 
-def _kept(tensor: Buffer, evidence: Evidence) -> str:
+def _kept(loads: _Loads, evidence: Evidence) -> str:
     """What to do about the tensor that is loaded again most."""
-    chip = evidence.core.target
-    needed, size = tensor.nbytes / chip.partitions, chip.sbuf.bytes_per_partition
+    tensor, size = loads.tensor, evidence.core.target.sbuf.bytes_per_partition
+    needed = sum(loads.tiles.values())
     if needed > size / 2:
         return (
             f"{tensor.name} is too large to stay in SBUF: change the order of the loops, so that a tile of it is used "
@@ -132,6 +142,8 @@ def _repeated(evidence: Evidence) -> list[_Loads]:
                 fixed = view.dynamic is None and number not in written
                 new = 0.0 if view in seen and view.dynamic is None else 1.0 if fixed else runs
                 loads.nbytes[position] = evidence.facts[position].nbytes * runs
+                loads.loaded[position] = _read(view, issued) * runs
+                loads.tiles[view] = _tile(issued)
                 loads.again[position] = 1.0 - new / runs
                 seen[view] = seen.get(view, 0.0) + new
         states.update({view.buffer.id for view in _device(issued, writes=True)})
@@ -152,12 +164,25 @@ def _device(issued: Issued, *, writes: bool) -> list[View]:
     ]
 
 
+def _tile(issued: Issued) -> int:
+    """Bytes in each partition of what a transfer writes."""
+    written = (view for name, view in issued.views() if issued.instruction.operands[name].writes)
+    return max(prod(view.shape[1:]) * view.dtype.itemsize for view in written)
+
+
+def _read(view: View, issued: Issued) -> int:
+    """Different bytes of the tensor that one run of a transfer reads through a view of it, however often it does."""
+    written = (to for name, to in issued.views() if issued.instruction.operands[name].writes)
+    return min(_size(view), view.dtype.itemsize * max(prod(to.shape) for to in written))
+
+
+def _size(view: View) -> int:
+    """Different bytes that a view holds: dimensions without a step repeat, and steps may lead to the same place."""
+    moving = [(extent, abs(step)) for extent, step in zip(view.shape, view.strides, strict=True) if step]
+    reach = 1 + sum((extent - 1) * step for extent, step in moving)
+    return view.dtype.itemsize * min(prod(extent for extent, _ in moving), reach)
+
+
 def _distinct(views: Mapping[View, float], nbytes: int) -> float:
     """Bytes that different views hold, at most those of the tensor; a dynamic one is another one every time."""
-    sizes = 0.0
-    for view, count in views.items():
-        size = view.dtype.itemsize * count
-        for extent, stride in zip(view.shape, view.strides, strict=True):
-            size *= extent if stride else 1
-        sizes += size
-    return float(min(nbytes, sizes))
+    return float(min(nbytes, sum(_size(view) * count for view, count in views.items())))

@@ -152,23 +152,40 @@ def no_overlap(evidence: Evidence) -> Advice | None:
         return None
     if caused_by_repeats(evidence, costs):
         return None  # what need not be loaded at all need not overlap with anything
+    split = _splits(evidence, transfers)
     return Advice(
         "no-overlap",
         "dma",
         f"transfers and computation take turns: no unit is busy for most of the time ({engine_name(unit)} "
         f"{percent(most, rest)}), and {percent(moving, rest)} of the critical path is transfers"
         f"{where(evidence, costs)}",
-        _overlap(evidence, transfers),
-        rest - most,
+        _overlap(evidence, transfers, split),
+        min(rest - most, moving if split else _between(evidence, transfers)),
         ranked(costs),
     )
 
 
-def _overlap(evidence: Evidence, transfers: Collection[int]) -> str:
-    """How to make transfers and computation overlap without making transfers so small that starting them bounds."""
+def _between(evidence: Evidence, transfers: Collection[int]) -> float:
+    """ns of the critical path in which a transfer waits for computation and is waited for by computation.
+
+    The first load and the last store are left out: without smaller tiles nothing can be computed in that time.
+    """
+    path = evidence.path
+    computing = [n for n, piece in enumerate(path) if piece.position >= 0 and piece.position not in transfers]
+    inner = path[computing[0] : computing[-1]] if computing else ()
+    return sum(piece.end - piece.start for piece in inner if piece.position in transfers)
+
+
+def _splits(evidence: Evidence, transfers: Collection[int]) -> bool:
+    """Whether transfers are so large that starting them would not bound if they were smaller."""
     nbytes = sum(evidence.facts[at].nbytes * evidence.runs(at) for at in transfers)
+    return nbytes >= 2.0 * good_transfer(evidence, transfers) * sum(evidence.runs(at) for at in transfers)
+
+
+def _overlap(evidence: Evidence, transfers: Collection[int], split: bool) -> str:
+    """How to make transfers and computation overlap without making transfers so small that starting them bounds."""
     good = good_transfer(evidence, transfers)
-    if nbytes >= 2.0 * good * sum(evidence.runs(at) for at in transfers):
+    if split:
         least = f" of {amount(good)} or more" if good else ""
         return f"split the work into tiles{least}, and load the next one while this one is computed"
     return (
