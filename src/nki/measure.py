@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from nki.core.errors import LaunchError
 from nki.core.html import html_table
 from nki.driver import Cache, Compiled, compile_kernel
@@ -80,7 +82,7 @@ def benchmark(
             rule="the keywords of nki.benchmark are warmup_iter, benchmark_iter and mode",
             fix="write result = nki.benchmark(kernel, warmup_iter=5, benchmark_iter=10)(arguments), and result.mean_ms",
         )
-    if mode not in _MODES or benchmark_iter < 1 or warmup_iter < 0:
+    if mode.__class__ is not str or mode not in _MODES or not (_counts(benchmark_iter, 1) and _counts(warmup_iter, 0)):
         raise LaunchError(
             "benchmark.argument",
             f"nki.benchmark(warmup_iter={warmup_iter!r}, benchmark_iter={benchmark_iter!r}, mode={mode!r})"[:200],
@@ -92,6 +94,11 @@ def benchmark(
         return Benchmark(kernel_of("nki.benchmark", found), warmup_iter, benchmark_iter, mode)
 
     return of if kernel is None else of(kernel)
+
+
+def _counts(value: Any, least: int) -> bool:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return whole and least <= int(value) < 1 << 31
 
 
 class Profiler:

@@ -14,6 +14,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from nki.core.errors import NkiError
 from nki.graph.compile import compile_module
 from nki.graph.executable import Executable
 from nki.graph.importers.torch_decompose import decompositions
@@ -244,5 +245,7 @@ def test_what_is_not_for_the_kernel_stays(function: Function) -> None:
 
 def test_frameworks_switch_patterns_off() -> None:
     inputs = _inputs((256, 64), (256, 64))
-    for patterns, names in ((None, ["attention"]), ((), []), (("other",), [])):
+    for patterns, names in ((None, ["attention"]), ((), []), (("attention",), ["attention"])):
         assert _replaced(compile_jax(_of_matrices, patterns=patterns).executable(*inputs)) == names
+    with pytest.raises(NkiError, match=r"jax\.compile-options"):
+        compile_jax(_of_matrices, patterns=("atention",))

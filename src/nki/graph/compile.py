@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 
 from nki.core.dtypes import bool_
+from nki.core.errors import LaunchError
+from nki.core.shown import shown
 from nki.graph import emit
+from nki.graph.accepted import accepted
 from nki.graph.admit import admit
 from nki.graph.attention.kernel import attention
 from nki.graph.attention.match import match as match_attention
@@ -88,12 +91,28 @@ def compile_module(module: Module | str | bytes, setting: Setting | None = None,
         setting: how; the fields of `Setting` can also be given by name.
 
     Raises:
+        LaunchError: "graph.setting" for a model or a setting of another kind.
         GraphError: "graph.*", at the model's line.
         NkiError: what the compiler of kernels raises.
     """
-    made = replace(setting or Setting(), **changes)
+    _check(module, setting, changes)
+    made = replace(setting or Setting(), **accepted("compile_module", "graph.setting", changes))
     with span(f"compile {made.name}", "compile"):
         return Compilation(made).run(read(module) if isinstance(module, str | bytes) else module)
+
+
+def _check(module: Any, setting: Any, changes: Mapping[str, Any]) -> None:
+    known = [each.name for each in fields(Setting)]
+    problem = None
+    if not isinstance(module, Module | str | bytes):
+        problem = f"module={shown(module)}", "a model is a Module, or StableHLO as str or bytes"
+    elif setting is not None and not isinstance(setting, Setting):
+        problem = f"setting={shown(setting)}", "setting is a Setting, or None"
+    elif unknown := [name for name in changes if name not in known]:
+        problem = f"{unknown[0]}=", f"settings are {', '.join(known)}"
+    if problem is not None:
+        fix = 'write compile_module(text, target="trn2", name="mlp")'
+        raise LaunchError("graph.setting", f"compile_module got {problem[0]}", rule=problem[1], fix=fix)
 
 
 class Compilation:

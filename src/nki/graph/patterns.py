@@ -71,6 +71,12 @@ def unregister_pattern(name: str) -> None:
         _REGISTERED.pop(name, None)
 
 
+def pattern_names() -> frozenset[str]:
+    """Of all patterns that are known now."""
+    with _LOCK:
+        return frozenset((*_REGISTERED, *_BUILT_IN))
+
+
 def patterns(module: Module, context: Context) -> Module:
     """The model with custom calls in place of what registered kernels compute; patterns in the order of registration.
 

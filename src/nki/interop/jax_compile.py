@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.core.visible import file_name
+from nki.graph.accepted import accepted
 from nki.graph.compile import Setting
 from nki.graph.executable import Executable
 from nki.graph.importers.jax import lower
@@ -197,12 +200,13 @@ def compile(
                 fix="write compile(function), and call what it returns",
                 location=user_site(),
             )
-        static = (_numbers(static_argnums), _names(static_argnames))
-        wanted = None if patterns is None else frozenset(patterns)
-        donate = _numbers(donate_argnums)
-        return CompiledFunction(target_function, target, donate, static, dump_dir, wanted, lnc, fallback)
+        static = (_numbers("static_argnums", static_argnums, target_function), _names(static_argnames))
+        donate = _numbers("donate_argnums", donate_argnums, target_function)
+        return CompiledFunction(target_function, donate=donate, static=static, fallback=fallback, **settings)
 
-    if fallback not in ("", "host"):
+    given = {"target": target, "dump_dir": dump_dir, "patterns": patterns, "lnc": lnc}
+    settings = accepted("compile", "jax.compile-options", given, user_site())
+    if not isinstance(fallback, str) or fallback not in ("", "host"):
         raise LaunchError(
             "jax.compile-options",
             f"compile got fallback={fallback!r}",
@@ -214,9 +218,36 @@ def compile(
     return decorate if function is None else decorate(function)
 
 
-def _numbers(given: int | Sequence[int]) -> tuple[int, ...]:
-    return (given,) if isinstance(given, int) else tuple(given)
+def _numbers(name: str, given: int | Sequence[int], function: Callable[..., Any]) -> tuple[int, ...]:
+    """Positions of arguments that the function has."""
+    found = given if isinstance(given, list | tuple) else (given,)
+    count = _most_arguments(function)
+    for number in found:
+        whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+        if not whole or not -count <= number < count:
+            fix = f"write {name}=0, or a tuple of such numbers"
+            raise _refused(f"{name}={shown(given)}", f"{name} are numbers of arguments that the function has", fix)
+    return tuple(map(int, found))
+
+
+def _most_arguments(function: Callable[..., Any]) -> int:
+    """How many arguments may be given by position."""
+    try:
+        kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return sys.maxsize
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return sys.maxsize
+    return sum(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+    found = given if isinstance(given, list | tuple) else (given,)
+    if not all(isinstance(name, str) and name.isidentifier() for name in found):
+        rule = "static_argnames are names of parameters"
+        raise _refused(f"static_argnames={shown(given)}", rule, 'write static_argnames="steps", or a tuple of names')
+    return tuple(found)
+
+
+def _refused(got: str, rule: str, fix: str) -> LaunchError:
+    return LaunchError("jax.compile-options", f"compile got {got}", rule=rule, fix=fix, location=user_site())

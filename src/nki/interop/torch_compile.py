@@ -150,16 +150,23 @@ def _is_only_number(node: torch.fx.Node) -> bool:
 
 
 def _options(given: Mapping[str, Any] | None, mode: str) -> CompileOptions:
+    from nki.graph.accepted import accepted
+
     known = [field.name for field in fields(CompileOptions)]
     unknown = [name for name in given or () if name not in known]
-    options = CompileOptions() if unknown else CompileOptions(**(given or {}))
-    if mode or unknown or options.fallback not in ("", "host"):
+    call = f'torch.compile(backend="{NAME}")'
+    options = (
+        CompileOptions()
+        if unknown
+        else CompileOptions(**accepted(call, "torch.compile-options", given or {}, user_line()))
+    )
+    if mode or unknown or not (isinstance(options.fallback, str) and options.fallback in ("", "host")):
         problem = (
             f"option {unknown[0]!r}" if unknown else f"mode={mode!r}" if mode else f"fallback={options.fallback!r}"
         )
         raise LaunchError(
             "torch.compile-options",
-            f'torch.compile(backend="{NAME}") got {problem}',
+            f"{call} got {problem}",
             rule=f'options are {", ".join(known)}; fallback is "host" or empty; modes are Inductor\'s',
             fix='write options={"target": "trn2"}',
             location=user_line(),

@@ -99,7 +99,7 @@ def eager_on(place: str) -> None:
     Raises:
         LaunchError: "torch.eager" for another place.
     """
-    if place not in _PLACES:
+    if not isinstance(place, str) or place not in _PLACES:
         raise LaunchError(
             "torch.eager",
             f"eager_on got {place!r}",

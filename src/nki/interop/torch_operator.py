@@ -11,8 +11,10 @@ from typing import Any
 import torch
 
 from nki.core.errors import LaunchError
+from nki.core.shown import shown
 from nki.core.source import of_function
 from nki.interop.torch_gradients import require_backward
+from nki.interop.torch_location import user_line
 from nki.interop.torch_watch import Watch, watching
 from nki.jit import Kernel
 
@@ -68,8 +70,17 @@ def _operator(
     schema: str | None,
 ) -> Any:
     function = body.func if isinstance(body, Kernel) else body
+    if not inspect.isfunction(function):
+        raise _refused("torch.operator-schema", f"fn={shown(function)}", "the body is a function with type hints")
     _check_name(name, function)
-    declared = (mutates_args,) if isinstance(mutates_args, str) else tuple(mutates_args)
+    names = tuple(mutates_args) if isinstance(mutates_args, Iterable) else (None,)
+    if not all(map(_is_text, names)):
+        raise _refused("torch.operator-schema", f"mutates_args={shown(mutates_args)}", "mutates_args are names")
+    if device_types is not None and not (isinstance(device_types, str | list) and all(map(_is_text, device_types))):
+        raise _refused("torch.operator-schema", f"device_types={shown(device_types)}", "device_types are names")
+    if schema is not None and not isinstance(schema, str):
+        raise _refused("torch.operator-schema", f"schema={shown(schema)}", "a schema is a str")
+    declared = (mutates_args,) if isinstance(mutates_args, str) else names
     watched = _Watched(name, body, function, frozenset(declared))
 
     @functools.wraps(function)
@@ -79,7 +90,7 @@ def _operator(
     try:
         schema = schema or torch.library.infer_schema(function, mutates_args=declared)
         made = torch.library.custom_op(name, eager, mutates_args=declared, device_types=device_types, schema=schema)
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         raise _schema_error(name, function, error) from error
     made.register_fake(watched.watched)
     BODIES[made._opoverload] = body
@@ -99,7 +110,16 @@ def _check_name(name: Any, function: Callable[..., Any]) -> None:
         )
 
 
-def _schema_error(name: str, function: Callable[..., Any], error: ValueError) -> LaunchError:
+def _refused(code: str, got: str, rule: str) -> LaunchError:
+    fix = 'write @nki_op("mylib::my_op", mutates_args=("x",)) above a function with type hints'
+    return LaunchError(code, f"nki_op got {got}", rule=rule, fix=fix, location=user_line())
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _schema_error(name: str, function: Callable[..., Any], error: Exception) -> LaunchError:
     return LaunchError(
         "torch.operator-schema",
         f"{name} has no schema: {error}",
