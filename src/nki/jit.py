@@ -19,7 +19,7 @@ from nki.core.shown import one_line, shown
 from nki.core.source import here
 from nki.driver import Cache, Launch, call
 from nki.frontend.host import JAX_TRACER
-from nki.frontend.reloaded import loading_of, tell_if_reloaded
+from nki.frontend.reloaded import note_loading, tell_if_reloaded
 from nki.frontend.values import bind
 from nki.options import API_VERSIONS, from_environment
 from nki.profile.evidence import tell_of_unmeasured
@@ -72,15 +72,14 @@ class Kernel(Generic[P]):
         self._profiled: tuple[Report, Profile] | None = None
         self._launch = launch
         self._cache: Cache = {} if cache is None else cache
-        self._loading = loading_of(self.func)
+        note_loading(self.func)
 
     def __getitem__(self, lnc: Any) -> Kernel[P]:
         """The same kernel on `lnc` cores."""
         return Kernel(replace(self._launch, lnc=_checked_grid(self.func.__name__, lnc)), self._cache)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        if self._loading is not None:
-            tell_if_reloaded(self.func, self._loading)
+        tell_if_reloaded(self.func)
         sink = active_sink()
         if sink is not None:
             return self._inside(sink, args, kwargs)

@@ -17,18 +17,18 @@ _LOADED: weakref.WeakKeyDictionary[Callable[..., Any], ModuleSpec | None] = weak
 """How the module of each kernel's function was loaded when the kernel was made."""
 
 
-def loading_of(function: Callable[..., Any]) -> ModuleSpec | None:
-    """How the module was loaded that defined a function; None for what is typed in, or where it was told already."""
-    return _LOADED.setdefault(function, _now(function))
+def note_loading(function: Callable[..., Any]) -> None:
+    """Note how the module of a kernel's function was loaded. It is no part of the kernel, which is read and copied."""
+    _LOADED.setdefault(function, _now(function))
 
 
-def tell_if_reloaded(function: Callable[..., Any], loaded: ModuleSpec) -> None:
+def tell_if_reloaded(function: Callable[..., Any]) -> None:
     """An `NkiWarning`, once for each function, if its module was loaded again since (``importlib.reload``).
 
     As every function of Python, the kernel that an earlier import gave is the earlier one. It is run as it is.
     """
-    now = _now(function)
-    if now is None or now is loaded or _LOADED.get(function) is None:  # specs of the same file are equal
+    now, loaded = _now(function), _LOADED.get(function)
+    if now is None or loaded is None or now is loaded:  # specs of the same file are equal
         return
     if now.origin != loaded.origin:  # another file under the same name
         return
