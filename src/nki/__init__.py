@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from nki import collectives as collectives
@@ -44,4 +45,6 @@ else:
     def __getattr__(name: str) -> str:
         if name == "__version__":
             return version()
+        if not name.startswith("_") and find_spec(f"nki.{name}") is not None:
+            raise AttributeError(f"module 'nki' has no attribute {name!r} before `import nki.{name}`", name=name)
         raise missing_name("nki", name, NKI)

@@ -108,6 +108,9 @@ class Profiler:
         self._kernel, self._run = kernel, run
         self._cache: Cache = {} if cache is None else cache
 
+    def __repr__(self) -> str:
+        return f"<nki.profile({self._kernel.func.__name__}): call it with the arguments of the kernel>"
+
     def __getitem__(self, lnc: Any) -> Profiler:
         """The same on `lnc` cores."""
         return Profiler(self._kernel[lnc], self._cache, self._run)

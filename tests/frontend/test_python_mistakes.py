@@ -246,3 +246,13 @@ def test_an_error_that_the_kernel_catches_is_told() -> None:
         nki.jit(kernel)(A, 3)
     (finding,) = [item.message.finding for item in seen]  # type: ignore[union-attr]
     assert (finding.code, finding.facts["error"]) == ("kernel.swallowed", "tensor_tensor.shapes")
+
+
+def test_a_module_that_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(nki, "experimental", raising=False)
+    with pytest.raises(AttributeError, match="no attribute 'experimental' before `import"):
+        getattr(nki, "experimental")  # noqa: B009
+
+
+def test_what_a_profiler_is_for() -> None:
+    assert repr(nki.profile(of_two)) == "<nki.profile(of_two): call it with the arguments of the kernel>"

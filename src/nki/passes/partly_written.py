@@ -137,7 +137,10 @@ def _fix(region: Region, shape: tuple[int, ...]) -> str:
                 f"write the last {size - begin} as well: let the loop round up, and the last tile have min(tile, "
                 f"{size} - start) rows or columns"
             )
-    return "write all of it, or return a tensor that has only what was written"
+    return (
+        f"write [{_slices(region, shape)}] as well: let the indices of the loop reach it, and use none of them after "
+        "the loop, as a lambda does; or return a tensor that has only what was written"
+    )
 
 
 def _name(view: View) -> str:

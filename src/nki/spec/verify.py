@@ -215,8 +215,8 @@ def _read_fix(view: View, operand: Operand) -> str:
     name = view.buffer.name
     if operand.kind == "column" and view.size == 1 and view.region.is_hbm:
         return (
-            f"call the kernel with a Python number ({name}.item()), or load it into every partition: "
-            f"nisa.dma_copy(dst=tile, src={name}.ap(pattern=[[0, P], [1, 1]])) with a float32 tile of (P, 1)"
+            f"call the kernel with a Python number ({name}.item(), or a static argument of jax.jit), or load it into "
+            f"each of P partitions: nisa.dma_copy(dst=tile, src={name}.ap(pattern=[[0, P], [1, 1]])), tile is (P, 1)"
         )
     return _region_fix(view.buffer.region, operand.regions)
 
