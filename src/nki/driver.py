@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,7 +36,7 @@ from nki.launch import (
     tracer_of,
 )
 from nki.options import Options, from_environment
-from nki.report import Executed, NkiWarning, Report
+from nki.report import Executed, Report, warn
 from nki.sim.cores import Cores
 from nki.sim.watch import Watch
 from nki.spec.program import Program
@@ -161,7 +160,7 @@ def _report(
     executed: Executed,
 ) -> Report:
     for finding in findings:
-        warnings.warn(NkiWarning(finding), stacklevel=4)
+        warn(finding)
     return Report(
         launch.name,
         target.name,

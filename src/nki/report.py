@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nki.core.html import html_table
+from nki.core.source import is_internal
 from nki.core.visible import visible
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Issued, Program
@@ -30,6 +33,17 @@ class NkiWarning(UserWarning):
         lines.append(f"  `nki explain {finding.code}` tells more")
         super().__init__(visible("\n".join(lines)))
         self.finding = finding
+
+
+def warn(finding: Finding) -> None:
+    """Warn of a finding, with the file and the line of the user's call that led here."""
+    warning, frame = NkiWarning(finding), sys._getframe(1)
+    while is_internal(frame.f_code) and frame.f_back is not None:
+        frame = frame.f_back
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    module = names.get("__name__", "<unknown>")
+    warnings.warn_explicit(warning, NkiWarning, frame.f_code.co_filename, frame.f_lineno, module, registry)
 
 
 class Executed(NamedTuple):

@@ -241,3 +241,25 @@ def column_of_other_partitions(a: Any) -> None:
 def broadcast_a_row_by_shape(a: Any) -> None:
     tile = nl.load(a)
     nisa.tensor_tensor(dst=tile, data1=tile, data2=tile[0:1], op=nl.add)
+
+
+@refused(
+    "tensor_tensor.shapes",
+    X,
+    at="nisa.tensor_tensor(dst=part, data1=part, data2=tile, op=nl.add)",
+    cure=edit("data2=tile", "data2=tile[0:3]"),
+)
+def more_rows_than_the_destination(a: Any) -> None:
+    tile, part = nl.load(a), nl.load(a[0:3])
+    nisa.tensor_tensor(dst=part, data1=part, data2=tile, op=nl.add)
+
+
+@refused(
+    "tensor_tensor.shapes",
+    X,
+    at="nisa.tensor_tensor(dst=part, data1=tile, data2=tile, op=nl.add)",
+    cure=edit("data1=tile, data2=tile", "data1=tile[:, 0:5], data2=tile[:, 0:5]"),
+)
+def more_columns_than_the_destination(a: Any) -> None:
+    tile, part = nl.load(a), nl.ndarray((4, 5), nl.float32)
+    nisa.tensor_tensor(dst=part, data1=tile, data2=tile, op=nl.add)

@@ -292,3 +292,35 @@ def pattern_that_counts_in_a_block(a: Any) -> None:
     tile = nl.load(a)
     blocks = tile.reshape((128, 2, 8))
     nisa.memset(blocks[:, 0:2, 4:6].ap([[4, 128], [2, 2], [1, 2]]), 0)
+
+
+@refused(
+    "access.out-of-bounds",
+    X,
+    at="row[0:4]",
+    cure=edit("row[0:4]", "nl.broadcast_to(row, (4, 8))"),
+)
+def rows_of_a_tile_with_one(a: Any) -> None:
+    tile, row = nl.load(a), nl.load(a[0:1])
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=row[0:4], op=nl.add)
+
+
+@refused(
+    "access.out-of-bounds",
+    X,
+    at="column[:, 0:8]",
+    cure=edit("column[:, 0:8]", "column.broadcast(1, 8)"),
+)
+def columns_of_a_tile_with_one(a: Any) -> None:
+    tile, column = nl.load(a), nl.load(a[:, 0:1])
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=column[:, 0:8], op=nl.add)
+
+
+@refused(
+    "access.out-of-bounds",
+    X,
+    at="a[0:1][0:4]",
+    cure=edit("a[0:1][0:4]", "a[0:1].broadcast(0, 4)"),
+)
+def rows_of_a_tensor_with_one(a: Any) -> None:
+    nisa.dma_copy(dst=nl.ndarray((4, 8), nl.float32), src=a[0:1][0:4])

@@ -49,7 +49,7 @@ def slice_dim(view: View, dim: int, start: int, stop: int, step: int = 1) -> Vie
     if start >= stop and (view.on_chip or start > stop):
         raise empty_error(view, dim, what)
     if not 0 <= start <= stop <= size:
-        raise bounds_error(view, dim, what, range_fix(start, size))
+        raise bounds_error(view, dim, what, range_fix(view, dim, start, stop))
     if step != 1 and is_partition(view, dim):
         raise TensorError(
             "access.partition-step",

@@ -72,11 +72,25 @@ def empty_error(view: View, dim: int, what: str) -> TensorError:
     )
 
 
-def range_fix(start: int, size: int) -> str:
-    """How a range that reaches outside a dimension comes inside it."""
+def range_fix(view: View, dim: int, start: int, stop: int) -> str:
+    """How a range that reaches outside a dimension comes inside it; one element that NumPy would repeat is repeated."""
+    size = view.shape[dim]
     if start < 0:
         return "start at 0 or higher"
+    if size == 1 and stop - start > 1:
+        return _repeat_fix(view, dim, stop - start)
     return f"start at {size - 1} or lower" if start >= size else f"clip it with min(stop, {size})"
+
+
+def _repeat_fix(view: View, dim: int, count: int) -> str:
+    """How the only element of a dimension is repeated."""
+    if not is_partition(view, dim):
+        return f"to repeat the only one, write tensor.broadcast({dim}, {count}) instead of the slice"
+    shape = ", ".join(map(str, (count, *view.shape[1:])))
+    return (
+        f"to repeat the only partition, write nl.broadcast_to(tile, ({shape})) instead of the slice, or load "
+        f"it from HBM with src=row.broadcast(0, {count})"
+    )
 
 
 def bounds_error(view: View, dim: int, what: str, fix: str) -> TensorError:

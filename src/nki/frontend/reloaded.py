@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-import warnings
 import weakref
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from typing import Any
 
 from nki.core.source import here
-from nki.report import NkiWarning
+from nki.report import warn
 from nki.spec.rule import Finding
 
 _LOADED: weakref.WeakKeyDictionary[Callable[..., Any], ModuleSpec | None] = weakref.WeakKeyDictionary()
@@ -44,7 +43,7 @@ def tell_if_reloaded(function: Callable[..., Any]) -> None:
         here(),
         {"kernel": name, "module": module},
     )
-    warnings.warn(NkiWarning(finding), stacklevel=3)
+    warn(finding)
 
 
 def _now(function: Callable[..., Any]) -> ModuleSpec | None:

@@ -61,7 +61,28 @@ def _repeated(operands: dict[str, Any]) -> str:
             return f"{name} is one row: {wide}, or load it from HBM with src=row.broadcast(0, {rows})"
         if (v.shape[0], v.free_size) == (rows, 1):
             return f"{name} is one column: write {name}.broadcast(1, {columns}), or use nisa.tensor_scalar"
-    return _REPEAT
+    return _sliced(views) or _REPEAT
+
+
+def _sliced(views: dict[str, View]) -> str:
+    """The slices after which operands fit that differ in one dimension, in which none is smaller than dst."""
+    if len({len(v.shape) for v in views.values()}) > 1 or "dst" not in views:
+        return ""
+    dst = views["dst"].shape
+    differing = {
+        d for v in views.values() for d, (size, least) in enumerate(zip(v.shape, dst, strict=True)) if size != least
+    }
+    if len(differing) != 1:
+        return ""
+    dim = differing.pop()
+    longer = {name: v.shape[dim] for name, v in views.items() if v.shape[dim] != dst[dim]}
+    if min(longer.values()) < dst[dim]:
+        return ""
+    index = ":, " * dim + f"0:{dst[dim]}"
+    what = "rows" if dim == 0 else "elements"
+    return "; ".join(
+        f"{name} has {size} {what} and dst {dst[dim]}: write {name}[{index}]" for name, size in longer.items()
+    )
 
 
 def not_both_psum(first: str, second: str) -> Rule:

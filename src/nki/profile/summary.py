@@ -166,17 +166,23 @@ def _sources(console: Console, tables: Mapping[str, Table], core: int) -> None:
 
 
 def _waits(console: Console, tables: Mapping[str, Table], core: int) -> None:
-    """The longest waits of engines; those of DMA queues, which have nothing else to do, come last."""
-    found = [row for row in tables["instructions"].rows() if row["core"] == core and row["wait_kind"]]
-    found.sort(key=lambda row: (row["queue"].startswith("dma"), -row["wait_ns"] * row["runs"], row["id"]))
+    """The longest waits of engines, all runs, the longest first; a DMA queue has nothing else to do."""
+    found = [
+        row
+        for row in tables["instructions"].rows()
+        if row["core"] == core and row["wait_kind"] and not row["queue"].startswith("dma")
+    ]
+    found.sort(key=lambda row: (-row["wait_ns"] * row["runs"], row["id"]))
     if not found:
         return
-    console.print("\nlongest waits")
+    console.print("\nlongest waits of engines")
     grid = Grid(box=None, pad_edge=False)
     for name, justify in (("waited", "right"), ("queue", "left"), ("instruction", "left"), ("for", "left")):
         grid.add_column(name, justify=justify)  # type: ignore[arg-type]
     for row in found[:_WAITS]:
-        grid.add_row(_us(row["wait_ns"]), row["queue"], row["opcode"], f"{row['wait_kind']}: {row['wait_text']}")
+        grid.add_row(
+            _us(row["wait_ns"] * row["runs"]), row["queue"], row["opcode"], f"{row['wait_kind']}: {row['wait_text']}"
+        )
     console.print(grid)
 
 
