@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from nki.graph.errors import GraphError
 from nki.graph.ir import Group, Op, Region, Value
-from tests.graph.emit_harness import Array, check, constant, group, instructions, like, op, value
+from tests.graph.emit_harness import Array, check, check_function, constant, group, instructions, like, op, value
 
 TARGETS = ("trn1", "trn2", "trn3")
 
@@ -234,3 +236,18 @@ def test_an_unknown_combiner_is_named() -> None:
     with pytest.raises(GraphError) as caught:
         check(group("rows", ops, [v]), [np.zeros((4, 5), np.float32)], lambda x: x.sum(1))
     assert caught.value.code == "graph.unsupported" and "combines elements by subtract" in str(caught.value)
+
+
+@pytest.mark.parametrize("product", [False, True])
+@pytest.mark.parametrize("function", ["square", "exp"])
+def test_other_reductions_of_what_is_summed_on_the_side(function: str, product: bool) -> None:
+    """Scalar sums what a function gives; the largest and the smallest of it are no such sum."""
+
+    def reductions(x: Any, *w: Any) -> Any:
+        y = getattr(jnp, function)(x @ w[0] if product else x)
+        total, largest, smallest = (f(y, -1, keepdims=True) for f in (jnp.sum, jnp.max, jnp.min))
+        return (y - largest) / (total + 1) + smallest
+
+    random = np.random.default_rng(0)
+    x, w = random.standard_normal((130, 48)).astype(np.float32), random.standard_normal((48, 96)).astype(np.float32) / 7
+    check_function(reductions, (x, w) if product else (x,), 2e-6)

@@ -92,7 +92,7 @@ class Evaluation:
     ) -> None:
         self.e = engines
         self.shape = shape
-        self.sums: dict[Value, NkiTensor] = {}
+        self.sums: dict[Value, NkiTensor] = {}  # those that came with a function; only for reductions that are sums
         self.summed: set[Value] = set()
         self._reduce = reduce
         self._rules = rules

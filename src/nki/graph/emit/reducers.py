@@ -174,7 +174,7 @@ class Reducer:
             return self._extreme(evaluation, op, how)
         value, initial = op.operands
         dtype = op.results[0].type.dtype
-        partial = evaluation.sums.get(value)
+        partial = evaluation.sums.get(value) if self.sums(op) else None
         if partial is None:
             partial = self._over(e, evaluation.tile(value), how, dtype)
         if self._pieces:

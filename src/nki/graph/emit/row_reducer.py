@@ -29,7 +29,7 @@ class RowReducer:
     def reduce(self, evaluation: Evaluation, op: Op) -> list[NkiTensor]:
         """The reduced values, one for each row."""
         value = op.operands[0]
-        made = evaluation.sums.get(value)
+        made = evaluation.sums.get(value) if self.sums(op) else None
         if made is None:
             e, how = evaluation.e, combined(op)
             assert not isinstance(how, Extreme), "epilogues have no argmax"
