@@ -81,6 +81,9 @@ def tensor_copy(dst: Dst, src: Src, engine: _EngineChoice = Engine.unknown, name
 
     Bits are copied if the dtypes are equal (on the Scalar engine from NeuronCore-v3 on), else values
     pass through float32. GpSimd cannot reach PSUM.
+
+    Args:
+        dst, src: SBUF or PSUM.
     """
 
 
@@ -127,6 +130,10 @@ def memset(dst: Dst, value: Number, engine: _EngineChoice = Engine.unknown, name
     """Fill `dst` with a constant that is known when the kernel is compiled.
 
     Any dtype; packed x4 dtypes take only 0. PSUM needs the Vector engine.
+
+    Args:
+        dst: SBUF or PSUM.
+        value: a number, which is rounded to the dtype of `dst`.
     """
 
 
@@ -174,7 +181,13 @@ def tensor_copy_predicated(
     reverse_pred: Flag = False,
     name: Name = None,
 ) -> None:
-    """Where `predicate` is not zero (or is zero, with `reverse_pred`), ``dst = src``; elsewhere `dst` stays."""
+    """Where `predicate` is not zero (or is zero, with `reverse_pred`), ``dst = src``; elsewhere `dst` stays.
+
+    Args:
+        dst: SBUF or PSUM.
+        src: a tensor of as many elements as `dst`, or a number.
+        predicate: unsigned integers, as many as `dst` has elements.
+    """
 
 
 @tensor_copy_predicated.body

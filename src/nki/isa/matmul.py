@@ -242,10 +242,12 @@ def nc_matmul(
         stationary, moving: SBUF. With `perf_mode` double_row ``(K, 2, M)`` and ``(K, 2, N)`` in 8-bit floats, summed
             over the 2 as well.
         is_stationary_onezero, is_moving_onezero: promise that a float32 operand holds only 0 and 1, for speed.
+        is_transpose: `moving` is an identity matrix, and `stationary` is moved, see above.
         accumulate: True adds to dst, which a matmul must have written; False overwrites; None overwrites each location
             at its first write and adds from then on.
         tile_position, tile_size: (row, column) start and size of the part of the array to use, so that small matmuls
             run side by side.
+        perf_mode: nisa.matmul_perf_mode.double_row for two rows of 8-bit floats at once, where the target has it.
     """
 
 

@@ -22,6 +22,7 @@ from nki.core.source import GENERATED
 from nki.core.tensor import NKIObject
 from nki.spec.arrays import Arrays
 from nki.spec.convert import Parameter, Prepare, prepare_of
+from nki.spec.documented import documented
 from nki.spec.engine import engine as Engine
 from nki.spec.functional import Functional, functional
 from nki.spec.no_tensor import NoTensor
@@ -151,9 +152,9 @@ class Instruction(Generic[P]):
         self.__name__ = function.__name__
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__
-        self.__doc__ = function.__doc__
         self.__signature__ = inspect.signature(function)
         self.engines = tuple(engines)
+        self.__doc__ = documented(function.__doc__, self.__signature__.parameters, self.engines)
         self.choose = choose
         self.rules = tuple(rules)
         self.feature = feature
@@ -258,6 +259,10 @@ class Instruction(Generic[P]):
 
     def __repr__(self) -> str:
         return f"<instruction {self.label}>"
+
+    def __get__(self, instance: object, owner: type | None = None) -> Instruction[P]:
+        """Itself, as an attribute of a class too; `help` shows the signature of what has this method."""
+        return self
 
     def _bind_old(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Accept deprecated keywords with a warning; everything else that does not bind is an error with a remedy."""
