@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click import Context
 from click.testing import CliRunner
 
 from nki.tools.cli import main
@@ -20,6 +21,15 @@ SOURCE = "\n\n".join(text for kind, text in BLOCKS if kind == "python")
 COMMANDS = re.findall(r"^nki .*", "\n".join(text for kind, text in BLOCKS if kind == "sh"), re.M)
 FURTHER = re.findall(r"^nki .*", (ROOT / "README.md").read_text(), re.M)
 """Commands of README, which are about the same file."""
+ELSEWHERE = re.findall(
+    r"^ *(nki \w+ (?:--all )?kernels\.py::\w+(?: --?\S+| [\w.]+=\S+| \S+)*)",
+    "\n".join(
+        [path.read_text() for path in sorted((ROOT / "docs").glob("*.md")) if path.name != "tutorial.md"]
+        + [main.get_help(Context(main))]
+    ),
+    re.M,
+)
+"""Commands of other pages and of the help on a file of this name."""
 SHOWN = [part for kind, text in BLOCKS if kind == "text" for part in re.split(r"^\.\.\.$", text, flags=re.M)]
 
 LAYER_NORM = """
@@ -91,6 +101,18 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_what_the_page_shows_is_printed(shown: str, output: str) -> None:
     assert shown.strip()
     assert _words(shown) in output
+
+
+def test_commands_of_other_pages_fit_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the page has a kernel of that name itself."""
+    names = re.findall(r"(?m)^@nki\.jit\ndef (\w+)", SOURCE)
+    mine = [each for each in ELSEWHERE if re.search(r"::(\w+)", each)[1] in names]  # type: ignore[index]
+    assert {command.split()[1] for command in mine} >= {"profile", "compile", "check"}
+    (tmp_path / "kernels.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    for command in dict.fromkeys(mine):
+        result = CliRunner().invoke(main, shlex.split(command)[1:])
+        assert result.exit_code == 0, f"{command}\n{result.output}"
 
 
 def test_the_commands_are_tried() -> None:

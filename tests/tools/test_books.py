@@ -23,8 +23,23 @@ def test_explain_a_rule_with_the_numbers_of_a_target() -> None:
     assert "source: nki/api/nki/isa" in shown
 
 
+@pytest.mark.parametrize(
+    ("words", "environment", "name"),
+    [((), "", "trn3"), ((), "trn1", "trn1"), (("--target", "trn2"), "trn1", "trn2")],
+)
+def test_explain_says_whose_numbers_it_shows(
+    words: tuple[str, ...], environment: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", environment)
+    shown = nki("explain", "tensor_tensor.shapes", *words).stdout
+    assert f"with the numbers of {name} (--target NAME" in shown
+    assert nki("explain", *words).stdout.splitlines()[-1].startswith(f"numbers are those of {name} ")
+    assert nki_json("explain", "tensor_tensor.shapes", *words)["target"] == name
+
+
 def test_explain_lists_everything() -> None:
-    lines = nki("explain").stdout.splitlines()
+    *lines, last = nki("explain").stdout.splitlines()
+    assert last.startswith("numbers are those of ")
     codes = [line.split()[0] for line in lines]
     assert codes == sorted(codes)
     assert CATALOGUE.keys() <= set(codes)

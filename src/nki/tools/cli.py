@@ -88,7 +88,7 @@ def main() -> None:
 
     \b
     KERNEL is FILE::NAME, or FILE if it defines one kernel. Arguments are given by name:
-      nki check kernels.py::softmax --arg a=256x512:float32 --arg scale=0.5 --target trn2
+      nki check kernels.py::softmax --arg x=200x1000:float32 --target trn2
     """
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from nki.core.catalogue import Explanation, close_codes
+from nki.options import from_environment
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 from nki.tools.codes import RuleEntry, all_codes
@@ -25,9 +26,9 @@ _CODE = re.compile(r".*\[([\w.-]+)\].*", re.DOTALL)
 def command(code: str | None, target: str | None, as_json: bool) -> None:
     """Explain the code of an error, a warning or an advice of `nki profile`; without CODE, list them all.
 
-    Numbers in rules are those of the target.
+    Numbers in rules are those of the target: that of --target, else of NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
     """
-    chip = load_target(target or DEFAULT_TARGET)
+    chip = load_target(target or from_environment().target or DEFAULT_TARGET)
     if code is None:
         _list(chip, as_json)
         return
@@ -53,6 +54,12 @@ def _list(chip: Target, as_json: bool) -> None:
     width = max(len(code) for code in all_codes())
     for code, found in all_codes().items():
         echo(f"{code:{width}}  {_title(found, chip)}")
+    echo(f"numbers are those of {_numbers(chip)}")
+
+
+def _numbers(chip: Target) -> str:
+    """Which target the numbers are of, and how another one is chosen."""
+    return f"{chip.name} (--target NAME shows another one's)"
 
 
 def _title(found: Explanation | RuleEntry, chip: Target) -> str:
@@ -71,6 +78,7 @@ def _json(code: str, found: Explanation | RuleEntry, chip: Target) -> dict[str, 
     return {
         "code": code,
         "instruction": found.instruction.name,
+        "target": chip.name,
         "rule": found.sentence(chip),
         "severity": found.rule.severity,
         "source": found.rule.source,
@@ -83,7 +91,7 @@ def _text(code: str, found: Explanation | RuleEntry, chip: Target) -> str:
         kind = "The kernel is refused" if found.rule.severity == "error" else "The kernel runs, with a warning,"
         return (
             f"{code}: {found.sentence(chip)}\n\n"
-            f"A rule of nisa.{found.instruction.name}, with the numbers of {chip.name}. "
+            f"A rule of nisa.{found.instruction.name}, with the numbers of {_numbers(chip)}. "
             f"{kind} where it does not hold.\n\n"
             f"  fix: {found.rule.fix.format(t=chip)}\n"
             f"  source: {found.rule.source}\n"
