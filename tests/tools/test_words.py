@@ -217,3 +217,41 @@ def test_a_kernel_that_is_not_compiled(tmp_path: Path, command: str) -> None:
 
 def test_a_code_as_messages_show_it() -> None:
     assert nki("explain", "error[tensor.partitions]:").stdout.startswith("tensor.partitions: ")
+
+
+# --- two cores
+
+COPIES = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+def copies(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    rows = a.shape[0] // {share}
+    start = {start}
+    tile = nl.ndarray((rows, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a[start : start + rows])
+    nisa.dma_copy(dst=out[start : start + rows], src=tile)
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("share", "start", "cores", "codes"),
+    [
+        ("1", "0", 2, ["cores.undivided"]),
+        ("1", "0", 1, []),
+        ("nl.num_programs(0)", "nl.program_id(0) * rows", 2, []),
+        ("nl.num_programs(0)", "0", 2, ["return.partly-written", "cores.undivided"]),
+    ],
+)
+def test_work_that_two_cores_do_not_divide(
+    tmp_path: Path, share: str, start: str, cores: int, codes: list[str]
+) -> None:
+    file = write(tmp_path, COPIES.format(share=share, start=start))
+    words = ("--arg", "a=64x8:float32", "--target", "trn2", *(("--lnc", str(cores)) if cores > 1 else ()))
+    found = nki_json("check", file, *words)["findings"]
+    assert [(each["code"], each["severity"]) for each in found] == [(code, "warning") for code in codes]

@@ -18,6 +18,7 @@ from nki.frontend.check import FRONTENDS, check_function
 from nki.frontend.results import returns_nothing, unwritten_outputs, writes_of
 from nki.frontend.trace import Tracer
 from nki.passes.mistakes import mistakes
+from nki.passes.undivided import undivided
 from nki.spec.program import Program
 from nki.spec.rule import Finding, finding_of
 from nki.target.model import Target
@@ -130,7 +131,7 @@ def _checked(request: Request) -> tuple[list[Finding], NkiError | None, list[Pro
     programs = [tracer.program for tracer in tracers]
     writes = writes_of(programs)
     findings += unwritten_outputs(programs, writes) + returns_nothing(programs, writes, "error")
-    findings += mistakes(programs, request.target)
+    findings += mistakes(programs, request.target) + undivided(programs)
     return findings, None, programs
 
 
