@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple
 
 from nki.core.html import html_table
@@ -36,14 +36,23 @@ class NkiWarning(UserWarning):
 
 
 def warn(finding: Finding) -> None:
-    """Warn of a finding, with the file and the line of the user's call that led here."""
+    """Warn of a finding, with the file and the line of the user's call that led here, not of a framework's."""
     warning, frame = NkiWarning(finding), sys._getframe(1)
-    while is_internal(frame.f_code) and frame.f_back is not None:
+    while _between(frame) and frame.f_back is not None:
         frame = frame.f_back
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
     module = names.get("__name__", "<unknown>")
     warnings.warn_explicit(warning, NkiWarning, frame.f_code.co_filename, frame.f_lineno, module, registry)
+
+
+def _between(frame: FrameType) -> bool:
+    """Whether a frame is of this package, or of a framework that called it for the user, or of code which that made."""
+    module = frame.f_globals.get("__name__") or ""
+    return is_internal(frame.f_code) or not module or module.partition(".")[0] in _FRAMEWORKS
+
+
+_FRAMEWORKS = ("torch", "jax", "jaxlib")
 
 
 class Executed(NamedTuple):

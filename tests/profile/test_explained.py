@@ -267,3 +267,12 @@ def test_the_examples_of_two_inputs_compute_the_same_and_the_right_one_is_faster
     wrong, right = (nki.jit(_squares(each)) for each in (False, True))
     np.testing.assert_allclose(wrong(a, factor), right(a, factor), rtol=1e-5)
     assert profiled(_squares(True), a, factor).makespan_ns < profiled(_squares(False), a, factor).makespan_ns
+
+
+def test_the_longest_wait_of_an_engine_comes_first() -> None:
+    kernel, arguments = CASES["no-overlap"].bad
+    shown = profiled(kernel, *arguments).summary().partition("longest waits of engines")[2].partition("advice")[0]
+    waited = [(float(ns), queue) for ns, queue in re.findall(r"(?m)^ *([\d.,]+) µs +(\w+)", shown)]
+    assert waited
+    assert waited == sorted(waited, key=lambda item: -item[0])
+    assert not any(queue.startswith("dma") for _, queue in waited)

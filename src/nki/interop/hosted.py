@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 
 from nki.core.errors import NkiError
-from nki.report import NkiWarning
+from nki.report import warn
 from nki.spec.rule import Finding
 
 
@@ -43,4 +42,4 @@ def warn_of_host(code: str, what: str, error: NkiError, way: str) -> None:
         error.location,
         {},
     )
-    warnings.warn(NkiWarning(finding))
+    warn(finding)

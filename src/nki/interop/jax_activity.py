@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 
 from nki.core.errors import ExecutionError
 from nki.core.source import UNKNOWN
-from nki.report import NkiWarning
+from nki.report import warn
 from nki.spec.rule import Finding
 
 _QUIET_SECONDS = 0.2
@@ -154,7 +153,7 @@ def _wait(over: Callable[[], bool], patience: float = float("inf")) -> None:
     while not over() and (waited := time.monotonic() - begin) < patience:
         if waited > _SILENT_SECONDS and not told:
             told = True
-            warnings.warn(NkiWarning(_waiting()))
+            warn(_waiting())
         time.sleep(_POLL_SECONDS)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +30,7 @@ from nki.interop.jax_trees import filled, leaves
 from nki.jit import Kernel
 from nki.launch import Launch, check_lnc, launch_options
 from nki.options import Options, from_environment
-from nki.report import NkiWarning, Report
+from nki.report import Report, warn
 from nki.spec.rule import Finding
 from nki.store.keys import key_of
 from nki.target.load import DEFAULT_TARGET, load_target
@@ -66,7 +65,7 @@ def _prepared(
     check_writable(compiled.programs, [host._replace(kind="jax") for host in arguments.arrays], compiled.written)
     _check_dtypes(compiled, launch)
     for finding in compiled.findings:
-        warnings.warn(NkiWarning(finding))
+        warn(finding)
     eager = launch.eager or options.simulator
     run = _eagerly(launch, _forgetful(arguments), compiled, options) if eager else _compiled(compiled, target, options)
     report = _report(launch, target, options, compiled, noted, eager)
@@ -170,7 +169,7 @@ def _compiled(compiled: Compiled, target: Target, options: Options) -> Run:
         inputs = [array.copy() if i in compiled.written else array for i, array in enumerate(arrays)]
         storages, executed = run_compiled(compiled, inputs, target, options, findings.append, None)
         for finding in findings:
-            warnings.warn(NkiWarning(finding))
+            warn(finding)
         return deliver(views, compiled.programs[0], storages, ()), executed, findings
 
     return run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from nki.interop.jax_callee import CALLEES, Callee
 from nki.interop.jax_config import TARGET
 from nki.interop.jax_failures import FAILURES
 from nki.interop.jax_handler import HANDSHAKE
-from nki.report import NkiWarning
+from nki.report import warn
 from nki.spec.rule import Finding
 
 nki_call = Primitive("nki_call")
@@ -112,7 +111,7 @@ def _lower_for_cpu(ctx: Any, *operands: Any, callee: Callee, site: Site) -> Any:
     """For the host: the same call with typed attributes, which our handler serves."""
     ctx.module_context.add_keepalive(CALLEES.hold(callee))
     if HANDSHAKE.reason:
-        warnings.warn(NkiWarning(_fallback(HANDSHAKE.reason, callee, site)))
+        warn(_fallback(HANDSHAKE.reason, callee, site))
         return mlir.lower_fun(partial(_by_callback, callee=callee), multiple_results=True)(ctx, *operands)
     rule = jax.ffi.ffi_lowering(TARGET, backend_config=callee.config.attributes(mlir.ir))
     return rule(ctx, *operands)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from nki.interop.torch_location import user_line
 from nki.interop.torch_memory import DEVICE, on_cpu, on_device
 from nki.interop.torch_outline import map_tensors
 from nki.interop.torch_provenance import left, made, reasons
-from nki.report import NkiWarning
+from nki.report import warn
 from nki.spec.rule import Finding
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def tell_of_host(operator: Any) -> None:
         user_line(),
         {},
     )
-    warnings.warn(NkiWarning(finding), stacklevel=2)
+    warn(finding)
 
 
 def _printing() -> bool:

@@ -6,7 +6,6 @@ wrapped here. They are private and may change; no other module uses them.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,7 +17,7 @@ from torch._dynamo.utils import counters
 
 from nki.core.source import Location, of_function
 from nki.interop.torch_location import is_torch, user_line
-from nki.report import NkiWarning
+from nki.report import warn
 from nki.spec.rule import Finding
 
 _LAYERS = "RNN, GRU, or LSTM"
@@ -91,7 +90,7 @@ def _tell(frame: Any, reason: str) -> None:
     if len(_TOLD) >= _MOST_TOLD:
         _TOLD.clear()
     _TOLD.add((name, kind, where))
-    warnings.warn(NkiWarning(_limit(name, where) if kind == _LIMIT else _given_up(name, reason, where)), stacklevel=3)
+    warn(_limit(name, where) if kind == _LIMIT else _given_up(name, reason, where))
 
 
 def _given_up(name: str, reason: str, where: Location) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,7 +11,7 @@ import torch
 
 from nki.core.errors import LaunchError
 from nki.core.source import of_function
-from nki.report import NkiWarning
+from nki.report import warn
 from nki.spec.rule import Finding
 
 _SOURCE = "torch.library.custom_op, mutates_args"
@@ -46,7 +45,7 @@ class Watch:
             if _version(tensor) != before:
                 self._note(_place(tensor))
         for key in sorted(self._declared - self._written):
-            warnings.warn(NkiWarning(self._unwritten(key)), stacklevel=2)
+            warn(self._unwritten(key))
 
     def pass_on(self, outer: Watch) -> None:
         """Tell the operator whose body called this one what it wrote to."""

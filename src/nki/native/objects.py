@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TypeVar
 
 from nki.core.source import UNKNOWN
 from nki.native import features
-from nki.report import NkiWarning
+from nki.report import warn
 from nki.spec.rule import Finding
 from nki.store import files
 from nki.store.cache import Cache
@@ -100,7 +99,7 @@ class Objects:
                 return use(directory)
         except OSError as error:
             self._usable = False
-            warnings.warn(NkiWarning(_unusable(self.directory, error)))
+            warn(_unusable(self.directory, error))
             return otherwise
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
-from nki.report import NkiWarning
+from nki.report import warn
 from nki.spec.rule import Finding
 from nki.store import files
 from nki.store.keys import changed_since_import
@@ -147,7 +146,7 @@ class Cache:
                 return use(directory)
         except OSError as error:
             self._usable = False
-            warnings.warn(NkiWarning(_unusable(self.directory, error)))
+            warn(_unusable(self.directory, error))
             return otherwise
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from nki.jit import Kernel
 from nki.launch import Launch, launch_options
 from nki.options import Options, from_environment
 from nki.profile.evidence import tell_of_unmeasured
-from nki.report import NkiWarning
+from nki.report import warn
 from nki.spec.rule import Finding
 from nki.spec.sink import active_sink
 from nki.target.load import DEFAULT_TARGET, load_target
@@ -266,7 +265,7 @@ def _tell_of_failures(tuned: Tuned) -> None:
         here(),
         {"configurations": len(others)},
     )
-    warnings.warn(NkiWarning(finding), stacklevel=3)
+    warn(finding)
 
 
 def _nothing(question: Question, number: int) -> None:
