@@ -223,6 +223,7 @@ def test_copy_is_no_view() -> None:
     assert not copied.any()
 
 
+@pytest.mark.filterwarnings("ignore:.lint.integer-precision.")
 def test_wide_integers_on_vector() -> None:
     def kernel(a: Any) -> Any:
         tile, ones = load(a), filled(a.shape, 1, np.int32)
