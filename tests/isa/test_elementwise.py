@@ -89,6 +89,7 @@ def test_32_bit_integers_are_exact_and_wrap(op: Any, shape: Any, dtypes: Any, se
     assert got.ravel().tolist() == [wrapped(int(EXACT[op](x, y)), dtypes[2]) for x, y in pairs]
 
 
+@pytest.mark.filterwarnings("ignore:.*lint.integer-precision:nki.report.NkiWarning")
 @given(
     st.sampled_from(list(EXACT)),
     SHAPES,

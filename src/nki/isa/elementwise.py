@@ -195,7 +195,12 @@ def _(a: Any, x: Arrays) -> None:
 
 
 def _is_watched(dst: View, data: Sequence[View], used: Sequence[Operator]) -> bool:
-    """Whether 32-bit integers are compared, or meant to become others, and go through float32."""
+    """Whether 32-bit integers are compared, or meant to become others, and go through float32.
+
+    What is rounded is as true as before, so that logical operators lose nothing.
+    """
+    if used and used[0].alu == "logical":
+        return False
     whole = is_integer32(dst) or any(op.alu == "compare" for op in used)
     return whole and any(is_integer32(view) for view in data)
 
