@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,6 +101,7 @@ def test_two_steps_round_to_float32_in_between(
 WHOLE = st.integers(-300, 300)
 
 
+@pytest.mark.filterwarnings("ignore:.*lint.integer-precision:nki.report.NkiWarning")
 @given(
     st.sampled_from(list(EXACT)),
     st.sampled_from(list(EXACT)),

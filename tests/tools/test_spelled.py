@@ -45,7 +45,7 @@ def test_a_file_that_is_missing_is_no_way_to_fill(tmp_path: Path) -> None:
 
 
 def test_an_array_that_is_no_option(tmp_path: Path) -> None:
-    assert "Did you mean --arg a=4x8:float32?" in nki("run", write(tmp_path, GOOD), "a=4x8:float32", code=2).stderr
+    assert "Did you mean '--arg a=4x8:float32'?" in nki("run", write(tmp_path, GOOD), "a=4x8:float32", code=2).stderr
 
 
 @pytest.mark.parametrize("form", ["{file}:{name}", "{stem}:{name}", "{stem}.{name}"])
