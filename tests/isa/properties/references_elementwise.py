@@ -34,6 +34,8 @@ def spread(candidates: F64, tile: Tile) -> Near:
 def expect_rounding(state: State, dst: Tile, data: Sequence[Tile], ops: Sequence[Any]) -> None:
     """The warning of integers that float32 does not hold: certain for those that are read, possible for results."""
     wide = [tile for tile in data if tile.dtype.name in WIDE]
+    if ops and ops[0].alu == "logical":  # what is rounded is as true as before
+        return
     if not wide or not (dst.dtype.name in WIDE or any(op.alu == "compare" for op in ops)):
         return
     rounded = any((tile.exact.astype(np.float64) != tile.f32).any() for tile in wide)
