@@ -18,6 +18,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.graph import patterns
+from nki.graph.attention.match import match as match_attention
 from nki.graph.compile import compile_module
 from nki.graph.errors import GraphError
 from nki.graph.passes.context import Context
@@ -129,11 +130,15 @@ def _example() -> ModuleType:
 
 def _flash(r, op):
     """The example wants one head of 128, its scale, and the head dimension of q and k first."""
-    found = patterns.match_attention(r, op)
+    found = match_attention(r, op)
     if found is None or len(found.inputs) != 3 or found.inputs[0].type.shape[1:] != (128,):
         return None
-    q, k, v = found.inputs
-    return patterns.Match((r.transpose(q, (1, 0)), r.transpose(k, (1, 0)), v), found.outputs, {"causal": False})
+    dims = [found.facts[f"{name}_dims"] for name in "qkv"]
+    q, k, v = (
+        r.transpose(value, [given.index(letter) for letter in wanted])
+        for value, given, wanted in zip(found.inputs, dims, ("dq", "dk", "kf"), strict=True)
+    )
+    return patterns.Match((q, k, v), found.outputs, {"causal": False}, found.finish)
 
 
 def test_attention_is_replaced_by_flash_attention() -> None:

@@ -154,17 +154,6 @@ _KNOWN: dict[str, Program] = {}
 _MOST_KNOWN = 4096
 
 
-def compile_group(
-    group: Group, target: Target, options: Options, emitters: Mapping[str, Emitter]
-) -> tuple[Program, ...]:
-    """The compiled programs of a group, one for each core that works on it (one).
-
-    Raises:
-        GraphError: "graph.unsupported" from the emitter.
-    """
-    return (Kernels(emitters, target, options).of(group).program,)
-
-
 def compile_function(
     name: str,
     function: KernelFunction,

@@ -212,16 +212,6 @@ def streams(
     return Cost(formula, source, estimate)
 
 
-def one_input(name: str, src: str, source: str = MODES, estimate: str = LATENCY) -> Cost:
-    """An instruction ``dst = f(src)`` that has the performance modes."""
-    read = attrgetter(src)
-
-    def formula(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
-        return (on(engine, name, one_input_cycles(a.dst, read(a), target, engine), target),)
-
-    return Cost(formula, source, estimate)
-
-
 def two_inputs(
     name: str, first: str, second: str, *, modes: bool = False, source: str = GUIDE, estimate: str = LATENCY
 ) -> Cost:
