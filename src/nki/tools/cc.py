@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import click
 from nki.core.errors import UsageError
 from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
-from nki.options import from_environment
+from nki.tools.options import options_of
 from nki.tools.output import Command, stdout, working, write_json
 from nki.tools.request import JSON, TARGET
 from nki.tools.user_code import import_errors
@@ -97,7 +96,7 @@ def _changes(
     """The fields of `nki.graph.compile.Setting` that the command line says, and options of the environment."""
     given = {"name": name, "target": target, "dump_dir": dump_ir, "lnc": lnc}
     found: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
-    found["options"] = replace(from_environment(), target="")
+    found["options"] = options_of("")
     return found if patterns is None else {**found, "patterns": None if patterns else frozenset()}
 
 
@@ -117,7 +116,7 @@ def _imported(name: str) -> ModuleType:
 
 def _compiled(model: Path, changes: dict[str, Any], modules: Sequence[ModuleType]) -> Executable:
     compiler = importlib.import_module("nki.graph.compile")
-    setting = compiler.Setting(**{"name": model.stem, "target": from_environment().target, **changes})
+    setting = compiler.Setting(**{"name": model.stem, "target": options_of().target, **changes})
     made: Executable
     if model.suffix == ".pt2":
         made = _exported(model, compiler, setting)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
-from nki.options import ENVIRONMENT, Options, from_environment
+from nki.options import ENVIRONMENT, Options
 from nki.target.load import load_target
 from nki.target.model import Target
+from nki.tools.options import options_of
 
 _PATH = re.compile(r"::|\.")
 MODES = ("eager", "compiled")
@@ -36,7 +36,7 @@ class Setup:
         return ", ".join((f"{self.mode} on {self.target.name}", *self.changes))
 
 
-def setups(words: Sequence[str], target: Target, environment: Mapping[str, str] = os.environ) -> tuple[Setup, Setup]:
+def setups(words: Sequence[str], target: Target) -> tuple[Setup, Setup]:
     """The first run and the one that `words` ask for.
 
     Both run eagerly, unless a word names a mode: then the first run has the other one.
@@ -56,15 +56,14 @@ def setups(words: Sequence[str], target: Target, environment: Mapping[str, str] 
         raise _wrong(
             f"--against {targets[0]} is no setting", "write --reference FILE::FUNCTION for a function of NumPy arrays"
         )
-    first = _setup(before, target, environment, {})
-    second = _setup(mode, load_target(targets[0]) if targets else target, environment, variables)
+    first = _setup(before, target, {})
+    second = _setup(mode, load_target(targets[0]) if targets else target, variables)
     _check(first, second)
     return first, second
 
 
-def _setup(mode: str, target: Target, environment: Mapping[str, str], variables: Mapping[str, str]) -> Setup:
-    read = from_environment({**environment, **variables})
-    options = replace(read, target=target.name, simulator=mode == "eager")
+def _setup(mode: str, target: Target, variables: Mapping[str, str]) -> Setup:
+    options = replace(options_of(target.name, variables), simulator=mode == "eager")
     return Setup(mode, target, options, tuple(f"{name}={value}" for name, value in variables.items()))
 
 

@@ -18,7 +18,7 @@ from nki.frontend.check import check_function, raise_errors
 from nki.ir.build import build
 from nki.ir.text import fingerprint, to_text
 from nki.ir.verify import verify
-from nki.options import Options, from_environment
+from nki.options import Options
 from nki.passes.context import Context, Pass
 from nki.passes.pipeline import compile_programs, passes_named, remaining
 from nki.spec.program import Program
@@ -28,6 +28,7 @@ from nki.store.artifact_meta import Option
 from nki.target.model import Target
 from nki.tools.compile_stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
 from nki.tools.compile_summary import Summary, console_for, show_summary, summarize
+from nki.tools.options import options_of
 from nki.tools.output import echo, show_finding, working, write_json
 from nki.tools.request import kernel_command, read_request, usage_error
 
@@ -132,7 +133,7 @@ def _from_kernel(
 
 
 def _from_file(path: Path, target: str | None) -> Source:
-    options = from_environment()
+    options = options_of()
     programs, found = load_stage(path, target, options.disabled_rules)
     return Source(tuple(programs), found, options, CompileConfig(), remaining(programs))
 

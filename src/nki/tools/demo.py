@@ -14,7 +14,6 @@ from rich.table import Table
 
 from nki.core.source import of_function
 from nki.driver import Cache
-from nki.options import from_environment
 from nki.profile.evidence import evidence
 from nki.report import Report
 from nki.spec.rule import Finding
@@ -24,6 +23,7 @@ from nki.tools.attention import BOUND, Accuracy, Inputs, accuracy, random_inputs
 from nki.tools.check import check_request
 from nki.tools.examples import example
 from nki.tools.kernel_file import load_kernel
+from nki.tools.options import options_of
 from nki.tools.output import REFUSED, Command, locate_kernel, show_finding, stdout, working, write_json
 from nki.tools.request import JSON, Request, compile_request
 from nki.tools.run import run_request
@@ -78,8 +78,7 @@ def _request(target: str, lnc: int | None, as_json: bool) -> Request:
     loaded = load_kernel(f"{example('flash_attention.py')}::flash_attention")
     locate_kernel(of_function(loaded.launch.function.__code__))
     chip = load_target(target)
-    options = replace(from_environment(), target=chip.name)
-    return Request(loaded.path, replace(loaded.launch, lnc=lnc), {}, chip, options, as_json)
+    return Request(loaded.path, replace(loaded.launch, lnc=lnc), {}, chip, options_of(chip.name), as_json)
 
 
 def _run(demo: Demo) -> tuple[npt.NDArray[Any], Report, list[Finding]]:

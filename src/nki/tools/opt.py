@@ -11,13 +11,13 @@ from nki.driver import paused_collector
 from nki.ir.build import build
 from nki.ir.text import to_text
 from nki.ir.verify import verify
-from nki.options import from_environment
 from nki.passes.context import Context
 from nki.passes.pipeline import Stage, compile_programs, passes_named
 from nki.spec.program import Program
 from nki.tools.compile import check_directory
 from nki.tools.compile_stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
 from nki.tools.compile_summary import PassRow
+from nki.tools.options import options_of
 from nki.tools.output import Command, echo, show_finding, write_json
 from nki.tools.request import JSON, TARGET, usage_error
 
@@ -50,7 +50,7 @@ def command(
     chosen = passes_named(names)
     if print_after is not None:
         check_pass_name(print_after, [TRACE, *names])
-    options = from_environment()
+    options = options_of()
     programs, found = load_stage(file, target, options.disabled_rules)
     context = Context(found, options)
     watch = Watch(programs[0].name, after=print_after or "", diff=diff)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +15,12 @@ from nki.core.errors import NkiError, UsageError
 from nki.core.source import UNKNOWN, of_function
 from nki.driver import Cache, Compiled, Launch, compile_kernel
 from nki.frontend.values import Arguments, bind
-from nki.options import Options, from_environment
+from nki.options import Options
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 from nki.tools.arguments import FORMS, parse_arguments
 from nki.tools.kernel_file import load_kernel
+from nki.tools.options import options_of
 from nki.tools.output import Command, locate_kernel, quiet_stdout
 from nki.tools.spelled import on_the_command_line
 from nki.tools.user_code import kernel_errors
@@ -89,38 +89,24 @@ def read_request(
     Raises:
         UsageError: anything that was written wrongly on the command line.
     """
-    environment = from_environment()
     with quiet_stdout(as_json):
         loaded = load_kernel(kernel)
     launch = loaded.launch if lnc is None else replace(loaded.launch, lnc=lnc)
     locate_kernel(of_function(launch.function.__code__))
-    found = load_target(target or environment.target or launch.target or DEFAULT_TARGET)
-    options = replace(environment, target=found.name)
+    options = options_of()  # which the file may have set as well
+    found = load_target(target or options.target or launch.target or DEFAULT_TARGET)
+    options = replace(options, target=found.name)
     return Request(loaded.path, launch, parse_arguments(args, seed), found, options, as_json)
 
 
 def compile_request(request: Request, cache: Cache) -> Compiled:
     """The compiled kernel; `cache` then holds it as a call of the driver looks it up."""
     function = request.launch.function
-    with environment_of(NEURON_PLATFORM_TARGET_OVERRIDE=request.target.name, NKI_SIMULATOR="0"), request.user_code():
+    with request.user_code():
         bound = bind(function, (), request.kwargs, request.launch.name)
         arguments = Arguments(bound, inspect.signature(function).parameters)
-        return compile_kernel(request.launch, arguments, request.target, from_environment(), cache)
-
-
-@contextlib.contextmanager
-def environment_of(**variables: str) -> Iterator[None]:
-    """Environment variables for the duration of a call: the driver reads them at every call."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        options = replace(request.options, simulator=False)
+        return compile_kernel(request.launch, arguments, request.target, options, cache)
 
 
 def usage_error(code: str, message: str, fix: str) -> UsageError:

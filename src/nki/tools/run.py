@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from nki.runtime.spans import recording, span
 from nki.runtime.trace import write_system_trace
 from nki.target.model import Target
 from nki.tools.output import show_finding, stdout, working, write_json
-from nki.tools.request import Request, environment_of, kernel_command, read_request, usage_error
+from nki.tools.request import Request, kernel_command, read_request, usage_error
 from nki.tools.results import ArrayFacts, check_output, facts_of, named_arrays, save
 from nki.tools.run_artifact import artifact_inputs, load_artifact, run_artifact
 from nki.tools.run_model import model_inputs, save_results
@@ -146,12 +146,10 @@ def _finish(done: Done, target: Target, seconds: float, output: Path | None, as_
 
 def run_request(request: Request, mode: str | None, cache: dict[Any, Any] | None = None) -> tuple[Any, Report]:
     """Call the kernel through the driver; warnings stay in the report."""
-    variables = {"NEURON_PLATFORM_TARGET_OVERRIDE": request.target.name}
-    if mode is not None:
-        variables["NKI_SIMULATOR"] = "1" if mode == "eager" else "0"
-    with environment_of(**variables), warnings.catch_warnings(), request.user_code():
+    options = request.options if mode is None else replace(request.options, simulator=mode == "eager")
+    with warnings.catch_warnings(), request.user_code():
         warnings.simplefilter("ignore", NkiWarning)
-        return call(request.launch, (), request.kwargs, {} if cache is None else cache)
+        return call(request.launch, (), request.kwargs, {} if cache is None else cache, options)
 
 
 def _written(done: Done) -> list[tuple[str, np.ndarray]]:

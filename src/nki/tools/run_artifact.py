@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from nki.core.tensor import Buffer
 from nki.execution import run_compiled
 from nki.frontend.host import take
 from nki.frontend.results import check_writable, deliver, write_inputs, written_inputs
-from nki.options import from_environment
 from nki.passes.races import program_races, refuse_races
 from nki.report import Report
 from nki.spec.rule import Finding
@@ -24,6 +23,7 @@ from nki.store.artifact import Artifact, load
 from nki.target.load import load_target
 from nki.target.model import Target
 from nki.tools.arguments import made_up, parse_arguments
+from nki.tools.options import options_of
 from nki.tools.request import usage_error
 
 
@@ -79,7 +79,7 @@ def artifact_inputs(artifact: Artifact, args: Sequence[str], inputs: str | None,
 def run_artifact(loaded: Loaded, arrays: Sequence[np.ndarray]) -> tuple[Any, Report]:
     """Execute a compiled file as a call of the kernel does."""
     programs, target = loaded.artifact.programs, loaded.target
-    options = replace(from_environment(), target=target.name)
+    options = options_of(target.name)
     hosts = [take(array, "numpy", buffer.name) for array, buffer in zip(arrays, programs[0].inputs, strict=True)]
     written = written_inputs(programs)
     check_writable(programs, hosts, written)

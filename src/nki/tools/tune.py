@@ -22,7 +22,7 @@ from nki.jit import Kernel
 from nki.profile.evidence import evidence
 from nki.tools.nearest import nearest
 from nki.tools.output import SafeConsole, stdout, write_json
-from nki.tools.request import Request, environment_of, kernel_command, read_request, usage_error
+from nki.tools.request import Request, kernel_command, read_request, usage_error
 from nki.tune.autotune import TunedKernel, autotune
 from nki.tune.config import Config
 from nki.tune.job import Question
@@ -55,9 +55,8 @@ def command(
     """
     request = read_request(kernel, args, target, lnc, seed, as_json)
     tuner = _tuner(request, configs, budget, processes)
-    environment = environment_of(NEURON_PLATFORM_TARGET_OVERRIDE=request.target.name)
-    with environment, request.user_code(), _progress(len(tuner.configs), as_json) as done:
-        tuned = tuner.tune_watched((), request.kwargs, done)
+    with request.user_code(), _progress(len(tuner.configs), as_json) as done:
+        tuned = tuner.tune_watched((), request.kwargs, done, request.options)
     if pin is not None:
         tuner.pin(pin)
     if as_json:

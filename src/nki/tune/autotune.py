@@ -152,9 +152,14 @@ class TunedKernel(Kernel):
         _tell_of_failures(tuned)
         return tuned
 
-    def tune_watched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], done: Done) -> Tuned:
-        """The same as `tune`; `done` is called for every candidate whose bound or time is known."""
-        self.tuned = self._tune(self._arguments(args, kwargs), done)
+    def tune_watched(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], done: Done, options: Options | None = None
+    ) -> Tuned:
+        """The same as `tune`; `done` is called for every candidate whose bound or time is known.
+
+        `options` are those of the environment unless others are given.
+        """
+        self.tuned = self._tune(self._arguments(args, kwargs), done, options)
         return self.tuned
 
     def chosen(self, tuned: Tuned) -> tuple[Launch, Mapping[str, Any]]:
@@ -192,8 +197,8 @@ class TunedKernel(Kernel):
             return {name: value for name, value in bound.items() if name not in chosen} if not given else _twice(given)
         return _twice(set(twice))
 
-    def _tune(self, arguments: dict[str, Any], done: Done) -> Tuned:
-        options = launch_options(self._launch, from_environment())
+    def _tune(self, arguments: dict[str, Any], done: Done, options: Options | None = None) -> Tuned:
+        options = launch_options(self._launch, from_environment() if options is None else options)
         target = load_target(options.target or self._launch.target or DEFAULT_TARGET)
         raise_errors(check_function(self.func), options.disabled_rules)
         key = ", ".join(_described(name, arguments[name]) for name in self._key or arguments)
