@@ -12,7 +12,7 @@ MAKEFLAGS   += --no-print-directory
 
 # One set-up at a time, also under make -j.
 .NOTPARALLEL:
-.PHONY: help demo test test-all check lint layout types layers sizes format gen wheel env clean distclean
+.PHONY: help demo test test-all goldens check lint layout types layers sizes format gen wheel env clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -26,6 +26,10 @@ test: $(VENV)/.test ## run the tests, without the longer sweeps
 
 test-all: $(VENV)/.test ## run all tests, with the longer sweeps and more random examples
 	@$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-profile=thorough $(ARGS)
+
+goldens: $(VENV)/.test ## write anew what tests compare with (ARGS="-k name": a part); read the difference
+	@NKI_UPDATE_GOLDENS=1 $(BIN)/python -m pytest -q -m golden $(ARGS) $$(grep -rl --include='*.py' 'mark\.golden' tests)
+	@git --no-pager diff --stat -- tests
 
 check: lint layout types layers sizes ## lint, layout, types, layers, sizes (make -k check: all, whatever fails)
 

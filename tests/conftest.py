@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.goldens import refusal
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # One thread per worker: the workers are the parallelism, and more threads than cores slow each other down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -49,6 +51,12 @@ def _complete(report: Any) -> Any:
         elif NOT_INSTALLED in reason:  # one line for all of them
             report.longrepr = (os.path.dirname(path), 1, reason)
     return report
+
+
+def pytest_configure() -> None:
+    """Goldens are not written where nobody reads the difference."""
+    if said := refusal(os.environ):
+        raise pytest.UsageError(said)
 
 
 def pytest_collection() -> None:

@@ -2,7 +2,7 @@
 
 Each process of a test run sees some of the tests only, so the table says by which case each operator is reached: the
 test of a case looks whether it was, and one test looks whether every operator is in the table. After a change of cases
-or converters, ``python -m tests.graph.torch_reached_write`` writes it anew.
+or converters, `make goldens` writes it anew.
 """
 
 from __future__ import annotations

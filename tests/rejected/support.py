@@ -18,6 +18,7 @@ import numpy as np
 import nki
 from nki.core.errors import NkiError
 from nki.report import NkiWarning
+from tests.goldens import Goldens
 from tests.support import environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,10 +100,9 @@ class Topic:
     file: str
     cases: list[Case] = field(default_factory=list)
 
-    @property
-    def goldens(self) -> Path:
-        """Where the messages are kept."""
-        return Path(self.file).with_suffix(".expected")
+    def __post_init__(self) -> None:
+        """The messages stand beside the kernels."""
+        self.goldens = Goldens(self.file, lambda: [case.name for case in self.cases])
 
     def refused(
         self,
@@ -188,17 +188,3 @@ def rendered(error: NkiError) -> str:
     text = str(error).replace(f"{ROOT}/", "")
     text = re.sub(r"\b0x[0-9a-f]+", "0xADDRESS", text)
     return re.sub(r"^  nki \S+;", "  nki VERSION;", text, flags=re.MULTILINE)
-
-
-def read_goldens(file: Path) -> dict[str, str]:
-    """Message by kernel name."""
-    if not file.exists():
-        return {}
-    parts = re.split(r"^=== (\w+)\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {name: text.strip("\n") for name, text in zip(parts[1::2], parts[2::2], strict=True)}
-
-
-def write_goldens(topic: Topic) -> None:
-    """Store what the kernels of a topic say now."""
-    sections = [f"=== {case.name}\n{rendered(errors(case)[0])}\n" for case in topic.cases]
-    topic.goldens.write_text("\n".join(sections), encoding="utf-8")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import linecache
-import os
 import re
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ MODULES = sorted(
     if not path.stem.startswith("test_") and "TOPIC = Topic(" in path.read_text(encoding="utf-8")
 )
 TOPICS: list[Topic] = [importlib.import_module(f"tests.rejected.{name}").TOPIC for name in MODULES]
-UPDATE = os.environ.get("NKI_UPDATE_GOLDENS") == "1"
 ABSOLUTE = re.compile(r"(?<![\w./])/(?!/)\w")
 INTERNAL = (
     "<nki.",
@@ -39,10 +36,6 @@ INTERNAL = (
     "NkiInstruction(",
     "VirtualRegister(",
 )
-
-if UPDATE:
-    for each in TOPICS:
-        support.write_goldens(each)
 
 
 def cases(aspect: str = "") -> list[Any]:
@@ -59,17 +52,12 @@ def cases(aspect: str = "") -> list[Any]:
     ]
 
 
-@cache
-def expected(file: Path) -> dict[str, str]:
-    """Golden texts of a file."""
-    return support.read_goldens(file)
-
-
+@pytest.mark.golden
 @pytest.mark.parametrize(("topic", "case"), cases())
 def test_message(topic: Topic, case: Case) -> None:
     eager, compiled = support.errors(case)
     assert (eager.code, compiled.code) == (case.code, case.code)
-    assert support.rendered(eager) == expected(topic.goldens)[case.name]
+    topic.goldens.check(case.name, support.rendered(eager))
 
 
 @pytest.mark.parametrize(("topic", "case"), cases("modes"))
@@ -131,15 +119,14 @@ def check_span(error: NkiError) -> None:
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: Path(topic.file).stem)
-def test_every_golden_belongs_to_a_kernel(topic: Topic) -> None:
+def test_no_two_kernels_have_one_name(topic: Topic) -> None:
     names = [case.name for case in topic.cases]
     assert len(set(names)) == len(names)
-    assert list(support.read_goldens(topic.goldens)) == names
 
 
 def test_no_two_kernels_share_a_golden() -> None:
     for topic in TOPICS:
-        texts = list(support.read_goldens(topic.goldens).values())
+        texts = list(topic.goldens.texts.values())
         assert len(set(texts)) == len(texts)
         assert all(text.startswith("error[") for text in texts)
 
