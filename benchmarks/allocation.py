@@ -28,8 +28,9 @@ from nki.driver import Launch, paused_collector, trace_only
 from nki.options import Options
 from nki.passes.allocate import run
 from nki.passes.context import Context
+from nki.passes.live_intervals import Item, Room
 from nki.passes.liveness import liveness
-from nki.passes.placement import Item, Room, pack_rotating, pack_tight
+from nki.passes.placement import pack_rotating, pack_tight
 from nki.passes.summary import load
 from nki.passes.usage import usage
 from nki.spec.program import Program

@@ -16,7 +16,8 @@ from nki.core.tensor import Buffer
 from nki.passes import allocate
 from nki.passes.beside import upper_half
 from nki.passes.context import Context
-from nki.passes.placement import Fixed, Item, Packing, Room, pack_rotating, pack_tight
+from nki.passes.live_intervals import Fixed, Item, Room
+from nki.passes.placement import Packing, pack_rotating, pack_tight
 from nki.passes.summary import load
 from nki.passes.usage import usage
 from nki.spec.program import Block, Program

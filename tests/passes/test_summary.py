@@ -14,7 +14,7 @@ from nki.core.dtypes import uint8
 from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN
 from nki.core.tensor import Buffer, MemoryRegion, ScalarOffset, whole
-from nki.passes.placement import Fixed, Item
+from nki.passes.live_intervals import Fixed, Item
 from nki.passes.summary import MemoryPeak, load, memory_peak
 from nki.spec.engine import engine
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from nki.core.tensor import Buffer, MemoryRegion
+from nki.passes.live_intervals import Fixed, Item, Room
 from nki.passes.liveness import Range
-from nki.passes.placement import Fixed, Item, Room
 from nki.spec.program import Placement
 from nki.target.model import Target
 

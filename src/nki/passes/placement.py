@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nki.passes.live_intervals import Fixed, Item, Room
+
 Byte = tuple[int, int]
 """First byte, and the byte after the last one."""
 
@@ -21,39 +23,6 @@ CLIMBS = 48
 
 CLIMBED = 100_000
 """Items that these attempts place in total, or so."""
-
-
-class Item(NamedTuple):
-    """An interval of time that needs `size` bytes at a multiple of `align`, in `partitions` from `start` on."""
-
-    first: int
-    last: int
-    size: int
-    partitions: int
-    align: int
-    start: int = 0
-
-
-class Fixed(NamedTuple):
-    """An interval of time whose bytes are given, in partitions `partition` to `partition_end`."""
-
-    first: int
-    last: int
-    start: int
-    end: int
-    partition: int
-    partition_end: int
-
-
-class Room(NamedTuple):
-    """Where items may lie: bytes 0 to `limit`, and none that fits between two multiples of `boundary` across one.
-
-    Items that end before partition `half` and those that begin there may share bytes; it is 0 if all begin at 0.
-    """
-
-    limit: int
-    boundary: int = 0
-    half: int = 0
 
 
 class Packing(NamedTuple):

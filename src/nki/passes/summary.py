@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nki.core.tensor import MemoryRegion
+from nki.passes.live_intervals import Fixed, Item
 from nki.passes.liveness import Liveness, liveness
 from nki.passes.onchip import Memory, demand, placed
-from nki.passes.placement import Fixed, Item
 from nki.spec.program import Program
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nki.passes.placement import Fixed, Item, Packing, Room, pack_rotating, pack_tight
+from nki.passes.live_intervals import Fixed, Item, Room
+from nki.passes.placement import Packing, pack_rotating, pack_tight
 from nki.passes.summary import load
 
 POSITIONS = 40
