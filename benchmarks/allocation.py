@@ -26,13 +26,13 @@ from examples.flash_attention import flash_attention
 from nki.compiler import AddressRotation, CompileConfig
 from nki.driver import Launch, paused_collector, trace_only
 from nki.options import Options
-from nki.passes.allocate import run
+from nki.passes.allocation.addresses import run
+from nki.passes.allocation.packing import pack_rotating, pack_tight
+from nki.passes.analysis.live_intervals import Item, Room
+from nki.passes.analysis.liveness import liveness
+from nki.passes.analysis.memory_usage import usage
+from nki.passes.analysis.pressure import load
 from nki.passes.context import Context
-from nki.passes.live_intervals import Item, Room
-from nki.passes.liveness import liveness
-from nki.passes.placement import pack_rotating, pack_tight
-from nki.passes.summary import load
-from nki.passes.usage import usage
 from nki.spec.program import Program
 from nki.target.load import load_target
 

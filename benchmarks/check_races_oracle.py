@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.passes.dependences.agreement import table
+from tests.passes.proof.agreement import table
 
 VERDICTS = ("ordered", "racy", "stuck")
 

@@ -55,7 +55,7 @@ def least_time(items: Sequence[Issued], needs: Needs, target: Target) -> float:
 
     Args:
         items: all instructions, in an order in which producers come first.
-        needs: as from `nki.passes.dependences`.
+        needs: as from `nki.passes.analysis.dependences`.
         target: whose costs count.
     """
     hardware = hardware_of(target)

@@ -27,12 +27,12 @@ from nki.frontend.host import kind_of, take
 from nki.jit import Kernel
 from nki.launch import bound_arguments, launch_options
 from nki.options import Options, from_environment
+from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.context import Context
-from nki.passes.dependences import dependences, segments_of
-from nki.passes.happens_before import check
 from nki.passes.pipeline import Stage, compile_programs
-from nki.passes.race import CODES
-from nki.passes.synchronize import synchronize
+from nki.passes.proof.faults import CODES
+from nki.passes.proof.happens_before import check
+from nki.passes.scheduling.semaphores import synchronize
 from nki.sim.adversary import Policy, run_adversely
 from nki.sim.machine import Machine
 from nki.spec.program import Block, Issued, Program

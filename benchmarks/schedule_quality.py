@@ -26,11 +26,12 @@ from benchmarks.least_time import least_time
 from nki.compiler import CompileConfig
 from nki.driver import Launch, paused_collector, trace_only
 from nki.options import Options
-from nki.passes import allocate, arrange, pipeline, schedule
+from nki.passes import allocate_and_schedule, pipeline, schedule
+from nki.passes.allocation import addresses
+from nki.passes.analysis.dependences import dependences, segments_of
+from nki.passes.analysis.memory_usage import usage
 from nki.passes.context import Context, Pass
-from nki.passes.dependences import dependences, segments_of
-from nki.passes.synchronize import synchronize
-from nki.passes.usage import usage
+from nki.passes.scheduling.semaphores import synchronize
 from nki.spec.program import Issued, Program
 from nki.target.load import load_target
 from nki.target.model import Target
@@ -41,7 +42,8 @@ GOAL = 1.15
 """Geometric mean of makespan / bound, and of makespan / least time."""
 WRITTEN = Pass("schedule", "The order of the source.", schedule.as_written)
 AS_WRITTEN: tuple[Pass, ...] = tuple(
-    {arrange.PASS.name: allocate.PASS, schedule.PASS.name: WRITTEN}.get(item.name, item) for item in pipeline.PIPELINE
+    {allocate_and_schedule.PASS.name: addresses.PASS, schedule.PASS.name: WRITTEN}.get(item.name, item)
+    for item in pipeline.PIPELINE
 )
 
 

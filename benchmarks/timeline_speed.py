@@ -21,8 +21,8 @@ import nki.language as nl
 from nki.driver import Launch, trace_only
 from nki.options import Options
 from nki.passes import schedule
+from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.context import Context
-from nki.passes.dependences import dependences, segments_of
 from nki.spec.program import Program
 from nki.target.load import load_target
 from nki.target.model import Target

@@ -52,16 +52,16 @@ def capacity_findings(
     programs: Sequence[Program], target: Target, options: Options, config: CompileConfig
 ) -> list[Finding]:
     """A warning if a call would refuse traced programs because on-chip memory does not suffice, by the same rule."""
-    from nki.passes.capacity import capacity_error
     from nki.passes.context import Context
+    from nki.passes.lint.capacity import capacity_error
 
     error = capacity_error(programs, Context(target, options, config))
     return [] if error is None else [foretold(error)]
 
 
 def mistakes(programs: Sequence[Program], target: Target, options: Options) -> list[Finding]:
-    """What is probably not meant in traced programs, as `nki.passes.mistakes` says."""
-    from nki.passes.mistakes import mistakes as found
+    """What is probably not meant in traced programs, as `nki.passes.lint.mistakes` says."""
+    from nki.passes.lint.mistakes import mistakes as found
 
     return found(programs, target, options.disabled_rules)
 

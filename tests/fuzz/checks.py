@@ -15,7 +15,7 @@ import nki
 from nki.core.errors import NkiError
 from nki.driver import Launch, trace_only
 from nki.options import Options
-from nki.passes.happens_before import check
+from nki.passes.proof.happens_before import check
 from nki.sim.adversary import Policy, run_adversely
 from nki.spec.program import Block, Program
 from nki.target.load import load_target

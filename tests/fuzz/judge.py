@@ -12,11 +12,11 @@ from nki.core.errors import NkiError
 from nki.core.tensor import MemoryRegion
 from nki.driver import Launch, trace_only
 from nki.options import Options
+from nki.passes.analysis.dependences import segments_of
+from nki.passes.analysis.liveness import Range, liveness
 from nki.passes.context import Context
-from nki.passes.dependences import segments_of
-from nki.passes.happens_before import check, check_reordering
-from nki.passes.liveness import Range, liveness
 from nki.passes.pipeline import Stage, compile_programs
+from nki.passes.proof.happens_before import check, check_reordering
 from nki.sim.adversary import Policy
 from nki.spec.program import Program
 from nki.target.load import load_target

@@ -12,9 +12,9 @@ from benchmarks.proofs import policies, proof
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.passes import races, schedule
+from nki.passes import check_races, schedule
 from nki.passes.pipeline import PIPELINE
-from nki.passes.synchronize import Synchronized, synchronize
+from nki.passes.scheduling.semaphores import Synchronized, synchronize
 
 CASES = [
     p
@@ -82,7 +82,7 @@ def test_a_missing_wait_is_a_fault_of_order_and_shows_under_schedules(monkeypatc
         return squares(a)
 
     monkeypatch.setattr(schedule, "synchronize", careless)
-    monkeypatch.setattr(races, "refuse_races", lambda programs, target: None)
+    monkeypatch.setattr(check_races, "refuse_races", lambda programs, target: None)
     found = proof(copied, [numbers()], {}, schedules=6)
     kinds = {fault.split(":")[0].split(" ")[0] for fault in found.faults}
     assert {"order", "schedule"} <= kinds

@@ -25,8 +25,8 @@ from nki.graph.cores.marks import marks
 from nki.graph.executable import Executable
 from nki.graph.ir import Group
 from nki.options import from_environment
-from nki.passes.happens_before import check
-from nki.passes.races import program_races
+from nki.passes.check_races import program_races
+from nki.passes.proof.happens_before import check
 from nki.runtime.model import Model
 from nki.sim.adversary import Policy, run_adversely
 from nki.target.load import load_target

@@ -17,7 +17,7 @@ from nki.graph.compile import Setting, compile_module
 from nki.graph.errors import GraphError
 from nki.graph.executable import Executable
 from nki.graph.ir import Group, Module, Op, Region
-from nki.passes.happens_before import check
+from nki.passes.proof.happens_before import check
 from nki.passes.schedule import makespan
 from nki.spec.program import WhileLoop
 from nki.target.load import load_target

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nki.passes.dependences import dependences, segments_of
+from nki.passes.analysis.dependences import dependences, segments_of
 from nki.spec.instruction import REGISTRY
 from nki.spec.program import Program
 from nki.target.load import load_target

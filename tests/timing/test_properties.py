@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import nki.isa as nisa
 import nki.language as nl
-from nki.passes.dependences import dependences, segments_of
+from nki.passes.analysis.dependences import dependences, segments_of
 from nki.spec.program import Program
 from nki.spec.step import UNITS, Step
 from nki.target.load import load_target

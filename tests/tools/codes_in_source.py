@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import nki.core.errors as errors
-from nki.passes import race
+from nki.passes.proof import faults
 
 PACKAGE = Path(errors.__file__).resolve().parents[1]
 ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.NkiError)}
@@ -72,7 +72,7 @@ def codes() -> dict[str, str]:
     """Code -> one place that uses it."""
     positions = {**forwarders(), **dict.fromkeys(TAKES_CODE_FIRST, 0)}
     found = {text: "a default" for value in defaults() for text in literals(value)}
-    found |= dict.fromkeys(race.CODES.values(), "passes/race.py")
+    found |= dict.fromkeys(faults.CODES.values(), "passes/proof/faults.py")
     for path, node in calls_and_functions()[0]:
         if called(node) in positions:
             argument = code_argument(node, positions[called(node)])

@@ -12,7 +12,7 @@ from nki.core.dtypes import uint8
 from nki.core.register import VirtualRegister
 from nki.core.source import Frame, Location
 from nki.core.tensor import Buffer, MemoryRegion, View
-from nki.passes.checks import memory_findings
+from nki.passes.lint.memory import memory_findings
 from nki.spec.engine import engine
 from nki.spec.program import Block, ForLoop, Issued, Program
 from nki.target.load import load_target

@@ -19,7 +19,7 @@ from nki.graph.plan import Plan, Slot
 from nki.graph.room import Room, Shift
 from nki.graph.sharing import same_bytes
 from nki.graph.steps import Steps
-from nki.passes.liveness import register_places
+from nki.passes.analysis.liveness import register_places
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.target.model import Target
 

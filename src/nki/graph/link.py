@@ -27,9 +27,9 @@ from nki.graph.kernels import Kernels, tensor_of
 from nki.graph.plan import Plan
 from nki.graph.room import Shift
 from nki.graph.steps import Choice, Copy, Loop, Run, Step, Steps, walk
-from nki.passes.liveness import register_places
-from nki.passes.races import refuse_races
-from nki.passes.relink import relink
+from nki.passes.analysis.liveness import register_places
+from nki.passes.check_races import refuse_races
+from nki.passes.scheduling.resynchronize import relink
 from nki.spec.program import Block, Issued, Program, WhileLoop
 from nki.target.model import Target
 

@@ -20,7 +20,7 @@ from nki.graph.references import Reference, register
 from nki.ir.read import read as read_programs
 from nki.ir.text import from_text
 from nki.options import Options, from_environment
-from nki.passes.races import refuse_races
+from nki.passes.check_races import refuse_races
 from nki.runtime.model import load_model, model_of
 from nki.runtime.spans import span
 from nki.store import artifact

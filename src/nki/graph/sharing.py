@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nki.core.tensor import Buffer, View
-from nki.passes.accesses import Accesses, Footprint
+from nki.passes.analysis.footprints import Accesses, Footprint
 from nki.spec.program import Issued, Program
 from nki.target.model import Target
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nki.passes.context import Context, Pass
-from nki.passes.remove import kept_items, without_unused_tensors
+from nki.passes.editing.remove import kept_items, without_unused_tensors
 from nki.spec.program import ForLoop, Issued, Program, WhileLoop
 
 _COPIES = frozenset({"dma_copy", "tensor_copy"})

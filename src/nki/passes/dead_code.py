@@ -8,7 +8,7 @@ from functools import partial
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.context import Context, Pass
-from nki.passes.remove import Item, kept_items, without_unused_tensors
+from nki.passes.editing.remove import Item, kept_items, without_unused_tensors
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
 Name = tuple[str, int]

@@ -9,20 +9,30 @@ from time import perf_counter
 from typing import NamedTuple
 
 from nki.core.errors import UsageError
-from nki.passes import accumulate_flags, arrange, canonicalize, dead_code, forward, races, reuse, schedule, unroll
+from nki.passes import (
+    accumulate_flags,
+    allocate_and_schedule,
+    canonicalize,
+    check_races,
+    copy_propagation,
+    cse,
+    dead_code,
+    schedule,
+    unroll,
+)
 from nki.passes.context import Context, Pass
 from nki.spec.program import Program
 
 PIPELINE: tuple[Pass, ...] = (
     canonicalize.PASS,
     dead_code.PASS,
-    reuse.PASS,
-    forward.PASS,
+    cse.PASS,
+    copy_propagation.PASS,
     accumulate_flags.PASS,
     unroll.PASS,
-    arrange.PASS,
+    allocate_and_schedule.PASS,
     schedule.PASS,
-    races.PASS,
+    check_races.PASS,
 )
 """What `compile_programs` runs, in this order."""
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from nki.passes.analysis.dependences import Segment, dependences, segments_of
 from nki.passes.context import Context, Pass
-from nki.passes.dependences import Segment, dependences, segments_of
-from nki.passes.list_schedule import Machine, Manner, Schedule, Task, in_order, list_schedule
-from nki.passes.reorder import NewOrder, reordered
-from nki.passes.synchronize import synchronize
+from nki.passes.editing.reorder import NewOrder, reordered
+from nki.passes.scheduling.list_schedule import Machine, Manner, Schedule, Task, in_order, list_schedule
+from nki.passes.scheduling.semaphores import synchronize
 from nki.spec.cost import activation_table
 from nki.spec.program import Block, Issued, Program
 from nki.spec.queue import DMA, dma_queues, queue_class

@@ -15,9 +15,9 @@ from nki.core.errors import TensorError
 from nki.core.pattern import check_inside
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, ScalarOffset, View
+from nki.passes.analysis.liveness import register_places
+from nki.passes.analysis.pressure import memory_peak
 from nki.passes.context import Context, Pass
-from nki.passes.liveness import register_places
-from nki.passes.summary import memory_peak
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
 MOST_INSTRUCTIONS = 4096

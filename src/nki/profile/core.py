@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nki.passes.dependences import dependences, segments_of
+from nki.passes.analysis.dependences import dependences, segments_of
 from nki.spec.program import Issued, Program
 from nki.spec.step import UNITS
 from nki.target.model import Target

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nki.passes.accesses import Accesses, Footprint, Touched
-from nki.passes.dependences import segments_of
-from nki.passes.disjoint import disjoint
+from nki.passes.analysis.dependences import segments_of
+from nki.passes.analysis.disjoint import disjoint
+from nki.passes.analysis.footprints import Accesses, Footprint, Touched
 from nki.profile.core import CORE, EPS, OPERAND, TABLE, WAIT, Core, is_transfer
 from nki.timing.state import CAUSES
 

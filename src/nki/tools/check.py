@@ -17,8 +17,8 @@ from nki.driver import trace_only
 from nki.frontend.check import FRONTENDS, check_function
 from nki.frontend.results import returns_nothing, unwritten_outputs, writes_of
 from nki.frontend.trace import Tracer
-from nki.passes.mistakes import mistakes
-from nki.passes.undivided import undivided
+from nki.passes.lint.duplicated_work import undivided
+from nki.passes.lint.mistakes import mistakes
 from nki.spec.program import Program
 from nki.spec.rule import Finding, finding_of
 from nki.target.model import Target

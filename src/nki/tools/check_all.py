@@ -10,11 +10,11 @@ from nki.compiler import CompileConfig
 from nki.core.errors import NkiError, UsageError
 from nki.driver import paused_collector
 from nki.gate import compile_kernel
-from nki.passes.accumulators import accumulator_findings
-from nki.passes.checks import memory_findings
-from nki.passes.races import program_races, refuse_races
-from nki.passes.usage import MemoryUsage, table, usage
-from nki.passes.value_range import value_findings
+from nki.passes.analysis.memory_usage import MemoryUsage, table, usage
+from nki.passes.check_races import program_races, refuse_races
+from nki.passes.lint.accumulators import accumulator_findings
+from nki.passes.lint.memory import memory_findings
+from nki.passes.lint.value_range import value_findings
 from nki.spec.program import Program
 from nki.spec.rule import Finding, finding_of
 from nki.tools.request import Request

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from nki.core.errors import VerificationError
-from nki.passes.dependences import dependences, segments_of
-from nki.passes.list_schedule import in_order
+from nki.passes.analysis.dependences import dependences, segments_of
+from nki.passes.analysis.memory_usage import MemoryUsage, usage
 from nki.passes.pipeline import Stage
 from nki.passes.schedule import hardware, tasks_of
-from nki.passes.synchronize import synchronize
-from nki.passes.usage import MemoryUsage, usage
+from nki.passes.scheduling.list_schedule import in_order
+from nki.passes.scheduling.semaphores import synchronize
 from nki.profile.evidence import measured_target
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.target.model import Target

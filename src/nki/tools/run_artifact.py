@@ -16,7 +16,7 @@ from nki.core.tensor import Buffer
 from nki.execution import run_compiled
 from nki.frontend.host import take
 from nki.frontend.results import check_writable, deliver, write_inputs, written_inputs
-from nki.passes.races import program_races, refuse_races
+from nki.passes.check_races import program_races, refuse_races
 from nki.report import Report
 from nki.spec.rule import Finding
 from nki.store.artifact import Artifact, load

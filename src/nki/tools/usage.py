@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nki.passes.summary import memory_peak
+from nki.passes.analysis.pressure import memory_peak
 from nki.report import Report
 from nki.spec.program import Program
 from nki.target.model import Target

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from nki.core.errors import ExecutionError
 from nki.core.source import Location
-from nki.passes.race import Race
-from nki.passes.races import program_races
+from nki.passes.check_races import program_races
+from nki.passes.proof.faults import Race
 from nki.spec.program import Program
 from nki.target.model import Target
 

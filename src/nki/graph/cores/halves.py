@@ -13,10 +13,10 @@ from nki.core.tensor import Buffer
 from nki.graph.cores.marks import Marks, marks
 from nki.graph.cores.narrow import in_two, narrowed
 from nki.isa import reduce_cmd
-from nki.passes.accesses import Accesses, Footprint, Resource, Space, Touched
-from nki.passes.disjoint import disjoint
-from nki.passes.relink import relink
-from nki.passes.remove import without_unused_tensors
+from nki.passes.analysis.disjoint import disjoint
+from nki.passes.analysis.footprints import Accesses, Footprint, Resource, Space, Touched
+from nki.passes.editing.remove import without_unused_tensors
+from nki.passes.scheduling.resynchronize import relink
 from nki.spec.program import Block, Issued, Program
 from nki.target.model import Target
 from nki.timing.timeline import timeline

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from nki.core.tensor import Buffer, MemoryRegion, View
-from nki.passes.accesses import Accesses, Footprint
+from nki.passes.analysis.footprints import Accesses, Footprint
 from nki.spec.program import Issued, Program
 from nki.target.model import Target
 

@@ -1,0 +1,1 @@
+"""Where on-chip tensors lie: addresses, packing, spilling, and what makes room."""

@@ -1,0 +1,172 @@
+"""Allocation: every live on-chip buffer without an address gets one, so that no two that live together share a byte."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nki.compiler import AddressRotation
+from nki.core.errors import VerificationError
+from nki.core.tensor import MemoryRegion
+from nki.passes.allocation.fixed_addresses import demands
+from nki.passes.allocation.packing import Packing, pack_rotating, pack_tight
+from nki.passes.allocation.registers import check_registers
+from nki.passes.allocation.spill import spill
+from nki.passes.analysis.liveness import liveness
+from nki.passes.analysis.memory_demand import Demand
+from nki.passes.analysis.memory_usage import at_position, live_rows, place_of, table
+from nki.passes.analysis.pressure import load
+from nki.passes.context import Context, Pass
+from nki.spec.program import Program
+from nki.spec.rule import Finding
+
+_ARCH = "nki/guides/architecture/trainium_inferentia2_arch.rst"
+_SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
+"""How much of the memories spilling leaves in use, one after the other until the rest can be packed."""
+
+
+def run(program: Program, context: Context) -> Program:
+    """The program with its `placement`: ``(partition, byte)`` of every live on-chip buffer without an explicit address.
+
+    All begin at partition 0, but for those of `Context.upper`. Buffers that are never used get none. Explicit addresses
+    stay as they are, whatever `AddressRotation` says: kernels reach the same bytes through several tensors. Unless
+    rotation is disabled, buffers are spread over the whole memory, so that instructions need not wait for bytes that
+    were in use a moment ago; otherwise they are packed tightly. With ``CompileConfig(spill=True)``, tensors that do not
+    fit wait elsewhere, with a note for each.
+
+    Raises:
+        VerificationError: more is live at once than there is (``memory.capacity``, ``memory.registers``).
+    """
+    return allocate(program, context, spilling=context.config.spill)
+
+
+PASS = Pass("allocate", "give every on-chip tensor an address, so that no two that live together share bytes", run)
+
+
+def allocate(program: Program, context: Context, *, spilling: bool = False) -> Program:
+    """As `run`, whatever the configuration says about spilling."""
+    live = liveness(program)
+    check_registers(program, live, context.target)
+    needs, found = demands(program, live, context.target)
+    needs = [_chosen(each, context) for each in needs]
+    rotation = context.config.address_rotation
+    packings = [_packed(each, live.positions, rotation) for each in needs]
+    wrong = _overflowing(needs, packings)
+    if wrong is not None:
+        if not spilling:
+            raise overflow(program, needs[wrong], live.positions, packings[wrong])
+        return _spilled(program, context, overflow(program, needs[wrong], live.positions, packings[wrong]))
+    _note(context, found)
+    return replace(program, placement=_placement(needs, packings))
+
+
+def _chosen(needs: Demand, context: Context) -> Demand:
+    """SBUF's needs with the tensors that were chosen for the upper half of the partitions, and the share of bytes."""
+    if needs.memory.region is not MemoryRegion.sbuf:
+        return needs
+    if context.share < 1.0:
+        needs = replace(needs, memory=replace(needs.memory, limit=int(context.share * needs.memory.limit)))
+    return replace(needs, upper=context.upper, half=context.target.partitions // 2) if context.upper else needs
+
+
+def _packed(needs: Demand, positions: int, rotation: AddressRotation) -> Packing:
+    """As `pack`; what cannot fit, because too much is live at once, is not packed."""
+    needed = int(load(needs.items, needs.fixed, positions).max()) if needs.items else 0
+    return Packing((), needed) if needed > needs.memory.limit else pack(needs, positions, rotation)
+
+
+def pack(needs: Demand, positions: int, rotation: AddressRotation = AddressRotation.AUTO) -> Packing:
+    """Offsets for the automatic buffers of one memory; the peak exceeds the limit if they do not fit."""
+    items, fixed = needs.items, needs.fixed
+    if not items:
+        return Packing((), 0)
+    if rotation is not AddressRotation.DISABLE:
+        packing = pack_rotating(items, fixed, needs.room)
+        if packing is not None:
+            return packing
+    return pack_tight(items, fixed, needs.room, int(load(items, fixed, positions).max()))
+
+
+def _spilled(program: Program, context: Context, failure: VerificationError) -> Program:
+    """Allocation of what is left when the tensors that wait longest are moved away."""
+    for share in _SHARES:
+        smaller, spills = spill(program, context.target, share)
+        live = liveness(smaller)
+        needs, found = demands(smaller, live, context.target)
+        packings = [pack(each, live.positions, context.config.address_rotation) for each in needs]
+        if _overflowing(needs, packings) is None:
+            _note(context, [*found, *spills])
+            return replace(smaller, placement=_placement(needs, packings))
+    raise failure
+
+
+def _overflowing(needs: Sequence[Demand], packings: Sequence[Packing]) -> int | None:
+    """The first memory that does not suffice."""
+    pairs = zip(needs, packings, strict=True)
+    return next((n for n, (each, packing) in enumerate(pairs) if packing.peak > each.memory.limit), None)
+
+
+def _placement(needs: Sequence[Demand], packings: Sequence[Packing]) -> dict[int, tuple[int, int]]:
+    return {
+        live.buffer.id: (each.start(live), offset)
+        for each, packing in zip(needs, packings, strict=True)
+        for live, offset in zip(each.automatic, packing.offsets, strict=True)
+    }
+
+
+def _note(context: Context, findings: Sequence[Finding]) -> None:
+    context.notes.extend(each for each in findings if each.code not in context.options.disabled_rules)
+
+
+def overflow(program: Program, needs: Demand, positions: int, packing: Packing) -> VerificationError:
+    """The error for buffers that do not fit: where, how much, who, and what to do."""
+    memory = needs.memory
+    bytes_live = load(needs.items, needs.fixed, positions)
+    position = int(bytes_live.argmax())
+    needed, rows = int(bytes_live[position]), live_rows(needs, position)
+    at = at_position(program, position)
+    assert at is not None, "something is live"
+    return VerificationError(
+        "memory.capacity",
+        f"{_need(needs, needed, packing)}, at {at.instruction.label}\n{table(rows)}",
+        rule=_capacity(needs, program.target),
+        source=_ARCH,
+        facts={
+            "memory": memory.title,
+            "capacity": memory.limit,
+            "needed": needed,
+            "packed": packing.peak,
+            "position": position,
+            "tensors": [str(row.as_json()) for row in rows],
+        },
+        fix=_fix(needs, position, needed),
+        location=at.location,
+    )
+
+
+def _fix(needs: Demand, position: int, needed: int) -> str:
+    fixed = [live.buffer for live in needs.explicit if live.first <= position <= live.last]
+    if needed <= needs.memory.limit and fixed:
+        largest = max(fixed, key=lambda buffer: (buffer.row_bytes, -buffer.id))
+        return f"omit the address of {largest.name} ({place_of(largest.location)})"
+    return f"make the tensors of {live_rows(needs, position)[0].place} smaller, or use them over fewer instructions"
+
+
+def _need(needs: Demand, needed: int, packing: Packing) -> str:
+    memory = needs.memory
+    if needed <= memory.limit:
+        around = " around those with an explicit address" if needs.explicit else ""
+        return (
+            f"no way was found to place the {memory.title} tensors{around}: {needed} bytes of each partition are live "
+            f"at once, but {packing.peak} would be taken"
+        )
+    if memory.unit > 1:
+        return f"{needed // memory.unit} {memory.title} banks are needed at once"
+    return f"{needed} bytes of each {memory.title} partition are needed at once"
+
+
+def _capacity(needs: Demand, target: str) -> str:
+    memory = needs.memory
+    if memory.unit > 1:
+        return f"{target} has {memory.limit // memory.unit} {memory.title} banks of {memory.unit} bytes per partition"
+    return f"{memory.limit} bytes of each {memory.title} partition of {target} can be allocated"

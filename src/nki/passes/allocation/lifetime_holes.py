@@ -1,0 +1,132 @@
+"""Gaps: where a buffer waits for its next use, as items of its own block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nki.core.source import Location
+from nki.core.tensor import Buffer, MemoryRegion, View
+from nki.passes.analysis.footprints import Accesses
+from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+
+
+class Use(NamedTuple):
+    """An item of a buffer's own block that uses it, with its positions in the walk; a loop is one item."""
+
+    item: int
+    first: int
+    last: int
+    location: Location
+    writes: bool
+
+
+@dataclass(slots=True)
+class Tensor:
+    """A buffer with its block, its uses, and the ``(position, view)`` of what is surely written."""
+
+    buffer: Buffer
+    block: Block
+    uses: list[Use] = field(default_factory=list)
+    written: list[tuple[int, View]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A tensor after its use `number`, until the next one."""
+
+    tensor: Tensor
+    number: int
+
+    @property
+    def start(self) -> int:
+        """First position that does not need it."""
+        return self.tensor.uses[self.number].last + 1
+
+    @property
+    def end(self) -> int:
+        """The position that needs it again."""
+        return self.tensor.uses[self.number + 1].first
+
+    @property
+    def writes_later(self) -> bool:
+        """Whether anything is written to it after the gap."""
+        return any(use.writes for use in self.tensor.uses[self.number + 1 :])
+
+
+def tensors(program: Program, region: MemoryRegion) -> list[Tensor]:
+    """All buffers of a memory without an address, with their uses in program order."""
+    finder = _Finder(region)
+    finder.block(program.body, True)
+    return list(finder.found.values())
+
+
+def complete(gap: Gap, accesses: Accesses) -> bool:
+    """Whether every byte of the tensor was certainly written before the gap."""
+    buffer = gap.tensor.buffer
+    boxes = []
+    for position, view in gap.tensor.written:
+        footprint = accesses.footprint(view)
+        if position < gap.start and footprint.static and not footprint.dims:
+            boxes.append((footprint.first, footprint.after, footprint.low, footprint.high))
+    if (0, buffer.partitions, 0, buffer.row_bytes) in boxes:
+        return True
+    written = np.zeros((buffer.partitions, buffer.row_bytes), bool)
+    for first, after, low, high in boxes:
+        written[first:after, low:high] = True
+    return bool(written.all())
+
+
+class _Finder:
+    """One walk over a program that notes the uses of each buffer by the items of its own block."""
+
+    def __init__(self, region: MemoryRegion) -> None:
+        self._region = region
+        self._position = 0
+        self.found: dict[int, Tensor] = {}
+
+    def block(self, block: Block, sure: bool) -> dict[int, bool]:
+        """Note the uses in a block; returns the buffers from outside that it uses, and whether it writes them."""
+        for buffer in block.buffers:
+            if buffer.region is self._region and buffer.address is None:
+                self.found[buffer.id] = Tensor(buffer, block)
+        outside: dict[int, bool] = {}
+        for number, item in enumerate(block.items):
+            first = self._position
+            touched = self._item(item, sure)
+            last = max(first, self._position - 1)
+            for key, writes in touched.items():
+                tensor = self.found[key]
+                if tensor.block is block:
+                    tensor.uses.append(Use(number, first, last, item.location, writes))
+                else:
+                    outside[key] = outside.get(key, False) or writes
+        return outside
+
+    def _item(self, item: Issued | ForLoop | WhileLoop, sure: bool) -> dict[int, bool]:
+        if not isinstance(item, Issued):
+            return self.block(item.body, sure and _runs(item))
+        touched: dict[int, bool] = {}
+        for name, view in item.views():
+            if view.dynamic is not None and isinstance(view.dynamic.indices, View):
+                self._touch(touched, view.dynamic.indices, False, sure)
+            self._touch(touched, view, item.instruction.operands[name].writes, sure)
+        self._position += 1
+        return touched
+
+    def _touch(self, touched: dict[int, bool], view: View, writes: bool, sure: bool) -> None:
+        tensor = self.found.get(view.buffer.id)
+        if tensor is None:
+            return
+        touched[view.buffer.id] = touched.get(view.buffer.id, False) or writes
+        if writes and sure:
+            tensor.written.append((self._position, view))
+
+
+def _runs(loop: ForLoop | WhileLoop) -> bool:
+    """Whether a loop certainly has a trip."""
+    if not isinstance(loop, ForLoop) or not isinstance(loop.lower, int) or not isinstance(loop.upper, int):
+        return False
+    return loop.lower < loop.upper

@@ -1,0 +1,1 @@
+"""What passes ask about a program: footprints, dependences, live ranges, and how much memory is needed when."""

@@ -1,0 +1,288 @@
+"""What every instruction of a segment has to wait for: data, registers, shared state and the kernel's own schedule.
+
+For a pass that reorders or synchronises, segment by segment (loops are barriers, so that segments are independent)::
+
+    for segment in segments_of(program):
+        needs = dependences(segment.items, program, target, segment.edges, segment.fences)
+        needs[i]   # sorted earlier positions in segment.items that must complete before i starts
+
+    why(segment.items, 3, 7, program, target)     # (Reason("raw", "sbuf partitions 0:128 bytes 0:2048"),)
+    summary(loop.body, program, target)           # what a loop touches as a whole
+
+Dependences that follow from others are left out where that costs nothing. Any order of the instructions in which
+each comes after its dependences gives the results of the program order.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from nki.passes.analysis.disjoint import disjoint
+from nki.passes.analysis.footprints import Accesses, Footprint, Resource, Space, Touched
+from nki.passes.analysis.interval_index import Layout, Plane, layout_of
+from nki.passes.editing.segments import segments
+from nki.spec.program import Block, Issued, Program
+from nki.target.model import Target
+
+_FEW = 64
+Order = Sequence[tuple[int, int]]
+Kind = Literal["raw", "war", "waw", "register", "effect", "edge"]
+
+
+class Reason(NamedTuple):
+    """Why one instruction follows another: the kind of dependence, and the bytes, register or state that they share."""
+
+    kind: Kind
+    what: str
+
+
+class Segment(NamedTuple):
+    """A run of instructions between loops.
+
+    Attributes:
+        block: that holds it.
+        first, after: positions in ``block.items``.
+        walk: position of its first instruction in ``program.body.walk()``.
+        items: the instructions.
+        edges, fences: those of the program that lie in it, as positions in `items`.
+    """
+
+    block: Block
+    first: int
+    after: int
+    walk: int
+    items: list[Issued]
+    edges: list[tuple[int, int]]
+    fences: list[tuple[int, int]]
+
+
+class Summary(NamedTuple):
+    """What a block and the loops in it touch: the union over all instructions."""
+
+    reads: frozenset[Footprint]
+    writes: frozenset[Footprint]
+    uses: frozenset[Resource]
+    sets: frozenset[Resource]
+    rendezvous: bool
+    fence: bool
+
+
+def segments_of(program: Program) -> Iterator[Segment]:
+    """All segments of a program in the order of ``body.walk()``, with the edges and fences that lie in each.
+
+    Edges between segments need nothing: a loop between them is a barrier.
+    """
+    found = [Segment(*place, _instructions(place[0], place[1], place[2]), [], []) for place in _places(program.body, 0)]
+    starts = [segment.walk for segment in found]
+
+    def local(first: int, last: int, kind: Literal["edges", "fences"]) -> None:
+        at = bisect_right(starts, first) - 1
+        walk, length = starts[at], len(found[at].items)
+        if kind == "edges" and last - walk < length:
+            found[at].edges.append((first - walk, last - walk))
+        elif kind == "fences":
+            found[at].fences.append((first - walk, min(last - walk, length)))
+
+    for producer, consumer in program.edges:
+        local(producer, consumer, "edges")
+    for first, after in program.fences:
+        if after > first:
+            local(first, after, "fences")
+    return iter(found)
+
+
+def dependences(
+    items: Sequence[Issued], program: Program, target: Target, edges: Order = (), fences: Order = ()
+) -> list[tuple[int, ...]]:
+    """For each instruction of a segment the earlier positions that must complete before it starts, ascending.
+
+    Args:
+        items: the instructions between two loops, in an order whose results count.
+        program: says where its buffers lie (`placement`); a buffer without a place shares bytes with no other.
+        target: of the program.
+        edges: ``(producer, consumer)`` positions in `items`, see `segments_of`.
+        fences: ``(first, after)`` ranges of positions whose instructions keep their order.
+    """
+    accesses = Accesses(program, target)
+    touched = [accesses.of(issued) for issued in items]
+    extra: dict[int, set[int]] = {}
+    for producer, consumer in edges:
+        extra.setdefault(consumer, set()).add(producer)
+    for first, after in fences:
+        for position in range(first + 1, after):
+            extra.setdefault(position, set()).add(position - 1)
+    state = _State(touched)
+    return [state.add(position, item, extra.get(position, ())) for position, item in enumerate(touched)]
+
+
+def why(
+    items: Sequence[Issued],
+    producer: int,
+    consumer: int,
+    program: Program,
+    target: Target,
+    edges: Order = (),
+    fences: Order = (),
+) -> tuple[Reason, ...]:
+    """All reasons why the later of two instructions has to follow the earlier one; empty if it need not by itself."""
+    accesses = Accesses(program, target)
+    a, b = accesses.of(items[producer]), accesses.of(items[consumer])
+    reasons = [
+        *_shared_bytes("raw", a.writes, b.reads),
+        *_shared_bytes("war", a.reads, b.writes),
+        *_shared_bytes("waw", a.writes, b.writes),
+    ]
+    for name, number in {*a.sets} & {*b.uses, *b.sets} | {*a.uses} & {*b.sets}:
+        kind: Kind = "register" if name == "register" else "effect"
+        reasons.append(Reason(kind, f"{name} {number}".strip()))
+    if (a.rendezvous and b.hbm) or (b.rendezvous and a.hbm):
+        reasons.append(Reason("effect", "rendezvous"))
+    if a.fence or b.fence:
+        reasons.append(Reason("effect", "fence"))
+    if (producer, consumer) in edges or any(first <= producer < consumer < after for first, after in fences):
+        reasons.append(Reason("edge", "schedule"))
+    return tuple(sorted(set(reasons)))
+
+
+def summary(block: Block, program: Program, target: Target) -> Summary:
+    """What a block touches in one run, loops in it included; their bounds and conditions count as registers used."""
+    accesses = Accesses(program, target)
+    touched = [accesses.of(issued) for issued in block.walk()]
+    return Summary(
+        frozenset(f for t in touched for f in t.reads),
+        frozenset(f for t in touched for f in t.writes),
+        frozenset(r for t in touched for r in t.uses),
+        frozenset(r for t in touched for r in t.sets),
+        any(t.rendezvous for t in touched),
+        any(t.fence for t in touched),
+    )
+
+
+class _State:
+    """The last accesses of a growing sequence of instructions."""
+
+    def __init__(self, touched: Sequence[Touched]) -> None:
+        """All instructions are known beforehand: what none of them writes need not be watched."""
+        self._planes = {space: Plane(layout) for space, layout in _layouts(touched).items()}
+        self._needs: list[tuple[int, ...]] = []
+        self._setter: dict[Resource, int] = {}
+        self._users: dict[Resource, list[int]] = {}
+        self._fence = -1
+        self._open: set[int] = set()
+        self._rendezvous = -1
+        self._device: set[int] = set()
+        self._has_fence = any(t.fence for t in touched)
+        self._has_rendezvous = any(t.rendezvous for t in touched)
+
+    def add(self, position: int, touched: Touched, extra: Sequence[int] | set[int]) -> tuple[int, ...]:
+        """The dependences of the next instruction."""
+        found = set(extra)
+        if touched.reads or touched.writes:
+            self._memory(position, touched, found)
+        if touched.uses or touched.sets:
+            self._resources(position, touched, found)
+        found.discard(position)
+        if self._has_rendezvous:
+            self._around_rendezvous(position, touched, found)
+        if self._has_fence:
+            self._around_fence(position, touched, found)
+        needs = self._reduced(found) if len(found) > 1 else tuple(found)
+        self._needs.append(needs)
+        return needs
+
+    def _reduced(self, found: set[int]) -> tuple[int, ...]:
+        """Without what the others already wait for themselves."""
+        if len(found) <= _FEW:
+            for position in tuple(found):
+                found.difference_update(self._needs[position])
+        return tuple(sorted(found))
+
+    def _memory(self, position: int, touched: Touched, found: set[int]) -> None:
+        planes = self._planes
+        for footprint in touched.reads:
+            plane = planes.get(footprint.space)
+            if plane is not None:
+                plane.read(position, footprint, found)
+        for footprint in touched.writes:
+            planes[footprint.space].write(position, footprint, found)
+
+    def _resources(self, position: int, touched: Touched, found: set[int]) -> None:
+        for resource in touched.uses:
+            if resource in self._setter:
+                found.add(self._setter[resource])
+            self._users.setdefault(resource, []).append(position)
+        for resource in touched.sets:
+            users = self._users.pop(resource, None)
+            if users:
+                found.update(users)
+            elif resource in self._setter:
+                found.add(self._setter[resource])
+            self._setter[resource] = position
+
+    def _around_rendezvous(self, position: int, touched: Touched, found: set[int]) -> None:
+        """Accesses to HBM stay on their side of a rendezvous; those that another one follows need no mention."""
+        if touched.rendezvous:
+            found |= self._device
+            self._device = set()
+            self._rendezvous = position
+        elif touched.hbm:
+            if self._rendezvous >= 0:
+                found.add(self._rendezvous)
+            self._device -= found
+            self._device.add(position)
+
+    def _around_fence(self, position: int, touched: Touched, found: set[int]) -> None:
+        """Everything stays on its side of a fence."""
+        if touched.fence:
+            found |= self._open
+            self._open = set()
+            if self._fence >= 0 and not found:
+                found.add(self._fence)
+            self._fence = position
+        else:
+            if self._fence >= 0 and not any(other >= self._fence for other in found):
+                found.add(self._fence)
+            self._open -= found
+        self._open.add(position)
+
+
+def _layouts(touched: Sequence[Touched]) -> dict[Space, Layout]:
+    """How to index each space that is written."""
+    written = {footprint.space for item in touched for footprint in item.writes}
+    device: dict[Space, set[Footprint]] = {}
+    for item in touched:
+        for footprint in (*item.reads, *item.writes):
+            if footprint.hbm and footprint.space in written:
+                device.setdefault(footprint.space, set()).add(footprint)
+    return {space: layout_of(device.get(space, ())) for space in written}
+
+
+def _shared_bytes(kind: Kind, earlier: Sequence[Footprint], later: Sequence[Footprint]) -> Iterator[Reason]:
+    for a in earlier:
+        for b in later:
+            if a.space == b.space and not disjoint(a, b):
+                yield Reason(kind, _shared(a, b))
+
+
+def _shared(a: Footprint, b: Footprint) -> str:
+    rows = "" if a.hbm else f" partitions {max(a.first, b.first)}:{min(a.after, b.after)}"
+    return f"{a.label}{rows} bytes {max(a.low, b.low)}:{min(a.high, b.high)}"
+
+
+def _places(block: Block, walk: int) -> Iterator[tuple[Block, int, int, int]]:
+    """``(block, first, after, walk)`` of all segments in the order of the walk."""
+    runs = dict(segments(block))
+    for position, item in enumerate(block.items):
+        if position in runs:
+            yield block, position, runs[position], walk
+        if isinstance(item, Issued):
+            walk += 1
+        else:
+            yield from _places(item.body, walk)
+            walk += sum(1 for _ in item.body.walk())
+
+
+def _instructions(block: Block, first: int, after: int) -> list[Issued]:
+    return [item for item in block.items[first:after] if isinstance(item, Issued)]

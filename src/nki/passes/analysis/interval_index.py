@@ -1,0 +1,313 @@
+"""Which earlier accesses to a memory a new one has to follow: an index over the last ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nki.passes.analysis.disjoint import disjoint, run_count, starts
+from nki.passes.analysis.footprints import Dims, Footprint
+
+_MOST_BOXES = 4
+_CROWD = 16
+_MOST_RAGGED = 256
+_MOST_PAIRS = 1 << 16
+_MOST_FOLLOWED = 64
+_END = 1 << 62
+_EVERYTHING = Footprint("", "", (0, _END), 0, (), _END)
+
+
+class Box(NamedTuple):
+    """Rows first:after, bytes low:high of each; `dense` if every byte of it is meant."""
+
+    first: int
+    after: int
+    low: int
+    high: int
+    dense: bool
+
+
+class Layout(NamedTuple):
+    """How an index sees a memory: HBM folded into rows of `pitch` bytes (0: not), cells along rows or along bytes."""
+
+    pitch: int = 0
+    by_rows: bool = False
+
+
+def layout_of(footprints: Iterable[Footprint]) -> Layout:
+    """The layout of an HBM buffer under which most of its accesses are boxes, and cells hold few of them."""
+    known = tuple(footprints)
+    votes = Counter(f.dims[-1][0] for f in known if f.dims)
+    if not votes:
+        return Layout()
+    pitch = max(votes, key=lambda stride: (votes[stride], stride))
+    rows, columns = {f.low // pitch for f in known}, {f.low % pitch for f in known}
+    return Layout(pitch, len(rows) > len(columns))
+
+
+def boxes(footprint: Footprint, pitch: int) -> tuple[Box, ...]:
+    """A footprint as a few boxes; with `pitch`, the one row of HBM is folded into rows of that length."""
+    f = footprint
+    if not pitch:
+        return _cut(f.first, f.after, f.low, f.dims, f.run)
+    row, column = divmod(f.low, pitch)
+    if not f.dims:
+        return _folded_run(row, column, f.run, pitch)
+    outer = [(stride // pitch, count) for stride, count in f.dims if stride % pitch == 0]
+    inner = tuple(dim for dim in f.dims if dim[0] % pitch)
+    span = sum(stride * (count - 1) for stride, count in inner) + f.run
+    if column + span > pitch:
+        return (Box(row, (f.high - 1) // pitch + 1, 0, pitch, False),)
+    rows = 1
+    if outer and outer[-1][0] == 1:
+        rows = outer.pop()[1]
+    if run_count(tuple(outer)) > _MOST_BOXES:
+        return (Box(row, (f.high - 1) // pitch + 1, column, column + span, False),)
+    return tuple(box for r in starts(row, tuple(outer)) for box in _cut(r, r + rows, column, inner, f.run))
+
+
+def _cut(first: int, after: int, low: int, dims: Dims, run: int) -> tuple[Box, ...]:
+    if not dims:
+        return (Box(first, after, low, low + run, True),)
+    if run_count(dims) > _MOST_BOXES:
+        high = low + sum(stride * (count - 1) for stride, count in dims) + run
+        return (Box(first, after, low, high, False),)
+    return tuple(Box(first, after, start, start + run, True) for start in starts(low, dims))
+
+
+def _folded_run(row: int, column: int, run: int, pitch: int) -> tuple[Box, ...]:
+    """A contiguous run: the end of a row, whole rows, the start of a row."""
+    end_row, end = divmod(column + run, pitch)
+    if end_row == 0:
+        return (Box(row, row + 1, column, end, True),)
+    found = []
+    if column:
+        found.append(Box(row, row + 1, column, pitch, True))
+    if end_row > (1 if column else 0):
+        found.append(Box(row + (1 if column else 0), row + end_row, 0, pitch, True))
+    if end:
+        found.append(Box(row + end_row, row + end_row + 1, 0, end, True))
+    return tuple(found)
+
+
+_Entry = tuple[int, Footprint, int, int, int, int, bool]
+"""Position of an instruction, what it accesses, and one box of that: first, after, low, high, dense."""
+
+_Group = tuple[list[int], Footprint, int, int, int, int, bool]
+"""The same of several instructions: what thousands of them read is looked at once."""
+
+
+_Covers = tuple[int, int, int, int]
+"""What a write covers in a cell: first and after, low and high; unlimited along the cells if it spans this one."""
+
+
+class _Cell:
+    """The accesses to a range of places that later ones may have to follow; split in two when there are too many.
+
+    Readers are grouped by the identity of the box that they read.
+    """
+
+    __slots__ = ("limit", "readers", "writers")
+
+    def __init__(self, readers: dict[int, _Group], writers: list[_Entry], limit: int = _CROWD) -> None:
+        self.readers = readers
+        self.writers = writers
+        self.limit = limit
+
+
+class Plane:
+    """The last accesses to one memory, found by place: cells that begin at ascending bytes, or rows of HBM.
+
+    `read` and `write` add an access and put the positions of the earlier ones that it must follow into `found`. A
+    write forgets what it covers, because whoever conflicts with that conflicts with the write as well.
+    """
+
+    __slots__ = ("_apart", "_boxes", "_by_rows", "_cells", "_pitch", "_starts")
+
+    def __init__(self, layout: Layout) -> None:
+        self._pitch, self._by_rows = layout
+        self._starts = [0]
+        self._cells = [_Cell({}, [])]
+        self._boxes: dict[Footprint, tuple[Box, ...]] = {}
+        self._apart: dict[tuple[Footprint, Footprint], bool] = {}
+
+    def read(self, position: int, footprint: Footprint, found: set[int]) -> None:
+        """A read follows the writes of the same bytes."""
+        for box in self._boxes.get(footprint) or self._fold(footprint):
+            entry, key = (position, footprint, *box), id(box)
+            first, after = self._reach(box)
+            crowded = False
+            for at in range(first, after):
+                cell = self._cells[at]
+                if cell.writers:
+                    self._follow(cell.writers, entry, found)
+                group = cell.readers.get(key)
+                if group is None:
+                    cell.readers[key] = ([position], *entry[1:])
+                    crowded |= len(cell.readers) + len(cell.writers) > cell.limit
+                else:
+                    group[0].append(position)
+            if crowded:
+                self._relieve(first, after)
+
+    def write(self, position: int, footprint: Footprint, found: set[int]) -> None:
+        """A write follows the reads and writes of the same bytes."""
+        for box in self._boxes.get(footprint) or self._fold(footprint):
+            entry = (position, footprint, *box)
+            first, after = self._reach(box)
+            clean, crowded = [], False
+            for at in range(first, after):
+                cell = self._cells[at]
+                if not box.dense and len(cell.readers) + len(cell.writers) > _MOST_RAGGED:
+                    # Follow all of them and count as a write of everything, so that nobody looks at them again.
+                    found.update([other[0] for other in cell.writers], *(group[0] for group in cell.readers.values()))
+                    cell.readers, cell.writers = {}, [(position, _EVERYTHING, 0, _END, 0, _END, True)]
+                    continue
+                within = self._within(at, box)
+                covers = self._covers(box, within)
+                if cell.readers:
+                    self._after_readers(cell.readers, entry, covers, found)
+                cell.writers = self._replace(cell.writers, entry, covers, found)
+                cell.writers.append(entry)
+                crowded |= len(cell.readers) + len(cell.writers) > cell.limit
+                if within and not cell.readers and len(cell.writers) == 1:
+                    clean.append(at)
+            if len(clean) > 1:
+                self._join(clean)
+            elif crowded:
+                self._relieve(first, after)
+
+    def _follow(self, entries: list[_Entry], entry: _Entry, found: set[int]) -> None:
+        _, footprint, first, after, low, high, dense = entry
+        for position, other, top, end, left, right, full in entries:
+            if (
+                top < after
+                and first < end
+                and left < high
+                and low < right
+                and position not in found
+                and ((full and dense) or not self._disjoint(other, footprint))
+            ):
+                found.add(position)
+
+    def _after_readers(self, groups: dict[int, _Group], entry: _Entry, covers: _Covers | None, found: set[int]) -> None:
+        """Follow the conflicting ones of some reads, and forget those that a write covers.
+
+        Reads that no write covers, for example at dynamic addresses, would become more and more: from many of them on,
+        whoever follows them later follows this write in their place.
+        """
+        me, footprint, first, after, low, high, dense = entry
+        covered, followed, count = [], [], 0
+        for key, (positions, shape, top, end, start, right, full) in groups.items():
+            if top < after and first < end and start < high and low < right:
+                if (full and dense) or not self._disjoint(shape, footprint):
+                    found.update(positions)
+                    followed.append(key)
+                    count += len(positions)
+                if shape is footprint or (
+                    covers and covers[0] <= top and end <= covers[1] and covers[2] <= start and right <= covers[3]
+                ):
+                    covered.append(key)
+        if count > _MOST_FOLLOWED:
+            for key in followed:
+                groups[key] = ([me], *groups[key][1:])
+        for key in covered:
+            del groups[key]
+
+    def _replace(self, entries: list[_Entry], entry: _Entry, covers: _Covers | None, found: set[int]) -> list[_Entry]:
+        """Follow the conflicting ones of some accesses; returns those that a write does not cover."""
+        me, footprint, first, after, low, high, dense = entry
+        kept = []
+        for other in entries:
+            position, shape, top, end, start, right, full = other
+            if top < after and first < end and start < high and low < right:
+                if position not in found and ((full and dense) or not self._disjoint(shape, footprint)):
+                    found.add(position)
+                if (shape is footprint and position != me) or (
+                    covers and covers[0] <= top and end <= covers[1] and covers[2] <= start and right <= covers[3]
+                ):
+                    continue
+            kept.append(other)
+        return kept
+
+    def _disjoint(self, a: Footprint, b: Footprint) -> bool:
+        if a is b:
+            return False
+        apart = self._apart.get((a, b))
+        if apart is None:
+            if len(self._apart) > _MOST_PAIRS:
+                self._apart.clear()
+            apart = self._apart[a, b] = disjoint(a, b)
+        return apart
+
+    def _fold(self, footprint: Footprint) -> tuple[Box, ...]:
+        made = self._boxes[footprint] = boxes(footprint, self._pitch)
+        return made
+
+    def _reach(self, box: Box) -> tuple[int, int]:
+        """The range of cells that a box touches."""
+        if len(self._starts) == 1:
+            return 0, 1
+        low, high = (box.first, box.after) if self._by_rows else (box.low, box.high)
+        first = bisect_right(self._starts, low) - 1
+        return first, bisect_left(self._starts, high, first + 1)
+
+    def _within(self, at: int, box: Box) -> bool:
+        """Whether a box spans a whole cell."""
+        low, high = (box.first, box.after) if self._by_rows else (box.low, box.high)
+        end = self._starts[at + 1] if at + 1 < len(self._starts) else _END
+        return low <= self._starts[at] and end <= high
+
+    def _covers(self, box: Box, within: bool) -> _Covers | None:
+        """What a write covers of the accesses to one cell; None if it leaves gaps."""
+        if not box.dense:
+            return None
+        if not within:
+            return box[:4]
+        return (0, _END, box.low, box.high) if self._by_rows else (box.first, box.after, 0, _END)
+
+    def _join(self, clean: list[int]) -> None:
+        """Make one cell of neighbours that hold nothing but the same write."""
+        for left, right in zip(reversed(clean[:-1]), reversed(clean[1:]), strict=True):
+            if right == left + 1:
+                del self._starts[right], self._cells[right]
+
+    def _relieve(self, first: int, after: int) -> None:
+        for at in range(after - 1, first - 1, -1):
+            cell = self._cells[at]
+            if len(cell.readers) + len(cell.writers) > cell.limit:
+                self._split(at)
+
+    def _split(self, at: int) -> None:
+        """Cut a crowded cell where half of its accesses have begun."""
+        cell, start = self._cells[at], self._starts[at]
+        entries: list[_Group | _Entry] = [*cell.readers.values(), *cell.writers]
+        cell.limit = 2 * len(entries)
+        begins = sorted([low for low, _ in map(self._extent, entries) if low > start])
+        if not begins:
+            return
+        middle = begins[len(begins) // 2]
+        left = _Cell(*self._part(cell, start, middle))
+        right = _Cell(*self._part(cell, middle, _END))
+        sizes = [len(half.readers) + len(half.writers) for half in (left, right)]
+        if max(sizes) > 0.9 * len(entries):
+            return
+        for half, size in zip((left, right), sizes, strict=True):
+            half.limit = max(_CROWD, 2 * size)
+        self._starts.insert(at + 1, middle)
+        self._cells[at : at + 1] = [left, right]
+
+    def _part(self, cell: _Cell, low: int, high: int) -> tuple[dict[int, _Group], list[_Entry]]:
+        """The readers and writers of a cell that reach into a range of places."""
+
+        def reaches(entry: _Group | _Entry) -> bool:
+            begin, end = self._extent(entry)
+            return begin < high and end > low
+
+        readers = {key: ([*group[0]], *group[1:]) for key, group in cell.readers.items() if reaches(group)}
+        return readers, [entry for entry in cell.writers if reaches(entry)]
+
+    def _extent(self, entry: _Group | _Entry) -> tuple[int, int]:
+        return (entry[2], entry[3]) if self._by_rows else (entry[4], entry[5])

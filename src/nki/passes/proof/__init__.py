@@ -1,0 +1,1 @@
+"""The proof that a synchronised program orders every conflict, and what it reports where it does not."""

@@ -1,1 +1,0 @@
-"""Tests of allocation: live ranges, packing, explicit addresses, spilling, usage tables."""

@@ -1,0 +1,204 @@
+"""Spilled kernels fit, and compute what they computed before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nki.isa as nisa
+import nki.language as nl
+from nki.core.errors import VerificationError
+from nki.ir.build import build
+from nki.ir.same import differences
+from nki.ir.verify import verify as verified
+from nki.passes.allocation.addresses import allocate, run
+from nki.passes.allocation.spill import spill
+from nki.passes.analysis.memory_usage import usage
+from nki.spec.program import Program
+from nki.spec.verify import verify
+from nki.target.model import Target
+from tests.passes.allocation import overflowing
+from tests.passes.allocation.support import TRN2, at_addresses, context, results, traced
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+SPILLABLE: list[tuple[Callable[..., Any], np.ndarray, int]] = [
+    (overflowing.too_many_tiles, normal(128, 65536), 2),
+    (overflowing.too_many_banks, normal(128, 1024), 1),
+    (overflowing.long_way_round, normal(128, 9 * 8192), 6),
+    (overflowing.many_sums, normal(128, 512).astype(ml_dtypes.bfloat16), 4),
+]
+
+
+@pytest.mark.parametrize(("kernel", "array", "count"), SPILLABLE, ids=lambda v: v.__name__ if callable(v) else "")
+def test_results_are_equal(kernel: Callable[..., Any], array: np.ndarray, count: int) -> None:
+    before = traced(kernel, array)
+    circumstances = context()
+    after = allocate(before, circumstances, spilling=True)
+    assert [finding.code for finding in circumstances.notes] == ["memory.spill"] * count
+    expected = results(before, array)
+    assert expected[1] == []
+    assert results(after, array) == expected
+    assert results(at_addresses(after), array) == expected
+
+
+@pytest.mark.parametrize(("kernel", "array", "count"), SPILLABLE, ids=lambda v: v.__name__ if callable(v) else "")
+def test_spilled_programs_are_legal(kernel: Callable[..., Any], array: np.ndarray, count: int) -> None:
+    after, _ = spill(traced(kernel, array), TRN2)
+    assert [finding for issued in after.body.walk() for finding in verify(issued, TRN2)] == []
+    assert all(issued.location.frames for issued in after.body.walk())
+    ids = [made.id for made in after.body.all_buffers()]
+    assert len(ids) == len(set(ids))
+    (read,) = verified(build([after]), TRN2)
+    assert differences(read, after) == []
+
+
+def test_the_tensors_whose_next_use_is_farthest_go() -> None:
+    _, findings = spill(traced(overflowing.long_way_round, normal(128, 9 * 8192)), TRN2)
+    assert [finding.facts["tensor"] for finding in findings] == ["tile5", "tile6", "tile7", "tile4", "tile5", "tile6"]
+    assert findings[0].message == (
+        "tile5 is kept in HBM from overflowing.py:76 to overflowing.py:83: 4194304 bytes each way"
+    )
+
+
+def test_what_is_still_in_hbm_is_not_stored_again() -> None:
+    """Read, wait, read, wait, read: one copy out, two copies in."""
+
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        kept = nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf, name="kept")
+        nisa.dma_copy(dst=kept, src=a)
+        for _ in range(2):
+            large = [nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf) for _ in range(3)]
+            for tile in large:
+                nisa.memset(dst=tile, value=1.0)
+            nisa.tensor_tensor(dst=large[0], data1=large[1], data2=large[2], op=nl.add)
+            nisa.dma_copy(dst=out[:, 0:16384], src=large[0])
+            nisa.dma_copy(dst=out[:, 0:16384], src=kept)
+        return out
+
+    array = normal(128, 16384)
+    before = traced(kernel, array)
+    after = allocate(before, context(), spilling=True)
+    copies = [i.arguments for i in after.body.walk() if i.instruction is nisa.dma_copy]
+    assert [c.src.buffer.name for c in copies if c.dst.buffer.name == "kept.away"] == ["kept"]
+    assert [c.dst.buffer.name for c in copies if c.src.buffer.name == "kept.away"] == ["kept.back0", "kept.back1"]
+    assert results(after, array) == results(before, array)
+
+
+def test_edges_and_fences_follow_their_instructions() -> None:
+    before = traced(overflowing.too_many_tiles, normal(128, 65536))
+    order = list(before.body.walk())
+    before.edges, before.fences = [(0, 8), (3, 20)], [(9, 13), (20, 23)]
+    after, findings = spill(before, TRN2)
+    assert findings
+    new = list(after.body.walk())
+    where = {id(issued.location): n for n, issued in enumerate(new)}
+    assert len(where) < len(new)
+    for (producer, consumer), (p, c) in zip(before.edges, after.edges, strict=True):
+        assert new[p].instruction is order[producer].instruction
+        assert new[c].instruction is order[consumer].instruction
+        assert new[p].arguments.dst.shape == order[producer].arguments.dst.shape
+        assert new[c].arguments.dst.offset == order[consumer].arguments.dst.offset
+    for (first, end), (f, e) in zip(before.fences, after.fences, strict=True):
+        assert new[f].arguments.dst.offset == order[first].arguments.dst.offset
+        assert new[e - 1].arguments.dst.offset == order[end - 1].arguments.dst.offset
+
+
+def test_what_cannot_be_spilled_is_an_error() -> None:
+    with pytest.raises(VerificationError) as caught:
+        allocate(traced(overflowing.in_a_loop, normal(128, 8192)), context(), spilling=True)
+    assert caught.value.code == "memory.capacity"
+
+
+def test_partly_written_tensors_and_explicit_ones_stay() -> None:
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        partly = nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf, name="partly")
+        fixed = nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf, name="fixed", address=(0, 0))
+        nisa.memset(dst=partly[:, 1:], value=0.0)
+        nisa.memset(dst=fixed, value=0.0)
+        large = [nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf) for _ in range(2)]
+        for tile in large:
+            nisa.memset(dst=tile, value=1.0)
+        nisa.tensor_tensor(dst=large[0], data1=large[0], data2=large[1], op=nl.add)
+        nisa.dma_copy(dst=out, src=large[0])
+        nisa.tensor_tensor(dst=fixed[:, 1:], data1=fixed[:, 1:], data2=partly[:, 1:], op=nl.add)
+        nisa.dma_copy(dst=out, src=fixed)
+        return out
+
+    _, findings = spill(traced(kernel, normal(128, 16384)), TRN2)
+    assert findings
+    assert not {finding.facts["tensor"] for finding in findings} & {"partly", "fixed"}
+
+
+def test_a_program_that_fits_stays_as_it_is() -> None:
+    before = traced(overflowing.too_many_tiles, normal(128, 16384))
+    assert spill(before, TRN2) == (before, [])
+    assert allocate(before, context(), spilling=True).placement == run(before, context()).placement
+
+
+# --- random kernels with little memory
+
+
+def little(tiles: int) -> Target:
+    """A target whose SBUF holds so many tiles of the kernels below."""
+    return replace(TRN2, sbuf=replace(TRN2.sbuf, usable_bytes_per_partition=tiles * 64))
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(0, 6), st.integers(0, 6), st.integers(0, 6)),
+        st.tuples(st.just("loop"), st.integers(0, 6), st.integers(0, 6), st.integers(0, 2)),
+        st.tuples(st.just("fill"), st.integers(0, 6), st.integers(0, 6), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+def random_kernel(steps: Any) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray((7 * 128, 16), a.dtype, buffer=nl.shared_hbm)
+        tiles = [nl.ndarray((128, 16), a.dtype, buffer=nl.sbuf, name=f"t{n}") for n in range(7)]
+        for n, tile in enumerate(tiles):
+            nisa.dma_copy(dst=tile, src=a[:, n * 16 : n * 16 + 16])
+        for kind, x, y, z in steps:
+            if kind == "add":
+                nisa.tensor_tensor(dst=tiles[x], data1=tiles[y], data2=tiles[z], op=nl.add)
+            elif kind == "fill":
+                nisa.tensor_scalar(dst=tiles[x][:, 0:8], data=tiles[y][:, 8:16], op0=nl.multiply, operand0=0.5)
+            else:
+                for _ in nl.dynamic_range(z):
+                    nisa.tensor_tensor(dst=tiles[x], data1=tiles[x], data2=tiles[y], op=nl.subtract)
+        for n, tile in enumerate(tiles):
+            nisa.dma_copy(dst=out[n * 128 : n * 128 + 128, :], src=tile)
+        return out
+
+    return kernel
+
+
+@settings(max_examples=40)
+@given(STEPS, st.sampled_from([3, 4, 5, 6]))
+def test_random_kernels_fit_and_compute_the_same(steps: Any, tiles: int) -> None:
+    array = normal(128, 7 * 16)
+    before = traced(random_kernel(steps), array)
+    target = little(tiles)
+    after: Program = allocate(before, context(target=target), spilling=True)
+    sbuf, _ = usage(after, target)
+    assert sbuf.peak is not None
+    assert sbuf.peak <= tiles * 64
+    expected = results(before, array)
+    assert results(after, array) == expected
+    assert results(at_addresses(after), array) == expected
