@@ -24,7 +24,8 @@ from benchmarks.ir_speed import kernel as tiles_kernel
 from examples.flash_attention import flash_attention
 
 from nki.compiler import AddressRotation, CompileConfig
-from nki.driver import Launch, paused_collector, trace_only
+from nki.core.collector import paused_collector
+from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes.allocation.addresses import run
 from nki.passes.allocation.packing import pack_rotating, pack_tight

@@ -26,7 +26,8 @@ from benchmarks.timeline_speed import COLUMNS, INNER, PER_TILE
 from benchmarks.timeline_speed import kernel as tiles_kernel
 
 import nki.language as nl
-from nki.driver import Launch, paused_collector, trace_only
+from nki.core.collector import paused_collector
+from nki.driver.launch import Launch, trace_only
 from nki.ir.build import build
 from nki.ir.read import read
 from nki.ir.verify import verify

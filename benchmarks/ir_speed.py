@@ -16,8 +16,8 @@ import numpy as np
 
 import nki.isa as nisa
 import nki.language as nl
-from nki.driver import Launch, trace_only
-from nki.gate import through_ir
+from nki.driver.gate import through_ir
+from nki.driver.launch import Launch, trace_only
 from nki.ir.build import build
 from nki.ir.read import read
 from nki.ir.text import fingerprint, from_bytecode, from_text, to_bytecode, to_text

@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 
 import nki
-from nki import gate
 from nki.compiler import CompileConfig
 from nki.core.errors import NkiError
-from nki.driver import trace_only
+from nki.driver import gate
+from nki.driver.launch import bound_arguments, launch_options, trace_only
 from nki.frontend.host import kind_of, take
 from nki.jit import Kernel
-from nki.launch import bound_arguments, launch_options
 from nki.options import Options, from_environment
 from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.context import Context

@@ -24,7 +24,8 @@ from benchmarks.kernels.cases import LOOPS, MIXED, STRAIGHT, Case
 from benchmarks.least_time import least_time
 
 from nki.compiler import CompileConfig
-from nki.driver import Launch, paused_collector, trace_only
+from nki.core.collector import paused_collector
+from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes import allocate_and_schedule, pipeline, schedule
 from nki.passes.allocation import addresses

@@ -18,7 +18,7 @@ import numpy as np
 
 import nki.isa as nisa
 import nki.language as nl
-from nki.driver import Launch, trace_only
+from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes import schedule
 from nki.passes.analysis.dependences import dependences, segments_of

@@ -28,7 +28,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.compiler import CompileConfig
-from nki.driver import Launch, trace_only
+from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes.context import Context
 from nki.passes.pipeline import compile_programs

@@ -16,8 +16,8 @@ import numpy as np
 import nki
 import nki.isa as nisa
 import nki.language as nl
+from nki.driver.launch import Launch
 from nki.jit import Kernel
-from nki.launch import Launch
 from nki.target import load_target, target_names
 from nki.target.model import Target
 

@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.peers.measure import quartiles, samples
 
 import nki
-import nki.driver as driver
+import nki.driver.call as driver
 import nki.isa as nisa
 import nki.language as nl
 

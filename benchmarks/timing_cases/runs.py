@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki.compiler import CompileConfig
-from nki.driver import Launch, paused_collector, trace_only
+from nki.core.collector import paused_collector
+from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes import pipeline
 from nki.passes.context import Context

@@ -12,12 +12,14 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
-from nki import gate
 from nki.compiler import CompileConfig, SpecializationConfig
 from nki.core.errors import LaunchError
 from nki.core.shown import one_line, shown
 from nki.core.source import here
-from nki.driver import Cache, Launch, call
+from nki.driver import gate
+from nki.driver.call import call
+from nki.driver.compile import Cache
+from nki.driver.launch import Launch
 from nki.frontend.host import JAX_TRACER
 from nki.frontend.reloaded import note_loading, tell_if_reloaded
 from nki.frontend.values import bind

@@ -12,12 +12,12 @@ import numpy as np
 
 from nki.core.errors import LaunchError
 from nki.core.html import html_table
-from nki.driver import Cache, Compiled, compile_kernel
-from nki.execution import run_compiled
+from nki.driver.compile import Cache, Compiled, compile_kernel
+from nki.driver.execute import run_compiled
+from nki.driver.launch import Launch, bound_arguments, check_lnc, launch_options
 from nki.frontend.check import check_function, raise_errors
 from nki.frontend.values import Arguments
 from nki.jit import Kernel, alone, kernel_of
-from nki.launch import Launch, bound_arguments, check_lnc, launch_options
 from nki.options import from_environment
 from nki.profile.evidence import evidence, tell_of_unmeasured
 from nki.profile.lazy import profile_programs

@@ -185,7 +185,7 @@ a = np.ones((4, 8), np.float32)
 doubled(a)
 from contextlib import ExitStack
 import gc
-from nki.compilation import Kept
+from nki.driver.compile import Kept
 
 def hold():
     held = ExitStack()

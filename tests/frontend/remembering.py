@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import nki.driver as driver
+import nki.driver.launch as launching
 from nki.frontend.manifest import Manifest, manifest_of
 from nki.frontend.manifest_arguments import describe
 from nki.frontend.values import bind
@@ -65,7 +65,7 @@ class Remembering:
             if same:
                 return result
         self.traces += 1
-        tracers = driver.trace_only(driver.Launch(self.function), args, kwargs, load_target("trn2"), Options())
+        tracers = launching.trace_only(launching.Launch(self.function), args, kwargs, load_target("trn2"), Options())
         result = tuple(
             each.arguments[1]
             for tracer in tracers

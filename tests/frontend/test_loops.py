@@ -13,7 +13,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import FrontendError
-from nki.driver import Launch, trace_only
+from nki.driver.launch import Launch, trace_only
 from nki.ir.same import differences
 from nki.options import Options
 from nki.report import NkiWarning

@@ -18,8 +18,9 @@ import scipy.special
 from ml_dtypes import bfloat16
 
 import nki
-import nki.driver as driver
 import nki.language as nl
+from nki.driver.call import call
+from nki.driver.launch import Launch, trace_only
 from nki.frontend.manifest import manifest_of
 from nki.frontend.manifest_code import encoded, facts_of
 from nki.frontend.manifest_probes import Probes
@@ -231,7 +232,7 @@ def test_everything_that_runs_was_reached(case: str, tmp_path: Path, monkeypatch
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        tracers = driver.trace_only(driver.Launch(function), args, {}, load_target("trn2"), Options())
+        tracers = trace_only(Launch(function), args, {}, load_target("trn2"), Options())
     finally:
         sys.setprofile(before)
     users = {code for code in ran if _is_users(code, function)}
@@ -324,7 +325,7 @@ def test_the_standard_library_is_told_from_installed_packages() -> None:
     assert origin_of_code(made(sysconfig.get_path("stdlib") + "/json/encoder.py")) == "standard"
     assert origin_of_code(made(sysconfig.get_path("purelib") + "/kernels/attention.py")) == "user"
     assert origin_of_code(made(sysconfig.get_path("purelib") + "/numpy/_core/x.py")) == "library"
-    assert origin_of_code(driver.call.__code__) == "package"
+    assert origin_of_code(call.__code__) == "package"
     assert origin_of_module("nki.language") == "package"
     assert origin_of_module("numpy.linalg") == "library"
     assert origin_of_module("not_a_module") == "user"

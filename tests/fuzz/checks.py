@@ -13,7 +13,7 @@ import numpy as np
 
 import nki
 from nki.core.errors import NkiError
-from nki.driver import Launch, trace_only
+from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes.proof.happens_before import check
 from nki.sim.adversary import Policy, run_adversely

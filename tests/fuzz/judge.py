@@ -10,7 +10,7 @@ from random import Random
 
 from nki.core.errors import NkiError
 from nki.core.tensor import MemoryRegion
-from nki.driver import Launch, trace_only
+from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes.analysis.dependences import segments_of
 from nki.passes.analysis.liveness import Range, liveness

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from nki.compilation import Compiled, compile_kernel
+from nki.driver.compile import Compiled, compile_kernel
+from nki.driver.launch import bound_arguments
 from nki.graph.ir import Group, Op, Value
 from nki.graph.references import TARGET, Reference, register
 from nki.interop.jax_config import BackendConfig
-from nki.launch import bound_arguments
 from nki.options import from_environment
 from nki.target.load import load_target
 from tests.graph.hand_made import line, whole

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import nki
-import nki.compilation
+import nki.driver.compile
 from tests.interop import jax_kernels as kernels
 from tests.interop.jax_process import run
 
@@ -66,13 +66,13 @@ def test_equal_calls_are_one_kernel() -> None:
 
 def test_the_trace_is_made_once_per_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    compile_once = nki.compilation._compile
+    compile_once = nki.driver.compile._compile
 
     def counted(*args: Any) -> Any:
         seen.append(args)
         return compile_once(*args)
 
-    monkeypatch.setattr(nki.compilation, "_compile", counted)
+    monkeypatch.setattr(nki.driver.compile, "_compile", counted)
     kernel = nki.jit(kernels.add.func)
     for shape in ((4, 8), (4, 8), (2, 8)):
         a = jnp.ones(shape)

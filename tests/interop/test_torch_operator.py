@@ -60,7 +60,7 @@ def test_shapes_are_found_without_running(monkeypatch: pytest.MonkeyPatch) -> No
     def run_compiled(*_: object) -> None:
         raise AssertionError("the kernel ran")
 
-    monkeypatch.setattr("nki.driver.run_compiled", run_compiled)
+    monkeypatch.setattr("nki.driver.call.run_compiled", run_compiled)
     with FakeTensorMode():
         a = torch.empty(128, 24, dtype=torch.bfloat16)
         found = multiply(a, a)

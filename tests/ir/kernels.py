@@ -11,7 +11,7 @@ import numpy as np
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.tensor import ScalarOffset, VectorOffset, View
-from nki.driver import Launch, trace_only
+from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.spec.program import Program
 from nki.spec.sink import current_sink

@@ -15,7 +15,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import VerificationError
-from nki.gate import through_ir
+from nki.driver.gate import through_ir
 from nki.ir.same import differences
 from nki.spec.engine import engine
 from nki.target.load import load_target
@@ -51,8 +51,8 @@ def kernel(a):
     out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
     nisa.dma_copy(dst=out, src=x)
     return out
-from nki.driver import Launch, trace_only
-from nki.gate import through_ir
+from nki.driver.launch import Launch, trace_only
+from nki.driver.gate import through_ir
 from nki.options import Options
 from nki.target.load import load_target
 target = load_target("trn2")

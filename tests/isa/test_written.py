@@ -17,7 +17,7 @@ import nki.language as nl
 from nki import collectives as ncc
 from nki.core.source import Location
 from nki.core.tensor import View
-from nki.driver import call
+from nki.driver.call import call
 from nki.native.proof import written_for_certain
 from nki.options import Options
 from nki.sim.machine import Machine

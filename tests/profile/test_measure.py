@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nki
-import nki.execution
+import nki.driver.execute
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import LaunchError
@@ -50,7 +50,7 @@ def test_profiling_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("it runs")
 
-    monkeypatch.setattr("nki.driver.run_compiled", refuse)
+    monkeypatch.setattr("nki.driver.call.run_compiled", refuse)
     a = array(128, 512)
     profile = nki.profile(double)(a)
     assert profile.makespan_ns > 0.0

@@ -12,7 +12,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki import collectives as ncc
 from nki.core.errors import LaunchError, NkiError
-from nki.driver import trace_only
+from nki.driver.launch import trace_only
 from nki.ir.build import build
 from nki.ir.read import read
 from nki.ir.same import differences

@@ -10,7 +10,7 @@ from nki.core.dtypes import float32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.source import UNKNOWN
 from nki.core.tensor import Buffer, MemoryRegion, View, whole
-from nki.driver import Launch, trace_only
+from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.spec.engine import engine
 from nki.spec.instruction import Instruction

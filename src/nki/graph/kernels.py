@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nki import gate
 from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.core.dtypes import DType, bool_, uint8
@@ -22,6 +21,7 @@ from nki.core.errors import (
 from nki.core.locks import lock
 from nki.core.source import UNKNOWN, Location, is_own
 from nki.core.tensor import Storage
+from nki.driver import gate
 from nki.frontend.trace import Tracer
 from nki.graph.errors import GraphError, guarded, internal
 from nki.graph.ir import Group, TensorType

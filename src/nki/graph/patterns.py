@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from nki.compilation import compile_kernel
 from nki.core.dtypes import bool_
 from nki.core.locks import lock
+from nki.driver.compile import compile_kernel
+from nki.driver.launch import bound_arguments, launch_options
 from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op, TensorType, Value
 from nki.graph.passes.context import Context
@@ -19,7 +20,6 @@ from nki.graph.passes.lossless import computed_alike
 from nki.graph.passes.rewriter import Rewriter, rewrite
 from nki.graph.references import TARGET, Reference, register
 from nki.jit import Kernel
-from nki.launch import bound_arguments, launch_options
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from nki.compilation import Compiled, compile_kernel
 from nki.core.errors import NkiError
 from nki.core.source import Location
+from nki.driver.compile import Compiled, compile_kernel
+from nki.driver.launch import bound_arguments, check_lnc, launch_options
 from nki.frontend.check import check_function, raise_errors
 from nki.graph.compile import Setting
 from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op
 from nki.graph.references import TARGET, Reference, is_reference, register
 from nki.jit import Kernel
-from nki.launch import bound_arguments, check_lnc, launch_options
 from nki.target.load import DEFAULT_TARGET, load_target
 
 

@@ -9,12 +9,13 @@ import jax
 import numpy as np
 
 from nki import collectives
-from nki.compilation import Cache, Compiled
 from nki.core.errors import ArgumentError, LaunchError, NkiError
 from nki.core.source import of_function
 from nki.core.tensor import Buffer, View
-from nki.driver import call, compile_kernel
-from nki.execution import run_compiled
+from nki.driver.call import call
+from nki.driver.compile import Cache, Compiled, compile_kernel
+from nki.driver.execute import run_compiled
+from nki.driver.launch import Launch, check_lnc, launch_options
 from nki.frontend.check import check_function, raise_errors
 from nki.frontend.host import HostArray, Kind, as_dtype_or_raise, take
 from nki.frontend.results import check_writable, deliver
@@ -28,7 +29,6 @@ from nki.interop.jax_sites import move_out, user_site
 from nki.interop.jax_structures import DTYPES
 from nki.interop.jax_trees import filled, leaves
 from nki.jit import Kernel
-from nki.launch import Launch, check_lnc, launch_options
 from nki.options import Options, from_environment
 from nki.report import Report, warn
 from nki.spec.rule import Finding

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nki.compiler import CompileConfig
+from nki.core.collector import paused_collector
 from nki.core.errors import NkiError, UsageError
-from nki.driver import paused_collector
-from nki.gate import compile_kernel
+from nki.driver.gate import compile_kernel
 from nki.passes.analysis.memory_usage import MemoryUsage, table, usage
 from nki.passes.check_races import program_races, refuse_races
 from nki.passes.lint.accumulators import accumulator_findings

@@ -15,7 +15,7 @@ from nki.core.dtypes import find
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.core.tensor import View, whole
-from nki.driver import call
+from nki.driver.call import call
 from nki.frontend.results import written_inputs
 from nki.frontend.values import bind
 from nki.jit import Kernel

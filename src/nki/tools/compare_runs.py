@@ -13,7 +13,7 @@ import numpy as np
 
 from nki.core.source import Location
 from nki.core.tensor import View
-from nki.driver import call
+from nki.driver.call import call
 from nki.report import NkiWarning, Report
 from nki.sim.machine import Machine
 from nki.sim.watch import observable, snapshot

@@ -13,7 +13,8 @@ import click
 from nki.asm.lower import lower
 from nki.asm.print import to_text as assembly
 from nki.compiler import CompileConfig
-from nki.driver import paused_collector, trace_only
+from nki.core.collector import paused_collector
+from nki.driver.launch import trace_only
 from nki.frontend.check import check_function, raise_errors
 from nki.ir.build import build
 from nki.ir.text import fingerprint, to_text

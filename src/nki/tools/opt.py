@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nki.driver import paused_collector
+from nki.core.collector import paused_collector
 from nki.ir.build import build
 from nki.ir.text import to_text
 from nki.ir.verify import verify

@@ -12,7 +12,7 @@ import click
 import numpy as np
 from rich.table import Table
 
-from nki.driver import call
+from nki.driver.call import call
 from nki.frontend.results import written_inputs
 from nki.profile.lazy import profile_programs
 from nki.report import NkiWarning, Report

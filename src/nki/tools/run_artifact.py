@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from nki.compilation import Compiled, Kept
 from nki.core.errors import ArtifactError, UsageError
 from nki.core.source import UNKNOWN
 from nki.core.tensor import Buffer
-from nki.execution import run_compiled
+from nki.driver.compile import Compiled, Kept
+from nki.driver.execute import run_compiled
 from nki.frontend.host import take
 from nki.frontend.results import check_writable, deliver, write_inputs, written_inputs
 from nki.passes.check_races import program_races, refuse_races

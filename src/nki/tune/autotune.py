@@ -10,14 +10,14 @@ from typing import Any
 from nki.core.errors import LaunchError
 from nki.core.shown import shown
 from nki.core.source import here
-from nki.driver import Cache
+from nki.driver.compile import Cache
+from nki.driver.launch import Launch, launch_options
 from nki.frontend.check import check_function, raise_errors
 from nki.frontend.host import kind_of
 from nki.frontend.manifest import Manifest, manifest_of
 from nki.frontend.manifest_arguments import describe
 from nki.frontend.values import bind
 from nki.jit import Kernel
-from nki.launch import Launch, launch_options
 from nki.options import Options, from_environment
 from nki.profile.evidence import tell_of_unmeasured
 from nki.report import warn

@@ -13,8 +13,8 @@ from typing import Any
 from nki.compiler import CompileConfig
 from nki.core.errors import LaunchError
 from nki.core.shown import shown
+from nki.driver.launch import Launch
 from nki.frontend.host import kind_of
-from nki.launch import Launch
 
 _LAUNCH = ("lnc", "compile_config")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")

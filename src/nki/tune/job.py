@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nki.core.errors import NkiError
-from nki.driver import Cache
-from nki.launch import Launch
+from nki.driver.compile import Cache
+from nki.driver.launch import Launch
 from nki.options import from_environment
 from nki.report import NkiWarning
 from nki.target.load import load_target

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nki.compiler import CompileConfig
-from nki.driver import Cache, compile_kernel
-from nki.launch import Launch, bound_arguments, launch_options, trace_only
+from nki.driver.compile import Cache, compile_kernel
+from nki.driver.launch import Launch, bound_arguments, launch_options, trace_only
 from nki.options import Options
 from nki.passes import canonicalize
 from nki.passes.context import Context

@@ -12,9 +12,10 @@ import numpy as np
 
 from nki.core.dtypes import DType, from_numpy, unpack_x4
 from nki.core.tensor import NKIObject
-from nki.driver import Cache, call
+from nki.driver.call import call
+from nki.driver.compile import Cache
+from nki.driver.launch import Launch
 from nki.frontend.host import kind_of, take
-from nki.launch import Launch
 from nki.report import NkiWarning
 
 Leaves = list[tuple[str, Any]]

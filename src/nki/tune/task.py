@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from nki.driver.launch import Launch
 from nki.frontend.manifest import manifest_of
-from nki.launch import Launch
 from nki.tune.config import Config
 from nki.tune.job import Job
 

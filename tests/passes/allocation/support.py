@@ -16,7 +16,7 @@ from nki.core.dtypes import uint8
 from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN
 from nki.core.tensor import Buffer, MemoryRegion, View, whole
-from nki.driver import Launch, trace_only
+from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes.context import Context
 from nki.sim.machine import Machine

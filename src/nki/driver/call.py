@@ -8,12 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from nki import gate
-from nki.compilation import Cache, Compiled, compile_kernel
 from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.core.tensor import Buffer, Storage
-from nki.execution import eager_machines, executed_by, on_cores, run_compiled
+from nki.driver import gate
+from nki.driver.compile import Cache, Compiled, compile_kernel
+from nki.driver.execute import eager_machines, executed_by, on_cores, run_compiled
+from nki.driver.launch import (
+    Launch,
+    bound_arguments,
+    check_lnc,
+    launch_options,
+    trace_body,
+    trace_only,
+    tracer_of,
+)
 from nki.frontend.check import check_function, raise_errors
 from nki.frontend.host import HostArray
 from nki.frontend.results import (
@@ -26,15 +35,6 @@ from nki.frontend.results import (
     written_inputs,
 )
 from nki.frontend.values import Arguments
-from nki.launch import (
-    Launch,
-    bound_arguments,
-    check_lnc,
-    launch_options,
-    trace_body,
-    trace_only,
-    tracer_of,
-)
 from nki.options import Options, from_environment
 from nki.report import Executed, Report, warn
 from nki.sim.cores import Cores

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from nki import gate
 from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.core.errors import NkiError
 from nki.core.locks import lock
 from nki.core.tensor import Storage
+from nki.driver import gate
+from nki.driver.launch import Launch, trace_body, tracer_of
 from nki.frontend.manifest import Manifest, manifest_of
 from nki.frontend.manifest_arguments import Described, describe
 from nki.frontend.results import returns_nothing, unwritten_outputs, writes_of, written_inputs
 from nki.frontend.trace import Tracer
 from nki.frontend.values import Arguments
-from nki.launch import Launch, trace_body, tracer_of
 from nki.options import Options
 from nki.spec.program import Program
 from nki.spec.rule import Finding

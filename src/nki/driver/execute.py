@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nki import gate
-from nki.compilation import Compiled
 from nki.core.tensor import Buffer
+from nki.driver import gate
+from nki.driver.compile import Compiled
 from nki.options import Options
 from nki.report import Executed
 from nki.sim.cores import Cores
