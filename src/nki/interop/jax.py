@@ -19,12 +19,12 @@ except ModuleNotFoundError as error:
 from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.frontend.values import Parameters
-from nki.interop import jax_ranges
+from nki.interop import jax_activity, jax_handler, jax_primitive, jax_ranges
 from nki.interop.jax_call import traced_call
 from nki.interop.jax_compile import CompiledFunction, compile
 from nki.interop.jax_config import TARGET
 from nki.interop.jax_failures import FAILURES, kernel_errors
-from nki.interop.jax_handler import HANDSHAKE, register
+from nki.interop.jax_handler import HANDSHAKE
 from nki.interop.jax_primitive import without_ffi
 from nki.interop.jax_split import forget, provenance
 from nki.jit import Kernel
@@ -36,6 +36,7 @@ __all__ = [
     "error_behind",
     "fallback_reason",
     "forget",
+    "install",
     "kernel_errors",
     "provenance",
     "traced_call",
@@ -94,5 +95,12 @@ def fallback_reason() -> str:
     return HANDSHAKE.reason
 
 
-register()
-jax_ranges.install()
+def install() -> None:
+    """Let JAX know how kernels are called; importing this module has done it, and nothing happens a second time."""
+    jax_activity.install()
+    jax_primitive.install()
+    jax_handler.install()
+    jax_ranges.install()
+
+
+install()

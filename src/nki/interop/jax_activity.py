@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import jax
@@ -181,6 +182,9 @@ def _refused() -> ExecutionError:
 
 ACTIVITY = Activity()
 
-# Run before JAX takes its clients down, as JAX was imported earlier.
-atexit.register(ACTIVITY.drain)
-os.register_at_fork(after_in_child=ACTIVITY.forget)
+
+@cache
+def install() -> None:
+    """Wait for calls when the process ends, and forget those of the parent in a fork; once per process."""
+    atexit.register(ACTIVITY.drain)  # runs before JAX takes its clients down, as JAX was imported earlier
+    os.register_at_fork(after_in_child=ACTIVITY.forget)

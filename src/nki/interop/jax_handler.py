@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +176,9 @@ def _failed(frame: Any, error: BaseException) -> int | None:
     return made
 
 
-def register() -> None:
-    """Register the handler with XLA, and note in `HANDSHAKE` whether kernels can be called through it.
+@cache
+def install() -> None:
+    """Register the handler with XLA once, and note in `HANDSHAKE` whether kernels can be called through it.
 
     XLA takes handlers when its CPU client is made, perhaps later, and refuses that client if the version is wrong. So
     the handler is not even offered to an interface that is not known.

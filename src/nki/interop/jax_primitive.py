@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -144,10 +144,13 @@ def _fallback(problem: str, callee: Callee, site: Site) -> Finding:
     )
 
 
-nki_call.def_impl(_evaluate)
-nki_call.def_abstract_eval(_abstract)
-batching.primitive_batchers[nki_call] = _batch
-ad.primitive_jvps[nki_call] = _refuse_gradient
-ad.primitive_transposes[nki_call] = _refuse_gradient
-mlir.register_lowering(nki_call, _lower_official)
-mlir.register_lowering(nki_call, _lower_for_cpu, platform="cpu")
+@cache
+def install() -> None:
+    """Tell JAX what it does with the primitive in each transformation; once per process."""
+    nki_call.def_impl(_evaluate)
+    nki_call.def_abstract_eval(_abstract)
+    batching.primitive_batchers[nki_call] = _batch
+    ad.primitive_jvps[nki_call] = _refuse_gradient
+    ad.primitive_transposes[nki_call] = _refuse_gradient
+    mlir.register_lowering(nki_call, _lower_official)
+    mlir.register_lowering(nki_call, _lower_for_cpu, platform="cpu")

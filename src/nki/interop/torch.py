@@ -12,13 +12,12 @@ try:
 except ModuleNotFoundError as error:
     raise missing("torch", error) from None
 
-from nki.interop import torch_ranges
-from nki.interop.torch_compile import compiled_graphs, register
+from nki.interop import torch_compile, torch_ranges, torch_seam
+from nki.interop.torch_compile import compiled_graphs
 from nki.interop.torch_device import enable_device
 from nki.interop.torch_eager import eager_on
 from nki.interop.torch_operator import nki_op
 from nki.interop.torch_provenance import forget, on_device_counts, provenance, reasons
-from nki.interop.torch_seam import install
 from nki.interop.torch_wrap import Wrapped, wrap_nki
 
 __all__ = [
@@ -27,6 +26,7 @@ __all__ = [
     "eager_on",
     "enable_device",
     "forget",
+    "install",
     "nki_op",
     "on_device_counts",
     "provenance",
@@ -34,6 +34,15 @@ __all__ = [
     "wrap_nki",
 ]
 
+
+def install() -> None:
+    """Let kernels take tensors that are traced or on the device, and `torch.compile` know the backend.
+
+    Importing this module has done it, and nothing happens a second time. The device is there after `enable_device`.
+    """
+    torch_seam.install()
+    torch_compile.install()
+    torch_ranges.install()
+
+
 install()
-register()
-torch_ranges.install()

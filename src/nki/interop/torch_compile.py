@@ -51,11 +51,11 @@ class CompileOptions:
     lnc: int = 1
 
 
-def register() -> None:
+def install() -> None:
     """Let `torch.compile` know the backend ``neuron``, once per process."""
     if NAME not in registry._COMPILER_FNS:
         registry.register_backend(neuron, name=NAME)
-        torch_frames.install(NAME)
+    torch_frames.install(NAME)
 
 
 def neuron(

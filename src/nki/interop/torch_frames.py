@@ -6,6 +6,7 @@ wrapped here. They are private and may change; no other module uses them.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,8 +33,9 @@ _LEFT: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
 _MOST_TOLD = 1024
 
 
+@cache
 def install(backend: str) -> None:
-    """Watch what Dynamo gives up that was to be compiled by a backend."""
+    """Watch what Dynamo gives up that was to be compiled by a backend, once per process."""
     converted, kept = convert_frame.ConvertFrameAssert.__call__, convert_frame.ConvertFrame.__call__
 
     def convert(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,56 @@
+"""What is registered with frameworks: by `install` of the two public modules, once, and by no other import."""
+
+from __future__ import annotations
+
+import ast
+import atexit
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo import convert_frame
+from torch._dynamo.backends import registry
+
+import nki.interop.jax
+import nki.interop.torch
+from nki.interop.jax_primitive import nki_call
+
+_ROOT = Path(nki.interop.torch.__file__).parent
+_FACES = {"torch.py": ["install()"], "jax.py": ["install()"]}
+
+
+def _done_by_import(file: Path) -> list[str]:
+    """Statements of a module that are there for what they do: calls, and entries of tables."""
+    found = []
+    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if (isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Constant)) or any(
+            isinstance(target, ast.Subscript) for target in targets
+        ):
+            found.append(ast.unparse(statement))
+    return found
+
+
+def test_an_import_registers_nothing_but_in_the_public_modules() -> None:
+    files = sorted(_ROOT.rglob("*.py"))
+    assert len(files) > 40
+    found = {str(file.relative_to(_ROOT)): _done_by_import(file) for file in files}
+    assert {name: done for name, done in found.items() if done} == _FACES
+
+
+@pytest.mark.parametrize("face", [nki.interop.jax, nki.interop.torch], ids=["jax", "torch"])
+def test_installing_again_changes_nothing(face: object) -> None:
+    before = _registered()
+    face.install()
+    assert _registered() == before
+
+
+def _registered() -> tuple[object, ...]:
+    return (
+        atexit._ncallbacks(),
+        convert_frame.ConvertFrame.__call__,
+        registry._COMPILER_FNS["neuron"],
+        nki_call.impl,
+        nki.jit(lambda: None).__call__.__func__,
+        torch.compiler.list_backends().count("neuron"),
+    )
