@@ -16,8 +16,8 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import DivergenceError
 from nki.core.source import UNKNOWN
+from nki.ranks.threads import Meeting, Ranks
 from nki.sim.cores import Cores
-from nki.sim.ranks import Meeting, Ranks
 
 LONG = 20.0
 """Seconds after which something that nobody stops gives up."""

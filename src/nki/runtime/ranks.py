@@ -10,8 +10,8 @@ from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.core.source import here
 from nki.jit import Kernel
+from nki.ranks.threads import Ranks
 from nki.runtime.arguments import checked
-from nki.sim.ranks import Ranks
 
 _MOST = 64
 """Ranks of a launch: those of one trn2 instance at LNC=2; nki/guides/architecture/trainium2_arch.rst."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from nki.core.baton import Baton
 from nki.core.errors import DivergenceError
 from nki.core.source import Location
 from nki.core.tensor import Buffer
 from nki.sim.memory import LiveStorage, Memory
-from nki.sim.threads import Baton
 
 T = TypeVar("T")
 

@@ -14,11 +14,11 @@ from nki.core.source import Location
 from nki.core.tensor import View
 from nki.core.visible import visible
 from nki.options import Options
+from nki.ranks.threads import Meeting, current_rank
 from nki.sim.accumulate import Accumulation
 from nki.sim.memory import Memory
 from nki.sim.notes import Report
 from nki.sim.parcel import Parcel, check_contents, check_route
-from nki.sim.ranks import Meeting, current_rank
 from nki.spec.program import Issued
 from nki.spec.signature import Signature
 from nki.target.model import Target

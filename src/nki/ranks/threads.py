@@ -7,9 +7,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nki.core.baton import Baton
 from nki.core.errors import DivergenceError
 from nki.core.source import Location
-from nki.sim.threads import Baton
 
 T = TypeVar("T")
 
