@@ -21,6 +21,7 @@ from nki.jit import Kernel, alone, kernel_of
 from nki.options import from_environment
 from nki.profile.evidence import evidence, tell_of_unmeasured
 from nki.profile.lazy import profile_programs
+from nki.ranks.current import communicator
 from nki.spec.program import depends_on_data, loops
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
@@ -237,7 +238,7 @@ class Benchmark:
 def _executed_trips(compiled: Compiled, arguments: Arguments, target: Target) -> Sequence[Mapping[int, float]]:
     """For each core how often the body of each loop runs, by the number of the loop; on copies of the arrays."""
     inputs = [host.array.copy() for host in arguments.arrays]
-    _, executed = run_compiled(compiled, inputs, target, from_environment(), lambda finding: None, None)
+    _, executed = run_compiled(compiled, inputs, target, from_environment(), lambda finding: None, None, communicator())
     return executed.trips
 
 

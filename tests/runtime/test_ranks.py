@@ -14,6 +14,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki import collectives as ncc
 from nki.core.errors import DivergenceError, ExecutionError, LaunchError, NkiError
+from nki.driver import gate
 from nki.runtime import run_ranks
 
 FOUR = ncc.ReplicaGroup([[0, 1, 2, 3]])
@@ -388,6 +389,19 @@ def test_keywords_are_those_of_each_rank() -> None:
     first, second = run_ranks(kernel, [(a,) for a in given], [{"scale": 2.0}, {"scale": 4.0}])
     np.testing.assert_array_equal(first, given[0] * 2)
     np.testing.assert_array_equal(second, given[1] * 4)
+
+
+def test_a_kernel_is_compiled_once_for_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kernel(a: Any) -> Any:
+        result = hbm(a.shape)
+        ncc.all_reduce([a], [result], FOUR, nl.add)
+        return result
+
+    compiled: list[Any] = []
+    compile_kernel = gate.compile_kernel
+    monkeypatch.setattr(gate, "compile_kernel", lambda *args: compiled.append(args) or compile_kernel(*args))
+    run_ranks(nki.jit(kernel), [(a,) for a in sources(4, (4, 5))])
+    assert len(compiled) == 1
 
 
 def test_ranks_run_one_at_a_time_in_a_fixed_order(capsys: pytest.CaptureFixture[str]) -> None:

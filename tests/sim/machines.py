@@ -7,6 +7,7 @@ from itertools import count, product
 from nki.core.dtypes import DType
 from nki.core.tensor import Buffer, MemoryRegion, View, whole
 from nki.options import Options
+from nki.ranks.protocol import ALONE
 from nki.sim.machine import Machine
 from nki.sim.memory import LiveStorage, Memory
 from nki.spec.engine import engine as Engine
@@ -22,7 +23,7 @@ class Bench:
     def __init__(self, target: str = "trn2") -> None:
         self.findings: list[Finding] = []
         self.memory = Memory(load_target(target))
-        self.machine = Machine(load_target(target), Options(), self.memory, self.findings.append)
+        self.machine = Machine(load_target(target), Options(), self.memory, self.findings.append, ALONE)
         self.machine.engine = Engine.vector
         self.storages: list[LiveStorage] = []
 

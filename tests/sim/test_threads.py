@@ -16,7 +16,8 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import DivergenceError
 from nki.core.source import UNKNOWN
-from nki.ranks.threads import Meeting, Ranks
+from nki.ranks.protocol import Meeting
+from nki.ranks.threads import ThreadRanks
 from nki.sim.cores import Cores
 
 LONG = 20.0
@@ -80,7 +81,7 @@ def test_an_interrupt_ends_the_cores_of_ranks() -> None:
     def rank() -> None:
         Cores(2).run([lambda: until_stopped(steps), lambda: until_stopped(steps)])
 
-    interrupted(lambda: Ranks(3).run([rank] * 3), steps)
+    interrupted(lambda: ThreadRanks(3).run([rank] * 3), steps)
 
 
 def test_an_interrupt_is_not_forgotten_where_a_thread_hides_it() -> None:
@@ -156,7 +157,7 @@ def test_an_error_before_the_first_meeting_ends_the_other_core_before_its_first_
 
 
 def test_an_error_of_one_rank_ends_the_others() -> None:
-    ranks = Ranks(3)
+    ranks = ThreadRanks(3)
     after: list[int] = []
 
     def task(rank: int) -> None:
@@ -171,7 +172,7 @@ def test_an_error_of_one_rank_ends_the_others() -> None:
 
 
 def test_a_deadlock_is_told_whoever_comes_last() -> None:
-    ranks = Ranks(3)
+    ranks = ThreadRanks(3)
 
     def meet(rank: int, *members: int) -> None:
         ranks.meet(rank, Meeting(members, ("all_reduce",), rank, UNKNOWN))

@@ -36,6 +36,8 @@ from nki.frontend.results import (
 )
 from nki.frontend.values import Arguments
 from nki.options import Options, from_environment
+from nki.ranks.current import communicator
+from nki.ranks.protocol import Communicator
 from nki.report import Executed, Report, warn
 from nki.sim.cores import Cores
 from nki.sim.watch import Watch
@@ -66,9 +68,9 @@ def call(
     noted = raise_errors(check_function(launch.function), options.disabled_rules)
     arguments = bound_arguments(launch, args, kwargs)
     if launch.eager or options.simulator:
-        return _run_eager(replace(launch, eager=True), arguments, target, options, watch, noted)
+        return _run_eager(replace(launch, eager=True), arguments, target, options, watch, communicator(), noted)
     compiled = compile_kernel(launch, arguments, target, options, cache)
-    return _run_compiled(launch, compiled, arguments, target, options, watch, noted)
+    return _run_compiled(launch, compiled, arguments, target, options, watch, communicator(), noted)
 
 
 def _run_compiled(
@@ -78,12 +80,13 @@ def _run_compiled(
     target: Target,
     options: Options,
     watch: Watch | None,
+    ranks: Communicator,
     noted: list[Finding],
 ) -> tuple[Any, Report]:
     check_writable(compiled.programs, arguments.arrays, compiled.written)
     findings = list(compiled.findings)
     inputs = [host.array for host in arguments.arrays]
-    storages, executed = run_compiled(compiled, inputs, target, options, findings.append, watch)
+    storages, executed = run_compiled(compiled, inputs, target, options, findings.append, watch, ranks)
     write_inputs(arguments.arrays, compiled.written)
     result = deliver(compiled.result, compiled.programs[0], storages, arguments.arrays)
     return result, _report(launch, target, options, compiled.programs, noted, findings, compiled, executed)
@@ -95,11 +98,12 @@ def _run_eager(
     target: Target,
     options: Options,
     watch: Watch | None,
+    ranks: Communicator,
     noted: list[Finding],
 ) -> tuple[Any, Report]:
     findings: list[Finding] = []
     cores = Cores(launch.cores)
-    machines = eager_machines(cores, target, options, findings.append, watch)
+    machines = eager_machines(cores, target, options, findings.append, watch, ranks)
     tracers = [
         tracer_of(
             launch,

@@ -12,6 +12,7 @@ from nki.core.tensor import Buffer
 from nki.driver import gate
 from nki.driver.compile import Compiled
 from nki.options import Options
+from nki.ranks.protocol import Communicator
 from nki.report import Executed
 from nki.sim.cores import Cores
 from nki.sim.machine import Machine, Meet
@@ -36,14 +37,14 @@ def on_cores(cores: Cores, run: Callable[[int], Any]) -> list[Any]:
 
 
 def eager_machines(
-    cores: Cores, target: Target, options: Options, report: Report, watch: Watch | None
+    cores: Cores, target: Target, options: Options, report: Report, watch: Watch | None, ranks: Communicator
 ) -> list[Machine]:
     """A machine for each core that executes what it is given; somebody who watches sees the NumPy machine work."""
     native = None if watch is not None else gate.native_machine(options)
 
     def machine(core: int) -> Machine:
         memory = Memory(target, precise_fp=options.precise_fp, uninitialized=options.uninitialized)
-        arguments = (target, options, memory, report, core, _meeting(cores, core))
+        arguments = (target, options, memory, report, ranks, core, _meeting(cores, core))
         if watch is not None:
             return WatchedMachine(watch, *arguments)
         return Machine(*arguments) if native is None else native(*arguments)
@@ -65,30 +66,33 @@ def run_compiled(
     options: Options,
     report: Report,
     watch: Watch | None,
+    ranks: Communicator,
 ) -> Outcome:
-    """Execute a compiled kernel on the arrays of its arguments."""
+    """Execute a compiled kernel on the arrays of its arguments; `ranks` is the rank that it runs as."""
     kernel = None
     if watch is None:
         kernel = compiled.kept.native(lambda: gate.native_kernel(compiled.programs, target, options, compiled.artifact))
     natives = None if kernel is None else kernel.cores()
     if kernel is not None and natives is not None:
-        storages = _run_natively(natives, inputs, report)
+        storages = _run_natively(natives, inputs, report, ranks)
         executed = kernel.executed(natives)
         kernel.release(natives)
         return storages, executed
-    return _interpret(compiled, inputs, target, options, report, watch)
+    return _interpret(compiled, inputs, target, options, report, watch, ranks)
 
 
-def _run_natively(natives: Sequence[Core], inputs: Sequence[np.ndarray], report: Report) -> list[LiveStorage]:
+def _run_natively(
+    natives: Sequence[Core], inputs: Sequence[np.ndarray], report: Report, ranks: Communicator
+) -> list[LiveStorage]:
     if len(natives) == 1:
         alone = natives[0]
-        alone.begin(inputs, report, None, alone.memory.allocate)
+        alone.begin(inputs, report, ranks, None, alone.memory.allocate)
         return alone.run()
     cores = Cores(len(natives))
 
     def run(number: int) -> list[LiveStorage]:
         core = natives[number]
-        core.begin(inputs, report, _meeting(cores, number), partial(cores.claim, number, core.memory))
+        core.begin(inputs, report, ranks, _meeting(cores, number), partial(cores.claim, number, core.memory))
         return core.run()
 
     first: list[LiveStorage] = on_cores(cores, run)[0]
@@ -102,6 +106,7 @@ def _interpret(
     options: Options,
     report: Report,
     watch: Watch | None,
+    ranks: Communicator,
 ) -> Outcome:
     cores = Cores(len(compiled.programs))
 
@@ -109,7 +114,7 @@ def _interpret(
         program = compiled.programs[number]
         memory = placed_memory(program, target, options.uninitialized, options.precise_fp)
         kind: Callable[..., Machine] = Machine if watch is None else partial(WatchedMachine, watch)
-        machine = kind(target, options, memory, report, number, _meeting(cores, number))
+        machine = kind(target, options, memory, report, ranks, number, _meeting(cores, number))
         adopted = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, inputs, strict=True)]
         claim: Callable[[Buffer], LiveStorage] = partial(cores.claim, number, memory)
         with np.errstate(all="ignore"):

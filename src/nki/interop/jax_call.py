@@ -30,6 +30,7 @@ from nki.interop.jax_structures import DTYPES
 from nki.interop.jax_trees import filled, leaves
 from nki.jit import Kernel
 from nki.options import Options, from_environment
+from nki.ranks.current import communicator
 from nki.report import Report, warn
 from nki.spec.rule import Finding
 from nki.store.keys import key_of
@@ -167,7 +168,7 @@ def _compiled(compiled: Compiled, target: Target, options: Options) -> Run:
     def run(arrays: Arrays) -> Any:
         findings: list[Finding] = []
         inputs = [array.copy() if i in compiled.written else array for i, array in enumerate(arrays)]
-        storages, executed = run_compiled(compiled, inputs, target, options, findings.append, None)
+        storages, executed = run_compiled(compiled, inputs, target, options, findings.append, None, communicator())
         for finding in findings:
             warn(finding)
         return deliver(views, compiled.programs[0], storages, ()), executed, findings

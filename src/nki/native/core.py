@@ -21,6 +21,7 @@ from nki.native.team import Team, threads_of
 from nki.native.versions import renamed
 from nki.native.words import BASES, PANELS
 from nki.options import Options
+from nki.ranks.protocol import ALONE, Communicator
 from nki.report import Executed
 from nki.sim.machine import Machine, Meet
 from nki.sim.memory import LiveStorage, Memory
@@ -55,7 +56,7 @@ class Core:
         self._functions = functions
         self._contexts = [functions.context(plan.context) for _ in range(1 + (threads if threads > 1 else 0))]
         self._words = [context.words for context in self._contexts]
-        self.machine = _Machine(functions, target, options, self.memory, _unheard, number)
+        self.machine = _Machine(functions, target, options, self.memory, _unheard, ALONE, number)
         self.machine.hold(plan.registers, self._contexts[0])
         self._team = Team(self._contexts[1:]) if threads > 1 else None
         self._kept: dict[int, LiveStorage] = {}
@@ -72,13 +73,16 @@ class Core:
         self._counts = bool(plan.trips or plan.numbers)
         self._executed_once = Executed(plan.native, sum(plan.reasons.values()), dict(plan.reasons), trips=({},))
 
-    def begin(self, inputs: Sequence[np.ndarray], report: Report, meet: Meet | None, claim: Claim) -> None:
+    def begin(
+        self, inputs: Sequence[np.ndarray], report: Report, ranks: Communicator, meet: Meet | None, claim: Claim
+    ) -> None:
         """Give every buffer its memory; `inputs` are the arrays of the arguments.
 
+        `ranks` and `meet` are the ways to other ranks and to the other core, as those of `Machine`.
         `claim` gives storage for shared_hbm buffers, which the cores of a launch have in common.
         """
         self._claim = claim
-        self.machine.begin(report, meet)
+        self.machine.begin(report, ranks, meet)
         self.machine.trips.clear()
         for number in self.plan.trips.values():
             self._base(number, 0)

@@ -19,6 +19,7 @@ from nki.native.functions import Functions
 from nki.native.move_records import with_mode
 from nki.native.moves import Product
 from nki.native.words import Place, is_large
+from nki.ranks.protocol import Communicator
 from nki.sim.machine import Machine, Meet
 from nki.sim.memory import LiveStorage
 from nki.sim.notes import Report
@@ -50,10 +51,10 @@ class NativeMachine(Machine):
         self._number = next(_NUMBERS)
         self._waiting: Form | None = None
 
-    def begin(self, report: Report, meet: Meet | None) -> None:
+    def begin(self, report: Report, ranks: Communicator, meet: Meet | None) -> None:
         """Be as a new machine for the next call."""
         self.restart(report)
-        self._meet = meet
+        self._ranks, self._meet = ranks, meet
         self.native = self.interpreted = 0
         self._number = next(_NUMBERS)
 

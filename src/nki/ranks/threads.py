@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nki.core.baton import Baton
-from nki.core.errors import DivergenceError
-from nki.core.source import Location
+from nki.ranks.current import use
+from nki.ranks.protocol import Meeting, check_same_call, deadlock, same_members
 
 T = TypeVar("T")
 
-_RULE = "all ranks of a list make the same collective calls in the same order"
-_FIX = "make the same call on every rank of the list: move it out of what depends on the rank"
 
-
-@dataclass(frozen=True, slots=True)
-class Meeting:
-    """What a rank waits for.
-
-    Attributes:
-        members: the ranks that meet, in the order of their list.
-        what: the call, which is the same on all of them.
-        value: what this rank brings.
-    """
-
-    members: tuple[int, ...]
-    what: tuple[Any, ...]
-    value: Any
-    location: Location
-
-
-class Ranks:
+class ThreadRanks:
     """The meeting point of the ranks of a launch.
 
     Exactly one rank runs at any time. It hands the baton on when it waits for others and when it ends.
@@ -48,7 +28,10 @@ class Ranks:
         self._errors: list[BaseException | None] = [None] * count
 
     def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
-        """Run one task for each rank; the first error that is not another one's consequence is raised."""
+        """Run one task for each rank; the first error that is not another one's consequence is raised.
+
+        Kernels that a task calls are the rank of its thread.
+        """
         results: list[Any] = [None] * self.count
         self._baton.run("rank", lambda rank: self._task(rank, tasks[rank], results))
         for rank, error in enumerate(self._errors):
@@ -62,7 +45,7 @@ class Ranks:
         self._check(rank, meeting)
         self._waiting[rank] = meeting
         present = [self._waiting[member] for member in meeting.members]
-        if all(other is not None and other.members == meeting.members for other in present):
+        if all(other is not None and same_members(meeting, other) for other in present):
             values = [other.value for other in present if other is not None]
             for member in meeting.members:
                 self._waiting[member], self._inbox[member] = None, values
@@ -76,21 +59,14 @@ class Ranks:
     def _check(self, rank: int, meeting: Meeting) -> None:
         for member in meeting.members:
             other = self._waiting[member]
-            if other is not None and other.members == meeting.members and other.what != meeting.what:
-                raise DivergenceError(
-                    "ranks.mismatch",
-                    f"rank {rank} is at {_described(meeting)} while rank {member} waits at {_described(other)}, "
-                    f"{other.location}",
-                    location=meeting.location,
-                    rule=_RULE,
-                    fix=_FIX,
-                )
+            if other is not None and same_members(meeting, other):
+                check_same_call(rank, meeting, member, other)
 
     def _task(self, rank: int, task: Callable[[], Any], results: list[Any]) -> None:
-        _HERE.set((self, rank))
         try:
             self._wait_for_turn(rank)
-            results[rank] = task()
+            with use(_Rank(self, rank)):
+                results[rank] = task()
         except BaseException as error:  # noqa: BLE001 - carried to the caller's thread by run()
             self._errors[rank] = error
         finally:
@@ -116,24 +92,9 @@ class Ranks:
                 continue
             meeting = self._waiting[rank]
             assert meeting is not None, "who does not wait can run"
-            self._errors[rank] = _Aborted() if failed else self._deadlock(rank, meeting)
+            others = {member: self._waiting[member] or "has ended" for member in meeting.members if member != rank}
+            self._errors[rank] = _Aborted() if failed else deadlock(rank, meeting, others)
             failed = True
-
-    def _deadlock(self, rank: int, meeting: Meeting) -> DivergenceError:
-        others = ", ".join(self._state_of(member) for member in meeting.members if member != rank)
-        return DivergenceError(
-            "ranks.deadlock",
-            f"rank {rank} waits at {_described(meeting)}, but {others}",
-            location=meeting.location,
-            rule=_RULE,
-            fix=_FIX,
-        )
-
-    def _state_of(self, rank: int) -> str:
-        meeting = self._waiting[rank]
-        if meeting is None:
-            return f"rank {rank} has ended"
-        return f"rank {rank} waits at {_described(meeting)}, {meeting.location}"
 
     def _wait_for_turn(self, rank: int) -> None:
         self._baton.wait(rank)
@@ -145,18 +106,20 @@ class Ranks:
             raise error
 
 
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """One of them, as kernels see it."""
+
+    _ranks: ThreadRanks
+    rank: int
+
+    @property
+    def size(self) -> int:
+        return self._ranks.count
+
+    def meet(self, meeting: Meeting) -> list[Any]:
+        return self._ranks.meet(self.rank, meeting)
+
+
 class _Aborted(Exception):
     """Another rank failed; its error is the one to show."""
-
-
-_HERE: ContextVar[tuple[Ranks, int] | None] = ContextVar("rank", default=None)
-
-
-def current_rank() -> tuple[Ranks | None, int, int]:
-    """The meeting point of this launch, the number of this rank, and how many there are; alone it is rank 0 of 1."""
-    here = _HERE.get()
-    return (None, 0, 1) if here is None else (here[0], here[1], here[0].count)
-
-
-def _described(meeting: Meeting) -> str:
-    return f"{meeting.what[0]} among ranks {', '.join(map(str, meeting.members))}"

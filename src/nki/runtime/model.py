@@ -18,6 +18,7 @@ from nki.driver.compile import Compiled, Kept
 from nki.driver.execute import run_compiled
 from nki.frontend.results import deliver, written_inputs
 from nki.options import API_VERSIONS, MATMUL, Options, from_environment, stated
+from nki.ranks.current import communicator
 from nki.report import Executed
 from nki.runtime import arguments
 from nki.runtime.spans import span
@@ -107,7 +108,9 @@ class Model:
         inputs = [_on_device(array) for array in (*given, *self.part.weights)]
         facts = self._traffic.facts() if self._traffic.meetings else {}
         with span("execute", "runtime", model=self.name, cores=len(self.programs), **facts):
-            storages, executed = run_compiled(compiled, inputs, self.target, self.options, findings.append, None)
+            storages, executed = run_compiled(
+                compiled, inputs, self.target, self.options, findings.append, None, communicator()
+            )
             made = deliver(tuple(program.outputs), program, storages, [])
         results = [_seen(array, port) for array, port in zip(made, self.part.outputs, strict=True)]
         for result, argument in self.part.aliases.items():

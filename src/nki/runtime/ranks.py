@@ -10,7 +10,7 @@ from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.core.source import here
 from nki.jit import Kernel
-from nki.ranks.threads import Ranks
+from nki.ranks.threads import ThreadRanks
 from nki.runtime.arguments import checked
 
 _MOST = 64
@@ -59,7 +59,7 @@ def run_ranks(
                 error.location = where  # an argument's fault, which has no line in the kernel
             raise
 
-    return Ranks(count).run([lambda rank=rank: task(rank) for rank in range(count)])  # type: ignore[misc]
+    return ThreadRanks(count).run([lambda rank=rank: task(rank) for rank in range(count)])  # type: ignore[misc]
 
 
 def _refused(message: str) -> LaunchError:

@@ -14,7 +14,7 @@ from nki.core.source import Location
 from nki.core.tensor import View
 from nki.core.visible import visible
 from nki.options import Options
-from nki.ranks.threads import Meeting, current_rank
+from nki.ranks.protocol import Communicator, Meeting
 from nki.sim.accumulate import Accumulation
 from nki.sim.memory import Memory
 from nki.sim.notes import Report
@@ -27,14 +27,25 @@ Meet = Callable[[Any, Any, Location], Any]
 
 
 class Machine(Accumulation):
-    """Executes `Issued` records; one per core."""
+    """Executes `Issued` records; one per core.
+
+    `ranks` is the way to the other ranks of the launch, `meet` that to the other core, if there is one.
+    """
 
     def __init__(
-        self, target: Target, options: Options, memory: Memory, report: Report, core: int = 0, meet: Meet | None = None
+        self,
+        target: Target,
+        options: Options,
+        memory: Memory,
+        report: Report,
+        ranks: Communicator,
+        core: int = 0,
+        meet: Meet | None = None,
     ) -> None:
         super().__init__(target, options, memory, report, core)
         self.matmul_mode = options.matmul
         self.ordered_matmul = options.matmul == "ordered"
+        self._ranks = ranks
         self._meet = meet
         self.trips: Counter[int] = Counter()
         """How often the bodies of loops ran, by identity of the loop, where Python counts them."""
@@ -89,14 +100,10 @@ class Machine(Accumulation):
         self._write(dst, taken.bits, taken.precise)
 
     def ranks(self) -> tuple[int, int]:
-        _, number, count = current_rank()
-        return number, count
+        return self._ranks.rank, self._ranks.size
 
     def together(self, members: Sequence[int], what: tuple[Any, ...], value: Any) -> list[Any]:
-        meeting_point, number, _ = current_rank()
-        if meeting_point is None:
-            return [value]
-        return meeting_point.meet(number, Meeting(tuple(members), (*what, self.core), value, self._location))
+        return self._ranks.meet(Meeting(tuple(members), (*what, self.core), value, self._location))
 
     def _together(self, key: Any, values: Any) -> Any:
         if self._meet is None:

@@ -17,6 +17,7 @@ from nki.driver.execute import run_compiled
 from nki.frontend.host import take
 from nki.frontend.results import check_writable, deliver, write_inputs, written_inputs
 from nki.passes.check_races import program_races, refuse_races
+from nki.ranks.current import communicator
 from nki.report import Report
 from nki.spec.rule import Finding
 from nki.store.artifact import Artifact, load
@@ -86,7 +87,7 @@ def run_artifact(loaded: Loaded, arrays: Sequence[np.ndarray]) -> tuple[Any, Rep
     findings: list[Finding] = [race.finding("warning") for race in program_races(programs, target)]
     compiled = Compiled(programs, None, (), "", written, Kept())
     inputs = [host.array for host in hosts]
-    storages, executed = run_compiled(compiled, inputs, target, options, findings.append, None)
+    storages, executed = run_compiled(compiled, inputs, target, options, findings.append, None, communicator())
     write_inputs(hosts, written)
     outputs = programs[0].outputs
     tree: Any = outputs[0] if len(outputs) == 1 else tuple(outputs) or None

@@ -19,6 +19,7 @@ from nki.core.tensor import Buffer, MemoryRegion, View, whole
 from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes.context import Context
+from nki.ranks.protocol import ALONE
 from nki.sim.machine import Machine
 from nki.sim.memory import Memory
 from nki.sim.walk import run_program
@@ -152,7 +153,7 @@ def results(traced_program: Program, *arrays: Any, target: Target = TRN2) -> tup
     """Bytes of the results, and the codes of what was reported; inputs are copied."""
     findings: list[Any] = []
     memory = Memory(target)
-    machine = Machine(target, Options(), memory, findings.append)
+    machine = Machine(target, Options(), memory, findings.append, ALONE)
     given = [np.ascontiguousarray(array).copy() for array in arrays if isinstance(array, np.ndarray)]
     inputs = [memory.adopt(made, array) for made, array in zip(traced_program.inputs, given, strict=True)]
     with np.errstate(all="ignore"):

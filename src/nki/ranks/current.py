@@ -1,0 +1,26 @@
+"""Which rank a call of a kernel is: asked once, by who begins the call, and handed on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from nki.ranks.protocol import ALONE, Communicator
+
+_HERE: ContextVar[Communicator] = ContextVar("communicator", default=ALONE)
+
+
+def communicator() -> Communicator:
+    """The rank that kernels called here are; rank 0 of 1 outside `use`."""
+    return _HERE.get()
+
+
+@contextmanager
+def use(own: Communicator) -> Iterator[None]:
+    """Within this block, kernels that this thread calls are the rank `own`."""
+    token = _HERE.set(own)
+    try:
+        yield
+    finally:
+        _HERE.reset(token)

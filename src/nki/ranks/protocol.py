@@ -1,0 +1,117 @@
+"""What a collective asks of the ranks of a launch, whoever carries it out: threads, processes or a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nki.core.errors import DivergenceError
+from nki.core.source import Location
+
+_RULE = "all ranks of a list make the same collective calls in the same order"
+_FIX = "make the same call on every rank of the list: move it out of what depends on the rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A collective call as one rank makes it. All of it can be pickled, so that it can be sent to another process.
+
+    Attributes:
+        members: the ranks that meet, in the order of their list.
+        what: the call, which is the same on all of them: the name, shapes and names of dtypes, the operator, the core.
+        value: what this rank brings: arrays of NumPy in lists and tuples, or None. Nobody changes them afterwards.
+        location: the line of the call, for errors.
+    """
+
+    members: tuple[int, ...]
+    what: tuple[Any, ...]
+    value: Any
+    location: Location
+
+    def __str__(self) -> str:
+        return f"{self.what[0]} among ranks {', '.join(map(str, self.members))}"
+
+
+class Communicator(Protocol):
+    """One rank of a launch, and its way to the others.
+
+    There is one operation. What each collective makes of the values is written once, in `nki.collectives`, and the
+    order of every reduction is that of the members: so all implementations give the same bits.
+    """
+
+    @property
+    def rank(self) -> int:
+        """The number of this rank, from 0."""
+
+    @property
+    def size(self) -> int:
+        """How many ranks the launch has."""
+
+    def meet(self, meeting: Meeting) -> list[Any]:
+        """Wait until all members make the same call; returns the value of each, in the order of the members.
+
+        This rank is one of the members. It makes one call at a time: of the cores of a rank one runs, and core c meets
+        core c of the other ranks, because `what` names it.
+
+        Raises:
+            DivergenceError: `mismatch` if a member is at another call, `deadlock` if one cannot come: it has ended,
+                failed, waits for others, or did not come in the time that the implementation gives it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The only rank of a plain call."""
+
+    rank: int = 0
+    size: int = 1
+
+    def meet(self, meeting: Meeting) -> list[Any]:
+        """Nobody else is to come."""
+        return [meeting.value]
+
+
+ALONE = Alone()
+
+
+def same_members(mine: Meeting, other: Meeting) -> bool:
+    """Whether two ranks that wait would meet each other."""
+    return mine.members == other.members
+
+
+def check_same_call(rank: int, mine: Meeting, member: int, other: Meeting) -> None:
+    """Raise unless two ranks that meet each other make the same call.
+
+    Raises:
+        DivergenceError: ``ranks.mismatch``, at this rank's line; the message names the other one's.
+    """
+    if mine.what != other.what:
+        raise DivergenceError(
+            "ranks.mismatch",
+            f"rank {rank} is at {mine} while rank {member} waits at {other}, {other.location}",
+            location=mine.location,
+            rule=_RULE,
+            fix=_FIX,
+        )
+
+
+def deadlock(rank: int, mine: Meeting, others: Mapping[int, Meeting | str]) -> DivergenceError:
+    """The error ``ranks.deadlock`` of a rank that waits in vain.
+
+    Args:
+        rank: which one.
+        mine: what it waits for.
+        others: for each other member where it waits, or in words why it does not come, for example "has ended".
+    """
+    states = [
+        f"rank {member} waits at {state}, {state.location}" if isinstance(state, Meeting) else f"rank {member} {state}"
+        for member, state in others.items()
+    ]
+    return DivergenceError(
+        "ranks.deadlock",
+        f"rank {rank} waits at {mine}, but {', '.join(states)}",
+        location=mine.location,
+        rule=_RULE,
+        fix=_FIX,
+    )
