@@ -77,4 +77,4 @@ def replaced() -> Iterator[None]:
     try:
         yield
     finally:
-        patterns.unregister_pattern("rms_norm")
+        patterns.unregister("rms_norm")

@@ -18,11 +18,12 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.graph import patterns
-from nki.graph.attention.match import match as match_attention
 from nki.graph.compile import compile_module
 from nki.graph.errors import GraphError
 from nki.graph.passes.context import Context
 from nki.graph.passes.pipeline import run_passes
+from nki.graph.patterns.attention.match import match as match_attention
+from nki.graph.patterns.selection import replacements
 from nki.graph.read import read
 from nki.options import from_environment
 from nki.target.load import load_target
@@ -55,7 +56,7 @@ def copied(x, weight, epsilon):
 def _nothing_registered() -> Iterator[None]:
     yield
     for name in ("rms", "attention"):
-        patterns.unregister_pattern(name)
+        patterns.unregister(name)
 
 
 def _normed(x, w, g):
@@ -99,7 +100,7 @@ def test_what_only_looks_like_it_stays() -> None:
         inputs = [np.ones(s, np.float32) for s in ((48, 32), (32, 48), (48,))]
         if function is other:
             inputs = [np.ones(s, np.float32) for s in ((48, 48), (48, 48), (48,))]
-        context = Context(load_target("trn2"))
+        context = Context(load_target("trn2"), patterns=replacements(None))
         run_passes(read(xla.lowered(function, *inputs)), context)
         assert context.replaced == []
 

@@ -10,7 +10,7 @@ from typing import Any
 from nki.core.errors import LaunchError
 from nki.core.shown import shown
 from nki.core.source import UNKNOWN, Location
-from nki.graph.patterns import pattern_names
+from nki.graph.patterns.selection import pattern_names
 
 
 def accepted(call: str, code: str, given: Mapping[str, Any], location: Location = UNKNOWN) -> dict[str, Any]:

@@ -17,8 +17,6 @@ from nki.core.shown import shown
 from nki.graph import emit
 from nki.graph.accepted import accepted
 from nki.graph.admit import admit
-from nki.graph.attention.kernel import attention
-from nki.graph.attention.match import match as match_attention
 from nki.graph.bind import bind
 from nki.graph.cores.best import link_for_two
 from nki.graph.cores.cut import cut_kernels, whole_kernels
@@ -32,7 +30,7 @@ from nki.graph.kernels import Emitter, Kernels
 from nki.graph.link import Linked, link
 from nki.graph.passes.context import Context
 from nki.graph.passes.pipeline import STAGES, run_passes
-from nki.graph.patterns import built_in
+from nki.graph.patterns.selection import replacements
 from nki.graph.plan import Plan, plan
 from nki.graph.read import read
 from nki.graph.report import GraphReport, report_of
@@ -52,8 +50,6 @@ PLANNED, LINKED, NEFF = "plan.json", "linked.mlir", "model.neff"
 
 IMPORTED, SETTING, REFERENCE = "imported", "setting.json", "kernel-"
 """The first stage; the file that says how a model was compiled; what the names of the user's kernels begin with."""
-
-built_in("attention", match_attention, attention)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,8 @@ class Compilation:
         self._setting = setting
         self._target = load_target(setting.target or setting.options.target or DEFAULT_TARGET)
         check_lnc(setting.name, setting.lnc, self._target)
-        self._context = Context(self._target, setting.options, patterns=setting.patterns, disabled=setting.disabled)
+        patterns = replacements(setting.patterns)
+        self._context = Context(self._target, setting.options, patterns=patterns, disabled=setting.disabled)
         self._folder = None if setting.dump_dir is None else Path(setting.dump_dir)
         self._seconds: dict[str, float] = {}
         if self._folder is not None:

@@ -19,6 +19,7 @@ from nki.graph.accepted import accepted
 from nki.graph.compile import Setting
 from nki.graph.executable import Executable
 from nki.graph.importers.jax import lower
+from nki.graph.patterns.selection import origins
 from nki.interop.jax_keys import is_key
 from nki.interop.jax_program import JaxProgram, compile_lowered
 from nki.interop.jax_refusals import CANNOT_LOWER
@@ -140,7 +141,8 @@ class CompiledFunction:
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrays, constants = self._split(args, kwargs)
         leaves, tree = jax.tree.flatten(arrays)
-        return tree, tuple((tuple(np.shape(leaf)), _dtype(leaf)) for leaf in leaves), constants
+        shapes = tuple((tuple(np.shape(leaf)), _dtype(leaf)) for leaf in leaves)
+        return tree, shapes, constants, origins(self._patterns)
 
     def _delete(self, args: tuple[Any, ...]) -> None:
         """Donated arrays are gone after the call, as under `jax.jit`."""

@@ -14,6 +14,7 @@ from nki.graph.compile import Setting, compile_module
 from nki.graph.executable import Executable
 from nki.graph.importers.jax import Lowered
 from nki.graph.ir import Module
+from nki.graph.patterns.selection import fingerprint
 from nki.graph.references import Reference, is_reference, register
 from nki.interop.jax_callee import CALLEES, Arrays, Callee, Shaped
 from nki.interop.jax_config import BackendConfig, binary_in
@@ -103,7 +104,12 @@ def _callee(setting: Setting, lowered: Lowered, executable: Executable) -> Calle
         return outcome.results, outcome.executed, outcome.findings
 
     key = key_of(
-        "jax-function", text=lowered.text, target=target, name=name, patterns=setting.patterns, lnc=setting.lnc
+        "jax-function",
+        text=lowered.text,
+        target=target,
+        name=name,
+        patterns=fingerprint(setting.patterns),
+        lnc=setting.lnc,
     )
     config = BackendConfig(
         key, tuple(port.name for port in ports), tuple(port.name for port in executable.outputs), name, (), False

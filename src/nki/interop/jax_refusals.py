@@ -63,7 +63,7 @@ def _refused(function: Equations, equation: Equation, target: Target) -> NkiErro
     try:
         module = lower(alone, [shape_of(variable) for variable in inputs], {}, donate=(), static=((), ())).module
         kept = references(module)
-        run_passes(module, Context(target, patterns=frozenset()))
+        run_passes(module, Context(target))
         del kept  # the kernels that the equation calls were needed until here
     except NkiError as error:
         frame = error.location.frame

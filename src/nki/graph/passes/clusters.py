@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nki.graph.ir import Op, Value, walk
+from nki.graph.ir import Op, Value
+from nki.graph.passes.regions import outside_values
 
 
 @dataclass(eq=False, slots=True)
@@ -121,19 +122,3 @@ class Clusters:
     def ordered(self) -> list[Cluster]:
         """All clusters, each after those that it uses."""
         return [cluster for cluster in self._ranked if cluster is not None]
-
-
-def outside_values(op: Op) -> list[Value]:
-    """What an operation uses: its operands, and values that its regions take from outside; each once."""
-    if not op.regions:
-        return list(dict.fromkeys(op.operands))
-    inside: set[Value] = set()
-    used: list[Value] = list(op.operands)
-    for inner in walk(op):
-        used += inner.operands
-        inside.update(inner.results)
-        for region in inner.regions:
-            inside.update(region.arguments)
-            used += region.results
-    inside.difference_update(op.results)
-    return [value for value in dict.fromkeys(used) if value not in inside]

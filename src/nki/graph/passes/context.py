@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from nki.graph.ir import Op, Value
+from nki.graph.passes.rewriter import Rewriter
 from nki.graph.references import Reference
 from nki.options import Options
 from nki.target.model import Target
@@ -20,6 +24,17 @@ class Traffic:
     distinct: int = 0
 
 
+class Replacement(Protocol):
+    """What puts a kernel in the place of a part of a model."""
+
+    @property
+    def name(self) -> str:
+        """For reports."""
+
+    def replaced(self, r: Rewriter, op: Op, context: Context) -> Sequence[Value] | None:
+        """Values in place of an operation's results; None where it has none."""
+
+
 @dataclass(slots=True)
 class Context:
     """One compilation.
@@ -28,7 +43,7 @@ class Context:
         target: whose limits groups keep.
         options: kernels that take the place of patterns are compiled with them.
         fold_bytes: constants of more bytes are not computed at compile time.
-        patterns: names of the kernel patterns that may be used; None: all that are registered.
+        patterns: what may replace parts of the model, in the order in which they are asked.
         replaced: (pattern, model's line) of parts of the graph that a registered kernel replaces.
         references: compiled kernels of patterns, which are known as long as this holds them.
         traffic: what fusion saved.
@@ -38,7 +53,7 @@ class Context:
     target: Target
     options: Options = field(default_factory=Options)
     fold_bytes: int = 1 << 16
-    patterns: frozenset[str] | None = None
+    patterns: Sequence[Replacement] = ()
     replaced: list[tuple[str, str]] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.graph.ir import Module, Op, Region, Value
-from nki.graph.passes.clusters import outside_values
 from nki.graph.passes.context import Context
+from nki.graph.passes.regions import outside_values
 
 _EFFECTS = frozenset({"custom_call", "outfeed", "send", "infeed", "recv"})
 

@@ -8,7 +8,7 @@ from math import prod
 
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Module, Op, Region, Value
-from nki.graph.passes.clusters import Cluster, Clusters, outside_values
+from nki.graph.passes.clusters import Cluster, Clusters
 from nki.graph.passes.context import Context
 from nki.graph.passes.fuse_groups import boundary, group_of, roots_first
 from nki.graph.passes.fuse_products import can_join, merge_products, merge_rows, products_readable
@@ -16,6 +16,7 @@ from nki.graph.passes.fuse_rules import EPILOGUES, compatible, joined, only_leav
 from nki.graph.passes.kernels_can import VIEWS, readable
 from nki.graph.passes.kinds import KINDS, is_pointwise, kind_of, nbytes
 from nki.graph.passes.limits import fits
+from nki.graph.passes.regions import outside_values
 
 _VIEWS = VIEWS - {"broadcast_in_dim"}
 

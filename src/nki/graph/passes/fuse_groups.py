@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from nki.graph.copies import copy_op
 from nki.graph.ir import Group, Op, Value
-from nki.graph.passes.clusters import Cluster, Clusters, outside_values
+from nki.graph.passes.clusters import Cluster, Clusters
 from nki.graph.passes.fingerprint import attribute_text, group_name
 from nki.graph.passes.fuse_rules import LEAVES
 from nki.graph.passes.kinds import kind_of
+from nki.graph.passes.regions import outside_values
 
 
 def group_of(cluster: Cluster, clusters: Clusters, results: Sequence[Value]) -> Group:

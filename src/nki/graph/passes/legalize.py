@@ -13,7 +13,6 @@ from nki.graph.errors import unsupported
 from nki.graph.ir import Module, Op, Region, TensorType, Value
 from nki.graph.passes.complex_pairs import without_complex
 from nki.graph.passes.context import Context
-from nki.graph.passes.dce import dce
 from nki.graph.passes.decompose import DECOMPOSITIONS
 from nki.graph.passes.decompose_chlo import expand
 from nki.graph.passes.decompose_index import signed_indices
@@ -28,15 +27,12 @@ NARROW: Mapping[DType, DType] = {dtypes.int64: dtypes.int32, dtypes.uint64: dtyp
 
 
 def legalize(module: Module, context: Context) -> Module:
-    """The model with functions inlined, elements narrowed, and operations decomposed.
+    """The model with elements narrowed and operations decomposed; its functions are inlined already.
 
     Raises:
         GraphError: "graph.unsupported" for bitcasts of 64-bit elements; "graph.range" for constants that 32 bits do not
             hold.
     """
-    _inline_calls(module)
-    dce(without_complex(rewrite(module, _wide_words)), context)
-    dce(fold_wide(module, context, NARROW), context)
     for function in module.functions.values():
         for value in function.arguments:
             _narrow(value)
@@ -46,7 +42,9 @@ def legalize(module: Module, context: Context) -> Module:
     return rewrite(module, _decompose)
 
 
-def _inline_calls(module: Module) -> None:
+def inline_calls(module: Module, context: Context) -> Module:
+    """The model as one function."""
+
     def rule(r: Rewriter, op: Op) -> Sequence[Value] | None:
         name = op.attributes.get("callee" if op.name == "call" else "decomposition")
         if op.name not in ("call", "composite") or name not in module.functions:
@@ -58,6 +56,21 @@ def _inline_calls(module: Module) -> None:
     main = {module.entry: module.main}
     rewrite(Module(main, module.entry), rule)
     module.functions = main
+    return module
+
+
+def split_complex(module: Module, context: Context) -> Module:
+    """The model with pairs in the place of complex numbers, and generator states that stay 32-bit words.
+
+    Raises:
+        GraphError: what `without_complex` raises.
+    """
+    return without_complex(rewrite(module, _wide_words))
+
+
+def fold_narrowed(module: Module, context: Context) -> Module:
+    """The model with constants of 64 bits computed before they lose bits."""
+    return fold_wide(module, context, NARROW)
 
 
 def _wide_words(r: Rewriter, op: Op) -> Sequence[Value] | None:

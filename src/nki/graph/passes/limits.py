@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from nki.graph.ir import Op, Value
-from nki.graph.passes.clusters import outside_values
+from nki.graph.passes.regions import outside_values
 from nki.target.model import Target
 
 _MOST_OPS = 160

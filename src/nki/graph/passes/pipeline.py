@@ -11,7 +11,8 @@ from nki.graph.passes.cse import cse
 from nki.graph.passes.dce import dce
 from nki.graph.passes.fold import fold
 from nki.graph.passes.fuse import fuse
-from nki.graph.passes.legalize import legalize
+from nki.graph.passes.legalize import fold_narrowed, inline_calls, legalize, split_complex
+from nki.graph.passes.patterns import patterns
 from nki.graph.passes.quotients import quotients
 from nki.graph.passes.reductions import reductions
 from nki.graph.passes.rematerialize import rematerialize
@@ -19,12 +20,11 @@ from nki.graph.passes.reorder import reorder
 from nki.graph.passes.simplify import simplify
 from nki.graph.passes.spread import spread
 from nki.graph.passes.widen import widen
-from nki.graph.patterns import patterns
 
 Pass = Callable[[Module, Context], Module]
 
 STAGES: Mapping[str, tuple[Pass, ...]] = {
-    "legalized": (legalize, quotients, dce),
+    "legalized": (inline_calls, split_complex, dce, fold_narrowed, dce, legalize, quotients, dce),
     "simplified": (fold, simplify, cse, fold, simplify, cse, dce),
     "patterns": (patterns, simplify, dce),
     "fused": (reductions, simplify, widen, spread, reorder, cse, dce, rematerialize, dce, fuse),

@@ -1,4 +1,4 @@
-"""Regions that combine elements: computed on whole tensors, and taken apart where their results are independent."""
+"""Regions: what they use from outside; those that combine elements, on whole tensors or taken apart by result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nki.graph.copies import copy_region
-from nki.graph.ir import Op, Region, TensorType, Value
+from nki.graph.ir import Op, Region, TensorType, Value, walk
 from nki.graph.passes.rewriter import Rewriter
 
 
@@ -66,3 +66,19 @@ def operator(region: Region) -> str:
     if not isinstance(inner, Op) or inner.results != region.results or set(inner.operands) != set(region.arguments):
         return ""
     return inner.name
+
+
+def outside_values(op: Op) -> list[Value]:
+    """What an operation uses: its operands, and values that its regions take from outside; each once."""
+    if not op.regions:
+        return list(dict.fromkeys(op.operands))
+    inside: set[Value] = set()
+    used: list[Value] = list(op.operands)
+    for inner in walk(op):
+        used += inner.operands
+        inside.update(inner.results)
+        for region in inner.regions:
+            inside.update(region.arguments)
+            used += region.results
+    inside.difference_update(op.results)
+    return [value for value in dict.fromkeys(used) if value not in inside]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from nki.graph.copies import copy_op
 from nki.graph.ir import Module, Op, Region, Value
-from nki.graph.passes.clusters import outside_values
 from nki.graph.passes.context import Context
 from nki.graph.passes.kernels_can import is_view
 from nki.graph.passes.kinds import is_pointwise, nbytes
+from nki.graph.passes.regions import outside_values
 from nki.graph.passes.splats import is_splat
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from nki.graph.attention.layouts import Dims, Seen, bound, same, unmoved
 from nki.graph.ir import Op, Value
 from nki.graph.passes.kinds import combiner
 from nki.graph.passes.rewriter import Rewriter
+from nki.graph.patterns.attention.layouts import Dims, Seen, bound, same, unmoved
 
 _USES = 2
 """Of the exponentials: their sum, and the weights. A derivative needs them as well, so that they have to be made."""

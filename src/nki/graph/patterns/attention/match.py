@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from nki.graph.attention.kernel import LETTERS, MOST_FEATURES, MOST_KEYS, PARTITIONS
-from nki.graph.attention.known import known
-from nki.graph.attention.layouts import Dims, Index, NotAligned, Seen, flat, of_shape
-from nki.graph.attention.scores import Attention, Mask, attention_of
 from nki.graph.ir import Op, Value
 from nki.graph.passes.rewriter import Rewriter
 from nki.graph.patterns import Match
+from nki.graph.patterns.attention.kernel import LETTERS, MOST_FEATURES, MOST_KEYS, PARTITIONS
+from nki.graph.patterns.attention.known import known
+from nki.graph.patterns.attention.layouts import Dims, Index, NotAligned, Seen, flat, of_shape
+from nki.graph.patterns.attention.scores import Attention, Mask, attention_of
 
 _FEWEST = 256
 """Keys, and queries, from which on the scores are worth keeping on chip."""

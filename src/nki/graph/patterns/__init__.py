@@ -1,0 +1,28 @@
+"""Kernels for parts of models: how a pattern is written and made known. Everything that one needs is here.
+
+A distribution makes its patterns known with entry points of the group ``nki.patterns``, a process with `register`.
+"""
+
+from nki.graph.ir import Op, TensorType, Value
+from nki.graph.passes.kinds import combiner
+from nki.graph.passes.rewriter import Rewriter
+from nki.graph.patterns.pattern import Match, Matcher, Pattern
+from nki.graph.patterns.recognition import either_way, match_rms_norm, unconverted
+from nki.graph.patterns.registry import register, register_pattern, unregister
+
+__all__ = [
+    "Match",
+    "Matcher",
+    "Op",
+    "Pattern",
+    "Rewriter",
+    "TensorType",
+    "Value",
+    "combiner",
+    "either_way",
+    "match_rms_norm",
+    "register",
+    "register_pattern",
+    "unconverted",
+    "unregister",
+]

@@ -1,0 +1,79 @@
+"""Which patterns a model is compiled with, and what tells two such choices apart."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from inspect import unwrap
+from types import FunctionType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from nki.core.locks import lock
+from nki.frontend.manifest import manifest_of
+from nki.graph.patterns.attention.pattern import ATTENTION
+from nki.graph.patterns.pattern import Pattern
+from nki.graph.patterns.registry import Origin, installed, installed_names, registered
+from nki.graph.patterns.replacement import Replacement
+from nki.store.keys import key_of
+
+_OWN = {pattern.name: Origin(pattern) for pattern in (ATTENTION,)}
+"""Of this package; others come first, and one of the same name takes its place."""
+
+
+def pattern_names() -> frozenset[str]:
+    """Of all patterns that are known now."""
+    return frozenset((*registered(), *installed_names(), *_OWN))
+
+
+def origins(names: Collection[str] | None) -> tuple[Origin, ...]:
+    """The patterns of these names, in the order in which they are asked: registered ones, installed ones, ours.
+
+    Args:
+        names: None for all that are known.
+
+    Raises:
+        GraphError: "graph.pattern" for one that cannot be loaded.
+    """
+    known = registered()
+    wanted = [name for name in sorted(installed_names() - known.keys()) if names is None or name in names]
+    found = _OWN | {name: installed(name) for name in wanted} | known
+    order = [*known, *wanted, *(name for name in _OWN if name not in known and name not in wanted)]
+    return tuple(found[name] for name in order if names is None or name in names)
+
+
+def replacements(names: Collection[str] | None) -> tuple[Replacement, ...]:
+    """The patterns of these names for the passes. Raises what `origins` raises."""
+    return tuple(Replacement(origin) for origin in origins(names))
+
+
+def fingerprint(names: Collection[str] | None) -> str:
+    """What stands for the patterns of these names in the key of a compiled model: name, version and code of each.
+
+    Code that cannot be compared by value, such as a matcher that reads a file, is equal to nothing in other processes.
+
+    Raises:
+        GraphError: "graph.pattern" for one that cannot be loaded.
+    """
+    facts = [
+        (origin.pattern.name, origin.distribution, origin.pattern.version, _code_of(origin.pattern))
+        for origin in origins(names)
+    ]
+    return key_of("patterns", patterns=facts)
+
+
+_LOCK = lock()
+_TOKENS: WeakKeyDictionary[Pattern, str] = WeakKeyDictionary()
+"""For patterns whose code has no value to compare: equal in this process only."""
+
+
+def _code_of(pattern: Pattern) -> str:
+    digests = [_digest(pattern.match), _digest(pattern.kernel.func)]
+    if all(digests):
+        return " ".join(digests)
+    with _LOCK:
+        return _TOKENS.setdefault(pattern, secrets.token_hex(16))
+
+
+def _digest(function: Any) -> str:
+    return manifest_of(function).digest if isinstance(unwrap(function), FunctionType) else ""
