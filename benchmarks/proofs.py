@@ -32,11 +32,11 @@ from nki.passes.pipeline import Stage, compile_programs
 from nki.passes.proof.faults import CODES
 from nki.passes.proof.happens_before import check
 from nki.passes.scheduling.semaphores import synchronize
-from nki.sim.adversary import Policy, run_adversely
 from nki.sim.machine import Machine
 from nki.spec.program import Block, Issued, Program
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
+from nki.testing.adversary import Policy, run_adversely
 
 Values = list[tuple[str, tuple[int, ...], bytes]]
 """Dtype, shape and a digest of the bytes of arrays, which may be gigabytes."""

@@ -15,8 +15,8 @@ from nki.asm.raising import raise_
 from nki.asm.streams import Command, Immediate, Streams
 from nki.asm.values import immediate, value_of
 from nki.core.errors import ArtifactError, NkiError
-from nki.ir.same import differences
 from nki.spec.instruction import REGISTRY
+from nki.testing.equality import differences
 from tests.asm.compiled import compiled, examples, loops, replaced, summed
 
 

@@ -19,8 +19,8 @@ from nki.asm.streams import Access, Begin, Command, Pass, Register, Streams, que
 from nki.core.dtypes import BY_NAME
 from nki.core.errors import IRError
 from nki.core.tensor import Buffer, View
-from nki.ir.same import differences
 from nki.spec.program import Issued, Program, Sync, Wait
+from nki.testing.equality import differences
 from tests.asm.compiled import compiled, examples, loops, replaced, summed
 from tests.ir.kernels import array, traced
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from nki.asm.lower import lower
-from nki.asm.parse import parse
 from nki.asm.print import to_text
 from nki.asm.raising import raise_
 from nki.asm.streams import Access, Begin, Command, Entry, Indirect, Register, Stream, Streams
 from nki.core.errors import ArtifactError, ExecutionError, NkiError
 from nki.core.source import Location
+from nki.testing.assembly import parse
 from tests.asm.compiled import compiled, loops, summed
 
 

@@ -8,10 +8,10 @@ import re
 import pytest
 
 from nki.asm.lower import lower
-from nki.asm.parse import parse
 from nki.asm.print import stream_lines, to_text
 from nki.asm.streams import Immediate
 from nki.core.errors import ArtifactError
+from nki.testing.assembly import parse
 from tests.asm.compiled import compiled, examples, loops, replaced, summed
 
 

@@ -14,11 +14,11 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import FrontendError
 from nki.driver.launch import Launch, trace_only
-from nki.ir.same import differences
 from nki.options import Options
 from nki.report import NkiWarning
 from nki.spec.program import ForLoop, WhileLoop
 from nki.target.load import load_target
+from nki.testing.equality import differences
 from tests.frontend.kernels.accepted import conditions, ranges, scalars
 from tests.frontend.kernels.accepted.case import Case, X, number
 from tests.support import both

@@ -16,9 +16,9 @@ from nki.core.errors import NkiError
 from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes.proof.happens_before import check
-from nki.sim.adversary import Policy, run_adversely
 from nki.spec.program import Block, Program
 from nki.target.load import load_target
+from nki.testing.adversary import Policy, run_adversely
 from tests.fuzz.programs import Case
 from tests.support import environment
 

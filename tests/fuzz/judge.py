@@ -17,10 +17,10 @@ from nki.passes.analysis.liveness import Range, liveness
 from nki.passes.context import Context
 from nki.passes.pipeline import Stage, compile_programs
 from nki.passes.proof.happens_before import check, check_reordering
-from nki.sim.adversary import Policy
 from nki.spec.program import Program
 from nki.target.load import load_target
 from nki.target.model import Target
+from nki.testing.adversary import Policy
 from tests.fuzz.checks import adverse
 from tests.fuzz.mutants import Mutant, mutant
 from tests.fuzz.oracle import Reference, segments

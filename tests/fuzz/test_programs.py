@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nki.ir.same import differences
 from nki.spec.program import Block, ForLoop, WhileLoop
+from nki.testing.equality import differences
 from tests.fuzz.checks import differing, outcome, traced
 from tests.fuzz.elementwise import STEPS as ELEMENTWISE
 from tests.fuzz.movement import STEPS as MOVEMENT

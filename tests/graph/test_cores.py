@@ -28,8 +28,8 @@ from nki.options import from_environment
 from nki.passes.check_races import program_races
 from nki.passes.proof.happens_before import check
 from nki.runtime.model import Model
-from nki.sim.adversary import Policy, run_adversely
 from nki.target.load import load_target
+from nki.testing.adversary import Policy, run_adversely
 from tests.graph import stages, xla
 from tests.graph.hand_made import group, module, value
 

@@ -10,8 +10,8 @@ import pytest
 from nki.graph.compile import Setting
 from nki.graph.ir import Group, Value
 from nki.options import from_environment
-from nki.sim.adversary import Policy, run_adversely
 from nki.target.load import load_target
+from nki.testing.adversary import Policy, run_adversely
 from tests.graph import stages
 from tests.graph.hand_made import EMITTERS, group, module, value
 

@@ -16,9 +16,9 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import VerificationError
 from nki.driver.gate import through_ir
-from nki.ir.same import differences
 from nki.spec.engine import engine
 from nki.target.load import load_target
+from nki.testing.equality import differences
 from tests.ir.kernels import array, looped, scaled_sum, traced
 from tests.support import both, environment
 

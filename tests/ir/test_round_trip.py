@@ -16,10 +16,10 @@ from nki.ir.build import build
 from nki.ir.context import new_context
 from nki.ir.mlir import Module
 from nki.ir.read import read
-from nki.ir.same import differences
 from nki.ir.text import from_bytecode, from_text, to_bytecode, to_text
 from nki.spec.instruction import REGISTRY
 from nki.spec.program import ForLoop, Program, WhileLoop
+from nki.testing.equality import differences
 from tests.ir.kernels import array, dynamic_program, looped, scaled_sum, traced
 from tests.isa.test_registry import LEGAL
 

@@ -12,9 +12,9 @@ import nki.language as nl
 from nki.core.errors import IRError
 from nki.ir.build import build
 from nki.ir.read import read
-from nki.ir.same import differences
 from nki.ir.text import from_bytecode, from_text, to_bytecode, to_text
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, Wait, WhileLoop
+from nki.testing.equality import differences
 from tests.ir.kernels import array, looped, scaled_sum, traced
 
 WAYS: list[Callable[[Any], Any]] = [

@@ -10,9 +10,9 @@ import numpy as np
 from nki.compiler import CompileConfig
 from nki.options import Options
 from nki.passes.context import Context, Pass
-from nki.sim.adversary import Policy, run_adversely
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 from nki.target.load import load_target
+from nki.testing.adversary import Policy, run_adversely
 from tests.ir.kernels import traced
 
 TRN2 = load_target("trn2")

@@ -11,12 +11,12 @@ from benchmarks.kernels.products import mlp
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import VerificationError
-from nki.ir.same import differences
 from nki.passes import allocate_and_schedule, schedule
 from nki.passes.allocation import addresses
 from nki.passes.analysis.memory_usage import usage
 from nki.passes.context import Context
 from nki.spec.program import Program
+from nki.testing.equality import differences
 from nki.timing.timeline import timeline
 from tests.ir.kernels import traced
 from tests.passes.kernels import TRN2, results

@@ -17,7 +17,6 @@ from nki.asm.raising import raise_
 from nki.core.tensor import MemoryRegion
 from nki.ir.build import build
 from nki.ir.read import read
-from nki.ir.same import differences
 from nki.ir.text import from_text, to_text
 from nki.language.memory import copied_tile
 from nki.options import Options
@@ -25,8 +24,9 @@ from nki.passes import copy_propagation
 from nki.passes.context import Context
 from nki.passes.lint.memory import memory_findings
 from nki.passes.pipeline import PIPELINE, compile_programs
-from nki.sim.adversary import Policy, run_adversely
 from nki.target.load import load_target
+from nki.testing.adversary import Policy, run_adversely
+from nki.testing.equality import differences
 from tests.asm.compiled import compiled
 from tests.ir.kernels import traced
 from tests.passes.broadcasts import (

@@ -12,10 +12,10 @@ from nki.options import Options
 from nki.passes import cse
 from nki.passes.context import Context
 from nki.passes.editing.rewrite import Edit, renamed, rewritten
-from nki.sim.adversary import Policy
 from nki.spec.program import Block, Issued, Program
 from nki.spec.verify_program import verify_program
 from nki.target.load import load_target
+from nki.testing.adversary import Policy
 from tests.fuzz.checks import adverse
 from tests.fuzz.checks import traced as traced_case
 from tests.fuzz.programs import case

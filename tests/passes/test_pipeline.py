@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from nki.core.errors import UsageError
-from nki.ir.same import differences
 from nki.options import Options
 from nki.passes.context import Context
 from nki.passes.pipeline import PIPELINE, Stage, compile_programs, passes_named, remaining
 from nki.passes.proof.happens_before import check
 from nki.passes.schedule import hardware, tasks_of
-from nki.sim.adversary import Policy
 from nki.spec.program import Issued, Program
 from nki.target.load import load_target
+from nki.testing.adversary import Policy
+from nki.testing.equality import differences
 from tests.fuzz.checks import adverse, traced
 from tests.fuzz.programs import Case, case
 

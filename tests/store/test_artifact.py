@@ -20,10 +20,10 @@ import nki.language as nl
 from nki.asm.decode import decode
 from nki.core.errors import ArtifactError, IRError, NkiError, VerificationError
 from nki.ir.read import read
-from nki.ir.same import differences
 from nki.ir.text import from_text
 from nki.spec.program import Sync, Wait
 from nki.store.artifact import load, pack, save, unpack
+from nki.testing.equality import differences
 from nki.version import version
 from tests.asm.compiled import compiled, loops, summed
 from tests.ir.kernels import array, traced

@@ -15,9 +15,9 @@ from nki.core.errors import LaunchError, NkiError
 from nki.driver.launch import trace_only
 from nki.ir.build import build
 from nki.ir.read import read
-from nki.ir.same import differences
 from nki.options import Options
 from nki.target.load import load_target
+from nki.testing.equality import differences
 from tests.support import both, rejection
 
 X = np.arange(32, dtype=np.float32).reshape(8, 4)

@@ -14,8 +14,8 @@ import nki.language as nl
 from nki.core.errors import ArgumentError, ExecutionError, FrontendError, IRError, LaunchError
 from nki.ir.build import build
 from nki.ir.read import read
-from nki.ir.same import differences
 from nki.spec.sink import current_sink
+from nki.testing.equality import differences
 from tests.support import both, rejection
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -15,7 +15,6 @@ from nki.compiler import AddressRotation, CompileConfig
 from nki.core.errors import VerificationError
 from nki.ir.build import build
 from nki.ir.read import read
-from nki.ir.same import differences
 from nki.ir.text import from_text, to_text
 from nki.passes import allocate_and_schedule
 from nki.passes.allocation import addresses
@@ -28,6 +27,7 @@ from nki.passes.scheduling.pressure_reordering import relieved
 from nki.spec.program import Program
 from nki.target.load import load_target
 from nki.target.model import Target
+from nki.testing.equality import differences
 from tests.passes.allocation import partition_halves_kernels as kernels
 from tests.passes.allocation.partition_halves_kernels import Kernel, pair
 from tests.passes.allocation.support import TRN2, at_addresses, box, context, lives, meet, results, traced

@@ -16,7 +16,6 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import VerificationError
 from nki.ir.build import build
-from nki.ir.same import differences
 from nki.ir.verify import verify as verified
 from nki.passes.allocation.addresses import allocate, run
 from nki.passes.allocation.spill import spill
@@ -24,6 +23,7 @@ from nki.passes.analysis.memory_usage import usage
 from nki.spec.program import Program
 from nki.spec.verify import verify
 from nki.target.model import Target
+from nki.testing.equality import differences
 from tests.passes.allocation import overflowing
 from tests.passes.allocation.support import TRN2, at_addresses, context, results, traced
 

@@ -16,8 +16,8 @@ from nki.passes.context import Context
 from nki.passes.pipeline import PIPELINE
 from nki.passes.proof.happens_before import check
 from nki.passes.scheduling.resynchronize import relink
-from nki.sim.adversary import Policy, run_adversely
 from nki.spec.program import Block, Issued, Program, Sync
+from nki.testing.adversary import Policy, run_adversely
 from tests.ir.kernels import traced
 from tests.passes.kernels import TRN2, shape
 

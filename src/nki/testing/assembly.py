@@ -32,9 +32,9 @@ from nki.asm.streams import (
     Streams,
     semaphore_of,
 )
-from nki.asm.words import Words, lines
 from nki.core.source import Frame, Location
 from nki.spec.instruction import REGISTRY
+from nki.testing.assembly_words import Words, lines
 
 _START = re.compile(r"(?:p(-?[0-9]{1,20}))?\+(-?[0-9]{1,20})")
 _FLOAT = re.compile(r"-?(?:inf|[0-9]{1,400}(?:\.[0-9]{1,400})?(?:e[+-]?[0-9]{1,3})?)")

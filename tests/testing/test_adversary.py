@@ -15,10 +15,10 @@ from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN, Frame, Location
 from nki.core.tensor import Buffer, MemoryRegion, View, whole
 from nki.options import Options
-from nki.sim.adversary import Policy, events, run_adversely
 from nki.spec.engine import engine
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, Wait
 from nki.target.load import load_target
+from nki.testing.adversary import Policy, events, run_adversely
 
 TRN2 = load_target("trn2")
 SHAPE = (2, 4)

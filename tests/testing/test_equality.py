@@ -12,9 +12,9 @@ from nki.core.source import Frame, Location
 from nki.core.tensor import Buffer
 from nki.ir.build import build
 from nki.ir.read import read
-from nki.ir.same import differences, same_program
 from nki.spec.engine import engine
 from nki.spec.program import Block, ForLoop, Program, Sync, WhileLoop
+from nki.testing.equality import differences, same_program
 from tests.ir.kernels import array, looped, scaled_sum, traced
 
 HERE = Location((Frame("f.py", "f", 1),))
