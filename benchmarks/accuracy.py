@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.core import cast_reference
 from tests.elementary.functions import ACTIVATION_FUNCTIONS, ELEMENTARY_FUNCTIONS, power_errors
 from tests.elementary.references import ACTIVATION, ELEMENTARY, Reference, Worst, sweep, worst
+from tests.oracles.casts import cast
 
 from nki.core import dtypes
 from nki.core.dtypes import DType
-from nki.core.numerics import cast
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "accuracy.md"
 _DEFAULT_POINTS = 1 << 14

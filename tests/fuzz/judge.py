@@ -16,7 +16,7 @@ from nki.passes.analysis.dependences import segments_of
 from nki.passes.analysis.liveness import Range, liveness
 from nki.passes.context import Context
 from nki.passes.pipeline import Stage, compile_programs
-from nki.passes.proof.happens_before import check, check_reordering
+from nki.passes.proof.happens_before import check
 from nki.spec.program import Program
 from nki.target.load import load_target
 from nki.target.model import Target
@@ -25,6 +25,7 @@ from tests.fuzz.checks import adverse
 from tests.fuzz.mutants import Mutant, mutant
 from tests.fuzz.oracle import Reference, segments
 from tests.fuzz.programs import Case, case
+from tests.oracles.reordering import check_reordering
 
 
 @dataclass(frozen=True)

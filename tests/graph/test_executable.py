@@ -62,7 +62,7 @@ def _same(found: list[np.ndarray], expected: list[np.ndarray]) -> bool:
 def test_text_to_results(affine, arrays):
     assert _same(affine.run(arrays), _expected(*arrays))
     assert [port.name for port in affine.arguments] == ["x", "w"]
-    assert [str(kind) for kind in affine.output_types] == ["tensor<200x32xfloat32>", "tensor<200x32xbool>"]
+    assert [(port.shape, port.dtype.name) for port in affine.outputs] == [((200, 32), "float32"), ((200, 32), "bool")]
 
 
 def test_the_report_counts(affine):

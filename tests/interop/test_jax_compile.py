@@ -58,7 +58,7 @@ def test_one_program_for_each_set_of_shapes() -> None:
     function(P, X + 1)
     assert len(function.executables()) == 1
     function(P, X[:3])
-    assert [executable.output_types[0].shape[0] for executable in function.executables()] == [6, 3]
+    assert [executable.outputs[0].shape[0] for executable in function.executables()] == [6, 3]
 
 
 def test_arguments_that_nothing_reads_are_left_out() -> None:

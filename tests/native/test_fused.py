@@ -18,6 +18,7 @@ from nki.native.emit_code import LANES, Code, type_of
 from nki.native.emit_ops import operation
 from nki.native.trace_values import Values
 from nki.sim.numpy_arrays import NumpyArrays
+from tests.elementary.functions import normal_tail
 from tests.elementary.references import sweep
 from tests.native import emit_cases
 from tests.native.test_emit_shapes import empty, load, run, values
@@ -139,7 +140,7 @@ ALL = {
     **{name: getattr(elementary, name) for name in ("log1p", "sin", "exponent")},
     "decay": of_magnitude(elementary.decay),
     "log1p_unit": of_magnitude(elementary.log1p_unit),
-    "normal_tail": of_magnitude(functions.normal_tail),
+    "normal_tail": of_magnitude(normal_tail),
 }
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nki.native.primitives.base import fill_text
 from nki.native.primitives.copy import copy_text
 from nki.native.primitives.transpose import transpose_text
 from nki.native.words import HEADER, STREAMED, UNIT
@@ -27,6 +26,7 @@ from tests.native.primitives_support import (
     record,
     slot_words,
 )
+from tests.oracles.fill import fill_text
 
 SIZES = st.sampled_from([1, 2, 4])
 COUNTS = st.one_of(st.integers(1, 6), st.sampled_from([15, 16, 17, 33]))

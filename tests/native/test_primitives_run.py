@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from nki.native import jit
 from nki.native.primitives.abi import ALONE, STOPPED
-from nki.native.primitives.base import fill_text
 from nki.native.primitives.copy import copy_text
 from tests.native.primitives_support import KERNEL, RUN, Context, Memory, base, compiled, place, record
+from tests.oracles.fill import fill_text
 
 _DECLINES = """
 func.func @declines(%words: !llvm.ptr, %ctx: !llvm.ptr, %first: i64, %last: i64) -> i32 {

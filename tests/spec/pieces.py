@@ -8,11 +8,11 @@ from typing import Any
 import nki  # noqa: F401 - fills the registry
 from nki.core.dtypes import as_dtype
 from nki.core.tensor import Buffer, MemoryRegion, View, whole
-from nki.spec.cost import elapsed
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import REGISTRY
 from nki.spec.step import Step
 from nki.target import load_target
+from nki.timing.cost import alone as elapsed
 
 _IDS = count(1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from nki.core.tensor import ScalarOffset, VectorOffset, View
 from nki.language import add
-from nki.spec.cost_dma import descriptors
+from nki.spec.cost_dma import _pieces, run_length
 from nki.spec.engine import dge_mode, dma_engine
 from nki.spec.engine import engine as Engine
 from nki.spec.operator import operator_of
@@ -72,6 +73,11 @@ def test_fewer_partitions_use_fewer_engines() -> None:
 
 
 # --- descriptors
+
+
+def descriptors(dst: View, src: View) -> int:
+    """Runs that are contiguous on both sides: they end where a run of either side ends."""
+    return _pieces(prod(src.shape), run_length(dst), run_length(src))
 
 
 def _enumerated(dst: View, src: View) -> int:

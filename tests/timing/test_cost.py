@@ -12,9 +12,10 @@ import nki.language as nl
 from nki.core.source import UNKNOWN
 from nki.spec.engine import engine
 from nki.spec.program import Issued
+from nki.spec.queue import queue_class
 from nki.spec.step import Step
 from nki.target.load import load_target
-from nki.timing.cost import ENTRIES, Costs, Estimator, alone, cost_of, duration, remember, signature, steps_of
+from nki.timing.cost import ENTRIES, Costs, alone, cost_of, duration, remember, signature, steps_of
 from tests.timing.support import tensor, toy, traced
 from tests.timing.test_properties import tiles
 
@@ -87,7 +88,7 @@ def test_a_duration_is_what_the_queue_is_held_for_and_the_rest(
     issued = Issued(declared, declared.arguments(tensor(0), tensor(1)), UNKNOWN, engine.vector)
     assert alone(steps) == total
     assert duration(issued, TRN2) == (busy, total - busy)
-    assert Estimator(TRN2).duration(issued) == ("vector", busy, total - busy)
+    assert queue_class(issued) == "vector"
 
 
 def test_a_transfer_holds_its_queue_while_it_moves() -> None:
@@ -95,6 +96,6 @@ def test_a_transfer_holds_its_queue_while_it_moves() -> None:
     steps = Step("T", "sync", 10, 90), Step("D", "dma", 500, 300)
     declared = toy(steps, engine.dma)
     issued = Issued(declared, declared.arguments(tensor(0), tensor(1)), UNKNOWN, engine.dma)
-    name, busy, latency = Estimator(TRN2).duration(issued)
-    assert (name, busy) == ("dma", 500)
+    busy, latency = duration(issued, TRN2)
+    assert (queue_class(issued), busy) == ("dma", 500)
     assert busy + latency + TRN2.timing["semaphore_ns"] == 10 + 90 + 500 + 300

@@ -136,20 +136,6 @@ def stochastic_round(values: npt.ArrayLike, dtype: DType, random_bits: npt.NDArr
     return round_to(np.where((bits & _EXPONENT) == _EXPONENT, source, rounded), dtype)
 
 
-def cast(storage: Array, source: DType, destination: DType) -> Array:
-    """Stored elements of one dtype as another: a bit copy if both are the same, else by way of float32.
-
-    (nki/api/nki/isa/__init__.py, ``tensor_copy`` and ``dma_copy``.) The result never shares memory with `storage`.
-
-    Raises:
-        DtypeError: "dtype.packed" if just one of the two, or both but different ones, are x4 types.
-    """
-    if source is destination:
-        return storage.copy()
-    result = round_to(to_f32(storage, source), destination)
-    return result.copy() if np.may_share_memory(result, storage) else result
-
-
 def poison(dtype: DType) -> float | int | bool:
     """The value that unwritten storage shows: NaN, or where there is none, 4 (which is true as a bool).
 

@@ -8,7 +8,6 @@ import functools
 import inspect
 import sysconfig
 from dataclasses import dataclass
-from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -19,7 +18,6 @@ from nki.frontend.check_source import FunctionSource
 UNKNOWN = object()
 """What a name stands for if that cannot be told."""
 
-_PACKAGE = str(Path(__file__).absolute().parents[1]) + "/"
 _LIBRARIES = tuple(sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nki.graph.ir import TensorType
 from nki.graph.report import GraphReport
 from nki.options import Options
 from nki.profile.evidence import tell_of_unmeasured
@@ -54,14 +53,6 @@ class Executable:
     def outputs(self) -> tuple[Port, ...]:
         """Name, shape and dtype of each result."""
         return self.model.part.outputs
-
-    @property
-    def input_types(self) -> tuple[TensorType, ...]:
-        return tuple(TensorType(port.shape, port.dtype) for port in self.arguments)
-
-    @property
-    def output_types(self) -> tuple[TensorType, ...]:
-        return tuple(TensorType(port.shape, port.dtype) for port in self.outputs)
 
     @property
     def aliases(self) -> dict[int, int]:

@@ -74,7 +74,6 @@ __all__ = [
     "expand_chlo",
     "parse",
     "survives",
-    "to_portable",
     "unreadable",
 ]
 
@@ -143,11 +142,6 @@ def expand_chlo(text: str) -> Module:
     pipeline = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
     PassManager.parse(pipeline, module.context).run(module.operation)
     return module
-
-
-def to_portable(text: str) -> bytes:
-    """A portable artifact of the newest version that the wheel can write."""
-    return bytes(_stablehlo.serialize_portable_artifact_str(text, _stablehlo.get_current_version()))
 
 
 def _first_words(error: Exception) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from nki.core.errors import NkiError
 from nki.core.html import html_table
 from nki.graph.cores.divide import Division
 from nki.graph.ir import Function, Group, Op
@@ -79,11 +78,6 @@ class GraphReport:
     def lasting(self) -> dict[str, Any]:
         """What is the same whenever and wherever the model is compiled, for its file."""
         return {name: value for name, value in self.to_json().items() if name not in ("seconds", "origins")}
-
-    @staticmethod
-    def on_host(model: str, target: str, error: NkiError) -> GraphReport:
-        """Of a graph that runs on the host, because this error kept it from the device and the caller allowed that."""
-        return GraphReport(model, target, fallbacks=((f"[{error.code}] {error.message}", str(error.location)),))
 
     @staticmethod
     def of_json(found: Mapping[str, Any]) -> GraphReport:

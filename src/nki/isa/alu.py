@@ -51,7 +51,6 @@ RSQRT = Operator("rsqrt", "arithmetic", arity=1, activation=True)
 RECIPROCAL = Operator("reciprocal", "arithmetic", arity=1, activation=True)
 
 COMPARISONS = (EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL)
-LOGICALS = (LOGICAL_AND, LOGICAL_OR, LOGICAL_XOR)
 
 _MEANING: dict[Operator, Callable[[Arrays, Any, Any], Any]] = {
     ADD: lambda x, a, b: x.add(a, b),

@@ -94,11 +94,6 @@ def check_domain(x: Arrays, operator: Operator, a: Any) -> None:
     )
 
 
-def normal_tail(x: Arrays, t: Any) -> Any:
-    """``Phi(-t)``, the probability that a normal variable lies beyond t >= 0, within 7 ulps."""
-    return _dropped(x, x.multiply(lifted_gaussian(x, t, 0.5), scaled_tail(x, t)))
-
-
 def _dropped(x: Arrays, a: Any) -> Any:
     return x.multiply(a, x.constant(DROP))
 

@@ -54,9 +54,6 @@ class Forwarded(NamedTuple):
     renamed: Sequence[Renamed]
 
 
-NOTHING = Forwarded({}, frozenset(), ())
-
-
 class _Tile(NamedTuple):
     """A tile in SBUF or a version of one.
 

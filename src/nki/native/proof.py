@@ -199,11 +199,6 @@ def _sources(native: Native, issued: Issued) -> list[tuple[View, bool, bool]]:
     return [(s.of(issued.arguments), s.writes, True) for s in native.sources if isinstance(s, Source)]
 
 
-def written_for_certain(issued: Issued, target: Target) -> list[View]:
-    """What an instruction writes all of, whatever its values are."""
-    return [view for view, writes, certain in _operands(issued, target) if writes and certain]
-
-
 def _operands(issued: Issued, target: Target) -> list[tuple[View, bool, bool]]:
     """The operands as they are declared, or their parts; one that is read and written comes twice.
 

@@ -12,8 +12,6 @@ from nki.native.words import DIMENSIONS, HEADER, SLOT, Dimension, Place, padded,
 PITCH = 1 << 40
 """Stands for the distance of partitions, which is not known before the tensor has a place; no stride reaches it."""
 
-Both = tuple[Dimension, Dimension]
-"""A dimension of the destination and of the source."""
 _ROWS = 128
 """Rows into which a copy from device memory to device memory is divided."""
 

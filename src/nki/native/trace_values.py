@@ -184,17 +184,11 @@ class Values(Functions):
     def bits_float(self, i: Any) -> Node:
         return self.node("bitcast", (i,), F32)
 
-    def int_add(self, i: Any, j: Any) -> Node:
-        return self.node("iadd", (i, j), I32)
-
     def int_subtract(self, i: Any, j: Any) -> Node:
         return self.node("isubtract", (i, j), I32)
 
     def int_and(self, i: Any, j: Any) -> Node:
         return self.node("and", (i, j), I32)
-
-    def int_or(self, i: Any, j: Any) -> Node:
-        return self.node("or", (i, j), I32)
 
     def int_xor(self, i: Any, j: Any) -> Node:
         return self.node("xor", (i, j), I32)

@@ -105,12 +105,6 @@ def run(program: Program, context: Context) -> Program:
     return foresee(program, context.target, Tasks(context.target)).program
 
 
-def as_written(program: Program, context: Context) -> Program:
-    """Synchronise every segment in the order that it has: what `run` is measured against."""
-    maker = _Maker(program, context.target, Tasks(context.target))
-    return maker.scheduled(lambda *circumstances: [in_order(*circumstances)])
-
-
 class Foreseen(NamedTuple):
     """A scheduled program, its ns on the timeline, and those by the estimate of the list scheduler."""
 

@@ -73,17 +73,11 @@ class NumpyPrimitives(Functions):
     def int_constant(self, value: int) -> Any:
         return I32(value)
 
-    def int_add(self, i: Any, j: Any) -> Any:
-        return np.add(i, j, dtype=I32)
-
     def int_subtract(self, i: Any, j: Any) -> Any:
         return np.subtract(i, j, dtype=I32)
 
     def int_and(self, i: Any, j: Any) -> Any:
         return np.bitwise_and(i, j)
-
-    def int_or(self, i: Any, j: Any) -> Any:
-        return np.bitwise_or(i, j)
 
     def int_xor(self, i: Any, j: Any) -> Any:
         return np.bitwise_xor(i, j)

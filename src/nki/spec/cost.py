@@ -9,7 +9,7 @@ Shapes of formulas stand here, every coefficient stands in the data of the targe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from operator import attrgetter
 from typing import Any
@@ -29,18 +29,6 @@ MODES = "nki/guides/architecture/trainium2_arch.rst, Vector Engine Performance M
 LATENCY = "the latency is fitted to published profiles (timing.vector_fixed_cycles and its like)"
 OLDER = "formula of an older public revision of the instruction reference, the current one prints none; " + LATENCY
 UNPUBLISHED = "no document gives a cost; one element per cycle as most instructions of the engine; " + LATENCY
-
-
-def elapsed(steps: Sequence[Step]) -> float:
-    """ns from the start of an instruction on an idle core until its result is visible.
-
-    A step follows the one before at once if both occupy the same unit, else when the result of that one is visible.
-    """
-    total, before = 0.0, steps[0]
-    for step in steps:
-        total += step.ns if step.unit == before.unit else before.latency + step.ns
-        before = step
-    return total + before.latency
 
 
 def elements(view: View) -> int:

@@ -44,11 +44,6 @@ def run_length(view: View) -> int:
     return run
 
 
-def descriptors(dst: View, src: View) -> int:
-    """Runs that are contiguous on both sides: they end where a run of either side ends."""
-    return _pieces(prod(src.shape), run_length(dst), run_length(src))
-
-
 def _pieces(count: int, a: int, b: int) -> int:
     return count // a if a == b else count // a + count // b - count // lcm(a, b)
 

@@ -9,8 +9,6 @@ from typing import Any, Literal
 from nki.core.errors import ArgumentError
 from nki.core.shown import shown
 
-OperatorClass = Literal["arithmetic", "compare", "logical", "bitvec", "unary", "activation", "special"]
-
 
 @dataclass(frozen=True, slots=True)
 class Operator:

@@ -42,17 +42,6 @@ def duration(issued: Issued, target: Target) -> Duration:
     return _costs(target).duration(issued)
 
 
-class Estimator:
-    """Costs for a list scheduler on one target."""
-
-    def __init__(self, target: Target) -> None:
-        self._costs = _costs(target)
-
-    def duration(self, issued: Issued) -> tuple[str, float, float]:
-        """``(queue class, busy ns, latency ns)``; the class is an engine's name, or "dma" for any DMA queue."""
-        return (queue_class(issued), *self._costs.duration(issued))
-
-
 class Costs:
     """Costs on one target by `signature`."""
 

@@ -119,8 +119,8 @@ def _imported(graph: Graph, called: Callable[..., Any]) -> list[Array]:
     executable = compile_module(
         imported.module, target=graph.target, lnc=graph.cores, options=from_environment(), name=f"graph{graph.seed}"
     )
-    pairs = zip(places, executable.input_types, strict=True)
-    found = executable.run([host_array(inputs[place], type_.dtype) for place, type_ in pairs])
+    pairs = zip(places, executable.arguments, strict=True)
+    found = executable.run([host_array(inputs[place], port.dtype) for place, port in pairs])
     return [plain(host_tensor(found[kind.number], kind.dtype)) for kind in imported.outputs]
 
 

@@ -12,11 +12,12 @@ from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN
 from nki.core.tensor import Buffer, MemoryRegion, ScalarOffset, VectorOffset, View, whole
 from nki.passes.analysis import interval_index
-from nki.passes.analysis.dependences import dependences, segments_of, summary, why
+from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.proof.happens_before import check
 from nki.spec.engine import engine
 from nki.spec.program import Block, ForLoop, Issued, Program
 from nki.target.load import load_target
+from tests.oracles.reasons import why
 from tests.passes.proof import oracle
 from tests.passes.proof.programs import Made, issue, program, waits_for
 
@@ -263,16 +264,6 @@ def test_edges_and_ordered_regions_count_from_the_segment() -> None:
     of = [dependences(s.items, made, TRN2, s.edges, s.fences) for s in found]
     assert of == [[(), (), (0,)], [(), (0,), ()], [(), (0,), (1,)]]
     assert why(found[2].items, 0, 2, made, TRN2, (), [(0, 3)]) == (("edge", "schedule"),)
-
-
-def test_a_loop_as_a_whole() -> None:
-    a, b = whole(tile(0)), whole(tile(1))
-    inner = ForLoop(0, 2, 1, VirtualRegister(1), Block([], [copy(b, a)]), UNKNOWN)
-    made = Program("k", "trn2", 0, 1)
-    found = summary(Block([], [issue("register_move", dst=VirtualRegister(0), src=1), inner]), made, TRN2)
-    assert [repr(f) for f in found.reads] == ["t0 partitions 0:128 bytes 0:256"]
-    assert [repr(f) for f in found.writes] == ["t1 partitions 0:128 bytes 0:256"]
-    assert found.sets == {("register", 0)} and not found.rendezvous and not found.fence
 
 
 def test_members_of_a_sequence_are_operands() -> None:

@@ -18,11 +18,12 @@ from nki.passes.analysis.footprints import Footprint
 from nki.passes.check_races import PASS, refuse_races
 from nki.passes.context import Context
 from nki.passes.proof import conflicts
-from nki.passes.proof.happens_before import check, check_reordering
+from nki.passes.proof.happens_before import check
 from nki.spec.engine import engine
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, Wait
 from nki.target.load import load_target
 from tests.ir.kernels import array, traced
+from tests.oracles.reordering import check_reordering
 from tests.passes.proof.agreement import queues, table
 from tests.passes.proof.programs import issue, program, waits_for
 

@@ -17,6 +17,7 @@ from nki.passes.context import Context
 from nki.target.load import load_target
 from nki.timing.bound import lower_bound
 from nki.timing.timeline import timeline
+from tests.oracles.written_order import as_written
 
 SHORT = [case for case in STRAIGHT if case.label.split()[1] in ("256x1024", "512x512", "1024x512") and not case.cores]
 
@@ -55,5 +56,5 @@ def test_no_schedule_beats_the_least_time(case: Case) -> None:
     assert least >= lower_bound(program, target, [needs]) - 1e-6
     context = Context(target)
     placed = [addresses.run(program, context), allocate_and_schedule.run(program, context)]
-    done = [order(each, Context(target)) for each in placed for order in (schedule.run, schedule.as_written)]
+    done = [order(each, Context(target)) for each in placed for order in (schedule.run, as_written)]
     assert all(timeline(each, target).makespan >= least - 1e-6 for each in done)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import DType, bool_, int32, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.errors import unsupported
-from nki.graph.ir import Group, Op, Region, Value
+from nki.graph.ir import Op, Region
 from nki.isa import alu
 from nki.spec.operator import Operator
 
@@ -72,15 +70,6 @@ def combination(op: Op, region: Region, bits: bool = False) -> Combination:
     raise unsupported(
         op, f"its region is {found}, not one of {', '.join(_OPERATORS)}", "use one of these operators of two elements"
     )
-
-
-def constant(group: Group, value: Value) -> float | None:
-    """The number that a value is, if the group says so."""
-    for op in group.ops:
-        if value in op.results and op.name == "constant":
-            array = np.asarray(op.attributes["value"])
-            return float(array.reshape(-1)[0])
-    return None
 
 
 def column_of(tensor: NkiTensor, rows: int, dtype: DType) -> NkiTensor:

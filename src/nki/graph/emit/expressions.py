@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from nki.graph.emit.arithmetic import ARITHMETIC
 from nki.graph.emit.conversions import CONVERSIONS
 from nki.graph.emit.engines import Engines, Form
-from nki.graph.emit.evaluation import TRANSPARENT, Evaluation, Reducer, Rule
+from nki.graph.emit.evaluation import Evaluation, Reducer, Rule
 from nki.graph.ir import Op, Value
 from nki.target.model import Target
 
@@ -50,9 +50,3 @@ def apply(
         assert target is not None, "a target or engines"
         engines = Engines(target)
     return Evaluation(engines, values, keep, shape, reduce, _RULES).run(ops)
-
-
-POINTWISE = (
-    frozenset({*_RULES, *(f"chlo.{name}" for name in ("erf", "erf_inv", "tan", "square")), "iota"}) | TRANSPARENT
-)
-"""Names of the operations that emitters compute element by element."""

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from nki.graph.ir import Op
 
 Array = npt.NDArray[Any]
-Computed = "Array | None"
 
 
 def compute(op: Op, operands: list[Array]) -> Array | None:

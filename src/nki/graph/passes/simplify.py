@@ -13,7 +13,6 @@ from nki.graph.passes.lossless import lossless
 from nki.graph.passes.rewriter import Rewriter, rewrite
 from nki.graph.passes.simplify_moves import MOVES
 
-Simplified = "Sequence[Value] | None"
 Simplifier = Callable[[Rewriter, Op], "Sequence[Value] | None"]
 
 _MOST_POWER = 4

@@ -35,7 +35,6 @@ JUMP = 2
 """What the function of a record returns to go on at word 3 of the record."""
 
 RECORD_ARGUMENTS = ("%words: !llvm.ptr", "%ctx: !llvm.ptr", "%first: i64", "%last: i64")
-RECORD_KINDS = (POINTER, POINTER, "i64", "i64")
 
 
 class Slot(NamedTuple):

@@ -16,12 +16,10 @@ from nki.native.primitives.abi import (
     THREADS,
     YIELD,
     dims_of,
-    slot,
 )
 from nki.native.primitives.nest import nest
-from nki.native.primitives.rows import row, row_functions
+from nki.native.primitives.rows import row
 from nki.native.primitives.writer import POINTER, Writer
-from nki.native.words import HEADER, SLOT
 
 _PARTITIONS = 128
 _SPINS = 256
@@ -171,17 +169,3 @@ def _row_text(name: str, size: int, gathers: bool) -> str:
         row(w, size, dst, src, count, inner)
     w.done()
     return w.function(name, ["%dst: !llvm.ptr", "%src: !llvm.ptr", "%dims: !llvm.ptr"])
-
-
-def fill_text(name: str, size: int) -> str:
-    """A record function: slot 0, the destination, is filled with the low bytes of the immediate after it."""
-    w = Writer()
-    dst = slot(w, 0)
-    item = w.at("%words", 8 * (HEADER + SLOT))
-    extents, strides = zip(*dims_of(w, dst.dims), strict=True)
-    with w.loop("%first", "%last") as partition:
-        start = w.at(dst.pointer, w.mul(partition, dst.stride))
-        with nest(w, extents[:-1], [(start, strides[:-1])]) as (place,):
-            row(w, size, place, item, extents[-1], (strides[-1], w.constant(0)))
-    w.done(w.constant(0, "i32"), "i32")
-    return row_functions(size) + w.function(name, RECORD_ARGUMENTS, "i32")

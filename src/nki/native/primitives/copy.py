@@ -7,12 +7,9 @@ from nki.native.primitives.nest import nest
 from nki.native.primitives.rows import row, row_functions, stream
 from nki.native.primitives.transpose import plane, plane_function
 from nki.native.primitives.writer import Writer
-from nki.native.words import DIMENSIONS
 
 _SMALLEST = 4
 """Shorter dimensions are not worth a transpose."""
-
-_AXES = DIMENSIONS + 1
 
 
 def copy_text(name: str, size: int) -> str:

@@ -6,9 +6,6 @@ For a pass that reorders or synchronises, segment by segment (loops are barriers
         needs = dependences(segment.items, program, target, segment.edges, segment.fences)
         needs[i]   # sorted earlier positions in segment.items that must complete before i starts
 
-    why(segment.items, 3, 7, program, target)     # (Reason("raw", "sbuf partitions 0:128 bytes 0:2048"),)
-    summary(loop.body, program, target)           # what a loop touches as a whole
-
 Dependences that follow from others are left out where that costs nothing. Any order of the instructions in which
 each comes after its dependences gives the results of the program order.
 """
@@ -19,7 +16,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from nki.passes.analysis.disjoint import disjoint
 from nki.passes.analysis.footprints import Accesses, Footprint, Resource, Space, Touched
 from nki.passes.analysis.interval_index import Layout, Plane, layout_of
 from nki.passes.editing.segments import segments
@@ -28,14 +24,6 @@ from nki.target.model import Target
 
 _FEW = 64
 Order = Sequence[tuple[int, int]]
-Kind = Literal["raw", "war", "waw", "register", "effect", "edge"]
-
-
-class Reason(NamedTuple):
-    """Why one instruction follows another: the kind of dependence, and the bytes, register or state that they share."""
-
-    kind: Kind
-    what: str
 
 
 class Segment(NamedTuple):
@@ -56,17 +44,6 @@ class Segment(NamedTuple):
     items: list[Issued]
     edges: list[tuple[int, int]]
     fences: list[tuple[int, int]]
-
-
-class Summary(NamedTuple):
-    """What a block and the loops in it touch: the union over all instructions."""
-
-    reads: frozenset[Footprint]
-    writes: frozenset[Footprint]
-    uses: frozenset[Resource]
-    sets: frozenset[Resource]
-    rendezvous: bool
-    fence: bool
 
 
 def segments_of(program: Program) -> Iterator[Segment]:
@@ -115,49 +92,6 @@ def dependences(
             extra.setdefault(position, set()).add(position - 1)
     state = _State(touched)
     return [state.add(position, item, extra.get(position, ())) for position, item in enumerate(touched)]
-
-
-def why(
-    items: Sequence[Issued],
-    producer: int,
-    consumer: int,
-    program: Program,
-    target: Target,
-    edges: Order = (),
-    fences: Order = (),
-) -> tuple[Reason, ...]:
-    """All reasons why the later of two instructions has to follow the earlier one; empty if it need not by itself."""
-    accesses = Accesses(program, target)
-    a, b = accesses.of(items[producer]), accesses.of(items[consumer])
-    reasons = [
-        *_shared_bytes("raw", a.writes, b.reads),
-        *_shared_bytes("war", a.reads, b.writes),
-        *_shared_bytes("waw", a.writes, b.writes),
-    ]
-    for name, number in {*a.sets} & {*b.uses, *b.sets} | {*a.uses} & {*b.sets}:
-        kind: Kind = "register" if name == "register" else "effect"
-        reasons.append(Reason(kind, f"{name} {number}".strip()))
-    if (a.rendezvous and b.hbm) or (b.rendezvous and a.hbm):
-        reasons.append(Reason("effect", "rendezvous"))
-    if a.fence or b.fence:
-        reasons.append(Reason("effect", "fence"))
-    if (producer, consumer) in edges or any(first <= producer < consumer < after for first, after in fences):
-        reasons.append(Reason("edge", "schedule"))
-    return tuple(sorted(set(reasons)))
-
-
-def summary(block: Block, program: Program, target: Target) -> Summary:
-    """What a block touches in one run, loops in it included; their bounds and conditions count as registers used."""
-    accesses = Accesses(program, target)
-    touched = [accesses.of(issued) for issued in block.walk()]
-    return Summary(
-        frozenset(f for t in touched for f in t.reads),
-        frozenset(f for t in touched for f in t.writes),
-        frozenset(r for t in touched for r in t.uses),
-        frozenset(r for t in touched for r in t.sets),
-        any(t.rendezvous for t in touched),
-        any(t.fence for t in touched),
-    )
 
 
 class _State:
@@ -257,18 +191,6 @@ def _layouts(touched: Sequence[Touched]) -> dict[Space, Layout]:
             if footprint.hbm and footprint.space in written:
                 device.setdefault(footprint.space, set()).add(footprint)
     return {space: layout_of(device.get(space, ())) for space in written}
-
-
-def _shared_bytes(kind: Kind, earlier: Sequence[Footprint], later: Sequence[Footprint]) -> Iterator[Reason]:
-    for a in earlier:
-        for b in later:
-            if a.space == b.space and not disjoint(a, b):
-                yield Reason(kind, _shared(a, b))
-
-
-def _shared(a: Footprint, b: Footprint) -> str:
-    rows = "" if a.hbm else f" partitions {max(a.first, b.first)}:{min(a.after, b.after)}"
-    return f"{a.label}{rows} bytes {max(a.low, b.low)}:{min(a.high, b.high)}"
 
 
 def _places(block: Block, walk: int) -> Iterator[tuple[Block, int, int, int]]:

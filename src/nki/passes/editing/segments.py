@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nki.spec.program import Block, ForLoop, Issued, WhileLoop
+from nki.spec.program import Block, Issued
 
 
 def segments(block: Block) -> Iterator[tuple[int, int]]:
@@ -17,17 +17,3 @@ def segments(block: Block) -> Iterator[tuple[int, int]]:
             first = position + 1
     if len(block.items) > first:
         yield first, len(block.items)
-
-
-def loops(block: Block) -> Iterator[ForLoop | WhileLoop]:
-    """The loops directly in a block."""
-    for item in block.items:
-        if not isinstance(item, Issued):
-            yield item
-
-
-def blocks(block: Block) -> Iterator[Block]:
-    """A block and all blocks in it, outermost first."""
-    yield block
-    for loop in loops(block):
-        yield from blocks(loop.body)

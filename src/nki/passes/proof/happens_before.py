@@ -42,35 +42,6 @@ def check(programs: Sequence[Program], target: Target) -> list[Race]:
     return races
 
 
-def check_reordering(
-    items: Sequence[Issued],
-    order: Sequence[int],
-    program: Program,
-    target: Target,
-    edges: Sequence[tuple[int, int]] = (),
-) -> list[Race]:
-    """Conflicts whose direction changes if the instructions of a segment run in another order.
-
-    Args:
-        items: in the old order.
-        order: for each place of the new order the position in `items`.
-        edges: pairs of positions in `items` that must keep their order.
-    """
-    accesses = Accesses(program, target)
-    touched = [accesses.of(items[old]) for old in order]
-    watch = _Watch(touched)
-    for new, old in enumerate(order):  # one queue that completes in the old order
-        watch.step(touched[new], Doer(new, 0, old + 1), (old,))
-    place = {old: new for new, old in enumerate(order)}
-    races = [unordered(items[order[c.earlier]], items[order[c.later]], c, program.core) for c in watch.conflicts]
-    for what, earlier, later in watch.states:
-        races.append(state_race(items[order[earlier]], items[order[later]], what, program.core))
-    for producer, consumer in edges:
-        if place[producer] > place[consumer]:
-            races.append(broken("edge", items[consumer], items[producer], program.core))
-    return races
-
-
 def _check_run(run: Run, accesses: Accesses, target: Target, edges: dict[int, list[int]]) -> list[Race]:
     races = list(_queue_faults(run, target))
     plan = Clocks(run)

@@ -242,12 +242,6 @@ def in_order(
     return Schedule(list(range(len(tasks))), queues, max(visible, default=0.0))
 
 
-def critical_path(tasks: Sequence[Task], producers: Sequence[Sequence[int]], signal: float) -> float:
-    """ns of the longest chain of dependences."""
-    consumers, _ = _invert(producers)
-    return max(_urgency(tasks, consumers, signal), default=0.0)
-
-
 def _invert(producers: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[int]]:
     """The consumers of each instruction, and how many producers it has."""
     consumers: list[list[int]] = [[] for _ in producers]
