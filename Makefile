@@ -1,10 +1,13 @@
 # `make` lists what there is. Everything happens in .venv, which is made on first use; PYTHON= chooses its interpreter.
+# Versions come from requirements-dev.lock; LOCK= takes the newest that pyproject.toml allows.
 
 PYTHON      ?= python3
 VENV        := .venv
 BIN         := $(VENV)/bin
 WORKERS     ?= 2
 PIP         := $(BIN)/python -m pip --disable-pip-version-check --quiet
+LOCK        ?= requirements-dev.lock
+INSTALL     := $(PIP) install $(if $(LOCK),--constraint $(LOCK))
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 TORCH       := $(shell sed -n 's/^ *"\(torch==[^"]*\)",*$$/\1/p' pyproject.toml)
 MAKEFLAGS   += --no-print-directory
@@ -12,7 +15,8 @@ MAKEFLAGS   += --no-print-directory
 
 # One set-up at a time, also under make -j.
 .NOTPARALLEL:
-.PHONY: help demo test test-all goldens check lint layout types layers sizes format gen wheel env clean distclean
+.PHONY: help demo test test-all goldens docs times page-test check lint layout types layers sizes format gen wheel wheel-try \
+        lock hooks env clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -61,6 +65,32 @@ wheel: $(VENV)/.test ## build the wheels into dist/
 	@$(PIP) wheel . distributions/torch_neuronx --no-deps --no-build-isolation --wheel-dir dist
 	@ls dist/*.whl
 
+wheel-try: $(VENV)/.test wheel ## install the built wheel into an empty environment, and run the demo there
+	@rm -rf build/try && $(BIN)/python -m venv build/try
+	@build/try/bin/python -m pip --disable-pip-version-check --quiet install $(if $(LOCK),--constraint $(LOCK)) \
+		"$$(ls -t dist/nki-*.whl | head -1)"
+	@cd build/try && env -u PYTHONPATH bin/nki demo --target trn2
+
+docs: $(VENV)/.test ## run what the documents say, and look where their links and paths lead
+	@$(BIN)/python -m pytest -n $(WORKERS) tests/docs tests/packaging/test_contributing.py $(ARGS)
+
+times: $(VENV)/.test ## compile whole the kernels whose times are claimed, compare with the record, and show schedules
+	@$(BIN)/python -m pytest -m slow tests/timing $(ARGS)
+	@$(BIN)/python benchmarks/schedule_quality.py
+
+page-test: $(VENV)/.test ## run the tests of the explorer, with a browser and Node
+	@$(BIN)/python -m pytest -n $(WORKERS) tests/explorer $(ARGS)
+
+lock: $(VENV)/.dev ## lock versions for all Pythons: what is locked stays if it can; LOCK= takes the newest
+	@mkdir -p build && rm -f build/lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate \
+		$(if $(LOCK),--constraint $(LOCK)) pyproject.toml --output-file build/lock
+	@{ echo "# Versions that are tested, for Python 3.11 and later. Written by \`make lock\`; torch is in pyproject.toml."; \
+		grep -vE '^(torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)==' build/lock; } > requirements-dev.lock
+
+hooks: $(VENV)/.dev $(VENV)/.check ## install the hooks of .pre-commit-config.yaml into this clone
+	@$(BIN)/pre-commit install
+
 env: $(VENV)/.test $(VENV)/.check ## set everything up, and run nothing
 
 clean: ## remove what was built and cached, but not .venv
@@ -79,19 +109,24 @@ $(BIN)/python:
 		|| { echo "Python 3.11 or later is needed: make PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.core: pyproject.toml | $(BIN)/python
+$(VENV)/.core: pyproject.toml $(LOCK) | $(BIN)/python
 	@echo "installing nki and what it needs ..."
-	@$(PIP) install --editable .
+	@$(INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.check: pyproject.toml | $(BIN)/python
+$(VENV)/.check: pyproject.toml $(LOCK) | $(BIN)/python
 	@echo "installing nki and the checkers ..."
-	@$(PIP) install --editable '.[check]'
+	@$(INSTALL) --editable '.[check]'
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.test: pyproject.toml scripts/install_torch.sh | $(BIN)/python
+$(VENV)/.test: pyproject.toml $(LOCK) scripts/install_torch.sh | $(BIN)/python
 	@echo "installing nki and what the tests need ..."
 	@bash scripts/install_torch.sh $(BIN)/python $(TORCH) $(TORCH_INDEX)
-	@$(PIP) install --editable '.[test]'
+	@$(INSTALL) --editable '.[test]'
 	@$(PIP) install --no-deps --no-build-isolation --editable distributions/torch_neuronx
 	@touch $@ $(VENV)/.core
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@echo "installing what hooks and locks need ..."
+	@$(PIP) install --editable '.[dev]'
+	@touch $@
