@@ -11,7 +11,7 @@ from nki.driver.compile import Compiled, compile_kernel
 from nki.driver.launch import bound_arguments
 from nki.graph.ir import Group, Op, Value
 from nki.graph.references import TARGET, Reference, register
-from nki.interop.jax_config import BackendConfig
+from nki.interop.common.backend_config import BackendConfig
 from nki.options import from_environment
 from nki.target.load import load_target
 from tests.graph.hand_made import line, whole

@@ -129,7 +129,7 @@ def test_custom_calls_that_others_made_are_refused() -> None:
 
 def test_buffers_of_another_shape_or_dtype_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that refers to a kernel for other operands must not read beyond its own."""
-    from nki.interop.jax_config import BackendConfig
+    from nki.interop.common.backend_config import BackendConfig
 
     function = fresh(kernels.copied)
     function(A)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nki.interop.extras import missing
+from nki.interop.common.missing_framework import missing
 
 try:
     import jax
@@ -20,9 +20,9 @@ from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.frontend.values import Parameters
 from nki.interop import jax_activity, jax_handler, jax_primitive, jax_ranges
+from nki.interop.common.backend_config import TARGET
 from nki.interop.jax_call import traced_call
 from nki.interop.jax_compile import CompiledFunction, compile
-from nki.interop.jax_config import TARGET
 from nki.interop.jax_failures import FAILURES, kernel_errors
 from nki.interop.jax_handler import HANDSHAKE
 from nki.interop.jax_primitive import without_ffi

@@ -21,8 +21,8 @@ from nki.frontend.host import HostArray, Kind, as_dtype_or_raise, take
 from nki.frontend.results import check_writable, deliver
 from nki.frontend.trace import attach
 from nki.frontend.values import Arguments, Parameters, bind
+from nki.interop.common.backend_config import BackendConfig, constants_of
 from nki.interop.jax_callee import CALLEES, Arrays, Callee, Run, Shaped
-from nki.interop.jax_config import BackendConfig, constants_of
 from nki.interop.jax_failures import kernel_errors
 from nki.interop.jax_primitive import Site, nki_call
 from nki.interop.jax_sites import move_out, user_site

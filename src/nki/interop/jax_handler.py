@@ -13,9 +13,9 @@ import numpy as np
 
 from nki.core.errors import ExecutionError, NkiError
 from nki.interop import jax_structures as xla
+from nki.interop.common.backend_config import TARGET
 from nki.interop.jax_activity import ACTIVITY
 from nki.interop.jax_callee import CALLEES, Callee, Shaped
-from nki.interop.jax_config import TARGET
 from nki.interop.jax_failures import FAILURES
 
 # Attributes are sorted by name (c_api.h, XLA_FFI_Attrs): positions of BackendConfig.attributes, and the kinds there.

@@ -16,9 +16,9 @@ from jax.interpreters import ad, batching, mlir
 from nki.core.errors import LaunchError
 from nki.core.install import install_extra
 from nki.core.source import Location
+from nki.interop.common.backend_config import TARGET
 from nki.interop.jax_activity import ACTIVITY
 from nki.interop.jax_callee import CALLEES, Callee
-from nki.interop.jax_config import TARGET
 from nki.interop.jax_failures import FAILURES
 from nki.interop.jax_handler import HANDSHAKE
 from nki.report import warn

@@ -16,8 +16,8 @@ from nki.graph.importers.jax import Lowered
 from nki.graph.ir import Module
 from nki.graph.patterns.selection import fingerprint
 from nki.graph.references import Reference, is_reference, register
+from nki.interop.common.backend_config import BackendConfig, binary_in
 from nki.interop.jax_callee import CALLEES, Arrays, Callee, Shaped
-from nki.interop.jax_config import BackendConfig, binary_in
 from nki.interop.jax_keys import in_pairs, raw, typed
 from nki.interop.jax_primitive import Site, nki_call
 from nki.interop.jax_sites import user_site

@@ -5,7 +5,7 @@ With it, kernels take traced tensors too.
 
 from __future__ import annotations
 
-from nki.interop.extras import missing
+from nki.interop.common.missing_framework import missing
 
 try:
     import torch as torch

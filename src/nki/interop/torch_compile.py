@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from nki.core.errors import LaunchError, NkiError, TargetError
 from nki.core.visible import file_name
 from nki.interop import torch_frames
-from nki.interop.hosted import warn_of_host
+from nki.interop.common.host_fallback import warn_of_host
 from nki.interop.torch_location import user_line
 from nki.interop.torch_once import differentiable_once
 from nki.interop.torch_provenance import note

@@ -18,7 +18,7 @@ from nki.graph.importers.torch_builder import Builder
 from nki.graph.importers.torch_table import Call, Converter, refused
 from nki.graph.ir import TensorType, Value
 from nki.graph.references import TARGET, Reference, register
-from nki.interop.jax_config import BackendConfig
+from nki.interop.common.backend_config import BackendConfig
 from nki.interop.torch_operator import BODIES
 from nki.interop.torch_plan import Plan, compiled_plan, plan_named
 from nki.spec.program import Program

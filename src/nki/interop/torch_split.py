@@ -11,7 +11,7 @@ from torch import fx
 from torch.fx.passes.split_module import split_module
 
 from nki.core.errors import NkiError
-from nki.interop.hosted import part_of
+from nki.interop.common.host_fallback import part_of
 from nki.interop.torch_provenance import note
 from nki.runtime.spans import span
 

@@ -127,7 +127,11 @@ def _compiled(model: Path, changes: dict[str, Any], modules: Sequence[ModuleType
         if signal:
             raise mlir.unreadable(f"reading {model} ends a process by {signal}")
         records = importlib.import_module("nki.graph.read").read(source)
-        kept = importlib.import_module("nki.interop.ahead").kernels_of(records, modules, setting) if modules else []
+        kept = (
+            importlib.import_module("nki.interop.common.exported_kernels").kernels_of(records, modules, setting)
+            if modules
+            else []
+        )
         made = compiler.compile_module(records, setting)
         del kept  # the program has copies of the kernels
     return made

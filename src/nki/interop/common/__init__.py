@@ -1,0 +1,1 @@
+"""What PyTorch and JAX have in common; no module here imports either."""

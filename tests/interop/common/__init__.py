@@ -1,0 +1,1 @@
+"""Tests of what PyTorch and JAX have in common."""
