@@ -163,6 +163,8 @@ def test_orders_that_fit_psum_are_shorter(monkeypatch: pytest.MonkeyPatch) -> No
 
     fitting = length()
     monkeypatch.setattr(
-        allocate_and_schedule, "MANNERS", tuple(manner for manner in allocate_and_schedule.MANNERS if not manner.spare)
+        allocate_and_schedule,
+        "HEURISTICS",
+        tuple(heuristic for heuristic in allocate_and_schedule.HEURISTICS if not heuristic.spare),
     )
     assert fitting < 0.9 * length()

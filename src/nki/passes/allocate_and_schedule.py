@@ -22,7 +22,7 @@ from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.context import Context, Pass
 from nki.passes.editing.reorder import NewOrder, reordered
 from nki.passes.schedule import MOST_TIMED, PATIENT, Foreseen, Tasks, foresee, hardware
-from nki.passes.scheduling.list_schedule import Manner, Schedule, list_schedule, schedule_within
+from nki.passes.scheduling.list_schedule import Heuristic, Schedule, list_schedule, schedule_within
 from nki.passes.scheduling.lower_bound import about_least
 from nki.passes.scheduling.pressure_reordering import relieved
 from nki.passes.scheduling.psum_pressure import psum_needs
@@ -31,31 +31,31 @@ from nki.spec.program import Program
 from nki.spec.queue import DMA
 from nki.target.model import Target
 
-MANNERS = (
-    Manner(window=400, spare=1),
-    Manner(spare=1),
-    Manner(window=64),
-    Manner(window=112, written=True),
-    Manner(),
+HEURISTICS = (
+    Heuristic(window=400, spare=1),
+    Heuristic(spare=1),
+    Heuristic(window=64),
+    Heuristic(window=112, written=True),
+    Heuristic(),
     PATIENT,
     PATIENT._replace(window=16),
-    Manner(window=128, written=True),
-    Manner(window=128),
-    Manner(window=24),
-    Manner(window=48),
-    Manner(written=True),
-    Manner(window=16),
-    Manner(window=32),
+    Heuristic(window=128, written=True),
+    Heuristic(window=128),
+    Heuristic(window=24),
+    Heuristic(window=48),
+    Heuristic(written=True),
+    Heuristic(window=16),
+    Heuristic(window=32),
     PATIENT._replace(window=128),
     PATIENT._replace(window=24),
     PATIENT._replace(window=32),
-    Manner(window=64, written=True),
-    Manner(window=24, written=True),
-    Manner(window=32, written=True),
+    Heuristic(window=64, written=True),
+    Heuristic(window=24, written=True),
+    Heuristic(window=32, written=True),
 )
-"""Manners of the list scheduler that are tried, the most promising ones first."""
-FEW_WITH_SUMS = Manner(window=400, spare=1), Manner(spare=1)
-FEW_WITHOUT = (Manner(window=112, written=True),)
+"""Heuristics of the list scheduler that are tried, the most promising ones first."""
+FEW_WITH_SUMS = Heuristic(window=400, spare=1), Heuristic(spare=1)
+FEW_WITHOUT = (Heuristic(window=112, written=True),)
 """Those for large programs that use PSUM and those that do not; the one that promises most is tried."""
 MOST_TRIED = 20_000
 """Instructions of programs for which other orders are tried; larger ones take the order in which they were written."""
@@ -148,7 +148,7 @@ def _many(contest: _Contest, program: Program) -> None:
     """Try one order after the other until there were enough, or one is good enough."""
     orders = _Orders(program, contest.target, contest.tasks)
     enough = ENOUGH * orders.least()
-    for order in orders.of(MANNERS):
+    for order in orders.of(HEURISTICS):
         if contest.effort >= EFFORT or contest.makespan <= enough:
             return
         contest.enter(order.program)
@@ -262,28 +262,28 @@ class _Orders:
             return 0.0
         return about_least(seen, needs, self._machine.signal)
 
-    def of(self, manners: Sequence[Manner]) -> Iterator[_Order]:
+    def of(self, heuristics: Sequence[Heuristic]) -> Iterator[_Order]:
         """Different orders of the scheduler."""
         grouped = any(len({task.group for task in seen} - {""}) > 1 for _, _, seen, _ in self._segments)
         known = set()
-        for manner in manners:
-            if (manner.patience and not grouped) or (manner.spare and not self.sums):
+        for heuristic in heuristics:
+            if (heuristic.patience and not grouped) or (heuristic.spare and not self.sums):
                 continue
-            schedules = self._schedules(manner)
+            schedules = self._schedules(heuristic)
             key = tuple(tuple(schedule.order) for schedule in schedules)
             if schedules and key not in known:
                 known.add(key)
                 yield self._order(schedules)
 
-    def _schedules(self, manner: Manner) -> list[Schedule]:
+    def _schedules(self, heuristic: Heuristic) -> list[Schedule]:
         """One for every segment; none if the scheduler found no order for which PSUM suffices."""
         found = []
         for _, producers, seen, psum in self._segments:
             schedule: Schedule | None
-            if manner.spare and psum is not None:
-                schedule = schedule_within(seen, producers, self._machine, manner, psum)
+            if heuristic.spare and psum is not None:
+                schedule = schedule_within(seen, producers, self._machine, heuristic, psum)
             else:
-                schedule = list_schedule(seen, producers, self._machine, manner)
+                schedule = list_schedule(seen, producers, self._machine, heuristic)
             if schedule is None:
                 return []
             found.append(schedule)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from nki.passes.analysis.dependences import Segment, dependences, segments_of
 from nki.passes.context import Context, Pass
 from nki.passes.editing.reorder import NewOrder, reordered
-from nki.passes.scheduling.list_schedule import Machine, Manner, Schedule, Task, in_order, list_schedule
+from nki.passes.scheduling.list_schedule import Heuristic, Machine, Schedule, Task, in_order, list_schedule
 from nki.passes.scheduling.semaphores import synchronize
 from nki.spec.cost import activation_table
 from nki.spec.program import Block, Issued, Program
@@ -37,7 +37,7 @@ CLOSE = 1.15
 EQUAL = 1.005
 """Over the shortest one, on the timeline, whose errors are larger: orders of larger segments that are as good."""
 
-PATIENT = Manner(patience=3000.0)
+PATIENT = Heuristic(patience=3000.0)
 """For segments with several groups: two loads of a table, and what they put off."""
 
 
@@ -137,14 +137,14 @@ Candidates = Callable[[Sequence[Task], Sequence[Sequence[int]], Machine], Sequen
 def _candidates(tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine) -> list[Schedule]:
     """What the kernel's author wrote comes first: it stays unless another one is shorter."""
     found = [in_order(tasks, producers, machine)]
-    manners = [Manner()]
+    heuristics = [Heuristic()]
     if len(tasks) <= MOST_TIMED:
         found.append(in_order(tasks, producers, machine, spread=False))
-        manners.append(Manner(written=True))
+        heuristics.append(Heuristic(written=True))
     if len({task.group for task in tasks} - {""}) > 1:
-        manners.append(PATIENT)
-    for manner in manners:
-        made = list_schedule(tasks, producers, machine, manner)
+        heuristics.append(PATIENT)
+    for heuristic in heuristics:
+        made = list_schedule(tasks, producers, machine, heuristic)
         if all(made[:2] != other[:2] for other in found):
             found.append(made)
     return found

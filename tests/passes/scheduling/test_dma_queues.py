@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from nki.passes.scheduling.dma_queues import Spread, Streams
-from nki.passes.scheduling.list_schedule import Machine, Manner, Task, in_order, list_schedule
+from nki.passes.scheduling.list_schedule import Heuristic, Machine, Task, in_order, list_schedule
 from nki.passes.scheduling.lower_bound import about_least
 from tests.passes.scheduling.test_list_schedule import MACHINE, random_tasks
 
@@ -53,7 +53,7 @@ def test_no_schedule_is_shorter_than_about_the_least() -> None:
             in_order(tasks, producers, MACHINE),
             in_order(tasks, producers, MACHINE, spread=False),
             list_schedule(tasks, producers, MACHINE),
-            list_schedule(tasks, producers, MACHINE, Manner(written=True)),
+            list_schedule(tasks, producers, MACHINE, Heuristic(written=True)),
         ]
         best = min(schedule.makespan for schedule in found)
         assert best >= least - 1e-9
@@ -67,4 +67,4 @@ def test_what_is_begun_is_finished_first() -> None:
     tasks = [Task("tensor", 10.0, 0.0) for _ in range(6)]
     producers = [(), (0,), (1,), (), (3,), (4,)]
     assert list_schedule(tasks, producers, machine).order == [0, 3, 1, 4, 2, 5]
-    assert list_schedule(tasks, producers, machine, Manner(written=True)).order == [0, 1, 2, 3, 4, 5]
+    assert list_schedule(tasks, producers, machine, Heuristic(written=True)).order == [0, 1, 2, 3, 4, 5]

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from nki.passes.scheduling.list_schedule import (
+    Heuristic,
     Machine,
-    Manner,
     Schedule,
     Task,
     _invert,
@@ -62,7 +62,7 @@ def simulated(schedule: Schedule, tasks: Sequence[Task], producers: Sequence[Seq
 @pytest.mark.parametrize("seed", range(60))
 def test_schedules_are_legal_and_as_long_as_they_say(seed: int) -> None:
     tasks, producers = random_tasks(Random(seed))
-    written = Manner(window=8, written=True)
+    written = Heuristic(window=8, written=True)
     for schedule in (
         list_schedule(tasks, producers, MACHINE),
         list_schedule(tasks, producers, MACHINE, written),
@@ -147,7 +147,7 @@ def test_patience_saves_loading_tables() -> None:
     for number in range(4):
         tasks += [Task("vector", 130, 0), Task("scalar", 10, 0, ("exp", "tanh")[number % 2])]
         producers += [(), (2 * number,)]
-    hasty, patient = (list_schedule(tasks, producers, MACHINE, Manner(patience=p)) for p in (0.0, 150.0))
+    hasty, patient = (list_schedule(tasks, producers, MACHINE, Heuristic(patience=p)) for p in (0.0, 150.0))
 
     def loads(schedule: Schedule) -> int:
         groups = [tasks[position].group for position in schedule.order if tasks[position].group]
@@ -162,7 +162,7 @@ def test_patience_saves_loading_tables() -> None:
 def test_no_instruction_is_further_ahead_than_the_window(window: int) -> None:
     for seed in range(20):
         tasks, producers = random_tasks(Random(seed))
-        schedule = list_schedule(tasks, producers, MACHINE, Manner(window=window))
+        schedule = list_schedule(tasks, producers, MACHINE, Heuristic(window=window))
         left = set(range(len(tasks)))
         for position in schedule.order:
             assert position < min(left) + window

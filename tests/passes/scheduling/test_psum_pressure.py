@@ -12,13 +12,13 @@ import pytest
 import nki.isa as nisa
 import nki.language as nl
 from nki.passes.analysis.dependences import dependences, segments_of
-from nki.passes.scheduling.list_schedule import Manner, Schedule, Task, list_schedule, schedule_within
+from nki.passes.scheduling.list_schedule import Heuristic, Schedule, Task, list_schedule, schedule_within
 from nki.passes.scheduling.psum_pressure import Needs, psum_needs
 from tests.ir.kernels import array, scaled_sum, traced
 from tests.passes.kernels import TRN2
 from tests.passes.scheduling.test_list_schedule import MACHINE, random_tasks
 
-ONE = Manner(spare=1)
+ONE = Heuristic(spare=1)
 
 
 def most_in_use(schedule: Schedule, needs: Needs) -> int:
@@ -101,7 +101,7 @@ def test_a_sum_leaves_room_for_what_it_waits_for() -> None:
     schedule = schedule_within(tasks, producers, MACHINE, ONE, careful)
     assert schedule is not None
     assert most_in_use(schedule, careful) <= 4
-    two = schedule_within(tasks, producers, MACHINE, Manner(spare=2), careful)
+    two = schedule_within(tasks, producers, MACHINE, Heuristic(spare=2), careful)
     assert two is not None
     assert most_in_use(two, careful) <= 4
 

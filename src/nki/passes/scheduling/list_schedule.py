@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nki.passes.scheduling.dma_queues import Spread, Streams, Transfers
 from nki.passes.scheduling.psum_pressure import Banks, Needs
-from nki.passes.scheduling.ready_list import NEVER, Lane
+from nki.passes.scheduling.ready_list import NEVER, ReadyList
 from nki.spec.queue import DMA
 
 
@@ -46,7 +46,7 @@ class Machine(NamedTuple):
     signal: float
 
 
-class Manner(NamedTuple):
+class Heuristic(NamedTuple):
     """How the list scheduler decides where no way is the best for all programs.
 
     Attributes:
@@ -64,7 +64,7 @@ class Manner(NamedTuple):
     spare: int = 0
 
 
-BUSY = Manner()
+BUSY = Heuristic()
 """As much as possible at once."""
 
 
@@ -77,27 +77,27 @@ class Schedule(NamedTuple):
 
 
 def list_schedule(
-    tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, manner: Manner = BUSY
+    tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, heuristic: Heuristic = BUSY
 ) -> Schedule:
     """Take, again and again, the instruction that can start first; among those of one queue the most urgent one.
 
     Urgent is what the longest chain of work depends on. An engine that would have to load another group takes that
     into account. Ties are broken by position, so that equal programs have equal schedules. PSUM counts as unlimited.
     """
-    schedule = _Scheduler(tasks, producers, machine, manner, None).run()
+    schedule = _Scheduler(tasks, producers, machine, heuristic, None).run()
     assert schedule is not None, "dependences point backwards, so that something is always ready"
     return schedule
 
 
 def schedule_within(
-    tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, manner: Manner, psum: Needs
+    tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, heuristic: Heuristic, psum: Needs
 ) -> Schedule | None:
     """As `list_schedule`, but nothing begins in PSUM for which there is no room.
 
     Returns:
         A schedule, or None if it came to a state in which every instruction would need more PSUM than there is.
     """
-    return _Scheduler(tasks, producers, machine, manner, Banks(psum, manner.spare)).run()
+    return _Scheduler(tasks, producers, machine, heuristic, Banks(psum, heuristic.spare)).run()
 
 
 class _Scheduler:
@@ -108,21 +108,21 @@ class _Scheduler:
         tasks: Sequence[Task],
         producers: Sequence[Sequence[int]],
         machine: Machine,
-        manner: Manner,
+        heuristic: Heuristic,
         banks: Banks | None,
     ) -> None:
         self._tasks = tasks
         self._banks = banks
-        self._window = manner.window or len(tasks)
+        self._window = heuristic.window or len(tasks)
         self._first = 0
         self._done = [False] * len(tasks)
         self._held: list[int] = []
         self._signal = machine.signal
         self._consumers, self._missing = _invert(producers)
-        written = manner.written
+        written = heuristic.written
         self._urgency = [0.0] * len(tasks) if written else _urgency(tasks, self._consumers, machine.signal)
-        self._lanes = {task.queue: Lane(machine.switch, manner.patience) for task in tasks}
-        self._dma = self._lanes.get(DMA)
+        self._ready_lists = {task.queue: ReadyList(machine.switch, heuristic.patience) for task in tasks}
+        self._dma = self._ready_lists.get(DMA)
         self._transfers = Transfers(machine.dma)
         self._ready = [0.0] * len(tasks)
         self._queues = [task.queue for task in tasks]
@@ -135,30 +135,30 @@ class _Scheduler:
                 self._release(position)
         order: list[int] = []
         end = 0.0
-        lanes = list(self._lanes.values())
+        ready_lists = list(self._ready_lists.values())
         while len(order) < len(self._tasks):
-            lane = lanes[0]
-            for other in lanes:
-                if other.next < lane.next:
-                    lane = other
-            start = lane.next
+            ready_list = ready_lists[0]
+            for other in ready_lists:
+                if other.next < ready_list.next:
+                    ready_list = other
+            start = ready_list.next
             if start >= NEVER:
                 return None
-            position = lane.take(start)
-            if self._banks is None or self._has_room(position, lane, start, self._banks):
-                visible = self._place(position, lane, start)
+            position = ready_list.take(start)
+            if self._banks is None or self._has_room(position, ready_list, start, self._banks):
+                visible = self._place(position, ready_list, start)
                 self._complete(position, visible)
                 end = max(end, visible)
                 order.append(position)
                 self._advance(position)
-            lane.look(self._transfers.free if lane is self._dma else lane.free)
+            ready_list.look(self._transfers.free if ready_list is self._dma else ready_list.free)
         return Schedule(order, self._queues, end)
 
-    def _has_room(self, position: int, lane: Lane, start: float, banks: Banks) -> bool:
+    def _has_room(self, position: int, ready_list: ReadyList, start: float, banks: Banks) -> bool:
         """Whether an instruction finds room for what it begins; otherwise it comes again when there is some."""
         when = banks.begin(position, start, self._urgency[position])
         if start < when < NEVER:
-            lane.add(position, when, self._urgency[position], self._tasks[position].group)
+            ready_list.add(position, when, self._urgency[position], self._tasks[position].group)
         return when <= start
 
     def _advance(self, position: int) -> None:
@@ -176,21 +176,21 @@ class _Scheduler:
             heappush(self._held, position)
             return
         task = self._tasks[position]
-        lane = self._lanes[task.queue]
-        lane.add(position, self._ready[position], self._urgency[position], task.group)
-        lane.look(self._transfers.free if lane is self._dma else lane.free)
+        ready_list = self._ready_lists[task.queue]
+        ready_list.add(position, self._ready[position], self._urgency[position], task.group)
+        ready_list.look(self._transfers.free if ready_list is self._dma else ready_list.free)
 
-    def _place(self, position: int, lane: Lane, start: float) -> float:
+    def _place(self, position: int, ready_list: ReadyList, start: float) -> float:
         """Occupy a queue; returns when the result is visible."""
         task = self._tasks[position]
-        begin = max(start, self._ready[position]) + lane.switch_to(task.group)
+        begin = max(start, self._ready[position]) + ready_list.switch_to(task.group)
         finish = begin + task.busy
         if task.queue == DMA:
             self._queues[position] = self._transfers.place(
                 begin, self._ready[position], task.busy, task.interval, self._before.get(position)
             )
         else:
-            lane.free = finish
+            ready_list.free = finish
         return finish + task.latency
 
     def _complete(self, position: int, visible: float) -> None:

@@ -9,7 +9,7 @@ _NEAR = 16
 """Instructions among those to come in which a patient engine looks for one of its group."""
 
 
-class Lane:
+class ReadyList:
     """Instructions of one queue whose producers are scheduled: those that could start now, and those that could later.
 
     Of the former there is a heap for each group.
