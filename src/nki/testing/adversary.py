@@ -18,6 +18,7 @@ import numpy as np
 from nki.core.errors import ExecutionError
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.options import Options
+from nki.ranks import ALONE
 from nki.sim.cores import Cores
 from nki.sim.machine import Machine
 from nki.sim.memory import LiveStorage, placed_memory, strided
@@ -94,7 +95,7 @@ def run_adversely(
         program = programs[core]
         memory = placed_memory(program, target, options.uninitialized)
         meet = None if len(programs) == 1 else lambda key, values, where: cores.meet(core, key, values, where)
-        executor = machine(target, options, memory, lambda finding: None, core, meet)
+        executor = machine(target, options, memory, lambda finding: None, ALONE, core, meet)
         inputs = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, arrays, strict=True)]
         with np.errstate(all="ignore"):
             held = _Runner(executor, policy, lambda buffer: cores.claim(core, memory, buffer)).run(program)
