@@ -24,13 +24,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.elementary.functions import ACTIVATION_FUNCTIONS
-from tests.native.emit_cases import Copies, buffers_of, prepared
+from tests.native.emit.emit_cases import Copies, buffers_of, prepared
 from tests.support import environment
 
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.native.trace import trace
+from nki.native.trace.symbolic_execution import trace
 from nki.sim.machine import Machine
 from nki.spec.program import Issued
 

@@ -21,8 +21,9 @@ import ml_dtypes
 import numpy as np
 
 from nki.core.dtypes import DType, float4_e2m1fn_x4, float8_e4m3fn_x4, unpack_x4
-from nki.native import features, jit
-from nki.native.context import Context
+from nki.native import cpu_features
+from nki.native.call_context import Context
+from nki.native.objects import jit
 from nki.native.primitives import module
 from nki.native.primitives.abi import EXPONENTS
 from nki.native.primitives.base import fill_text
@@ -159,7 +160,7 @@ def contiguous(view: np.ndarray) -> bool:
 def products(bench: Bench, runs: int) -> Iterator[Case]:
     """Products of one tile, accumulating."""
     cases = [("floats", "float32", FLOATS), ("floats", "bfloat16", FLOATS), ("floats", "float8_e4m3", FLOATS)]
-    if features.has("avx512_bf16"):
+    if cpu_features.has("avx512_bf16"):
         cases += [("pairs", "bfloat16", PAIRS), ("pairs", "float8_e4m3", PAIRS), ("small pairs", "bfloat16", PAIRS)]
     for mode, dtype, shape in cases:
         function = bench.compiled(matmul_text, dtype, dtype, shape)
@@ -271,7 +272,7 @@ def peaks(runs: int) -> Iterator[Case]:
     steps, sums = 4096, 24
     memory = np.zeros(64 * sums, np.uint8)
     kinds = [("peak float32", 32, False)]
-    if features.has("avx512_bf16"):
+    if cpu_features.has("avx512_bf16"):
         kinds.append(("peak bfloat16 dot", 64, True))
     for name, operations, dot in kinds:
         function = PLAIN(jit.in_process(_peak_text(sums, dot))["peak"])

@@ -169,7 +169,8 @@ hold = lambda: session(shared_context())
     "compiles to machine code": """
 os.environ["NKI_NATIVE"] = "always"
 from contextlib import ExitStack
-from nki.native import jit, library, team
+from nki.native.objects import jit, library
+from nki.native.run import team
 from nki.options import from_environment
 
 def hold():

@@ -13,7 +13,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.isa import reduce
-from nki.native.forms import form_of
+from nki.native.records.forms import form_of
 from nki.sim.numpy_arrays import NumpyArrays
 from nki.spec.engine import engine as Engine
 from nki.target.load import load_target

@@ -18,7 +18,7 @@ from nki import collectives as ncc
 from nki.core.source import Location
 from nki.core.tensor import View
 from nki.driver.call import call
-from nki.native.proof import _operands
+from nki.native.plan.definite_initialization import _operands
 from nki.options import Options
 from nki.sim.machine import Machine
 from nki.sim.written import is_written

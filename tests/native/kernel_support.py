@@ -13,11 +13,11 @@ import pytest
 
 import nki
 from nki.core.errors import NkiError
-from nki.native import sharing
-from nki.native.functions import Functions
+from nki.native.plan import work_sharing
 from nki.native.primitives.abi import JUMP, LENGTH_BITS
 from nki.native.primitives.control import FOR_NEXT, FOR_START, WHILE_NEXT, WHILE_START
-from nki.native.team import Team
+from nki.native.run.team import Team
+from nki.native.tiering.compilation_policy import Functions
 from tests.support import environment
 
 Arrays = tuple[np.ndarray, ...]
@@ -106,6 +106,6 @@ def one_after_the_other(order: Sequence[int], monkeypatch: pytest.MonkeyPatch) -
     with monkeypatch.context() as patch:
         patch.setattr(Functions, "barrier", property(barrier))
         patch.setattr(Team, "run", run)
-        patch.setattr(sharing, "_SMALL", 0)
-        patch.setattr("nki.native.team._processors", lambda: 2)
+        patch.setattr(work_sharing, "_SMALL", 0)
+        patch.setattr("nki.native.run.team._processors", lambda: 2)
         yield met

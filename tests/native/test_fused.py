@@ -13,19 +13,20 @@ import nki.isa as nisa
 import nki.language as nl
 from nki import elementary
 from nki.isa import functions
-from nki.native import features, jit
-from nki.native.emit_code import LANES, Code, type_of
-from nki.native.emit_ops import operation
-from nki.native.trace_values import Values
+from nki.native import cpu_features
+from nki.native.emit.code import LANES, Code, type_of
+from nki.native.emit.ops import operation
+from nki.native.objects import jit
+from nki.native.trace.values import Values
 from nki.sim.numpy_arrays import NumpyArrays
 from tests.elementary.functions import normal_tail
 from tests.elementary.references import sweep
-from tests.native import emit_cases
-from tests.native.test_emit_shapes import empty, load, run, values
+from tests.native.emit import emit_cases
+from tests.native.emit.test_emit_shapes import empty, load, run, values
 
 COUNT = 1 << 14
 X: Any = NumpyArrays()
-PROCESSORS = [pytest.param(True, marks=pytest.mark.skipif(not features.has("avx512f"), reason="no AVX-512")), False]
+PROCESSORS = [pytest.param(True, marks=pytest.mark.skipif(not cpu_features.has("avx512f"), reason="no AVX-512")), False]
 """Whether multiplications by powers of two are single instructions."""
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -33,8 +34,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(params=PROCESSORS, ids=lambda v: "AVX-512" if v else "any processor")
 def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    found = frozenset(features.features() - {"avx512f"} | ({"avx512f"} if request.param else set()))
-    monkeypatch.setattr(features, "features", lambda: found)
+    found = frozenset(cpu_features.features() - {"avx512f"} | ({"avx512f"} if request.param else set()))
+    monkeypatch.setattr(cpu_features, "features", lambda: found)
     monkeypatch.setattr(emit_cases, "_compiled", {})
     yield
 
@@ -110,7 +111,7 @@ def test_the_instruction_is_used_where_there_is_one() -> None:
     code, traced = Code(), Values()
     node = traced.scaled(traced.immediate(0, "f32"), traced.immediate(0, "f32"))
     operation(code, node, ["%a", "%n"], LANES)
-    assert any("scalef" in line for line in code.lines) == features.has("avx512f")
+    assert any("scalef" in line for line in code.lines) == cpu_features.has("avx512f")
 
 
 def evaluated(function: Callable[[Any, Any], Any], monkeypatch: pytest.MonkeyPatch, *tiles: np.ndarray) -> None:

@@ -13,8 +13,8 @@ import pytest
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.native import forms
-from nki.native import kernel as native_kernel
+from nki.native.records import forms
+from nki.native.run import kernel as native_kernel
 from tests.support import environment, same_bits
 
 ROWS, COLUMNS = 256, 96

@@ -12,7 +12,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.isa.register import register_alu, register_op
-from nki.native.core import Core
+from nki.native.run.core import Core
 from tests.native.kernel_support import Arrays, by_numpy, natively, one_after_the_other
 from tests.support import environment
 
@@ -179,7 +179,7 @@ def test_python_is_asked_between_trips(function: Callable[..., Any], monkeypatch
         asked.append("again")
         plain(core)
 
-    monkeypatch.setattr("nki.native.core.FUEL", 2)
+    monkeypatch.setattr("nki.native.run.core.FUEL", 2)
     monkeypatch.setattr(Core, "_refuel", refuel)
     assert natively(function, arrays) == wanted
     assert len(asked) > 2
@@ -199,7 +199,7 @@ def test_a_loop_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         nisa.dma_copy(out, tile)
         return out
 
-    for module in ("nki.native.control", "nki.sim.walk", "nki.native.core"):
+    for module in ("nki.native.plan.control", "nki.sim.walk", "nki.native.run.core"):
         monkeypatch.setattr(f"{module}.TRIP_LIMIT", 50)
     wanted = by_numpy(kernel, arrays)
     assert wanted[0][0] == "loop.endless"

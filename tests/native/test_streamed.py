@@ -12,8 +12,8 @@ import pytest
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.native import fill
-from nki.native.words import STREAMED, UNIT
+from nki.native.operand_layout import STREAMED, UNIT
+from nki.native.records import fill
 from tests.native.kernel_support import by_numpy, natively, seen
 from tests.support import environment
 
@@ -24,7 +24,7 @@ WIDTHS = [64, 96, 128, 256, 500, 512, 640, 1031]
 @pytest.fixture
 def streamed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Every tensor is large, and begins at a page. Holds the bytes of the rows of each record that streams."""
-    monkeypatch.setattr("nki.native.words._LARGE", 0)
+    monkeypatch.setattr("nki.native.operand_layout._LARGE", 0)
     monkeypatch.setattr("nki.sim.memory._ALIGNED", 0)
     found: list[int] = []
     plain = fill._stream

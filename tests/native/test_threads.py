@@ -14,7 +14,7 @@ import pytest
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.native import team
+from nki.native.run import team
 from tests.forked import statuses
 from tests.native.kernel_support import by_numpy, natively, one_after_the_other, seen
 from tests.support import environment

@@ -30,7 +30,7 @@ from nki.store.settings import settings
 from nki.target.model import Target
 
 if TYPE_CHECKING:
-    from nki.native.kernel import NativeKernel
+    from nki.native.run.kernel import NativeKernel
 
 
 _USES = itertools.count()

@@ -23,7 +23,7 @@ from nki.sim.watch import Watch, WatchedMachine
 from nki.target.model import Target
 
 if TYPE_CHECKING:
-    from nki.native.core import Core
+    from nki.native.run.core import Core
 
 Outcome = tuple[list[LiveStorage], Executed]
 """The storages of what the first core returns, and who executed what."""

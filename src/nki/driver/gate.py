@@ -19,7 +19,7 @@ from nki.spec.rule import Finding, foretold
 from nki.target.model import Target
 
 if TYPE_CHECKING:
-    from nki.native.kernel import NativeKernel
+    from nki.native.run.kernel import NativeKernel
     from nki.passes.pipeline import Stage
 
 
@@ -127,8 +127,8 @@ def native_machine(options: Options) -> Callable[..., Machine] | None:
     """
     if not _may_be_native(options):
         return None
-    from nki.native.functions import functions
-    from nki.native.machine import NativeMachine
+    from nki.native.run.machine import NativeMachine
+    from nki.native.tiering.compilation_policy import functions
 
     found = functions(options)
     return None if found is None else partial(NativeMachine, found)
@@ -143,8 +143,8 @@ def native_kernel(
     """
     if not _may_be_native(options):
         return None
-    from nki.native.functions import functions
-    from nki.native.kernel import NativeKernel
+    from nki.native.run.kernel import NativeKernel
+    from nki.native.tiering.compilation_policy import functions
 
     found = functions(options)
     return None if found is None else NativeKernel(programs, target, options, found, artifact)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from nki.native.operand_layout import BASES, DIMENSIONS, HEADER, SLOT, STREAMED, UNIT
 from nki.native.primitives.writer import POINTER, Writer
-from nki.native.words import BASES, DIMENSIONS, HEADER, SLOT, STREAMED, UNIT
 
 SCRATCH = 0
 GATHER = {1: 2, 2: 3, 4: 4}

@@ -6,9 +6,9 @@ the same. A function returns 0 to go on, 1 to leave its record to Python, and 2 
 
 from __future__ import annotations
 
+from nki.native.operand_layout import BASES, HEADER
 from nki.native.primitives.abi import RECORD_ARGUMENTS
 from nki.native.primitives.writer import POINTER, Writer
-from nki.native.words import BASES, HEADER
 
 UNDEFINED = 1 << 62
 """What a register holds before anything was moved into it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nki.native.features import has
+from nki.native.cpu_features import has
 from nki.native.primitives.writer import SHARED_CODE, Writer
 
 LEAST = 142

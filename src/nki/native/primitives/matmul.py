@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from nki.native.operand_layout import BASES, DIMENSIONS, HEADER, PANELS, SLOT
 from nki.native.primitives.abi import (
     EXPONENTS,
     GATHER,
@@ -32,7 +33,6 @@ from nki.native.primitives.scratch import (
 from nki.native.primitives.tile import Shape, call_tile, tile_functions
 from nki.native.primitives.widen import STORED
 from nki.native.primitives.writer import POINTER, Writer
-from nki.native.words import BASES, DIMENSIONS, HEADER, PANELS, SLOT
 
 FLOATS = Shape(rows=8, vectors=2, dot=False)
 PAIRS = Shape(rows=8, vectors=2, dot=True)

@@ -6,7 +6,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from nki.native import words
+from nki.native import operand_layout
 from nki.native.primitives.abi import GATHER, SCATTER
 from nki.native.primitives.base import barrier_text, gather_text, run_text, scatter_text
 from nki.native.primitives.control import CONTROL, control_text
@@ -38,7 +38,7 @@ def module_text() -> str:
 @cache
 def digest() -> str:
     """Of what determines the texts of this folder: its source, and that of the words of a record."""
-    files = [*sorted(Path(__file__).parent.glob("*.py")), Path(words.__file__)]
+    files = [*sorted(Path(__file__).parent.glob("*.py")), Path(operand_layout.__file__)]
     content = b"".join(path.read_bytes() for path in files)
     return hashlib.sha256(content).hexdigest()[:32]
 

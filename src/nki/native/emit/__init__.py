@@ -1,0 +1,1 @@
+"""From an expression graph to the MLIR text of one function."""

@@ -1,0 +1,1 @@
+"""Running plans: cores, threads, and the machine of eager calls."""

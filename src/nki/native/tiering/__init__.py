@@ -1,0 +1,1 @@
+"""When an instruction is compiled to machine code, and when NumPy executes it."""
