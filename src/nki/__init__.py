@@ -10,8 +10,8 @@ from nki import dtype as dtype
 from nki import isa as isa
 from nki import lang as lang
 from nki import language as language
+from nki.beta1 import neuronxcc as _neuronxcc
 from nki.core import errors as errors
-from nki.core import neuronxcc as _neuronxcc
 from nki.core.removed import missing_name
 from nki.core.removed_names import NKI
 from nki.jit import jit, simulate

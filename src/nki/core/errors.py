@@ -106,6 +106,10 @@ class RemovedImportError(NkiError, ImportError):
     """`RemovedError` where the name is imported: ``from nki import name``."""
 
 
+class RemovedModuleError(RemovedImportError, ModuleNotFoundError):
+    """`RemovedError` where a whole module is imported, as Python tells of one that is not there."""
+
+
 class MissingError(NkiError, ImportError):
     """Something that has to be installed is not there."""
 
