@@ -21,7 +21,7 @@ from nki.driver.call import call
 from nki.driver.compile import Cache
 from nki.driver.launch import Launch
 from nki.frontend.host import JAX_TRACER
-from nki.frontend.reloaded import note_loading, tell_if_reloaded
+from nki.frontend.reloaded_modules import note_loading, tell_if_reloaded
 from nki.frontend.values import bind
 from nki.options import API_VERSIONS, from_environment
 from nki.profile.evidence import tell_of_unmeasured

@@ -15,7 +15,7 @@ from nki.core.html import html_table
 from nki.driver.compile import Cache, Compiled, compile_kernel
 from nki.driver.execute import run_compiled
 from nki.driver.launch import Launch, bound_arguments, check_lnc, launch_options
-from nki.frontend.check import check_function, raise_errors
+from nki.frontend.check.language_check import check_function, raise_errors
 from nki.frontend.values import Arguments
 from nki.jit import Kernel, alone, kernel_of
 from nki.options import from_environment

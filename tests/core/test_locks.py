@@ -41,7 +41,7 @@ def test_no_other_locks_are_made() -> None:
                 module, taken = node.value.id, [node.attr]
             if module in ("threading", "_thread", "functools") and kinds & set(taken):
                 found.add(path.relative_to(SOURCES).as_posix())
-    assert found == _MADE_ELSEWHERE | {"frontend/manifest_values.py"}  # which knows those of users
+    assert found == _MADE_ELSEWHERE | {"frontend/dependencies/value_contents.py"}  # which knows those of users
 
 
 def test_locks_are_open_in_a_forked_process(tmp_path: Path) -> None:

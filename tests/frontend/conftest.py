@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.frontend.checking import HEAD, Load
+from tests.frontend.check.checking import HEAD, Load
 
 _NUMBERS = itertools.count()
 

@@ -16,10 +16,10 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import ArgumentError
+from nki.frontend.dependencies.identity_checks import Probes
 from nki.frontend.host import take
-from nki.frontend.manifest_probes import Probes
 from nki.frontend.values import Arguments, Parameters, _as_it_is, _bound_at_once, bind
-from tests.frontend.remembering import load
+from tests.frontend.dependencies.remembering import load
 
 
 def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:

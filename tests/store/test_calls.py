@@ -14,7 +14,7 @@ import pytest
 
 import nki
 from nki.report import NkiWarning
-from tests.frontend.remembering import load
+from tests.frontend.dependencies.remembering import load
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = """

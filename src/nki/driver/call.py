@@ -23,7 +23,7 @@ from nki.driver.launch import (
     trace_only,
     tracer_of,
 )
-from nki.frontend.check import check_function, raise_errors
+from nki.frontend.check.language_check import check_function, raise_errors
 from nki.frontend.host import HostArray
 from nki.frontend.results import (
     check_writable,

@@ -14,8 +14,8 @@ from nki.core.locks import lock
 from nki.core.tensor import Storage
 from nki.driver import gate
 from nki.driver.launch import Launch, trace_body, tracer_of
-from nki.frontend.manifest import Manifest, manifest_of
-from nki.frontend.manifest_arguments import Described, describe
+from nki.frontend.dependencies.arguments import Described, describe
+from nki.frontend.dependencies.manifest import Manifest, manifest_of
 from nki.frontend.results import returns_nothing, unwritten_outputs, writes_of, written_inputs
 from nki.frontend.trace import Tracer
 from nki.frontend.values import Arguments

@@ -15,10 +15,10 @@ from nki.core.register import VirtualRegister
 from nki.core.shown import shown
 from nki.core.source import Location, Locator, of_traceback
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
-from nki.frontend.no_array import no_array
+from nki.frontend.loops.regions import Region, Regions
+from nki.frontend.loops.spellings import Conditions, trips
+from nki.frontend.non_array_arguments import no_array
 from nki.frontend.python_errors import python_error
-from nki.frontend.regions import Region, Regions
-from nki.frontend.spellings import Conditions, trips
 from nki.options import Options
 from nki.sim.machine import Machine
 from nki.sim.memory import LiveStorage

@@ -16,7 +16,7 @@ from nki.driver.call import call
 from nki.driver.compile import Cache, Compiled, compile_kernel
 from nki.driver.execute import run_compiled
 from nki.driver.launch import Launch, check_lnc, launch_options
-from nki.frontend.check import check_function, raise_errors
+from nki.frontend.check.language_check import check_function, raise_errors
 from nki.frontend.host import HostArray, Kind, as_dtype_or_raise, take
 from nki.frontend.results import check_writable, deliver
 from nki.frontend.trace import attach

@@ -14,7 +14,7 @@ from nki.core.errors import LaunchError
 from nki.core.tensor import View
 from nki.driver.compile import Compiled, compile_kernel
 from nki.driver.launch import bound_arguments, check_lnc, launch_options
-from nki.frontend.check import check_function, raise_errors
+from nki.frontend.check.language_check import check_function, raise_errors
 from nki.interop.torch_location import user_line
 from nki.interop.torch_outline import Outline, fill, spelled_result, tensors_of
 from nki.jit import Kernel

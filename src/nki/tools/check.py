@@ -14,7 +14,7 @@ from nki.core.catalogue import close_codes
 from nki.core.errors import NkiError, UsageError, VerificationError, render
 from nki.core.source import Location
 from nki.driver.launch import trace_only
-from nki.frontend.check import FRONTENDS, check_function
+from nki.frontend.check.language_check import FRONTENDS, check_function
 from nki.frontend.results import returns_nothing, unwritten_outputs, writes_of
 from nki.frontend.trace import Tracer
 from nki.passes.lint.duplicated_work import undivided

@@ -15,7 +15,7 @@ from nki.asm.print import to_text as assembly
 from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.driver.launch import trace_only
-from nki.frontend.check import check_function, raise_errors
+from nki.frontend.check.language_check import check_function, raise_errors
 from nki.ir.build import build
 from nki.ir.text import fingerprint, to_text
 from nki.ir.verify import verify

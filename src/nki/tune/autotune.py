@@ -12,10 +12,10 @@ from nki.core.shown import shown
 from nki.core.source import here
 from nki.driver.compile import Cache
 from nki.driver.launch import Launch, launch_options
-from nki.frontend.check import check_function, raise_errors
+from nki.frontend.check.language_check import check_function, raise_errors
+from nki.frontend.dependencies.arguments import describe
+from nki.frontend.dependencies.manifest import Manifest, manifest_of
 from nki.frontend.host import kind_of
-from nki.frontend.manifest import Manifest, manifest_of
-from nki.frontend.manifest_arguments import describe
 from nki.frontend.values import bind
 from nki.jit import Kernel
 from nki.options import Options, from_environment

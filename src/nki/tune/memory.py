@@ -12,8 +12,8 @@ from nki.core.errors import LaunchError
 from nki.core.regular import read_regular
 from nki.core.shown import shown
 from nki.driver.launch import Launch
-from nki.frontend.manifest import Manifest
-from nki.frontend.manifest_arguments import Described
+from nki.frontend.dependencies.arguments import Described
+from nki.frontend.dependencies.manifest import Manifest
 from nki.options import Options
 from nki.store.files import write_whole
 from nki.store.keys import key_of

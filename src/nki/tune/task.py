@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nki.driver.launch import Launch
-from nki.frontend.manifest import manifest_of
+from nki.frontend.dependencies.manifest import manifest_of
 from nki.tune.config import Config
 from nki.tune.job import Job
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from nki.driver.launch import Launch
-from nki.frontend.manifest import manifest_of
+from nki.frontend.dependencies.manifest import manifest_of
 from nki.jit import Kernel
 from nki.tune.job import Job, answer
 from nki.tune.task import Blank, Task

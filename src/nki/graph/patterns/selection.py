@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from nki.core.locks import lock
-from nki.frontend.manifest import manifest_of
+from nki.frontend.dependencies.manifest import manifest_of
 from nki.graph.patterns.attention.pattern import ATTENTION
 from nki.graph.patterns.pattern import Pattern
 from nki.graph.patterns.registry import Origin, installed, installed_names, registered

@@ -15,7 +15,7 @@ from nki.core.errors import NkiError
 from nki.core.source import Location
 from nki.driver.compile import Compiled, compile_kernel
 from nki.driver.launch import bound_arguments, check_lnc, launch_options
-from nki.frontend.check import check_function, raise_errors
+from nki.frontend.check.language_check import check_function, raise_errors
 from nki.graph.compile import Setting
 from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from nki.frontend.check_scopes import Scope
+from nki.frontend.check.scopes import Scope
 
 How = Literal["name", "item", "attribute", "method"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nki.frontend.check_found import Body, Found, likely_mistake, text
-from nki.frontend.check_kinds import REGISTERS, TENSORS, Kind, returned_by
-from nki.frontend.check_scopes import Scope
+from nki.frontend.check.inspection import Body, Found, likely_mistake, text
+from nki.frontend.check.scopes import Scope
+from nki.frontend.check.value_kinds import REGISTERS, TENSORS, Kind, returned_by
 from nki.spec.instruction import Instruction
 
 _LIBRARIES = frozenset({"jax", "math", "numpy", "scipy", "torch"})

@@ -14,14 +14,13 @@ from typing import Any
 
 from nki.core.errors import FrontendError
 from nki.core.source import Frame, Location
-from nki.frontend import check_parser as parser
-from nki.frontend import check_purity as purity
-from nki.frontend import check_tensors as values
-from nki.frontend import check_tracing as tracing
-from nki.frontend.check_found import Body, Found
-from nki.frontend.check_kinds import Kinds, passed_tensors, tensor_parameters
-from nki.frontend.check_names import function_of, is_kernel, is_user_code, names_of
-from nki.frontend.check_source import FunctionSource, source_of
+from nki.frontend.check import parser_limits as parser
+from nki.frontend.check import purity, tracing
+from nki.frontend.check import tensor_values as values
+from nki.frontend.check.inspection import Body, Found
+from nki.frontend.check.name_resolution import function_of, is_kernel, is_user_code, names_of
+from nki.frontend.check.source import FunctionSource, source_of
+from nki.frontend.check.value_kinds import Kinds, passed_tensors, tensor_parameters
 from nki.spec.rule import Finding
 
 Check = Callable[[Body], Iterator[Found]]

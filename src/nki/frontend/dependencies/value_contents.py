@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from nki.core.dtypes import DType
-from nki.frontend.check_names import KERNEL_ATTRIBUTES, is_kernel
-from nki.frontend.manifest_cached import read_outside
-from nki.frontend.manifest_code import encoded
-from nki.frontend.manifest_outside import is_impure, module_of, origin_of_module
-from nki.frontend.manifest_writer import Writer
+from nki.frontend.check.name_resolution import KERNEL_ATTRIBUTES, is_kernel
+from nki.frontend.dependencies.cached_functions import read_outside
+from nki.frontend.dependencies.code_objects import encoded
+from nki.frontend.dependencies.digest import Writer
+from nki.frontend.dependencies.foreign_code import is_impure, module_of, origin_of_module
 
 ARRAY_LIMIT_BYTES = 1 << 20
 """Larger arrays outside of a kernel's arguments are not compared: it would take longer than many a kernel's trace."""

@@ -12,8 +12,8 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from nki.core.source import is_internal
-from nki.frontend.check_scopes import Scope
-from nki.frontend.check_source import FunctionSource
+from nki.frontend.check.scopes import Scope
+from nki.frontend.check.source import FunctionSource
 
 UNKNOWN = object()
 """What a name stands for if that cannot be told."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.frontend.remembering import Remembering, load
+from tests.frontend.dependencies.remembering import Remembering, load
 
 
 @dataclass(frozen=True)

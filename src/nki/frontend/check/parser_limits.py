@@ -10,11 +10,11 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from nki.core.tensor import NKIObject
-from nki.frontend.check_found import GUIDE, MIGRATION, Body, Found, likely_mistake, not_possible, text
-from nki.frontend.check_kinds import REGISTERS, TENSORS
-from nki.frontend.check_names import is_kernel, is_ours
-from nki.frontend.check_scopes import Scope
-from nki.frontend.check_tracing import defaults
+from nki.frontend.check.inspection import GUIDE, MIGRATION, Body, Found, likely_mistake, not_possible, text
+from nki.frontend.check.name_resolution import is_kernel, is_ours
+from nki.frontend.check.scopes import Scope
+from nki.frontend.check.tracing import defaults
+from nki.frontend.check.value_kinds import REGISTERS, TENSORS
 from nki.language.loops import no_reorder
 
 _NOTES = "release-notes/components/nki.rst"

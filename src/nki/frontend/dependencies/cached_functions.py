@@ -6,9 +6,9 @@ import builtins
 from types import FunctionType, ModuleType
 from typing import Any
 
-from nki.frontend.manifest_code import Read, facts_of
-from nki.frontend.manifest_outside import module_of, origin_of_code, origin_of_module
-from nki.frontend.manifest_writer import ATOMS
+from nki.frontend.dependencies.code_objects import Read, facts_of
+from nki.frontend.dependencies.digest import ATOMS
+from nki.frontend.dependencies.foreign_code import module_of, origin_of_code, origin_of_module
 
 
 def read_outside(function: Any) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nki.frontend.check_found import MIGRATION, Body, Found, not_possible, text
-from nki.frontend.check_scopes import Scope
+from nki.frontend.check.inspection import MIGRATION, Body, Found, not_possible, text
+from nki.frontend.check.scopes import Scope
 
 _COMPILED = "nki/get-started/nki-language-guide.rst, Compilation Model"
 

@@ -21,16 +21,16 @@ import nki
 import nki.language as nl
 from nki.driver.call import call
 from nki.driver.launch import Launch, trace_only
-from nki.frontend.manifest import manifest_of
-from nki.frontend.manifest_code import encoded, facts_of
-from nki.frontend.manifest_probes import Probes
+from nki.frontend.dependencies.code_objects import encoded, facts_of
+from nki.frontend.dependencies.identity_checks import Probes
+from nki.frontend.dependencies.manifest import manifest_of
 from nki.graph.emit import EMITTERS
 from nki.graph.ir import Group, Op, TensorType, Value
 from nki.options import Options
 from nki.target.load import load_target
-from tests.frontend.remembering import Remembering, executed, load
+from tests.frontend.dependencies.remembering import Remembering, executed, load
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 KERNEL = "\n\n@nki.jit\ndef kernel():\n    return fill({})\n"
 
 REFUSED = {
@@ -194,7 +194,7 @@ def test_a_package_behind_a_link_knows_its_own_code(tmp_path: Path) -> None:
     (tmp_path / "nki").symlink_to(Path(nki.__file__).parent)
     program = (
         "import nki, nki.isa as nisa\nfrom nki.core.source import is_internal\n"
-        "from nki.frontend.manifest_outside import origin_of_code\n"
+        "from nki.frontend.dependencies.foreign_code import origin_of_code\n"
         "code = type(nisa.memset).__call__.__code__\nprint(nki.__file__, origin_of_code(code), is_internal(code))"
     )
     environment = dict(os.environ, PYTHONPATH=str(tmp_path))
@@ -248,7 +248,7 @@ def _is_users(code: CodeType, function: Any) -> bool:
 def test_the_digest_is_the_same_in_every_process() -> None:
     program = (
         "import sys; sys.path.insert(0, 'examples')\n"
-        "import flash_attention as f\nfrom nki.frontend.manifest import manifest_of\n"
+        "import flash_attention as f\nfrom nki.frontend.dependencies.manifest import manifest_of\n"
         "print(manifest_of(f.flash_attention.func).digest)"
     )
     digests = set()
@@ -317,7 +317,7 @@ def test_every_kind_of_probe_notices_a_touch() -> None:
 
 
 def test_the_standard_library_is_told_from_installed_packages() -> None:
-    from nki.frontend.manifest_outside import origin_of_code, origin_of_module
+    from nki.frontend.dependencies.foreign_code import origin_of_code, origin_of_module
 
     def made(file: str) -> CodeType:
         return compile("0", file, "exec")

@@ -9,9 +9,9 @@ from operator import is_
 from types import CodeType, FunctionType
 from typing import Any
 
-from nki.frontend.manifest_outside import origin_of_code
-from nki.frontend.manifest_probes import Probes
-from nki.frontend.manifest_walk import Walk
+from nki.frontend.dependencies.foreign_code import origin_of_code
+from nki.frontend.dependencies.identity_checks import Probes
+from nki.frontend.dependencies.reachable import Walk
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from nki.frontend.manifest_code import Facts, Read, facts_of
-from nki.frontend.manifest_outside import (
+from nki.frontend.dependencies.code_objects import Facts, Read, facts_of
+from nki.frontend.dependencies.digest import ATOMS, Writer
+from nki.frontend.dependencies.foreign_code import (
     Origin,
     is_impure,
     is_impure_module,
@@ -19,9 +20,8 @@ from nki.frontend.manifest_outside import (
     origin_of_code,
     origin_of_module,
 )
-from nki.frontend.manifest_probes import MISSING
-from nki.frontend.manifest_values import named, write_object
-from nki.frontend.manifest_writer import ATOMS, Writer
+from nki.frontend.dependencies.identity_checks import MISSING
+from nki.frontend.dependencies.value_contents import named, write_object
 
 # What classes carry that no kernel's meaning depends on, or that follows from the rest and is filled when first used.
 _BESIDES_CLASS = frozenset(

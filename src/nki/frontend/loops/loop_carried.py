@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any
 
 from nki.core.source import Location
-from nki.frontend.statements import Statement, at_node
+from nki.frontend.loops.statements import Statement, at_node
 from nki.language.rebound import Containers, is_lost, lost
 from nki.spec.sink import current_sink
 

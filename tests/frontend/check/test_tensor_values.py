@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nki.frontend.check import check_function
-from tests.frontend.checking import Load, expect, found, marked
+from nki.frontend.check.language_check import check_function
+from tests.frontend.check.checking import Load, expect, found, marked
 
 # --------------------------------------------------------------------------------------------------- tensors, registers
 

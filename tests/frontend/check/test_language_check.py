@@ -15,8 +15,8 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import FrontendError
-from nki.frontend.check import check_function
-from tests.frontend.checking import HEAD, Load, expect, found, marked
+from nki.frontend.check.language_check import check_function
+from tests.frontend.check.checking import HEAD, Load, expect, found, marked
 
 # ------------------------------------------------------------------------------------------ what tracing cannot capture
 

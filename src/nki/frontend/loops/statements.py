@@ -21,7 +21,7 @@ from types import FrameType
 from nki.core.errors import FrontendError
 from nki.core.locks import cached_property
 from nki.core.source import Location
-from nki.frontend.liveness import bindings, read_after, read_in_next_trip
+from nki.frontend.loops.liveness import bindings, read_after, read_in_next_trip
 
 Span = tuple[int, int, int, int]
 """First line and column, last line and column; columns in bytes."""

@@ -13,11 +13,11 @@ from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any
 
-from nki.frontend.check_found import Body, Found, likely_mistake, text
-from nki.frontend.check_kinds import TENSORS
-from nki.frontend.check_names import UNKNOWN
-from nki.frontend.check_scopes import Scope
-from nki.frontend.check_writes import Write, writes, writes_within
+from nki.frontend.check.inspection import Body, Found, likely_mistake, text
+from nki.frontend.check.mutations import Write, writes, writes_within
+from nki.frontend.check.name_resolution import UNKNOWN
+from nki.frontend.check.scopes import Scope
+from nki.frontend.check.value_kinds import TENSORS
 
 _RULE = "kernels are pure functions of their arguments"
 _SOURCE = "nki/get-started/nki-language-guide.rst, Kernel Caching"

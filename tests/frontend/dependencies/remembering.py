@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import nki.driver.launch as launching
-from nki.frontend.manifest import Manifest, manifest_of
-from nki.frontend.manifest_arguments import describe
+from nki.frontend.dependencies.arguments import describe
+from nki.frontend.dependencies.manifest import Manifest, manifest_of
 from nki.frontend.values import bind
 from nki.options import Options
 from nki.target.load import load_target

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable
 from types import ModuleType
 
-from nki.frontend.check import check_function
+from nki.frontend.check.language_check import check_function
 from nki.spec.rule import Finding
 
 HEAD = """\

@@ -16,7 +16,7 @@ Origin = Literal["package", "standard", "library", "user"]
 LIBRARIES = frozenset({"numpy", "ml_dtypes", "scipy", "torch", "jax", "jaxlib", "_pytest"})
 """Packages that count by their version, not by their source."""
 
-_PACKAGE = str(Path(__file__).absolute().parents[1]) + "/"
+_PACKAGE = str(Path(__file__).absolute().parents[2]) + "/"
 _EXAMPLES = _PACKAGE + "examples/"
 _STANDARD = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib")})
 _INSTALLED = tuple({sysconfig.get_path(name) + "/" for name in ("purelib", "platlib")})

@@ -9,9 +9,9 @@ from types import FrameType
 from nki.core.errors import FrontendError
 from nki.core.register import VirtualRegister, not_a_condition
 from nki.core.source import Location
-from nki.frontend.carried import Carried
-from nki.frontend.regions import Region, Regions, left
-from nki.frontend.statements import Statement, for_statement, has_source, while_statement
+from nki.frontend.loops.loop_carried import Carried
+from nki.frontend.loops.regions import Region, Regions, left
+from nki.frontend.loops.statements import Statement, for_statement, has_source, while_statement
 from nki.isa.register import register_alloc, register_move
 from nki.language.rebound import lost
 from nki.spec.program import ForLoop

@@ -10,8 +10,8 @@ from types import FunctionType
 from typing import Any
 
 from nki.core.nki_tensor import NkiTensor
-from nki.frontend.check_names import Names, is_ours
-from nki.frontend.check_scopes import Binding, Scope
+from nki.frontend.check.name_resolution import Names, is_ours
+from nki.frontend.check.scopes import Binding, Scope
 from nki.language.loops import dynamic_range, fori_loop
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from types import CodeType, EllipsisType, MemberDescriptorType, ModuleType, NoneType
 from typing import Any
 
-from nki.frontend.manifest_code import encoded
-from nki.frontend.manifest_probes import MISSING, Probes, slot_value
+from nki.frontend.dependencies.code_objects import encoded
+from nki.frontend.dependencies.identity_checks import MISSING, Probes, slot_value
 
 ATOMS = frozenset({NoneType, bool, int, float, complex, str, bytes, EllipsisType, slice, CodeType})
 """Types whose values are written where they are met; they cannot change."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import CodeType
 
 from nki.core.source import Frame
-from nki.frontend.check_scopes import Scope, read_scopes
+from nki.frontend.check.scopes import Scope, read_scopes
 
 Placed = ast.stmt | ast.expr | ast.arg | ast.excepthandler | ast.keyword
 

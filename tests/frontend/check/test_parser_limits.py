@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nki.frontend.check import check_function
-from tests.frontend.checking import Load, expect, marked
+from nki.frontend.check.language_check import check_function
+from tests.frontend.check.checking import Load, expect, marked
 from tests.tools.running import nki as command
 from tests.tools.running import nki_json
 

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nki.frontend.check_kinds import Kinds
-from nki.frontend.check_names import Names
-from nki.frontend.check_scopes import Scope
+from nki.frontend.check.name_resolution import Names
+from nki.frontend.check.scopes import Scope
+from nki.frontend.check.value_kinds import Kinds
 from nki.spec.rule import Severity
 
 GUIDE = "nki/get-started/nki-language-guide.rst"
