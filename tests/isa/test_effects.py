@@ -10,8 +10,6 @@ from nki.spec.engine import reduce_cmd
 from nki.spec.instruction import EFFECTS, REGISTRY
 from tests.isa.executed import STATE, Executed, executed
 
-pytestmark = pytest.mark.filterwarnings("ignore:.lint.integer-precision.")  # of examples that float32 rounds
-
 
 def _declared(done: Executed) -> set[str]:
     """Collectives meet other ranks, of which a launch in one process has none."""
