@@ -15,7 +15,7 @@ MAKEFLAGS   += --no-print-directory
 
 # One set-up at a time, also under make -j.
 .NOTPARALLEL:
-.PHONY: help demo test test-all goldens docs times page-test check lint layout types layers sizes format gen wheel wheel-try \
+.PHONY: help demo test test-all test-of goldens docs times page-test check lint layout types layers sizes format gen wheel wheel-try \
         lock hooks env clean distclean
 
 help: ## list the targets
@@ -30,6 +30,10 @@ test: $(VENV)/.test ## run the tests, without the longer sweeps
 
 test-all: $(VENV)/.test ## run all tests, with the longer sweeps and more random examples
 	@$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-profile=thorough $(ARGS)
+
+test-of: $(VENV)/.test ## run the tests of a source file, FILE=src/nki/...; of what was changed without FILE (ALL=1: more)
+	@tests="$$($(BIN)/python scripts/tests_of.py $(if $(ALL),--all) $(FILE))" && \
+		$(BIN)/python -m pytest -q -p no:cacheprovider -m "not slow" $(ARGS) $$tests
 
 goldens: $(VENV)/.test ## write anew what tests compare with (ARGS="-k name": a part); read the difference
 	@NKI_UPDATE_GOLDENS=1 $(BIN)/python -m pytest -q -m golden $(ARGS) $$(grep -rl --include='*.py' 'mark\.golden' tests)
