@@ -19,11 +19,11 @@ import nki.language as nl
 from nki.core.errors import ExecutionError, LaunchError
 from nki.core.tensor import View
 from nki.graph.compile import Setting, compile_module
-from nki.graph.cores.divide import Share
 from nki.graph.cores.halves import Divisible, halves
 from nki.graph.cores.marks import marks
 from nki.graph.executable import Executable
 from nki.graph.ir import Group
+from nki.graph.shares import Share
 from nki.options import from_environment
 from nki.passes.check_races import program_races
 from nki.passes.proof.happens_before import check

@@ -18,15 +18,14 @@ from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.frontend.results import written_inputs
 from nki.graph import glue
 from nki.graph.calls import Bindings, Call, Linker
-from nki.graph.cores.collisions import refuse_collisions
-from nki.graph.cores.cut import is_whole
-from nki.graph.cores.divide import CORES, Share, blocks
+from nki.graph.collisions import refuse_collisions
 from nki.graph.errors import GraphError
 from nki.graph.ir import TensorType, Value
 from nki.graph.kernels import Kernels, tensor_of
 from nki.graph.plan import Plan
 from nki.graph.room import Shift
-from nki.graph.steps import Choice, Copy, Loop, Run, Step, Steps, walk
+from nki.graph.shares import CORES, Share, blocks
+from nki.graph.steps import Choice, Copy, Loop, Run, Step, Steps, is_whole, walk
 from nki.passes.analysis.liveness import register_places
 from nki.passes.check_races import refuse_races
 from nki.passes.scheduling.resynchronize import relink

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nki.core.source import Location
+from nki.core.tensor import View, contiguous_strides
 from nki.frontend.results import written_inputs
 from nki.graph.errors import unsupported
 from nki.graph.ir import Function, Group, Op, Value
@@ -202,3 +203,8 @@ def walk(steps: Sequence[Step]) -> Iterator[Step]:
         elif isinstance(step, Choice):
             for inner, _ in step.branches:
                 yield from walk(inner)
+
+
+def is_whole(view: View) -> bool:
+    """Whether a view is all of its tensor, in order."""
+    return view.nbytes == view.buffer.nbytes and view.strides == contiguous_strides(view.shape)

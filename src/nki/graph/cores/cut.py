@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nki.core.tensor import Buffer, View, contiguous_strides
+from nki.core.tensor import Buffer
 from nki.frontend.results import written_inputs
 from nki.graph.cores.halves import Divisible, halves, meet
 from nki.graph.cores.marks import marks
-from nki.graph.steps import Run, Step
+from nki.graph.steps import Run, Step, is_whole
 from nki.target.model import Target
 from nki.timing.timeline import timeline
 
@@ -56,11 +56,6 @@ def whole_kernels(steps: Iterable[Step]) -> dict[int, Divisible]:
     """All kernels as they are, for a model of which only the user's own kernels run on two cores."""
     runs = [step for step in steps if isinstance(step, Run) and len(step.programs) == 1]
     return {id(run.programs[0]): Divisible(0.0, why=_ONE) for run in runs}
-
-
-def is_whole(view: View) -> bool:
-    """Whether a view is all of its tensor, in order."""
-    return view.nbytes == view.buffer.nbytes and view.strides == contiguous_strides(view.shape)
 
 
 def results_of(run: Run) -> Sequence[Buffer]:

@@ -15,12 +15,9 @@ from typing import NamedTuple
 from nki.graph.cores.halves import Divisible
 from nki.graph.cores.ways import Way, Ways, collide
 from nki.graph.plan import Plan
+from nki.graph.shares import CORES, Share, Shares, blocks
 from nki.graph.steps import Choice, Copy, Loop, Run, Step, Steps, walk
-from nki.spec.program import Program
 from nki.target.model import Target
-
-CORES = 2
-"""Physical cores of a logical core that a model is divided between."""
 
 _FOLLOWED = 24
 """Ways to divide the steps so far."""
@@ -33,27 +30,6 @@ _TRIPS = 8
 
 _DEAR = "the cores would meet more often, for longer than it saves"
 _FIRST = "it runs on the first core"
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A step on two cores.
-
-    Attributes:
-        meets: whether the cores meet before it.
-        programs: that the cores run; None for a core that does nothing, and where the step is no kernel or has
-            programs for both cores itself.
-        inner: of a loop that both cores run, those of its condition, and of its body with the condition after it; of a
-            choice those of each branch. None if the first core runs it alone.
-    """
-
-    meets: bool
-    programs: tuple[Program | None, Program | None] = (None, None)
-    inner: tuple[Shares, ...] | None = None
-
-
-Shares = tuple[Share, ...]
-"""Of steps, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +217,6 @@ def _pairs(steps: Sequence[Step], shares: Shares) -> Iterator[tuple[Step, Share]
         if share.inner is not None:
             for block, inner in zip(blocks(step), share.inner, strict=True):
                 yield from _pairs(block, inner)
-
-
-def blocks(step: Step) -> list[list[Step]]:
-    """The steps in a step, as they are divided: a loop's condition, and its body with the condition; branches."""
-    if isinstance(step, Loop):
-        return [step.condition, [*step.body, *step.condition]]
-    return [branch for branch, _ in step.branches] if isinstance(step, Choice) else []
 
 
 def _lone(step: Step, share: Share) -> bool:
