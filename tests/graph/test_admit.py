@@ -10,9 +10,9 @@ import pytest
 from nki.core import nesting
 from nki.core.isolated import ends_by
 from nki.core.nesting import too_deep
-from nki.graph import mlir
 from nki.graph.compile import compile_module
 from nki.graph.errors import GraphError
+from nki.graph.stablehlo import mlir
 from tests.tools.running import nki
 
 T = "tensor<4xf32>"

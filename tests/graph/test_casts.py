@@ -12,7 +12,7 @@ import torch
 
 from nki.core.errors import NkiError
 from nki.graph.compile import compile_module
-from tests.graph.emit_harness import Array
+from tests.graph.emit.harness import Array
 
 _POWERS = [2.0**exponent for exponent in (-149, -130, -128, -127, -126, -20, -10, -9, -1, 0, 1, 7, 8, 9, 15, 16, 127)]
 _AROUND = [power * factor for power in _POWERS for factor in (0.999, 1, 1.2, 1.4999, 1.5, 1.75, 1.9)]

@@ -11,7 +11,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.source import UNKNOWN
-from nki.graph.emit.engines import Engines
+from nki.graph.emit.kit.engines import Engines
 from nki.graph.ir import TensorType
 from nki.graph.kernels import compile_function
 from nki.isa import alu

@@ -14,7 +14,7 @@ import torch
 from jax import lax
 
 from nki.graph.compile import compile_module
-from tests.graph.emit_harness import Array
+from tests.graph.emit.harness import Array
 
 BF16, F16, F32 = jnp.bfloat16, jnp.float16, jnp.float32
 E4M3, E5M2 = jnp.float8_e4m3fn, jnp.float8_e5m2

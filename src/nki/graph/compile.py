@@ -17,25 +17,25 @@ from nki.core.shown import shown
 from nki.graph import emit
 from nki.graph.accepted import accepted
 from nki.graph.admit import admit
-from nki.graph.bind import bind
-from nki.graph.cores.best import link_for_two
-from nki.graph.cores.cut import cut_kernels, whole_kernels
-from nki.graph.cores.divide import Division, divide
-from nki.graph.cores.halves import Divisible
-from nki.graph.cores.meeting import check_lnc
 from nki.graph.errors import guarded
 from nki.graph.executable import Executable
 from nki.graph.ir import Function, Module, Value
 from nki.graph.kernels import Emitter, Kernels
-from nki.graph.link import Linked, link
+from nki.graph.link.bind import bind
+from nki.graph.link.link import Linked, link
+from nki.graph.link.plan import Plan, plan
+from nki.graph.link.steps import Run, Steps, steps_of, walk
+from nki.graph.partition.choose import link_for_two
+from nki.graph.partition.cut import cut_kernels, whole_kernels
+from nki.graph.partition.divide import Division, divide
+from nki.graph.partition.halves import Divisible
+from nki.graph.partition.meeting_cost import check_lnc
 from nki.graph.passes.context import Context
 from nki.graph.passes.pipeline import STAGES, run_passes
 from nki.graph.patterns.selection import replacements
-from nki.graph.plan import Plan, plan
-from nki.graph.read import read
 from nki.graph.report import GraphReport, report_of
-from nki.graph.steps import Run, Steps, steps_of, walk
-from nki.graph.write import write
+from nki.graph.stablehlo.read import read
+from nki.graph.stablehlo.write import write
 from nki.ir.build import build
 from nki.ir.text import to_text
 from nki.options import Options, from_environment

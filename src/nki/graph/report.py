@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from nki.core.html import html_table
-from nki.graph.cores.divide import Division
 from nki.graph.ir import Function, Group, Op
-from nki.graph.link import Linked
+from nki.graph.link.link import Linked
+from nki.graph.link.plan import Plan
+from nki.graph.link.steps import Run, Steps, walk
+from nki.graph.partition.divide import Division
 from nki.graph.passes.context import Context
-from nki.graph.plan import Plan
-from nki.graph.steps import Run, Steps, walk
 from nki.store.artifact_meta import refused
 
 

@@ -15,8 +15,8 @@ from nki.core.source import UNKNOWN
 from nki.graph.compile import IMPORTED, LINKED, NEFF, REFERENCE, SETTING, Compilation, Setting
 from nki.graph.executable import Executable
 from nki.graph.passes.pipeline import STAGES
-from nki.graph.read import read
 from nki.graph.references import Reference, register
+from nki.graph.stablehlo.read import read
 from nki.ir.read import read as read_programs
 from nki.ir.text import from_text
 from nki.options import Options, from_environment

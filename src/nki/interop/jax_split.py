@@ -13,9 +13,9 @@ import numpy as np
 
 from nki.core.errors import NkiError
 from nki.graph.compile import Setting
-from nki.graph.cores.meeting import check_lnc
 from nki.graph.executable import Executable
 from nki.graph.importers.jax import lower
+from nki.graph.partition.meeting_cost import check_lnc
 from nki.interop.common.host_fallback import part_of, warn_of_host
 from nki.interop.jax_equations import Equation, Equations, Variable, equations_of, shape_of
 from nki.interop.jax_keys import is_key

@@ -68,7 +68,7 @@ def neuron(
     """
     from torch._inductor import config
 
-    from nki.graph.importers.torch_decompose import decompositions
+    from nki.graph.importers.torch.decompositions.table import decompositions
     from nki.interop.torch_compile_calls import bodies, open_writers
     from nki.interop.torch_numbers import with_symbols
 
@@ -201,7 +201,7 @@ class _Compiler:
 
     def _on_both(self, name: str, graph: torch.fx.GraphModule, error: NkiError) -> Callable[..., Any]:
         """What cannot be compiled on the host, everything else as programs of the device."""
-        from nki.graph.importers.torch_refusals import at_line, refusals
+        from nki.graph.importers.torch.refusals import at_line, refusals
         from nki.interop.torch_compile_calls import Kernels
         from nki.interop.torch_split import SplitGraph, split
 
@@ -229,7 +229,7 @@ class _Compiler:
 
     def _on_device(self, name: str, graph: torch.fx.GraphModule) -> CompiledGraph:
         from nki.graph.compile import compile_module
-        from nki.graph.importers.torch_import import import_graph
+        from nki.graph.importers.torch.import_graph import import_graph
         from nki.interop.torch_compile_calls import Kernels
         from nki.interop.torch_compile_graph import CompiledGraph
         from nki.interop.torch_scalars import scalars_of

@@ -14,8 +14,8 @@ from torch._subclasses.functional_tensor import dispatch_functionalize
 from torch.overrides import TorchFunctionMode
 
 from nki.core.tensor import View, whole
-from nki.graph.importers.torch_builder import Builder
-from nki.graph.importers.torch_table import Call, Converter, refused
+from nki.graph.importers.torch.builder import Builder
+from nki.graph.importers.torch.table import Call, Converter, refused
 from nki.graph.ir import TensorType, Value
 from nki.graph.references import TARGET, Reference, register
 from nki.interop.common.backend_config import BackendConfig

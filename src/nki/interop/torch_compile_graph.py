@@ -14,8 +14,8 @@ import torch
 from nki.core.errors import ArgumentError, NkiError
 from nki.core.source import UNKNOWN
 from nki.graph.executable import Executable
-from nki.graph.importers.torch_import import Imported, Returned
-from nki.graph.importers.torch_types import host_array, host_tensor, narrowed
+from nki.graph.importers.torch.import_graph import Imported, Returned
+from nki.graph.importers.torch.types import host_array, host_tensor, narrowed
 from nki.graph.ir import Value
 from nki.interop.torch_location import user_line
 from nki.interop.torch_memory import DEVICE, on_cpu, on_device

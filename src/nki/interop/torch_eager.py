@@ -23,7 +23,7 @@ from nki.spec.rule import Finding
 
 if TYPE_CHECKING:
     from nki.graph.executable import Executable
-    from nki.graph.importers.torch_import import Imported
+    from nki.graph.importers.torch.import_graph import Imported
 
 _MOST_NUMBERS = 8
 """So many programs that differ only in numbers, such as a learning rate that changes, are made of an operator."""
@@ -60,8 +60,8 @@ class _OneOperator:
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Results as CPU tensors; None for those that were not asked for."""
-        from nki.graph.importers.torch_import import Returned
-        from nki.graph.importers.torch_types import host_array, host_tensor
+        from nki.graph.importers.torch.import_graph import Returned
+        from nki.graph.importers.torch.types import host_array, host_tensor
 
         ports = self.imported.module.main.arguments
         places = zip(self.imported.inputs, ports, strict=True)
@@ -226,7 +226,7 @@ def _found(
 def _compiled(plain: Plain, given: Any, tensors: list[torch.Tensor], wanted: Sequence[Any]) -> _OneOperator | str:
     """The program, or why there is none."""
     from nki.graph.compile import compile_module
-    from nki.graph.importers.torch_import import import_graph
+    from nki.graph.importers.torch.import_graph import import_graph
 
     graph = _traced(plain.operator, given, [_lowered(tensor) for tensor in tensors])
     if isinstance(graph, str):
@@ -258,7 +258,7 @@ def _traced(operator: Any, given: Any, tensors: list[torch.Tensor]) -> torch.fx.
     PyTorch has no error of its own for arguments that an operator refuses, nor for operators that depend on values; the
     CPU, which runs the operator then, raises the former again.
     """
-    from nki.graph.importers.torch_decompose import decompositions
+    from nki.graph.importers.torch.decompositions.table import decompositions
 
     host = _on_host(given)
 

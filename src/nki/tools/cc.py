@@ -122,11 +122,11 @@ def _compiled(model: Path, changes: dict[str, Any], modules: Sequence[ModuleType
         made = _exported(model, compiler, setting)
     else:
         source = _source(model)
-        mlir = importlib.import_module("nki.graph.mlir")
+        mlir = importlib.import_module("nki.graph.stablehlo.mlir")
         signal = mlir.survives(source)
         if signal:
             raise mlir.unreadable(f"reading {model} ends a process by {signal}")
-        records = importlib.import_module("nki.graph.read").read(source)
+        records = importlib.import_module("nki.graph.stablehlo.read").read(source)
         kept = (
             importlib.import_module("nki.interop.common.exported_kernels").kernels_of(records, modules, setting)
             if modules
@@ -139,7 +139,7 @@ def _compiled(model: Path, changes: dict[str, Any], modules: Sequence[ModuleType
 
 def _exported(model: Path, compiler: Any, setting: Any) -> Executable:
     """A program of torch.export, with the bodies of operators that imported modules made."""
-    read = importlib.import_module("nki.graph.importers.torch_file").read_exported
+    read = importlib.import_module("nki.graph.importers.torch.exported_program").read_exported
     if "nki.interop.torch" not in sys.modules:
         found: Executable = compiler.compile_module(read(model), setting)
         return found

@@ -17,9 +17,9 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from nki.graph.compile import compile_module
-from nki.graph.importers.torch_decompose import decompositions
-from nki.graph.importers.torch_import import import_graph
-from nki.graph.importers.torch_types import host_array, host_tensor
+from nki.graph.importers.torch.decompositions.table import decompositions
+from nki.graph.importers.torch.import_graph import import_graph
+from nki.graph.importers.torch.types import host_array, host_tensor
 from nki.graph.ir import Function, Op
 from nki.interop import jax as nki_jax
 from nki.options import from_environment

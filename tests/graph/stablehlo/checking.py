@@ -15,7 +15,7 @@ from nki.core.errors import NkiError
 from nki.graph.compile import compile_module
 from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op
-from nki.graph.read import read
+from nki.graph.stablehlo.read import read
 from nki.options import from_environment
 from tests.graph import xla
 from tests.graph.stablehlo.draw import Array, Case, is_float

@@ -10,12 +10,12 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.conv_shape import ConvShape, Share, Side, conv_shape
 from nki.graph.emit.depthwise import Depthwise
 from nki.graph.emit.dot import multiplied
-from nki.graph.emit.images import Box, Images, boxes, filling
-from nki.graph.emit.panels import Block, Chunks, Dim, Loader, Operand, chunked, joined, strides_of
-from nki.graph.emit.results import Part, Results
+from nki.graph.emit.kit.conv_shape import ConvShape, Share, Side, conv_shape
+from nki.graph.emit.kit.images import Box, Images, boxes, filling
+from nki.graph.emit.kit.panels import Block, Chunks, Dim, Loader, Operand, chunked, joined, strides_of
+from nki.graph.emit.kit.results import Part, Results
 from nki.graph.ir import Group, Value
 from nki.target.model import Target
 

@@ -8,10 +8,10 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.conv_shape import ConvShape
-from nki.graph.emit.images import Box, Images, shifted
-from nki.graph.emit.panels import Chunks, Dim, Loader, Operand, joined, strides_of
-from nki.graph.emit.results import Part, Results
+from nki.graph.emit.kit.conv_shape import ConvShape
+from nki.graph.emit.kit.images import Box, Images, shifted
+from nki.graph.emit.kit.panels import Chunks, Dim, Loader, Operand, joined, strides_of
+from nki.graph.emit.kit.results import Part, Results
 from nki.graph.ir import Op
 from nki.target.model import Target
 

@@ -10,11 +10,11 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import DType, as_dtype
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.operand_views import OperandView, view_of
-from nki.graph.emit.panels import Block, Chunks, Dim, Loader, Operand, chunked, joined
-from nki.graph.emit.product_group import split
-from nki.graph.emit.results import Part as ResultPart
-from nki.graph.emit.results import Results
+from nki.graph.emit.kit.operand_views import OperandView, view_of
+from nki.graph.emit.kit.panels import Block, Chunks, Dim, Loader, Operand, chunked, joined
+from nki.graph.emit.kit.product_group import split
+from nki.graph.emit.kit.results import Part as ResultPart
+from nki.graph.emit.kit.results import Results
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target

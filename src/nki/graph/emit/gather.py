@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.offsets import Choice, Indices, Rows, Span, WindowPart, batch_base, copy_rows, window_parts
-from nki.graph.emit.panels import Dim, joined, runs, strides_of
+from nki.graph.emit.kit.offsets import Choice, Indices, Rows, Span, WindowPart, batch_base, copy_rows, window_parts
+from nki.graph.emit.kit.panels import Dim, joined, runs, strides_of
 from nki.graph.ir import Group, Op
 from nki.target.model import Target
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.access import Index, Leaf, Resolved, flat, resolve
-from nki.graph.emit.engines import Engines, storage
+from nki.graph.emit.kit.access import Index, Leaf, Resolved, flat, resolve
+from nki.graph.emit.kit.engines import Engines, storage
+from nki.graph.emit.kit.tiles import Block, Merged, Source, best_row_axis, blocks, budget, store
 from nki.graph.emit.pointwise import bound, evaluate
-from nki.graph.emit.tiles import Block, Merged, Source, best_row_axis, blocks, budget, store
 from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target
 

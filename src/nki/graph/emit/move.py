@@ -12,11 +12,11 @@ import numpy as np
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit import squares
-from nki.graph.emit.conversions import splat_of
-from nki.graph.emit.engines import Engines, Number, storage
+from nki.graph.emit.kit import squares
+from nki.graph.emit.kit.conversions import splat_of
+from nki.graph.emit.kit.engines import Engines, Number, storage
+from nki.graph.emit.kit.squares import SQUARE, padded
 from nki.graph.emit.pointwise import bound
-from nki.graph.emit.squares import SQUARE, padded
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target

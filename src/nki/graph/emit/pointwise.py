@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import nki.language as nl
 from nki.core.dtypes import bool_, uint8
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.access import Leaf, NotAffineError, Resolved, flat, resolve
-from nki.graph.emit.engines import Engines, Form
-from nki.graph.emit.expressions import apply
-from nki.graph.emit.tiles import Block, Merged, Source, best_row_axis, blocks, budget, store
+from nki.graph.emit.kit.access import Leaf, NotAffineError, Resolved, flat, resolve
+from nki.graph.emit.kit.engines import Engines, Form
+from nki.graph.emit.kit.expressions import apply
+from nki.graph.emit.kit.tiles import Block, Merged, Source, best_row_axis, blocks, budget, store
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target

@@ -10,7 +10,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import DType, float32, int32, uint32
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.combine import column_of, spread
+from nki.graph.emit.kit.combine import column_of, spread
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op
 from nki.isa import alu

@@ -9,12 +9,12 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import float32
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.access import Index, Leaf, NotAffineError, Resolved, flat, resolve
-from nki.graph.emit.engines import Engines, Form, Splat, storage
-from nki.graph.emit.expressions import apply
+from nki.graph.emit.kit.access import Index, Leaf, NotAffineError, Resolved, flat, resolve
+from nki.graph.emit.kit.engines import Engines, Form, Splat, storage
+from nki.graph.emit.kit.expressions import apply
+from nki.graph.emit.kit.reducers import Extreme, Reducer, both, combined, crosses, replaces, with_initial
+from nki.graph.emit.kit.tiles import Block, Extent, Merged, Source, best_row_axis, budget, cut, row_parts, store
 from nki.graph.emit.pointwise import bound
-from nki.graph.emit.reducers import Extreme, Reducer, both, combined, crosses, replaces, with_initial
-from nki.graph.emit.tiles import Block, Extent, Merged, Source, best_row_axis, budget, cut, row_parts, store
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
 from nki.isa import alu

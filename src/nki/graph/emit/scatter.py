@@ -11,10 +11,10 @@ import nki.language as nl
 from nki.core.dtypes import DType, bfloat16, float32, int32, uint8
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
-from nki.graph.emit.combine import Combination, combination, spread
-from nki.graph.emit.engines import storage
-from nki.graph.emit.offsets import Choice, Indices, Rows, Span, WindowPart, batch_base, copy_rows, window_parts
-from nki.graph.emit.panels import Dim, joined, runs, strides_of
+from nki.graph.emit.kit.combine import Combination, combination, spread
+from nki.graph.emit.kit.engines import storage
+from nki.graph.emit.kit.offsets import Choice, Indices, Rows, Span, WindowPart, batch_base, copy_rows, window_parts
+from nki.graph.emit.kit.panels import Dim, joined, runs, strides_of
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op
 from nki.isa import alu

@@ -10,10 +10,10 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import float32, uint8
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.combine import column_of, combination, spread
-from nki.graph.emit.conv_shape import Window
-from nki.graph.emit.images import Box, Images, shifted
-from nki.graph.emit.panels import Dim, Loader, Operand, chunked, joined, store, strides_of
+from nki.graph.emit.kit.combine import column_of, combination, spread
+from nki.graph.emit.kit.conv_shape import Window
+from nki.graph.emit.kit.images import Box, Images, shifted
+from nki.graph.emit.kit.panels import Dim, Loader, Operand, chunked, joined, store, strides_of
 from nki.graph.errors import unsupported
 from nki.graph.ir import Op, Value
 from nki.isa import alu

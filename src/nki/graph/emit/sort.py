@@ -8,10 +8,10 @@ from math import prod
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.engines import Engines, Splat, storage
-from nki.graph.emit.expressions import apply
-from nki.graph.emit.network import sort_rows
-from nki.graph.emit.panels import Block, Chunks, Dim, Loader, Operand, joined, store, strides_of
+from nki.graph.emit.kit.engines import Engines, Splat, storage
+from nki.graph.emit.kit.expressions import apply
+from nki.graph.emit.kit.network import sort_rows
+from nki.graph.emit.kit.panels import Block, Chunks, Dim, Loader, Operand, joined, store, strides_of
 from nki.graph.emit.topk import TopK
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value

@@ -10,8 +10,8 @@ import nki.language as nl
 from nki.core.dtypes import float32, int16, int32, uint8, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MIN
-from nki.graph.emit.network import sort_rows
-from nki.graph.emit.panels import Block, Chunks, Dim, Loader, Operand, joined, store, strides_of
+from nki.graph.emit.kit.network import sort_rows
+from nki.graph.emit.kit.panels import Block, Chunks, Dim, Loader, Operand, joined, store, strides_of
 from nki.graph.errors import unsupported
 from nki.graph.ir import Op, Value
 from nki.isa import alu

@@ -10,11 +10,11 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import DType, float32
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.combine import Combination, column_of, combination, spread
-from nki.graph.emit.conv_shape import MOST_POOLED, Window, refuse_dims
-from nki.graph.emit.engines import storage
-from nki.graph.emit.images import Box, Images, shifted
-from nki.graph.emit.panels import Chunks, Dim, Loader, Operand, chunked, joined, store, strides_of
+from nki.graph.emit.kit.combine import Combination, column_of, combination, spread
+from nki.graph.emit.kit.conv_shape import MOST_POOLED, Window, refuse_dims
+from nki.graph.emit.kit.engines import storage
+from nki.graph.emit.kit.images import Box, Images, shifted
+from nki.graph.emit.kit.panels import Chunks, Dim, Loader, Operand, chunked, joined, store, strides_of
 from nki.graph.emit.select_and_scatter import Gradient
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value

@@ -8,7 +8,7 @@ from typing import Any
 
 from nki.graph.errors import GraphError
 from nki.graph.ir import Function, Module, Value
-from nki.graph.read import read
+from nki.graph.stablehlo.read import read
 
 _MESH, _CONSTRAINT = "sdy.mesh", "sdy.sharding_constraint"
 """What JAX writes about devices, also where there is one."""

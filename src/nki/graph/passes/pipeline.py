@@ -10,12 +10,12 @@ from nki.graph.passes.context import Context
 from nki.graph.passes.cse import cse
 from nki.graph.passes.dce import dce
 from nki.graph.passes.fold import fold
-from nki.graph.passes.fuse import fuse
-from nki.graph.passes.legalize import fold_narrowed, inline_calls, legalize, split_complex
+from nki.graph.passes.fusion.fuse import fuse
+from nki.graph.passes.fusion.rematerialize import rematerialize
+from nki.graph.passes.legalization.legalize import fold_narrowed, inline_calls, legalize, split_complex
+from nki.graph.passes.legalization.quotients import quotients
 from nki.graph.passes.patterns import patterns
-from nki.graph.passes.quotients import quotients
 from nki.graph.passes.reductions import reductions
-from nki.graph.passes.rematerialize import rematerialize
 from nki.graph.passes.reorder import reorder
 from nki.graph.passes.simplify import simplify
 from nki.graph.passes.spread import spread

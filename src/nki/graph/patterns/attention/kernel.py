@@ -16,7 +16,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
-from nki.graph.emit import squares
+from nki.graph.emit.kit import squares
 
 PARTITIONS = 128
 """Queries at a time, and keys that the second product contracts at once: the rows of the Tensor engine."""

@@ -1,0 +1,1 @@
+"""Graphs of PyTorch as modules of the graph compiler."""

@@ -1,0 +1,1 @@
+"""Operators of PyTorch in terms of others, before the graph is imported."""

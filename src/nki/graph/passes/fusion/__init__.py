@@ -1,0 +1,1 @@
+"""Operations become groups, each of which one kernel computes."""

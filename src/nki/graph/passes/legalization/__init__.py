@@ -1,0 +1,1 @@
+"""Models in the few operations and types that kernels are written for."""

@@ -1,0 +1,1 @@
+"""StableHLO as text and records: read, written, parsed and verified by MLIR."""
