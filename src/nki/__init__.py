@@ -14,8 +14,10 @@ from nki.beta1 import neuronxcc as _neuronxcc
 from nki.core import errors as errors
 from nki.core.removed import missing_name
 from nki.core.removed_names import NKI
+from nki.driver.prepare import host_target as _host_target
 from nki.jit import jit, simulate
 from nki.measure import benchmark, profile
+from nki.spec.sink import answer_on_the_host as _answer_on_the_host
 from nki.tune.autotune import autotune
 from nki.tune.config import Config
 from nki.version import version
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 _neuronxcc.install()
+_answer_on_the_host(_host_target)
 
 
 if TYPE_CHECKING:  # which would not see misspelt names if there were a function for them

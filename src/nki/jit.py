@@ -16,21 +16,18 @@ from nki.compiler import CompileConfig, SpecializationConfig
 from nki.core.errors import LaunchError
 from nki.core.shown import one_line, shown
 from nki.core.source import here
-from nki.driver import gate
 from nki.driver.call import call
-from nki.driver.compile import Cache
+from nki.driver.compiled import Cache
+from nki.driver.frameworks import framework_of
 from nki.driver.launch import Launch
+from nki.driver.measure import profile_of_call
 from nki.frontend.host import JAX_TRACER
 from nki.frontend.reloaded_modules import note_loading, tell_if_reloaded
-from nki.frontend.values import bind
-from nki.options import API_VERSIONS, from_environment
-from nki.profile.evidence import tell_of_unmeasured
-from nki.profile.lazy import profile_programs
+from nki.options import API_VERSIONS
 from nki.report import Report
 from nki.spec.rule import Finding
 from nki.spec.schedule import named_edges
 from nki.spec.sink import Sink, active_sink
-from nki.target.load import load_target
 
 if TYPE_CHECKING:
     from nki.profile.record import Profile
@@ -63,6 +60,7 @@ class Kernel(Generic[P]):
     Attributes:
         func: the undecorated function.
         report: how the last call's result was produced.
+        cache: its compiled programs; kernels on other numbers of cores share it.
     """
 
     def __init__(self, launch: Launch | Callable[P, Any], cache: Cache | None = None) -> None:
@@ -73,27 +71,32 @@ class Kernel(Generic[P]):
         self.report: Report | None = None
         self._profiled: tuple[Report, Profile] | None = None
         self._launch = launch
-        self._cache: Cache = {} if cache is None else cache
+        self.cache: Cache = {} if cache is None else cache
         note_loading(self.func)
 
     def __getitem__(self, lnc: Any) -> Kernel[P]:
         """The same kernel on `lnc` cores."""
-        return Kernel(replace(self._launch, lnc=_checked_grid(self.func.__name__, lnc)), self._cache)
+        return Kernel(replace(self._launch, lnc=_checked_grid(self.func.__name__, lnc)), self.cache)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        framework = framework_of(args, kwargs)
+        return self.run(args, kwargs) if framework is None else framework.call(self, args, kwargs)
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call on arrays of the host, or in the body of another kernel, with no framework asked."""
         tell_if_reloaded(self.func)
         sink = active_sink()
         if sink is not None:
             return self._inside(sink, args, kwargs)
         try:
-            result, self.report = call(self._launch, args, kwargs, self._cache)
+            result, self.report = call(self._launch, args, kwargs, self.cache)
         except LaunchError as error:
             if error.code != JAX_TRACER:
                 raise
         else:
             return result
         # The package of the frameworks lies above this one, and importing it imports JAX, which somebody else did.
-        return import_module(_JAX).traced_call(self, self._cache, args, kwargs)
+        return import_module(_JAX).traced_call(self, self.cache, args, kwargs)
 
     def with_schedule(self, edges: list[tuple[str, str | list[str]]]) -> Kernel[P]:
         """The same kernel with dependencies between its instructions, by their names (``name=``).
@@ -109,7 +112,7 @@ class Kernel(Generic[P]):
             ExecutionError: when the kernel is called, if the order of the program breaks an edge
                 (``schedule.order``).
         """
-        return Kernel(replace(self._launch, schedule=named_edges(edges)), self._cache)
+        return Kernel(replace(self._launch, schedule=named_edges(edges)), self.cache)
 
     @property
     def profile(self) -> Profile | None:
@@ -118,7 +121,7 @@ class Kernel(Generic[P]):
         if report is None:
             return None
         if self._profiled is None or self._profiled[0] is not report:
-            self._profiled = report, _profile_of(report, self._launch)
+            self._profiled = report, profile_of_call(report, self._launch)
         return self._profiled[1]
 
     def launch(self) -> Launch:
@@ -127,16 +130,15 @@ class Kernel(Generic[P]):
 
     def simulated(self) -> Kernel[P]:
         """The same kernel, run eagerly."""
-        return Kernel(replace(self._launch, eager=True), self._cache)
+        return Kernel(replace(self._launch, eager=True), self.cache)
 
     def _inside(self, sink: Sink, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call from another kernel becomes part of it, and keeps the NKI version that it was written for."""
         self._check_nested(sink)
-        bind(self.func, args, kwargs, self.func.__name__)
         outer = sink.options
         sink.options = replace(outer, api=self._launch.api or outer.api)
         try:
-            return self.func(*args, **kwargs)
+            return self._launch.front_end.inside(self.func, self._launch.name, args, kwargs)
         finally:
             sink.options = outer
 
@@ -164,16 +166,6 @@ class Kernel(Generic[P]):
     def __repr__(self) -> str:
         grid = f"[{self._launch.lnc}]" if self._launch.lnc else ""
         return f"<nki kernel {self.func.__qualname__}{grid}>"
-
-
-def _profile_of(report: Report, launch: Launch) -> Profile:
-    """The profile of a call; what ran eagerly is compiled first."""
-    target, programs, trips = load_target(report.target), report.programs, report.executed.trips
-    if report.mode == "eager":
-        config = launch.compile_config or CompileConfig()
-        programs = gate.compile_kernel(programs, target, from_environment(), config).programs
-    tell_of_unmeasured(target)
-    return profile_programs(programs, target, trips or None)
 
 
 class _Older(TypedDict, total=False):

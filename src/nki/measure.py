@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,19 +12,11 @@ import numpy as np
 
 from nki.core.errors import LaunchError
 from nki.core.html import html_table
-from nki.driver.compile import Cache, Compiled, compile_kernel
-from nki.driver.execute import run_compiled
-from nki.driver.launch import Launch, bound_arguments, check_lnc, launch_options
-from nki.frontend.check.language_check import check_function, raise_errors
-from nki.frontend.values import Arguments
+from nki.driver.compiled import Cache
+from nki.driver.measure import profile_of
+from nki.driver.prepare import prepare
 from nki.jit import Kernel, alone, kernel_of
-from nki.options import from_environment
-from nki.profile.evidence import evidence, tell_of_unmeasured
-from nki.profile.lazy import profile_programs
-from nki.ranks.current import communicator
-from nki.spec.program import depends_on_data, loops
-from nki.target.load import DEFAULT_TARGET, load_target
-from nki.target.model import Target
+from nki.profile.evidence import evidence
 
 if TYPE_CHECKING:
     from nki.profile.record import Profile
@@ -117,13 +109,7 @@ class Profiler:
         return Profiler(self._kernel[lnc], self._cache, self._run)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Profile:
-        launch = self._kernel.launch()
-        compiled, target = _compiled(launch, args, kwargs, self._cache)
-        tell_of_unmeasured(target)
-        trips = None
-        if self._run and any(depends_on_data(loop) for program in compiled.programs for loop in loops(program.body)):
-            trips = _executed_trips(compiled, bound_arguments(launch, args, kwargs), target)
-        return profile_programs(compiled.programs, target, trips)
+        return profile_of(prepare(self._kernel, args, kwargs, mode="compiled", cache=self._cache), self._run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,19 +219,3 @@ class Benchmark:
             run()
             durations.append((time.perf_counter() - start) * 1e3)
         return durations
-
-
-def _executed_trips(compiled: Compiled, arguments: Arguments, target: Target) -> Sequence[Mapping[int, float]]:
-    """For each core how often the body of each loop runs, by the number of the loop; on copies of the arrays."""
-    inputs = [host.array.copy() for host in arguments.arrays]
-    _, executed = run_compiled(compiled, inputs, target, from_environment(), lambda finding: None, None, communicator())
-    return executed.trips
-
-
-def _compiled(launch: Launch, args: tuple[Any, ...], kwargs: dict[str, Any], cache: Cache) -> tuple[Compiled, Target]:
-    """As a call compiles it, whether or not that would run eagerly."""
-    options = launch_options(launch, from_environment())
-    target = load_target(options.target or launch.target or DEFAULT_TARGET)
-    check_lnc(launch, target)
-    raise_errors(check_function(launch.function), options.disabled_rules)
-    return compile_kernel(launch, bound_arguments(launch, args, kwargs), target, options, cache), target

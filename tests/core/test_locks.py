@@ -186,7 +186,7 @@ a = np.ones((4, 8), np.float32)
 doubled(a)
 from contextlib import ExitStack
 import gc
-from nki.driver.compile import Kept
+from nki.driver.compiled import Kept
 
 def hold():
     held = ExitStack()

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nki.driver.compile import Compiled, compile_kernel
+from nki.driver.compile import compile_kernel
+from nki.driver.compiled import Compiled
 from nki.driver.launch import bound_arguments
 from nki.graph.ir import Group, Op, Value
 from nki.graph.references import TARGET, Reference, register

@@ -108,7 +108,7 @@ def test_without_such_loops_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     def refuse(*_: Any) -> None:
         raise AssertionError("it runs")
 
-    monkeypatch.setattr("nki.measure.run_compiled", refuse)
+    monkeypatch.setattr("nki.driver.measure.run_compiled", refuse)
     assert nki.profile(kernel, run=True)(array(128, 64)).makespan_ns > 0
 
 

@@ -115,12 +115,12 @@ def test_a_constant_in_a_file_is_read_in_every_call(tmp_path: Path, own_cache: P
 def test_a_number_that_changes_in_every_call_does_not_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nki.driver.compile._MOST_KEPT", 3)
+    monkeypatch.setattr("nki.driver.compiled._MOST_KEPT", 3)
     monkeypatch.setenv("NKI_CACHE", "0")
     module = load(tmp_path, "@nki.jit\ndef kernel(scale):\n    return fill(scale)")
     origins = [call(module.kernel, scale)[1] for scale in (1, 2, 3, 1, 4, 1, 2)]
     assert origins == ["compiled"] * 3 + ["memory", "compiled", "memory", "compiled"]
-    assert len(module.kernel._cache) == 3
+    assert len(module.kernel.cache) == 3
 
 
 def test_few_different_traces_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,18 +11,11 @@ from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.core.tensor import Buffer, Storage
 from nki.driver import gate
-from nki.driver.compile import Cache, Compiled, compile_kernel
+from nki.driver.compile import compiled
+from nki.driver.compiled import Cache, Compiled
 from nki.driver.execute import eager_machines, executed_by, on_cores, run_compiled
-from nki.driver.launch import (
-    Launch,
-    bound_arguments,
-    check_lnc,
-    launch_options,
-    trace_body,
-    trace_only,
-    tracer_of,
-)
-from nki.frontend.check.language_check import check_function, raise_errors
+from nki.driver.launch import Launch, trace_body, tracer_of
+from nki.driver.prepare import Prepared, prepare
 from nki.frontend.host import HostArray
 from nki.frontend.results import (
     check_writable,
@@ -34,20 +26,15 @@ from nki.frontend.results import (
     writes_of,
     written_inputs,
 )
-from nki.frontend.values import Arguments
-from nki.options import Options, from_environment
+from nki.options import Options
 from nki.ranks.current import communicator
-from nki.ranks.protocol import Communicator
 from nki.report import Executed, Report, warn
 from nki.sim.cores import Cores
 from nki.sim.watch import Watch
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.spec.schedule import add_named_edges
-from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
-
-__all__ = ["Cache", "Compiled", "Launch", "call", "compile_kernel", "paused_collector", "trace_only"]
 
 
 def call(
@@ -62,48 +49,31 @@ def call(
 
     `options` are those of the environment unless others are given; `watch` sees every instruction that is executed.
     """
-    options = launch_options(launch, from_environment() if options is None else options)
-    target = load_target(options.target or launch.target or DEFAULT_TARGET)
-    check_lnc(launch, target)
-    noted = raise_errors(check_function(launch.function), options.disabled_rules)
-    arguments = bound_arguments(launch, args, kwargs)
-    if launch.eager or options.simulator:
-        return _run_eager(replace(launch, eager=True), arguments, target, options, watch, communicator(), noted)
-    compiled = compile_kernel(launch, arguments, target, options, cache)
-    return _run_compiled(launch, compiled, arguments, target, options, watch, communicator(), noted)
+    prepared = prepare(launch, args, kwargs, options, cache=cache)
+    if prepared.mode == "eager":
+        return _run_eager(prepared, watch)
+    return _run_compiled(prepared, compiled(prepared), watch)
 
 
-def _run_compiled(
-    launch: Launch,
-    compiled: Compiled,
-    arguments: Arguments,
-    target: Target,
-    options: Options,
-    watch: Watch | None,
-    ranks: Communicator,
-    noted: list[Finding],
-) -> tuple[Any, Report]:
-    check_writable(compiled.programs, arguments.arrays, compiled.written)
-    findings = list(compiled.findings)
-    inputs = [host.array for host in arguments.arrays]
-    storages, executed = run_compiled(compiled, inputs, target, options, findings.append, watch, ranks)
-    write_inputs(arguments.arrays, compiled.written)
-    result = deliver(compiled.result, compiled.programs[0], storages, arguments.arrays)
-    return result, _report(launch, target, options, compiled.programs, noted, findings, compiled, executed)
+def _run_compiled(prepared: Prepared, kernel: Compiled, watch: Watch | None) -> tuple[Any, Report]:
+    arrays = prepared.arguments.arrays
+    check_writable(kernel.programs, arrays, kernel.written)
+    findings = list(kernel.findings)
+    inputs = [host.array for host in arrays]
+    storages, executed = run_compiled(
+        kernel, inputs, prepared.target, prepared.options, findings.append, watch, communicator()
+    )
+    write_inputs(arrays, kernel.written)
+    result = deliver(kernel.result, kernel.programs[0], storages, arrays)
+    return result, _report(prepared, kernel.programs, findings, kernel, executed)
 
 
-def _run_eager(
-    launch: Launch,
-    arguments: Arguments,
-    target: Target,
-    options: Options,
-    watch: Watch | None,
-    ranks: Communicator,
-    noted: list[Finding],
-) -> tuple[Any, Report]:
+def _run_eager(prepared: Prepared, watch: Watch | None) -> tuple[Any, Report]:
+    launch, target, options = prepared.launch, prepared.target, prepared.options
+    arrays = prepared.arguments.arrays
     findings: list[Finding] = []
     cores = Cores(launch.cores)
-    machines = eager_machines(cores, target, options, findings.append, watch, ranks)
+    machines = eager_machines(cores, target, options, findings.append, watch, communicator())
     tracers = [
         tracer_of(
             launch,
@@ -124,7 +94,7 @@ def _run_eager(
             return storage
 
         with np.errstate(all="ignore"):
-            return trace_body(launch, tracers[core], arguments, place, keep=True)
+            return trace_body(launch, tracers[core], prepared.arguments, place, keep=True)
 
     with paused_collector():
         outcomes = on_cores(cores, run)
@@ -132,16 +102,16 @@ def _run_eager(
     add_named_edges(programs, launch.schedule)
     writes = writes_of(programs)
     written = written_inputs(programs, writes)
-    check_writable(programs, arguments.arrays, written)
-    write_inputs(arguments.arrays, written, planes)
+    check_writable(programs, arrays, written)
+    write_inputs(arrays, written, planes)
     findings += [finding for tracer in tracers for finding in tracer.findings]
     findings += unwritten_outputs(programs, writes, options.disabled_rules)
     findings += returns_nothing(programs, writes, "warning", options.disabled_rules)
     findings += _capacity(launch, programs, target, options, findings)
     findings += gate.mistakes(programs, target, options)
     tree, storages = outcomes[0]
-    result = deliver(tree, programs[0], storages, arguments.arrays)
-    return result, _report(launch, target, options, programs, noted, findings, None, executed_by(machines))
+    result = deliver(tree, programs[0], storages, arrays)
+    return result, _report(prepared, programs, findings, None, executed_by(machines))
 
 
 def _capacity(
@@ -154,29 +124,27 @@ def _capacity(
 
 
 def _report(
-    launch: Launch,
-    target: Target,
-    options: Options,
+    prepared: Prepared,
     programs: Sequence[Program],
-    noted: list[Finding],
     findings: list[Finding],
-    compiled: Compiled | None,
+    kernel: Compiled | None,
     executed: Executed,
 ) -> Report:
     for finding in findings:
         warn(finding)
+    launch, options = prepared.launch, prepared.options
     return Report(
         launch.name,
-        target.name,
-        "eager" if launch.eager else "compiled",
+        prepared.target.name,
+        prepared.mode,
         launch.cores,
         options.matmul,
         options.precise_fp,
-        compiled.kernel_hash if compiled else "",
-        (*noted, *findings),
+        kernel.kernel_hash if kernel else "",
+        (*prepared.findings, *findings),
         tuple(programs),
         launch.compile_config.statements() if launch.compile_config else (),
-        compiled.origin if compiled else "",
-        compiled.doubt if compiled else "",
+        kernel.origin if kernel else "",
+        kernel.doubt if kernel else "",
         executed,
     )

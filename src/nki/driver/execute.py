@@ -10,7 +10,7 @@ import numpy as np
 
 from nki.core.tensor import Buffer
 from nki.driver import gate
-from nki.driver.compile import Compiled
+from nki.driver.compiled import Compiled
 from nki.options import Options
 from nki.ranks.protocol import Communicator
 from nki.report import Executed

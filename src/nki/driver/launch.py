@@ -10,10 +10,12 @@ from nki.compiler import CompileConfig, SpecializationConfig
 from nki.core.collector import paused_collector
 from nki.core.errors import LaunchError, NkiError
 from nki.core.source import of_function
-from nki.core.tensor import Buffer, Storage
-from nki.frontend.host import HostArray
+from nki.core.tensor import Storage
+from nki.frontend.host import take
+from nki.frontend.nki import NKI
+from nki.frontend.protocol import FrontEnd, Place
 from nki.frontend.trace import Tracer, attach
-from nki.frontend.values import Arguments, Parameters, bind
+from nki.frontend.values import Arguments, SeeArray
 from nki.options import Options
 from nki.spec.schedule import NamedEdge, add_named_edges
 from nki.target.model import Target
@@ -31,6 +33,7 @@ class Launch:
         api: NKI version of the decorator, which overrides the environment.
         compile_config, specialization_config: settings of the decorator; None if it has none.
         schedule: edges of ``kernel.with_schedule``, by name: (producer, consumer).
+        front_end: the language that the function is written in.
     """
 
     function: Callable[..., Any]
@@ -41,6 +44,7 @@ class Launch:
     compile_config: CompileConfig | None = None
     specialization_config: SpecializationConfig | None = None
     schedule: tuple[NamedEdge, ...] = ()
+    front_end: FrontEnd = NKI
 
     @property
     def name(self) -> str:
@@ -49,6 +53,11 @@ class Launch:
     @property
     def cores(self) -> int:
         return self.lnc or 1
+
+    @property
+    def references(self) -> tuple[Any, ...]:
+        """What a trace depends on beside the function and its arguments: a front end that is not this package's."""
+        return () if self.front_end is NKI else (self.front_end,)
 
 
 def launch_options(launch: Launch, options: Options) -> Options:
@@ -81,11 +90,12 @@ def trace_only(
     return tracers
 
 
-def bound_arguments(launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
-    """What the kernel was called with, by parameter. Raises what `bind` does, at the kernel's definition."""
+def bound_arguments(
+    launch: Launch, args: tuple[Any, ...], kwargs: Mapping[str, Any], see: SeeArray = take
+) -> Arguments:
+    """What the kernel was called with, by parameter. Raises what the front end does, at the kernel's definition."""
     try:
-        bound = bind(launch.function, args, kwargs, launch.name)
-        return Arguments(bound, Parameters(launch.function))
+        return launch.front_end.bind(launch.function, launch.name, args, kwargs, see)
     except NkiError as error:
         attach(error, of_function(launch.function.__code__))
         raise
@@ -104,25 +114,14 @@ def check_lnc(launch: Launch, target: Target) -> None:
         )
 
 
-def trace_body(
-    launch: Launch,
-    tracer: Tracer,
-    arguments: Arguments,
-    place: Callable[[Buffer, HostArray], Storage],
-    keep: bool = False,
-) -> Any:
+def trace_body(launch: Launch, tracer: Tracer, arguments: Arguments, place: Place, keep: bool = False) -> Any:
     """Run the body with tensors for the arrays; returns the tree of output views (and, kept, their storages)."""
-
-    def make(host: HostArray, name: str) -> Any:
-        return tracer.input(host.array.shape, host.dtype, name, lambda buffer: place(buffer, host))
-
     tracer.program.location = of_function(launch.function.__code__)
-    args, kwargs = arguments.build(make)
     try:
-        result = tracer.run(launch.function, args, kwargs)
+        result = launch.front_end.trace(launch.function, tracer, arguments, place)
         tree = tracer.finish(result)
     except NkiError as error:
-        attach(error, of_function(launch.function.__code__))
+        attach(error, tracer.program.location)
         raise
     return (tree, tracer.output_storages(result)) if keep else tree
 

@@ -6,10 +6,14 @@ import builtins
 import difflib
 import dis
 import re
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType, MappingProxyType
+from typing import Any
 
-from nki.core.errors import FrontendError
+from nki.core.dtypes import DType
+from nki.core.errors import FrontendError, RemovedError
 from nki.core.source import Location, is_internal, of_traceback
+from nki.frontend.non_array_arguments import no_array
 
 _QUOTED = re.compile(r"'(\w+)'")
 _ENDLESS = 100
@@ -24,6 +28,25 @@ _IMPORTS = MappingProxyType(
         "math": "import math",
     }
 )
+
+
+def spelled(
+    problem: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Exception:
+    """The error that is raised for what the body of a kernel raised: the same one unless there are better words.
+
+    Args:
+        function, args, kwargs: the kernel, and what it was called with.
+    """
+    if isinstance(problem, TypeError) and problem.args == _DTYPE_CALLED:
+        return _called_dtype(problem)
+    if isinstance(problem, TypeError | AttributeError):
+        return no_array(problem, function, args, kwargs) or problem
+    if isinstance(problem, NameError) and problem.name in _REGIONS:
+        return _old_region(problem)
+    if isinstance(problem, NameError | RecursionError):
+        return python_error(problem) or problem
+    return problem
 
 
 def python_error(problem: NameError | RecursionError) -> FrontendError | None:
@@ -100,3 +123,34 @@ def _bound_at(code: CodeType, name: str) -> list[int]:
         if instruction.opname.startswith("STORE_") and name in names:
             found.append(line)
     return found
+
+
+_DTYPE_CALLED = (f"{DType.__name__!r} object is not callable",)
+
+
+def _called_dtype(problem: TypeError) -> FrontendError:
+    """Dtypes stay objects that are not callable, as operators and functions among the arguments of kernels are."""
+    return FrontendError(
+        "dtype.call",
+        "a dtype is called, and is no function",
+        rule="numbers of a kernel are Python's; tensors have a dtype",
+        source="nki/get-started/nki-language-guide.rst, NKI Values",
+        fix="write the plain number, or nl.full((1, 1), number, dtype) for a tensor",
+        location=of_traceback(problem.__traceback__),
+    )
+
+
+_REGIONS = ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm")
+"""Names that kernels of NKI 0.2 had without an import."""
+
+
+def _old_region(problem: NameError) -> RemovedError:
+    region = "shared_hbm" if problem.name == "hbm" else problem.name
+    return RemovedError(
+        "name.removed",
+        f"{problem.name} is not defined",
+        rule="memory regions are names of nki.language",
+        source="nki/get-started/nki-language-guide.rst, Creating Tensors",
+        fix=f"write nl.ndarray(shape, dtype, buffer=nl.{region})",
+        location=of_traceback(problem.__traceback__),
+    )

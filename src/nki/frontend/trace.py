@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
 from nki.compiler import CompileConfig
 from nki.core.dtypes import DType
-from nki.core.errors import FrontendError, LaunchError, NkiError, RemovedError, TensorError, VerificationError
+from nki.core.errors import FrontendError, LaunchError, NkiError, TensorError, VerificationError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
-from nki.core.source import Location, Locator, of_traceback
+from nki.core.source import Location, Locator
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
 from nki.frontend.loops.regions import Region, Regions
 from nki.frontend.loops.spellings import Conditions, trips
-from nki.frontend.non_array_arguments import no_array
-from nki.frontend.python_errors import python_error
+from nki.frontend.python_errors import spelled
 from nki.options import Options
 from nki.sim.machine import Machine
 from nki.sim.memory import LiveStorage
@@ -30,6 +29,8 @@ from nki.spec.sink import with_sink
 from nki.target.model import Target
 
 Claim = Callable[[Buffer], LiveStorage]
+Spell = Callable[[Exception, Callable[..., Any], Sequence[Any], Mapping[str, Any]], Exception]
+"""See `nki.frontend.protocol.FrontEnd.spell`."""
 
 
 class Tracer:
@@ -215,9 +216,9 @@ class Tracer:
         self.program.inputs.append(buffer)
         return NkiTensor.of(whole(buffer), storage(buffer))
 
-    def run(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Run the kernel's body with this sink; anything but our own errors and the user's passes unchanged."""
-        return with_sink(self, lambda: run_body(function, args, kwargs))
+    def run(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], spell: Spell = spelled) -> Any:
+        """Run the kernel's body with this sink; `spell` gives what is raised for an error of the body."""
+        return with_sink(self, lambda: run_body(function, args, kwargs, spell))
 
     def finish(self, result: Any) -> Any:
         """Check what the kernel returns and note its views as outputs; returns the same tree with views.
@@ -288,22 +289,15 @@ class Tracer:
             )
 
 
-def run_body(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def run_body(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], spell: Spell) -> Any:
     """The frame at which locations stop: everything further out is the caller's."""
     try:
         return function(*args, **kwargs)
-    except TypeError as problem:
-        if problem.args == _DTYPE_CALLED:
-            raise _called_dtype(problem) from None
-        raise no_array(problem, function, args, kwargs) or problem from None
-    except AttributeError as problem:
-        raise no_array(problem, function, args, kwargs) or problem from None
-    except NameError as problem:
-        if problem.name in _REGIONS:
-            raise _old_region(problem) from None
-        raise python_error(problem) or problem from None
-    except RecursionError as problem:
-        raise python_error(problem) or problem from None
+    except Exception as problem:
+        told = spell(problem, function, args, kwargs)
+        if told is problem:
+            raise
+        raise told from None
 
 
 def _swallowed(refused: Finding) -> Finding:
@@ -317,37 +311,6 @@ def _swallowed(refused: Finding) -> Finding:
         f"{refused.fix}; and catch no error of NKI in a kernel, or NkiError alone where another instruction follows",
         refused.location,
         {"error": refused.code},
-    )
-
-
-_DTYPE_CALLED = (f"{DType.__name__!r} object is not callable",)
-
-
-def _called_dtype(problem: TypeError) -> FrontendError:
-    """Dtypes stay objects that are not callable, as operators and functions among the arguments of kernels are."""
-    return FrontendError(
-        "dtype.call",
-        "a dtype is called, and is no function",
-        rule="numbers of a kernel are Python's; tensors have a dtype",
-        source="nki/get-started/nki-language-guide.rst, NKI Values",
-        fix="write the plain number, or nl.full((1, 1), number, dtype) for a tensor",
-        location=of_traceback(problem.__traceback__),
-    )
-
-
-_REGIONS = ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm")
-"""Names that kernels of NKI 0.2 had without an import."""
-
-
-def _old_region(problem: NameError) -> RemovedError:
-    region = "shared_hbm" if problem.name == "hbm" else problem.name
-    return RemovedError(
-        "name.removed",
-        f"{problem.name} is not defined",
-        rule="memory regions are names of nki.language",
-        source="nki/get-started/nki-language-guide.rst, Creating Tensors",
-        fix=f"write nl.ndarray(shape, dtype, buffer=nl.{region})",
-        location=of_traceback(problem.__traceback__),
     )
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from types import FunctionType, NoneType
 from typing import Any, NamedTuple
 
@@ -115,6 +115,27 @@ class Parameters(Mapping[str, inspect.Parameter]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+
+def leaves_of(values: Iterable[Any]) -> Iterator[Any]:
+    """What trees of arguments hold beside trees, as `Arguments` takes them apart; trees may hold themselves."""
+    seen: set[int] = set()
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if type(value) in CONSTANTS:
+            yield value
+        elif isinstance(value, list | tuple | dict) or _is_record(value):
+            if id(value) not in seen:
+                seen.add(id(value))
+                within = value if isinstance(value, list | tuple) else _items_of(value).values()
+                waiting.extend(within)
+        else:
+            yield value
+
+
+def _items_of(tree: Any) -> Mapping[Any, Any]:
+    return tree if isinstance(tree, dict) else _fields_of(tree)
 
 
 class Arguments:

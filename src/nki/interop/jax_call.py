@@ -13,7 +13,8 @@ from nki.core.errors import ArgumentError, LaunchError, NkiError
 from nki.core.source import of_function
 from nki.core.tensor import Buffer, View
 from nki.driver.call import call
-from nki.driver.compile import Cache, Compiled, compile_kernel
+from nki.driver.compile import compile_kernel
+from nki.driver.compiled import Cache, Compiled
 from nki.driver.execute import run_compiled
 from nki.driver.launch import Launch, check_lnc, launch_options
 from nki.frontend.check.language_check import check_function, raise_errors
@@ -198,7 +199,7 @@ def _forgetful(arguments: Arguments) -> Arguments:
 
 
 def _report(
-    launch: Launch, target: Target, options: Options, compiled: Compiled, noted: list[Finding], eager: bool
+    launch: Launch, target: Target, options: Options, compiled: Compiled, noted: tuple[Finding, ...], eager: bool
 ) -> Report:
     return Report(
         launch.name,

@@ -12,7 +12,8 @@ import torch
 from nki.core.dtypes import DType
 from nki.core.errors import LaunchError
 from nki.core.tensor import View
-from nki.driver.compile import Compiled, compile_kernel
+from nki.driver.compile import compile_kernel
+from nki.driver.compiled import Compiled
 from nki.driver.launch import bound_arguments, check_lnc, launch_options
 from nki.frontend.check.language_check import check_function, raise_errors
 from nki.interop.torch_location import user_line
@@ -125,7 +126,7 @@ def _compiled(
     check_lnc(launch, target)
     raise_errors(check_function(launch.function), options.disabled_rules)
     arguments = bound_arguments(launch, args, kwargs)
-    compiled = compile_kernel(launch, arguments, target, options, kernel._cache)
+    compiled = compile_kernel(launch, arguments, target, options, kernel.cache)
     order = {id(tensor): place for place, tensor in enumerate(stand_ins)}
     return compiled, [order[id(host.original)] for host in arguments.arrays]
 

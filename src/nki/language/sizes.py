@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 from nki.core.numerics import FP32_MAX, FP32_MIN
 from nki.core.tensor import NKIObject
-from nki.options import from_environment
-from nki.spec.sink import active_sink
-from nki.target.load import DEFAULT_TARGET, load_target
-from nki.target.model import Target
+from nki.spec.sink import current_target
 
 _F32_BYTES = 4
 
@@ -25,17 +22,17 @@ class TileSize(NKIObject):
     @property
     def pmax(self) -> int:
         """Partitions of SBUF and PSUM: the largest first dimension of a tile."""
-        return _target().partitions
+        return current_target().partitions
 
     @property
     def psum_bank_fmax(self) -> int:
         """float32 elements that one PSUM bank holds per partition."""
-        return _target().psum.bank_bytes // _F32_BYTES
+        return current_target().psum.bank_bytes // _F32_BYTES
 
     @property
     def psum_bank_fmax_bytes(self) -> int:
         """Bytes that one PSUM bank holds per partition."""
-        return _target().psum.bank_bytes
+        return current_target().psum.bank_bytes
 
     @property
     def psum_fmax(self) -> int:
@@ -46,42 +43,42 @@ class TileSize(NKIObject):
     @property
     def psum_num_banks(self) -> int:
         """PSUM banks per partition."""
-        return _target().psum.banks
+        return current_target().psum.banks
 
     @property
     def psum_min_align(self) -> int:
         """Alignment of addresses in a PSUM partition, in bytes."""
-        return _target().psum.min_align
+        return current_target().psum.min_align
 
     @property
     def gemm_stationary_fmax(self) -> int:
         """Elements per partition of the stationary operand of a matmul."""
-        return _target().pe.max_stationary_free
+        return current_target().pe.max_stationary_free
 
     @property
     def gemm_moving_fmax(self) -> int:
         """Elements per partition of the moving operand of a matmul, as documented for all targets."""
-        return _target().limits.gemm_moving_fmax
+        return current_target().limits.gemm_moving_fmax
 
     @property
     def bn_stats_fmax(self) -> int:
         """Elements per partition of the data of nisa.bn_stats."""
-        return _target().limits.bn_stats_max_free
+        return current_target().limits.bn_stats_max_free
 
     @property
     def sbuf_min_align(self) -> int:
         """Alignment of addresses in an SBUF partition, in bytes."""
-        return _target().sbuf.min_align
+        return current_target().sbuf.min_align
 
     @property
     def sbuf_size_bytes(self) -> int:
         """Bytes of SBUF over all partitions."""
-        return _target().partitions * _target().sbuf.bytes_per_partition
+        return current_target().partitions * current_target().sbuf.bytes_per_partition
 
     @property
     def sbuf_fmax_bytes(self) -> int:
         """Bytes of one SBUF partition that tiles may use."""
-        return _target().sbuf.usable_bytes_per_partition
+        return current_target().sbuf.usable_bytes_per_partition
 
     @property
     def sbuf_fmax(self) -> int:
@@ -95,7 +92,7 @@ class TileSize(NKIObject):
         return self.sbuf_fmax_bytes
 
     def __repr__(self) -> str:
-        return f"<tile sizes of {_target().name}>"
+        return f"<tile sizes of {current_target().name}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +105,6 @@ class FloatLimits:
 
     min: float = FP32_MIN
     max: float = FP32_MAX
-
-
-def _target() -> Target:
-    sink = active_sink()
-    return sink.target if sink is not None else load_target(from_environment().target or DEFAULT_TARGET)
 
 
 def _deprecated(name: str, instead: str) -> None:

@@ -14,7 +14,7 @@ from nki.core.errors import ArgumentError, ArtifactError
 from nki.core.shown import shown
 from nki.core.source import UNKNOWN
 from nki.core.tensor import MemoryRegion
-from nki.driver.compile import Compiled, Kept
+from nki.driver.compiled import Compiled, Kept
 from nki.driver.execute import run_compiled
 from nki.frontend.results import deliver, written_inputs
 from nki.options import API_VERSIONS, MATMUL, Options, from_environment, stated

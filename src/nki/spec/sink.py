@@ -111,6 +111,23 @@ def active_sink() -> Sink | None:
     return _CURRENT.get()
 
 
+class _Host:
+    """What is asked outside of kernels, where no launch says it."""
+
+    target: Callable[[], Target]
+
+
+def answer_on_the_host(target: Callable[[], Target]) -> None:
+    """Install what tells the target of questions outside of kernels: options and their default lie above this layer."""
+    _Host.target = staticmethod(target)
+
+
+def current_target() -> Target:
+    """The target of the running kernel; on the host the one that calls without a target of their own get."""
+    sink = _CURRENT.get()
+    return _Host.target() if sink is None else sink.target
+
+
 def current_sink(what: str) -> Sink:
     """The sink of the running kernel; `what` names the function that needs one."""
     sink = _CURRENT.get()

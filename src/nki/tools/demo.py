@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rich.table import Table
 
 from nki.core.source import of_function
-from nki.driver.compile import Cache
+from nki.driver.compiled import Cache
 from nki.profile.evidence import evidence
 from nki.report import Report
 from nki.spec.rule import Finding

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nki.driver.compile import Compiled
+from nki.driver.compiled import Compiled
 from nki.ir.build import build
 from nki.ir.print import readable
 from nki.ir.text import to_text

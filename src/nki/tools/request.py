@@ -13,7 +13,8 @@ import click
 
 from nki.core.errors import NkiError, UsageError
 from nki.core.source import UNKNOWN, of_function
-from nki.driver.compile import Cache, Compiled, compile_kernel
+from nki.driver.compile import compile_kernel
+from nki.driver.compiled import Cache, Compiled
 from nki.driver.launch import Launch
 from nki.frontend.values import Arguments, bind
 from nki.options import Options

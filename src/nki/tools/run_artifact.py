@@ -12,7 +12,7 @@ import numpy as np
 from nki.core.errors import ArtifactError, UsageError
 from nki.core.source import UNKNOWN
 from nki.core.tensor import Buffer
-from nki.driver.compile import Compiled, Kept
+from nki.driver.compiled import Compiled, Kept
 from nki.driver.execute import run_compiled
 from nki.frontend.host import take
 from nki.frontend.results import check_writable, deliver, write_inputs, written_inputs

@@ -10,20 +10,20 @@ from typing import Any
 from nki.core.errors import LaunchError
 from nki.core.shown import shown
 from nki.core.source import here
-from nki.driver.compile import Cache
-from nki.driver.launch import Launch, launch_options
-from nki.frontend.check.language_check import check_function, raise_errors
+from nki.driver.compiled import Cache
+from nki.driver.launch import Launch
+from nki.driver.prepare import checked, settled
 from nki.frontend.dependencies.arguments import describe
 from nki.frontend.dependencies.manifest import Manifest, manifest_of
 from nki.frontend.host import kind_of
 from nki.frontend.values import bind
 from nki.jit import Kernel
-from nki.options import Options, from_environment
+from nki.options import Options
 from nki.profile.evidence import tell_of_unmeasured
 from nki.report import warn
 from nki.spec.rule import Finding
 from nki.spec.sink import active_sink
-from nki.target.load import DEFAULT_TARGET, load_target
+from nki.target.load import load_target
 from nki.tune.config import Config, default_of, read_configs
 from nki.tune.job import Caches, Job, Question
 from nki.tune.memory import disk_key, from_disk, read_pinned, to_disk, with_origin, write_pinned
@@ -198,9 +198,8 @@ class TunedKernel(Kernel):
         return _twice(set(twice))
 
     def _tune(self, arguments: dict[str, Any], done: Done, options: Options | None = None) -> Tuned:
-        options = launch_options(self._launch, from_environment() if options is None else options)
-        target = load_target(options.target or self._launch.target or DEFAULT_TARGET)
-        raise_errors(check_function(self.func), options.disabled_rules)
+        options, target = settled(self._launch, options)
+        checked(self._launch, options)
         key = ", ".join(_described(name, arguments[name]) for name in self._key or arguments)
         pinned = self._pinned.get((target.name, key))
         if pinned is not None:
@@ -231,7 +230,7 @@ class TunedKernel(Kernel):
         budget, tolerance = self._settings
         caches: Caches = {number: self._cache_of(config) for number, config in enumerate(self._configs)}
         candidates = search(
-            Job(self._launch, host_copies(arguments), target, self._configs),
+            Job(self._launch, host_copies(arguments), target, self._configs, options),
             default=self._default,
             budget=budget,
             tolerance=tolerance,

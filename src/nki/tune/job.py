@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nki.core.errors import NkiError
-from nki.driver.compile import Cache
+from nki.driver.compiled import Cache
 from nki.driver.launch import Launch
-from nki.options import from_environment
+from nki.options import Options
 from nki.report import NkiWarning
 from nki.target.load import load_target
 from nki.tune.config import Config
@@ -31,12 +31,14 @@ class Job:
         arguments: of the call, by name; only shapes and dtypes of arrays count here.
         target: name.
         configs: the candidates.
+        options: of the call.
     """
 
     launch: Launch
     arguments: Mapping[str, Any]
     target: str
     configs: tuple[Config, ...]
+    options: Options
 
     def with_config(self, number: int) -> tuple[Launch, dict[str, Any]]:
         """How a candidate is launched, and its arguments."""
@@ -64,7 +66,7 @@ def answer(job: Job, question: Question, number: int, cache: Cache) -> Answer:
     # Passes and the timing model are loaded when the first kernel is tuned, not with the package.
     model = importlib.import_module("nki.tune.model")
     launch, arguments = job.with_config(number)
-    target, options = load_target(job.target), from_environment()
+    target, options = load_target(job.target), job.options
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NkiWarning)

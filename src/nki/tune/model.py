@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from nki.compiler import CompileConfig
-from nki.driver.compile import Cache, compile_kernel
-from nki.driver.launch import Launch, bound_arguments, launch_options, trace_only
+from nki.driver.compile import compiled
+from nki.driver.compiled import Cache
+from nki.driver.launch import Launch, launch_options, trace_only
+from nki.driver.prepare import prepare
 from nki.options import Options
 from nki.passes import canonicalize
 from nki.passes.context import Context
@@ -46,9 +48,8 @@ def time_ns(
     Raises:
         NkiError: the kernel is refused or cannot be compiled.
     """
-    bound = bound_arguments(launch, (), arguments)
-    compiled = compile_kernel(launch, bound, target, launch_options(launch, options), cache)
-    lines = timelines(compiled.programs, target)
+    prepared = prepare(launch, (), arguments, options, "compiled", target=target.name, cache=cache)
+    lines = timelines(compiled(prepared).programs, target)
     return max(line.makespan for line in lines), any(loop.assumed for line in lines for loop in line.loops)
 
 

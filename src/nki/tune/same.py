@@ -13,9 +13,10 @@ import numpy as np
 from nki.core.dtypes import DType, from_numpy, unpack_x4
 from nki.core.tensor import NKIObject
 from nki.driver.call import call
-from nki.driver.compile import Cache
+from nki.driver.compiled import Cache
 from nki.driver.launch import Launch
 from nki.frontend.host import kind_of, take
+from nki.options import Options
 from nki.report import NkiWarning
 
 Leaves = list[tuple[str, Any]]
@@ -53,7 +54,7 @@ def fields_of(record: Any) -> dict[str, Any]:
     return dict(vars(record))
 
 
-def outcome(launch: Launch, arguments: Mapping[str, Any], cache: Cache) -> Leaves:
+def outcome(launch: Launch, arguments: Mapping[str, Any], cache: Cache, options: Options) -> Leaves:
     """Run a kernel on copies of its arguments: its results by path, and the arguments that it changed.
 
     Raises:
@@ -62,7 +63,7 @@ def outcome(launch: Launch, arguments: Mapping[str, Any], cache: Cache) -> Leave
     mine = {name: host_copies(value, name) for name, value in arguments.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NkiWarning)
-        result, _ = call(launch, (), mine, cache)
+        result, _ = call(launch, (), mine, cache, options)
     found = list(_leaves(result, "result"))
     for name, before in _leaves(dict(arguments), ""):
         if isinstance(before, np.ndarray):

@@ -142,11 +142,11 @@ class _Checker:
 
     def _outcome(self, number: int) -> Leaves:
         launch, arguments = self._job.with_config(number)
-        return outcome(launch, arguments, self._caches.setdefault(number, {}))
+        return outcome(launch, arguments, self._caches.setdefault(number, {}), self._job.options)
 
 
 def _raise_again(job: Job, number: int) -> Any:
     """The error of the default configuration, as a call raises it."""
     launch, arguments = job.with_config(number)
-    outcome(launch, arguments, {})
+    outcome(launch, arguments, {}, job.options)
     raise AssertionError("the default configuration was refused and then ran")

@@ -12,6 +12,7 @@ import numpy as np
 
 from nki.driver.launch import Launch
 from nki.frontend.dependencies.manifest import manifest_of
+from nki.options import Options
 from nki.tune.config import Config
 from nki.tune.job import Job
 
@@ -34,7 +35,7 @@ class Task:
         digest: of the kernel and everything that it can read, by value; the other process compares it.
         launch: with a function that stands for the kernel's.
         arguments: with `Blank` in place of arrays.
-        target, configs: see `Job`.
+        target, configs, options: see `Job`.
     """
 
     path: tuple[str, ...]
@@ -45,6 +46,7 @@ class Task:
     arguments: dict[str, Any]
     target: str
     configs: tuple[Config, ...]
+    options: Options
 
 
 def pickled_task(job: Job) -> bytes | None:
@@ -68,6 +70,7 @@ def pickled_task(job: Job) -> bytes | None:
         arguments,
         job.target,
         job.configs,
+        job.options,
     )
     try:
         return pickle.dumps(task)

@@ -55,7 +55,7 @@ def _job(task: Task) -> Job | None:
     if manifest_of(function).digest != task.digest:
         return None
     launch: Launch = replace(task.launch, function=function)
-    return Job(launch, filled(task.arguments), task.target, task.configs)
+    return Job(launch, filled(task.arguments), task.target, task.configs, task.options)
 
 
 def filled(value: Any) -> Any:

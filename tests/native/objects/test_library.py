@@ -42,9 +42,10 @@ PROGRAM = textwrap.dedent(
     """
     import json, sys
     from nki.native.objects.library import library
+    from nki.options import Options
     from tests.native.objects.jit_cases import call, check_scale_add, scale_add, answer
 
-    lib = library()
+    lib = library(Options())
     had = lib.has("scaled")
     check_scale_add(lib.address("scaled", lambda: scale_add("scaled")))
     two = lib.addresses("pair", ("p", "q"), lambda: answer("p", 3) + answer("q", 4))
@@ -206,12 +207,14 @@ class TestSwitches:
         module._lack.cache_clear()
 
     def test_there_is_a_library(self) -> None:
-        assert library_reason() == "" and isinstance(library(), Library)
-        assert library() is library()
+        assert library_reason(from_environment()) == "" and isinstance(library(from_environment()), Library)
+        assert library(from_environment()) is library(from_environment())
 
     def test_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NKI_NATIVE", "0")
-        assert library() is None and library_reason() == "NKI_NATIVE=0 switches it off"
+        assert (
+            library(from_environment()) is None and library_reason(from_environment()) == "NKI_NATIVE=0 switches it off"
+        )
 
     def test_off_and_required(self, monkeypatch: pytest.MonkeyPatch) -> None:
         options = from_environment({"NKI_NATIVE": "0", "NKI_REQUIRE_NATIVE": "1"})
@@ -221,23 +224,27 @@ class TestSwitches:
 
     def test_no_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "find_spec", lambda name: None)
-        assert library() is None and "torch-mlir" in library_reason()
+        assert library(from_environment()) is None and "torch-mlir" in library_reason(from_environment())
         with pytest.raises(UsageError, match=r"torch-mlir.* is not installed"):
             library(from_environment({"NKI_REQUIRE_NATIVE": "1"}))
 
     def test_an_old_processor(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module.platform, "machine", lambda: "x86_64")
         monkeypatch.setattr(cpu_features, "features", lambda: frozenset({"avx", "f16c"}))
-        assert library() is None and library_reason() == "the processor does not have avx2, fma"
+        assert (
+            library(from_environment()) is None
+            and library_reason(from_environment()) == "the processor does not have avx2, fma"
+        )
 
     def test_asking_does_not_load_the_compiler(self) -> None:
-        program = "import sys, nki.native.objects.library as n; n.library(); sys.exit('torch_mlir' in sys.modules)"
+        asks = "import sys, nki.native.objects.library as n, nki.options as o; n.library(o.Options())"
+        program = f"{asks}; sys.exit('torch_mlir' in sys.modules)"
         subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
 
     def test_the_cache_may_be_off(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("NKI_CACHE", "0")
         monkeypatch.setenv("NKI_CACHE_DIR", str(tmp_path))
-        lib = library()
+        lib = library(from_environment())
         assert lib is not None and call(lib.address("off", lambda: answer("off", 8))) == 8
         assert not list(tmp_path.iterdir())
 

@@ -67,7 +67,7 @@ def check_function(function: Callable[..., Any], frontend: str = "0.7") -> tuple
     return _checked(weakref.ref(found), frontend) if found is not None else ()
 
 
-def raise_errors(findings: tuple[Finding, ...], disabled: frozenset[str] = frozenset()) -> list[Finding]:
+def raise_errors(findings: tuple[Finding, ...], disabled: frozenset[str] = frozenset()) -> tuple[Finding, ...]:
     """Raise the first error, which carries all findings; return the warnings. `disabled` codes are left out."""
     kept = tuple(finding for finding in findings if finding.code not in disabled)
     for finding in kept:
@@ -82,7 +82,7 @@ def raise_errors(findings: tuple[Finding, ...], disabled: frozenset[str] = froze
             )
             error.found = tuple(other for other in kept if other is not finding)
             raise error
-    return list(kept)
+    return kept
 
 
 @lru_cache(maxsize=512)

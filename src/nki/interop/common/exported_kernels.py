@@ -13,7 +13,8 @@ import numpy as np
 
 from nki.core.errors import NkiError
 from nki.core.source import Location
-from nki.driver.compile import Compiled, compile_kernel
+from nki.driver.compile import compile_kernel
+from nki.driver.compiled import Compiled
 from nki.driver.launch import bound_arguments, check_lnc, launch_options
 from nki.frontend.check.language_check import check_function, raise_errors
 from nki.graph.compile import Setting
@@ -89,7 +90,7 @@ def _compile(kernel: Kernel, arguments: Mapping[str, Any], setting: Setting) -> 
     target = load_target(setting.target or options.target or launch.target or DEFAULT_TARGET)
     check_lnc(launch, target)
     raise_errors(check_function(launch.function), options.disabled_rules)
-    return compile_kernel(launch, bound_arguments(launch, (), arguments), target, options, kernel._cache)
+    return compile_kernel(launch, bound_arguments(launch, (), arguments), target, options, kernel.cache)
 
 
 def _error(message: str, where: Location) -> NkiError:

@@ -15,7 +15,7 @@ from nki.native import cpu_features
 from nki.native.objects import executable_memory
 from nki.native.objects.elf import ElfError
 from nki.native.objects.object_cache import Objects, object_key
-from nki.options import Options, from_environment
+from nki.options import Options
 from nki.store.settings import settings
 
 _MLIR = "torch_mlir"
@@ -139,21 +139,20 @@ class Library:
         return found
 
 
-def library(options: Options | None = None) -> Library | None:
+def library(options: Options) -> Library | None:
     """The library of this process; None where there is no native code, and `library_reason` says why.
 
     Args:
-        options: those of the call; by default the environment's.
+        options: those of the call.
 
     Raises:
         UsageError: there is none, and NKI_REQUIRE_NATIVE=1 does not allow that.
     """
-    wanted = from_environment() if options is None else options
-    reason = library_reason(wanted)
+    reason = library_reason(options)
     if not reason:
         where = settings()
         return _library(where.directory if where.enabled else None, where.limit_bytes)
-    if wanted.require_native:
+    if options.require_native:
         raise required(reason)
     return None
 
@@ -168,14 +167,9 @@ def required(reason: str) -> UsageError:
     )
 
 
-def library_reason(options: Options | None = None) -> str:
-    """Why there is no native code; "" if there is.
-
-    Args:
-        options: those of the call; by default the environment's.
-    """
-    wanted = from_environment() if options is None else options
-    if wanted.native == "0":
+def library_reason(options: Options) -> str:
+    """Why there is no native code for a call with these options; "" if there is."""
+    if options.native == "0":
         return "NKI_NATIVE=0 switches it off"
     return _lack()
 

@@ -1,0 +1,101 @@
+"""A compiled kernel, and the memory in which a process keeps those of one kernel."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nki.core.locks import lock
+from nki.frontend.dependencies.manifest import Manifest
+from nki.spec.program import Program
+from nki.spec.rule import Finding
+
+if TYPE_CHECKING:
+    from nki.native.run.kernel import NativeKernel
+
+_USES = itertools.count()
+
+
+class Kept:
+    """Native code of a kernel, made when it is first run.
+
+    Attributes:
+        used: grows with every use in the process; the least one was not used for longest.
+    """
+
+    __slots__ = ("_lock", "_made", "_native", "used")
+
+    def __init__(self) -> None:
+        self.used = next(_USES)
+        self._lock = lock()
+        self._made = False
+        self._native: NativeKernel | None = None
+
+    def use(self) -> None:
+        """Note that it is used now."""
+        self.used = next(_USES)
+
+    def native(self, make: Callable[[], NativeKernel | None]) -> NativeKernel | None:
+        """The native code, if there is any; `make` is called once."""
+        with self._lock:
+            if not self._made:
+                self._native, self._made = make(), True
+            return self._native
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Verified programs, one per core, read back from IR, with the tree of results and what was found.
+
+    Attributes:
+        written: positions of the inputs that some core writes to.
+        kept: what its calls have in common.
+        origin: "compiled" in this call, from "memory" or from "disk".
+        doubt: why the next call has to trace the kernel anew; empty if it need not.
+        artifact: the key of its programs on disk; empty if they are not there.
+    """
+
+    programs: tuple[Program, ...]
+    result: Any
+    findings: tuple[Finding, ...]
+    kernel_hash: str
+    written: frozenset[int]
+    kept: Kept
+    origin: str = "compiled"
+    doubt: str = ""
+    artifact: str = ""
+
+
+Cache = dict[Any, tuple[Manifest, Compiled]]
+"""By target, options and arguments; kernels that are traced in every call by what the trace gives."""
+TRACED = "traced"
+"""Begins the keys of kernels that are traced in every call."""
+_MOST_KEPT = 256
+"""Programs of a kernel that are kept in memory, with their native code, the least recently used ones removed first."""
+_MOST_TRACED = 8
+
+
+def remember(cache: Cache, key: Hashable, entry: tuple[Manifest, Compiled]) -> None:
+    """Keep a program in memory; a number that is another one in every call must not fill it."""
+    cache[key] = entry
+    over = len(cache) - _MOST_KEPT
+    for oldest in sorted(list(cache), key=lambda each: _use_of(cache, each))[:over] if over > 0 else ():
+        cache.pop(oldest, None)
+
+
+def _use_of(cache: Cache, key: Any) -> int:
+    found = cache.get(key)  # another thread may have removed it
+    return -1 if found is None else found[1].kept.used
+
+
+def keep_traced(cache: Cache, key: Hashable, entry: tuple[Manifest, Compiled]) -> None:
+    """Keep a kernel that is traced in every call under what the trace gave, and few of those that differ.
+
+    Other threads may call the kernel meanwhile.
+    """
+    others = [known for known in list(cache) if known[0] == TRACED]
+    for oldest in others[: max(0, len(others) + 1 - _MOST_TRACED)]:
+        cache.pop(oldest, None)
+    cache[key] = entry

@@ -1,0 +1,58 @@
+"""What a kernel takes on its target, by the timing model: compiled as a call compiles it, and rarely run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from nki.compiler import CompileConfig
+from nki.driver import gate
+from nki.driver.compile import compiled
+from nki.driver.compiled import Compiled
+from nki.driver.execute import run_compiled
+from nki.driver.launch import Launch
+from nki.driver.prepare import Prepared
+from nki.options import from_environment
+from nki.profile.evidence import tell_of_unmeasured
+from nki.profile.lazy import profile_programs
+from nki.ranks.current import communicator
+from nki.report import Report
+from nki.spec.program import depends_on_data, loops
+from nki.target.load import load_target
+
+if TYPE_CHECKING:
+    from nki.profile.record import Profile
+
+
+def profile_of(prepared: Prepared, run: bool = False) -> Profile:
+    """The profile of a call that is compiled, whether or not it would run eagerly.
+
+    Args:
+        run: run it on copies of the arrays if trips of its loops depend on data, and count them; such a loop is one
+            trip otherwise, which the profile says.
+    """
+    kernel, target = compiled(prepared), prepared.target
+    tell_of_unmeasured(target)
+    trips = None
+    if run and any(depends_on_data(loop) for program in kernel.programs for loop in loops(program.body)):
+        trips = _executed_trips(kernel, prepared)
+    return profile_programs(kernel.programs, target, trips)
+
+
+def profile_of_call(report: Report, launch: Launch) -> Profile:
+    """The profile of a call that was made; what ran eagerly is compiled first."""
+    target, programs, trips = load_target(report.target), report.programs, report.executed.trips
+    if report.mode == "eager":
+        config = launch.compile_config or CompileConfig()
+        programs = gate.compile_kernel(programs, target, from_environment(), config).programs
+    tell_of_unmeasured(target)
+    return profile_programs(programs, target, trips or None)
+
+
+def _executed_trips(kernel: Compiled, prepared: Prepared) -> Sequence[Mapping[int, float]]:
+    """For each core how often the body of each loop runs, by the number of the loop; on copies of the arrays."""
+    inputs = [host.array.copy() for host in prepared.arguments.arrays]
+    _, executed = run_compiled(
+        kernel, inputs, prepared.target, prepared.options, lambda finding: None, None, communicator()
+    )
+    return executed.trips
