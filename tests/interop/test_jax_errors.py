@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from nki.core.errors import ExecutionError, NkiError, TensorError
-from nki.report import NkiWarning
 from tests.interop import jax_kernels as kernels
 from tests.interop.jax_process import run
 
@@ -213,26 +212,6 @@ def test_many_threads_call_at_once() -> None:
     assert not wrong
 
 
-def test_the_fallback_is_visible_and_does_the_same() -> None:
-    from nki.interop.jax import fallback_reason, kernel_errors, without_ffi
-
-    with without_ffi("a test"):
-        assert fallback_reason() == "a test"
-        function = fresh(kernels.chosen)
-        with pytest.warns(NkiWarning, match=r"jax\.fallback.*a test"):
-            lowered = function.lower(A, GOOD).as_text()
-        assert "AwsNeuron" not in lowered
-        np.testing.assert_array_equal(function(A, GOOD), A[GOOD[:, 0]])
-        assert kernels.chosen.report is not None
-        assert kernels.chosen.report.provenance().startswith("compiled (jax.pure_callback)")
-        with pytest.raises(ExecutionError, match="row 2 has index 9"), kernel_errors():
-            function(A, FAR).block_until_ready()
-        with pytest.warns(NkiWarning, match=r"jax\.fallback"):
-            batch = jax.jit(jax.vmap(kernels.add))(jnp.stack([A, A]), jnp.stack([A, A * 2]))
-        np.testing.assert_array_equal(batch, jnp.stack([A * 2, A * 3]))
-    assert fallback_reason() == ""
-
-
 @pytest.mark.parametrize(
     ("version", "size", "words"),
     [(None, 10**6, "does not tell"), ((0, 4), 10**6, r"version 0\.4, known here is 0\.3"), ((0, 3), 8, "8 bytes")],
@@ -253,21 +232,25 @@ def test_the_version_is_the_one_that_xla_reports() -> None:
 
 
 UNKNOWN_VERSION = """
-import warnings
 import nki.interop.jax_structures as xla
 xla.VERSIONS = frozenset({(9, 9)})
 import jax, jax.numpy as jnp, nki
 from tests.interop import jax_kernels as kernels
 a = jnp.ones((4, 8))
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    print(float(jax.jit(lambda a: kernels.add(a, a))(a).sum()))
-print([str(w.message)[:14] for w in seen], kernels.add.report.mode)
+print(float(kernels.add(a, a).sum()))
+try:
+    jax.jit(lambda a: kernels.add(a, a))(a)
+except nki.errors.LaunchError as error:
+    print(error.code, error.message, error.location.frame.line)
 """
 
 
-def test_another_version_of_xla_is_served_by_the_fallback() -> None:
-    assert run(UNKNOWN_VERSION) == "64.0\n['[jax.fallback]'] compiled (jax.pure_callback)\n"
+def test_another_version_of_xla_is_refused() -> None:
+    found = run(UNKNOWN_VERSION)
+    assert found.startswith(
+        "64.0\njax.interface XLA cannot call add: XLA's foreign function interface is version 0.3"
+    ), found
+    assert found.endswith("known here is 9.9 9\n"), found
 
 
 LIVES = """

@@ -24,8 +24,6 @@ from nki.interop.common.backend_config import TARGET
 from nki.interop.jax_call import traced_call
 from nki.interop.jax_compile import CompiledFunction, compile
 from nki.interop.jax_failures import FAILURES, kernel_errors
-from nki.interop.jax_handler import HANDSHAKE
-from nki.interop.jax_primitive import without_ffi
 from nki.interop.jax_split import forget, provenance
 from nki.jit import Kernel
 
@@ -34,14 +32,12 @@ __all__ = [
     "CompiledFunction",
     "compile",
     "error_behind",
-    "fallback_reason",
     "forget",
     "install",
     "kernel_errors",
     "provenance",
     "traced_call",
     "with_vjp",
-    "without_ffi",
 ]
 
 Forward = Callable[..., tuple[Any, Any]]
@@ -88,11 +84,6 @@ def with_vjp(
 def error_behind(error: BaseException) -> NkiError | None:
     """The error of a kernel that made XLA raise this one; None if something else did."""
     return FAILURES.behind(error)
-
-
-def fallback_reason() -> str:
-    """Why programs that are lowered now call kernels by `jax.pure_callback`; empty if they call through XLA's FFI."""
-    return HANDSHAKE.reason
 
 
 def install() -> None:

@@ -28,18 +28,11 @@ class Handshake:
     Attributes:
         version: of the interface; None while nobody said.
         problem: why kernels cannot be called through the interface; empty if they can.
-        forced: somebody's reason not to do so all the same; empty if there is none.
     """
 
     def __init__(self) -> None:
         self.version: tuple[int, int] | None = None
         self.problem = "the handler is not registered"
-        self.forced = ""
-
-    @property
-    def reason(self) -> str:
-        """Why kernels are not called through the interface; empty if they are."""
-        return self.forced or self.problem
 
 
 HANDSHAKE = Handshake()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import jax
@@ -17,12 +16,8 @@ from nki.core.errors import LaunchError
 from nki.core.install import install_extra
 from nki.core.source import Location
 from nki.interop.common.backend_config import TARGET
-from nki.interop.jax_activity import ACTIVITY
 from nki.interop.jax_callee import CALLEES, Callee
-from nki.interop.jax_failures import FAILURES
 from nki.interop.jax_handler import HANDSHAKE
-from nki.report import warn
-from nki.spec.rule import Finding
 
 nki_call = Primitive("nki_call")
 nki_call.multiple_results = True
@@ -36,16 +31,6 @@ class Site:
 
     def __repr__(self) -> str:
         return str(self.location)
-
-
-@contextmanager
-def without_ffi(reason: str) -> Iterator[None]:
-    """Programs that are lowered meanwhile call kernels by ``pure_callback``, as where XLA's FFI cannot be used."""
-    before, HANDSHAKE.forced = HANDSHAKE.forced, reason
-    try:
-        yield
-    finally:
-        HANDSHAKE.forced = before
 
 
 def _evaluate(*arrays: Any, callee: Callee, site: Site) -> list[Any]:
@@ -109,38 +94,21 @@ def _lower_official(ctx: Any, *operands: Any, callee: Callee, site: Site) -> Any
 
 def _lower_for_cpu(ctx: Any, *operands: Any, callee: Callee, site: Site) -> Any:
     """For the host: the same call with typed attributes, which our handler serves."""
+    if HANDSHAKE.problem:
+        raise _unknown(HANDSHAKE.problem, callee, site)
     ctx.module_context.add_keepalive(CALLEES.hold(callee))
-    if HANDSHAKE.reason:
-        warn(_fallback(HANDSHAKE.reason, callee, site))
-        return mlir.lower_fun(partial(_by_callback, callee=callee), multiple_results=True)(ctx, *operands)
     rule = jax.ffi.ffi_lowering(TARGET, backend_config=callee.config.attributes(mlir.ir))
     return rule(ctx, *operands)
 
 
-def _by_callback(*operands: Any, callee: Callee) -> Any:
-    shapes = [jax.ShapeDtypeStruct(out.shape, out.dtype) for out in callee.outputs]
-
-    def run(*arrays: Any) -> list[np.ndarray]:
-        try:
-            with ACTIVITY.call():
-                return list(callee.run([np.asarray(array) for array in arrays], "jax.pure_callback"))
-        except Exception as error:
-            # XLA carries on the text of the error, which has to lead back to it.
-            raise RuntimeError(FAILURES.text(error)) from error
-
-    return jax.pure_callback(run, shapes, *operands, vmap_method="sequential")
-
-
-def _fallback(problem: str, callee: Callee, site: Site) -> Finding:
-    return Finding(
-        "jax.fallback",
-        "warning",
-        f"{callee.config.func_name} is called by jax.pure_callback: {problem}",
-        "kernels are called through XLA's foreign function interface where its version is known",
-        "docs/jax.md",
-        f"install a version of jax that the extra jax allows: {install_extra('jax')}",
-        site.location,
-        {},
+def _unknown(problem: str, callee: Callee, site: Site) -> LaunchError:
+    return LaunchError(
+        "jax.interface",
+        f"XLA cannot call {callee.config.func_name}: {problem}",
+        rule="kernels are called through XLA's foreign function interface, in the versions that are known here",
+        source="docs/jax.md",
+        fix=f"install a version of jax that the extra jax allows: {install_extra('jax')}",
+        location=site.location,
     )
 
 
