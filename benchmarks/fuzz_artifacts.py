@@ -19,8 +19,8 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.store.artifact_cases import originals
-from tests.store.artifact_damage import DAMAGES, outcome
+from tests.store.artifact.cases import originals
+from tests.store.artifact.damage import DAMAGES, outcome
 
 
 def work(seed: int, first: int, after: int) -> None:

@@ -19,7 +19,7 @@ from nki.graph.resume import resume
 from nki.options import from_environment
 from nki.runtime.spans import recording
 from nki.spec.program import Program
-from nki.store.artifact import load, pack
+from nki.store.artifact.container import load, pack
 from tests.support import environment
 
 MODEL = """

@@ -11,7 +11,7 @@ import pytest
 from nki.asm.encode import encode
 from nki.asm.lower import lower
 from nki.core.errors import ArtifactError
-from nki.store.artifact_tar import write_tar
+from nki.store.archive import write_tar
 from nki.store.outline import outlined, outlines
 from nki.store.programs import pack_programs, unpack_programs
 from nki.target.load import load_target

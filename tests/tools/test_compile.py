@@ -9,7 +9,7 @@ import pytest
 from nki.ir.read import read
 from nki.ir.text import from_text
 from nki.passes.pipeline import PIPELINE
-from nki.store.artifact import load
+from nki.store.artifact.container import load
 from tests.tools.kernels import GOOD, SMALL, write
 from tests.tools.running import nki, nki_json
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nki.spec.program import Block
-from nki.store import artifact
+from nki.store.artifact import container
 from tests.tools.kernels import GOOD, SEVERAL, SMALL, write
 from tests.tools.running import nki, nki_json
 
@@ -149,11 +149,11 @@ def test_a_damaged_file_is_refused(both: str, tmp_path: Path) -> None:
 
 
 def test_a_schedule_without_its_waits_is_refused(both: str, tmp_path: Path) -> None:
-    (program,) = artifact.load(Path(both)).programs
+    (program,) = container.load(Path(both)).programs
     sync = [None if each is None else each._replace(waits=()) for each in program.body.sync or []]
     wild = replace(program, body=Block(program.body.buffers, program.body.items, sync))
     out = tmp_path / "wild.neff"
-    out.write_bytes(artifact.pack([wild]))
+    out.write_bytes(container.pack([wild]))
     told = nki_json("run", str(out), *ARGS, code=1)["error"]
     assert told["code"] == "schedule.race"
     assert "nothing orders them" in told["message"]

@@ -41,8 +41,8 @@ from nki.ir.text import to_text
 from nki.options import Options, from_environment
 from nki.runtime.model import Model
 from nki.runtime.spans import span
-from nki.store import artifact
-from nki.store.artifact_model import ModelPart, Port, stored
+from nki.store.artifact import container
+from nki.store.artifact.model import ModelPart, Port, stored
 from nki.target.load import DEFAULT_TARGET, load_target
 
 PLANNED, LINKED, NEFF = "plan.json", "linked.mlir", "model.neff"
@@ -124,7 +124,7 @@ class Compilation:
         self._seconds: dict[str, float] = {}
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            artifact.save(self._folder / SETTING, _written(setting, self._target.name))
+            container.save(self._folder / SETTING, _written(setting, self._target.name))
 
     def run(self, module: Module, start: str = IMPORTED) -> Executable:
         """All stages after one that the model has reached."""
@@ -135,7 +135,7 @@ class Compilation:
             self._seconds[stage] = perf_counter() - began
             if self._folder is not None:
                 number = [IMPORTED, *STAGES].index(stage)
-                artifact.save(self._folder / f"{number:02}-{stage}.mlir", write(made).encode())
+                container.save(self._folder / f"{number:02}-{stage}.mlir", write(made).encode())
             began = perf_counter()
 
         if start == IMPORTED:
@@ -259,10 +259,10 @@ def _dump(folder: Path, planned: Plan, linked: Linked, steps: Steps, found: Exec
     """The stages that are no StableHLO, and the user's kernels."""
     slots = [{**asdict(slot), "dtype": slot.dtype.name} for slot in planned.slots]
     places = [{"value": str(value.type), "name": value.name, "slot": number} for value, number in planned.of.items()]
-    artifact.save(folder / PLANNED, json.dumps({"slots": slots, "values": places}, indent=1).encode())
-    artifact.save(folder / LINKED, to_text(build(linked.programs)).encode())
+    container.save(folder / PLANNED, json.dumps({"slots": slots, "values": places}, indent=1).encode())
+    container.save(folder / LINKED, to_text(build(linked.programs)).encode())
     for step in walk(steps.steps):
         if isinstance(step, Run) and step.reference is not None:
             file = folder / f"{REFERENCE}{step.reference.key}.neff"
-            artifact.save(file, artifact.pack(step.reference.programs))
+            container.save(file, container.pack(step.reference.programs))
     found.save(folder / NEFF)

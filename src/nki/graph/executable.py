@@ -16,7 +16,7 @@ from nki.report import Executed
 from nki.runtime.model import Model, Outcome, load_model
 from nki.runtime.spans import span
 from nki.spec.program import Program
-from nki.store.artifact_model import Port
+from nki.store.artifact.model import Port
 
 if TYPE_CHECKING:
     from nki.profile.record import Profile

@@ -14,7 +14,7 @@ from nki.graph.link.plan import Plan
 from nki.graph.link.steps import Run, Steps, walk
 from nki.graph.partition.divide import Division
 from nki.graph.passes.context import Context
-from nki.store.artifact_meta import refused
+from nki.store.artifact.metadata import refused
 
 
 @dataclass(frozen=True, slots=True)

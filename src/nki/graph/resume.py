@@ -23,7 +23,7 @@ from nki.options import Options, from_environment
 from nki.passes.check_races import refuse_races
 from nki.runtime.model import load_model, model_of
 from nki.runtime.spans import span
-from nki.store import artifact
+from nki.store.artifact import container
 
 _DUMPED = re.compile(r"[0-9]{2}-([a-z]+)\.mlir")
 
@@ -110,18 +110,18 @@ def _linked(path: Path, options: Options) -> Executable:
     """The model of a folder with the programs of a file of IR, checked like those of any artifact."""
     whole = load_model(path.parent / NEFF, options)
     programs = read_programs(from_text(_text(path), name=str(path)))
-    packed = artifact.pack(
+    packed = container.pack(
         programs,
         options={"matmul": options.matmul, "api": options.api},
         disabled_rules=whole.options.disabled_rules,
         model=whole.part,
     )
-    found = model_of(artifact.unpack(packed), options)
+    found = model_of(container.unpack(packed), options)
     refuse_races(found.programs, found.target)
     return Executable.of(found)
 
 
 def _reference(file: Path) -> Reference:
     """A user's kernel from a folder of dumps, made known."""
-    found = artifact.load(file)
+    found = container.load(file)
     return register(file.stem.removeprefix(REFERENCE), found.header.name, found.programs)

@@ -22,7 +22,7 @@ from nki.runtime.memory import Use
 from nki.runtime.model import Model
 from nki.runtime.spans import span
 from nki.runtime.status import NrtError, refused
-from nki.store.artifact_model import Port, stored
+from nki.store.artifact.model import Port, stored
 from nki.target.load import DEFAULT_TARGET, load_target
 
 

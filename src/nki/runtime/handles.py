@@ -15,7 +15,7 @@ from nki.core.errors import ArgumentError, ArtifactError, NkiError
 from nki.runtime.device import CoreStatus
 from nki.runtime.model import Model, load_model
 from nki.runtime.status import NrtError, refused
-from nki.store.artifact_model import Port, stored
+from nki.store.artifact.model import Port, stored
 
 T = TypeVar("T")
 

@@ -25,9 +25,9 @@ from nki.runtime.spans import span
 from nki.runtime.traffic import Traffic, traffic
 from nki.spec.program import Program
 from nki.spec.rule import Finding
-from nki.store import artifact
-from nki.store.artifact_meta import refused
-from nki.store.artifact_model import ModelPart, Port, stored
+from nki.store.artifact import container
+from nki.store.artifact.metadata import refused
+from nki.store.artifact.model import ModelPart, Port, stored
 from nki.target.load import load_target
 from nki.target.model import Target
 
@@ -140,7 +140,7 @@ class Model:
         """Write a ``.neff`` file. Raises ArtifactError "artifact.file"."""
         options: Mapping[str, Any] = {name: getattr(self.options, name) for name in _KEPT}
         disabled = self.options.disabled_rules
-        artifact.save(path, artifact.pack(self.programs, options=options, disabled_rules=disabled, model=self.part))
+        container.save(path, container.pack(self.programs, options=options, disabled_rules=disabled, model=self.part))
 
 
 @arguments.checked(
@@ -154,13 +154,14 @@ def load_model(path: Path, options: Options | None = None) -> Model:
         options: of its runs; by default the environment's, and where that says nothing how the model was compiled.
 
     Raises:
-        ArtifactError: see `nki.store.artifact.unpack`; "artifact.model" for a compiled kernel that is no model.
+        ArtifactError: see `nki.store.artifact.container.unpack`; "artifact.model" for a compiled kernel that is no
+                model.
     """
     with span("load", "runtime", file=path.name):
-        return model_of(artifact.load(path), options)
+        return model_of(container.load(path), options)
 
 
-def model_of(found: artifact.Artifact, options: Options | None = None) -> Model:
+def model_of(found: container.Artifact, options: Options | None = None) -> Model:
     """The model in an artifact. Raises ArtifactError "artifact.model" if there is none."""
     if found.model is None:
         raise ArtifactError(
@@ -175,7 +176,7 @@ def model_of(found: artifact.Artifact, options: Options | None = None) -> Model:
     return Model(found.model, found.programs, load_target(found.programs[0].target), options)
 
 
-def _options_of(found: artifact.Artifact) -> Options:
+def _options_of(found: container.Artifact) -> Options:
     """How the model runs: as the environment says, and as it was compiled where the environment says nothing.
 
     Raises:

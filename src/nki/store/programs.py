@@ -13,7 +13,7 @@ from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
 from nki.spec.program import Program
 from nki.spec.verify_program import verify_program
-from nki.store.artifact_tar import read_tar, write_tar
+from nki.store.archive import read_tar, write_tar
 from nki.target.model import Target
 
 _PART = re.compile(r"core(0|[1-9][0-9]{0,2})/([a-z0-9]+)\.bin")

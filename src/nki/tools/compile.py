@@ -24,8 +24,8 @@ from nki.passes.context import Context, Pass
 from nki.passes.pipeline import compile_programs, passes_named, remaining
 from nki.spec.program import Program
 from nki.spec.rule import Finding
-from nki.store.artifact import pack, save
-from nki.store.artifact_meta import Option
+from nki.store.artifact.container import pack, save
+from nki.store.artifact.metadata import Option
 from nki.target.model import Target
 from nki.tools.compile_stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
 from nki.tools.compile_summary import Summary, console_for, show_summary, summarize

@@ -14,7 +14,7 @@ from nki.asm.streams import Command, Entry, Streams, semaphore_of
 from nki.ir.read import read
 from nki.ir.text import load as load_ir
 from nki.ir.verify import verify_structure
-from nki.store.artifact import load as load_artifact
+from nki.store.artifact.container import load as load_artifact
 from nki.tools.output import Command as CliCommand
 from nki.tools.output import echo, write_json
 from nki.tools.request import JSON, usage_error

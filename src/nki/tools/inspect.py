@@ -10,9 +10,9 @@ import click
 from rich.table import Table
 
 from nki.asm.streams import Streams
-from nki.store.artifact import Artifact, load
-from nki.store.artifact_header import MAJOR, MINOR
-from nki.store.artifact_model import ModelPart
+from nki.store.artifact.container import Artifact, load
+from nki.store.artifact.header import MAJOR, MINOR
+from nki.store.artifact.model import ModelPart
 from nki.tools.output import Command, stdout, write_json
 from nki.tools.request import JSON
 

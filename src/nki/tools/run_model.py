@@ -14,7 +14,7 @@ from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
 from nki.core.visible import file_name
 from nki.runtime.model import Model
-from nki.store.artifact_model import Port
+from nki.store.artifact.model import Port
 from nki.store.files import write_whole
 from nki.tools.arguments import made_up, parse_arguments
 from nki.tools.request import usage_error

@@ -13,7 +13,7 @@ import numpy as np
 from nki.core.dtypes import DType, find
 from nki.core.tensor import View, whole
 from nki.spec.program import Program
-from nki.store.artifact_meta import from_json, refused, to_json
+from nki.store.artifact.metadata import from_json, refused, to_json
 
 MODEL, WEIGHTS = "model.json", "weights.bin"
 _ALIGNED = 64

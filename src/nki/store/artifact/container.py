@@ -21,12 +21,12 @@ from nki.ir.build import build
 from nki.ir.text import fingerprint, to_text
 from nki.ir.verify import verify
 from nki.spec.program import Program
-from nki.store import artifact_header as head
-from nki.store.artifact_checks import check_hardware
-from nki.store.artifact_header import Header
-from nki.store.artifact_meta import Option, Provenance, debug_of, from_json, meta_of, origin_of, refused, to_json
-from nki.store.artifact_model import MODEL, WEIGHTS, ModelPart, model_members, model_part
-from nki.store.artifact_tar import read_tar, write_tar
+from nki.store.archive import read_tar, write_tar
+from nki.store.artifact import header as head
+from nki.store.artifact.header import Header
+from nki.store.artifact.metadata import Option, Provenance, debug_of, from_json, meta_of, origin_of, refused, to_json
+from nki.store.artifact.model import MODEL, WEIGHTS, ModelPart, model_members, model_part
+from nki.store.artifact.validate_hardware import check_hardware
 from nki.store.files import write_whole
 from nki.target.load import load_target
 from nki.version import version

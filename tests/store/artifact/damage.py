@@ -16,10 +16,10 @@ from nki.asm.streams import Streams
 from nki.core.errors import NkiError
 from nki.ir.build import build
 from nki.ir.text import fingerprint, to_text
-from nki.store import artifact_header as head
-from nki.store.artifact import DEBUG, IR, META, header_of, unpack
-from nki.store.artifact_meta import debug_of, meta_of, origin_of, to_json
-from nki.store.artifact_tar import BLOCK, read_tar, write_tar
+from nki.store.archive import BLOCK, read_tar, write_tar
+from nki.store.artifact import header as head
+from nki.store.artifact.container import DEBUG, IR, META, header_of, unpack
+from nki.store.artifact.metadata import debug_of, meta_of, origin_of, to_json
 
 Damage = Callable[[bytes, Random], bytes]
 

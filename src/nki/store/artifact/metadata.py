@@ -15,7 +15,7 @@ from nki.core.source import UNKNOWN
 from nki.core.tensor import View, whole
 from nki.spec.instruction import REGISTRY
 from nki.spec.program import Program
-from nki.store.artifact_checks import dependencies
+from nki.store.artifact.validate_hardware import dependencies
 
 FORMAT = 1
 Option = str | int | float | bool | None

@@ -22,13 +22,13 @@ from nki.core.errors import ArtifactError, IRError, NkiError, VerificationError
 from nki.ir.read import read
 from nki.ir.text import from_text
 from nki.spec.program import Sync, Wait
-from nki.store.artifact import load, pack, save, unpack
+from nki.store.artifact.container import load, pack, save, unpack
 from nki.testing.equality import differences
 from nki.version import version
 from tests.asm.compiled import compiled, loops, summed
 from tests.ir.kernels import array, traced
-from tests.store.artifact_cases import constant_and_product, originals, programs
-from tests.store.artifact_damage import DAMAGES, archive_head, outcome, rehashed, with_members
+from tests.store.artifact.cases import constant_and_product, originals, programs
+from tests.store.artifact.damage import DAMAGES, archive_head, outcome, rehashed, with_members
 
 
 def both_cores(a: Any) -> Any:

@@ -8,10 +8,10 @@ import pytest
 
 from nki.ir.build import build
 from nki.ir.text import save as save_ir
-from nki.store.artifact import save, unpack
+from nki.store.artifact.container import save, unpack
 from nki.testing.assembly import parse
 from tests.asm.compiled import compiled, summed
-from tests.store.artifact_cases import originals
+from tests.store.artifact.cases import originals
 from tests.tools.running import nki, nki_json
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import nki.isa as nisa
 import nki.language as nl
 from nki.spec.program import Program
-from nki.store.artifact import pack
+from nki.store.artifact.container import pack
 from tests.asm.compiled import compiled, loops, summed
 from tests.ir.kernels import array, traced
 

@@ -1,0 +1,1 @@
+"""Compiled kernels as files: written, read with distrust, validated; docs/artifact.md."""
