@@ -24,6 +24,7 @@ from nki.passes.check_races import refuse_races
 from nki.runtime.model import load_model, model_of
 from nki.runtime.spans import span
 from nki.store.artifact import container
+from nki.store.artifact.validate import unpack
 
 _DUMPED = re.compile(r"[0-9]{2}-([a-z]+)\.mlir")
 
@@ -116,7 +117,7 @@ def _linked(path: Path, options: Options) -> Executable:
         disabled_rules=whole.options.disabled_rules,
         model=whole.part,
     )
-    found = model_of(container.unpack(packed), options)
+    found = model_of(unpack(packed), options)
     refuse_races(found.programs, found.target)
     return Executable.of(found)
 

@@ -26,6 +26,7 @@ from nki.runtime.traffic import Traffic, traffic
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.store.artifact import container
+from nki.store.artifact.contents import Artifact
 from nki.store.artifact.metadata import refused
 from nki.store.artifact.model import ModelPart, Port, stored
 from nki.target.load import load_target
@@ -154,14 +155,14 @@ def load_model(path: Path, options: Options | None = None) -> Model:
         options: of its runs; by default the environment's, and where that says nothing how the model was compiled.
 
     Raises:
-        ArtifactError: see `nki.store.artifact.container.unpack`; "artifact.model" for a compiled kernel that is no
+        ArtifactError: see `nki.store.artifact.validate.unpack`; "artifact.model" for a compiled kernel that is no
                 model.
     """
     with span("load", "runtime", file=path.name):
         return model_of(container.load(path), options)
 
 
-def model_of(found: container.Artifact, options: Options | None = None) -> Model:
+def model_of(found: Artifact, options: Options | None = None) -> Model:
     """The model in an artifact. Raises ArtifactError "artifact.model" if there is none."""
     if found.model is None:
         raise ArtifactError(
@@ -176,7 +177,7 @@ def model_of(found: container.Artifact, options: Options | None = None) -> Model
     return Model(found.model, found.programs, load_target(found.programs[0].target), options)
 
 
-def _options_of(found: container.Artifact) -> Options:
+def _options_of(found: Artifact) -> Options:
     """How the model runs: as the environment says, and as it was compiled where the environment says nothing.
 
     Raises:

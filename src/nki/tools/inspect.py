@@ -10,7 +10,8 @@ import click
 from rich.table import Table
 
 from nki.asm.streams import Streams
-from nki.store.artifact.container import Artifact, load
+from nki.store.artifact.container import load
+from nki.store.artifact.contents import Artifact
 from nki.store.artifact.header import MAJOR, MINOR
 from nki.store.artifact.model import ModelPart
 from nki.tools.output import Command, stdout, write_json

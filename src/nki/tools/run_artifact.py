@@ -20,7 +20,8 @@ from nki.passes.check_races import program_races, refuse_races
 from nki.ranks.current import communicator
 from nki.report import Report
 from nki.spec.rule import Finding
-from nki.store.artifact.container import Artifact, load
+from nki.store.artifact.container import load
+from nki.store.artifact.contents import Artifact
 from nki.target.load import load_target
 from nki.target.model import Target
 from nki.tools.arguments import made_up, parse_arguments

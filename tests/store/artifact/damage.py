@@ -18,8 +18,9 @@ from nki.ir.build import build
 from nki.ir.text import fingerprint, to_text
 from nki.store.archive import BLOCK, read_tar, write_tar
 from nki.store.artifact import header as head
-from nki.store.artifact.container import DEBUG, IR, META, header_of, unpack
+from nki.store.artifact.contents import DEBUG, IR, META, header_of
 from nki.store.artifact.metadata import debug_of, meta_of, origin_of, to_json
+from nki.store.artifact.validate import unpack
 
 Damage = Callable[[bytes, Random], bytes]
 

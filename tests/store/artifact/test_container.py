@@ -22,7 +22,8 @@ from nki.core.errors import ArtifactError, IRError, NkiError, VerificationError
 from nki.ir.read import read
 from nki.ir.text import from_text
 from nki.spec.program import Sync, Wait
-from nki.store.artifact.container import load, pack, save, unpack
+from nki.store.artifact.container import load, pack, save
+from nki.store.artifact.validate import unpack
 from nki.testing.equality import differences
 from nki.version import version
 from tests.asm.compiled import compiled, loops, summed

@@ -8,7 +8,8 @@ import pytest
 
 from nki.ir.build import build
 from nki.ir.text import save as save_ir
-from nki.store.artifact.container import save, unpack
+from nki.store.artifact.container import save
+from nki.store.artifact.validate import unpack
 from nki.testing.assembly import parse
 from tests.asm.compiled import compiled, summed
 from tests.store.artifact.cases import originals
