@@ -15,7 +15,7 @@ MAKEFLAGS   += --no-print-directory
 
 # One set-up at a time, also under make -j.
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-of goldens docs times page-test check lint layout types layers sizes format gen wheel wheel-try \
+.PHONY: help demo test test-all test-of goldens docs times page-check page-test check lint layout types layers sizes format gen wheel wheel-try \
         lock hooks env clean distclean
 
 help: ## list the targets
@@ -82,6 +82,10 @@ times: $(VENV)/.test ## compile whole the kernels whose times are claimed, compa
 	@$(BIN)/python -m pytest -m slow tests/timing $(ARGS)
 	@$(BIN)/python benchmarks/schedule_quality.py
 
+page-check: scripts/page/node_modules ## lint and type-check the explorer's scripts; needs Node and npm
+	@npm run --silent --prefix scripts/page types
+	@npm run --silent --prefix scripts/page lint
+
 page-test: $(VENV)/.test ## run the tests of the explorer, with a browser and Node
 	@$(BIN)/python -m pytest -n $(WORKERS) tests/explorer $(ARGS)
 
@@ -102,7 +106,7 @@ clean: ## remove what was built and cached, but not .venv
 	@find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove .venv too
-	@rm -rf $(VENV)
+	@rm -rf $(VENV) scripts/page/node_modules
 
 # Set-up is stamped: it is done again only when pyproject.toml changes. The source is installed in place, so that an edit
 # needs no installation.
@@ -133,4 +137,9 @@ $(VENV)/.test: pyproject.toml $(LOCK) scripts/install_torch.sh | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "installing what hooks and locks need ..."
 	@$(PIP) install --editable '.[dev]'
+	@touch $@
+
+scripts/page/node_modules: scripts/page/package.json scripts/page/package-lock.json
+	@echo "installing the checkers of the explorer's scripts ..."
+	@npm ci --silent --prefix scripts/page --no-audit --no-fund
 	@touch $@

@@ -27,7 +27,7 @@ def loaded(path: Path) -> Any:
 
 
 def test_the_workflows_are_there() -> None:
-    assert {path.stem for path in WORKFLOWS} == {"tests", "wheels", "docs", "nightly"}
+    assert {path.stem for path in WORKFLOWS} == {"tests", "wheels", "docs", "page", "nightly"}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

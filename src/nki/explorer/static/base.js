@@ -1,7 +1,15 @@
 "use strict";
 // Elements whose text is always text, numbers for people, and colours.
 
-/** An element; `attributes` may have on: {event: function}, everything else is an attribute; children are nodes or text. */
+/**
+ * An element; `attributes` may have on: {event: function}, everything else is an attribute; children are nodes or text.
+ *
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Object<string, any>} [attributes]
+ * @param {...any} children nothing for null and undefined
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
 function el(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {
@@ -19,17 +27,34 @@ function el(tag, attributes, ...children) {
   return made;
 }
 
+/**
+ * @param {string} text
+ * @param {(event: MouseEvent) => void} call
+ * @param {Object<string, any>} [attributes]
+ */
 function button(text, call, attributes) {
   return el("button", { type: "button", ...attributes, on: { click: call } }, text);
 }
 
+/**
+ * @param {string} label for screen readers
+ * @param {string[][]} options keys and texts
+ * @param {string} value the key that is chosen first
+ * @param {(value: string) => void} call
+ * @returns {HTMLSelectElement}
+ */
 function select(label, options, value, call) {
+  /** @type {HTMLSelectElement} */
   const chosen = el("select", { "aria-label": label, on: { change: () => call(chosen.value) } });
   for (const [key, text] of options) chosen.append(el("option", { value: key, selected: key === value }, text));
   return chosen;
 }
 
-/** Times: three or four digits that count, in the unit that fits. */
+/**
+ * Times: three or four digits that count, in the unit that fits.
+ *
+ * @param {number} ns
+ */
 function time(ns) {
   const size = Math.abs(ns);
   if (!Number.isFinite(ns)) return "–";
@@ -39,11 +64,13 @@ function time(ns) {
   return trim(ns) + " ns";
 }
 
+/** @param {number} value */
 function trim(value) {
   const size = Math.abs(value);
   return value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3).replace(/\.?0+$/, "");
 }
 
+/** @param {number} value */
 function bytes(value) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let at = 0;
@@ -54,31 +81,47 @@ function bytes(value) {
   return trim(value) + " " + units[at];
 }
 
+/** @param {number} value */
 function count(value) {
   return Number.isInteger(value) ? value.toLocaleString("en-US") : trim(value);
 }
 
+/**
+ * @param {number} number
+ * @param {string} word in the singular
+ */
 function plural(number, word) {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }
 
+/** @param {number} value */
 function big(value) {
-  for (const [size, name] of [
-    [1e15, "P"],
-    [1e12, "T"],
-    [1e9, "G"],
-    [1e6, "M"],
-    [1e3, "k"],
+  for (const { size, name } of [
+    { size: 1e15, name: "P" },
+    { size: 1e12, name: "T" },
+    { size: 1e9, name: "G" },
+    { size: 1e6, name: "M" },
+    { size: 1e3, name: "k" },
   ]) {
     if (Math.abs(value) >= size) return trim(value / size) + " " + name;
   }
   return trim(value) + " ";
 }
 
+/**
+ * @param {number} part
+ * @param {number} whole
+ */
 function percent(part, whole) {
   return whole > 0 ? trim(Math.round((1000 * part) / whole) / 10) + " %" : "–";
 }
 
+/**
+ * A value of a table as people read it.
+ *
+ * @param {string | boolean | number} value
+ * @param {string} unit of a number
+ */
 function shown(value, unit) {
   if (typeof value === "string") return value;
   if (typeof value === "boolean") return value ? "yes" : "no";
@@ -88,8 +131,12 @@ function shown(value, unit) {
   return Math.abs(value) >= 1e7 ? big(value) : count(value);
 }
 
+/**
+ * @param {string} file
+ * @returns {string}
+ */
 function baseName(file) {
-  return file.split(/[\\/]/).pop();
+  return file.split(/[\\/]/).pop() ?? "";
 }
 
 // Okabe and Ito's colours, told apart with every kind of colour blindness; the last one is for all the rest.
@@ -127,7 +174,21 @@ function themeColours() {
   return named;
 }
 
-/** Fits a canvas to its box in device pixels; the context is in CSS pixels. */
+/**
+ * What a canvas is drawn with. The only way to none is another kind of context before, which no canvas here has.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @returns {CanvasRenderingContext2D}
+ */
+function contextOf(canvas) {
+  return /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+}
+
+/**
+ * Fits a canvas to its box in device pixels; the context is in CSS pixels.
+ *
+ * @param {HTMLCanvasElement} canvas
+ */
 function fit(canvas) {
   const ratio = Math.min(2, window.devicePixelRatio || 1);
   const width = canvas.clientWidth,
@@ -138,12 +199,19 @@ function fit(canvas) {
     canvas.width = w;
     canvas.height = h;
   }
-  const context = canvas.getContext("2d");
+  const context = contextOf(canvas);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   return { context, width, height };
 }
 
-/** Ticks of an axis: round numbers, about one each `gap` of `room`. */
+/**
+ * Ticks of an axis: round numbers, about one each `gap` of `room`.
+ *
+ * @param {number} from
+ * @param {number} to
+ * @param {number} room pixels
+ * @param {number} gap pixels
+ */
 function ticks(from, to, room, gap) {
   const rough = ((to - from) * gap) / Math.max(1, room);
   const power = Math.pow(10, Math.floor(Math.log10(Math.max(rough, 1e-9))));
@@ -153,7 +221,12 @@ function ticks(from, to, room, gap) {
   return found;
 }
 
-/** Hands a text file to the browser's downloads. */
+/**
+ * Hands a text file to the browser's downloads.
+ *
+ * @param {string} name
+ * @param {string} text
+ */
 function download(name, text) {
   const link = el("a", { href: URL.createObjectURL(new Blob([text], { type: "text/plain" })), download: name });
   document.body.append(link);
@@ -162,7 +235,11 @@ function download(name, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-/** CSV; what a spreadsheet would take for a formula gets a quote before it. */
+/**
+ * CSV; what a spreadsheet would take for a formula gets a quote before it.
+ *
+ * @param {any[][]} rows
+ */
 function csv(rows) {
   const cell = (value) => {
     let text = String(value);

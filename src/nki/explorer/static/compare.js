@@ -15,7 +15,12 @@ function tone(better) {
   return (value) => (value === 0 ? "" : value < 0 === better ? "good" : "bad");
 }
 
-function compareView(shared, [a, b]) {
+/**
+ * @param {Shared} shared
+ * @param {Model[]} models
+ */
+function compareView(shared, models) {
+  const [a, b] = models;
   const node = el("div", { class: "view" });
   const zoom = select(
     "Time axes",
@@ -57,7 +62,8 @@ function compareView(shared, [a, b]) {
 
 function totalsGrid(a, b) {
   const max = (model, name) => Math.max(...model.about.totals.map((core) => core[name]));
-  const rows = [
+  /** @type {[string, string, (model: Model) => number, boolean][]} */
+  const figures = [
     ["time on the device", "ns", (m) => m.about.makespan_ns, true],
     ["launch", "ns", (m) => m.about.launch_ns, true],
     ["instructions", "", (m) => m.total("instructions"), true],
@@ -68,13 +74,17 @@ function totalsGrid(a, b) {
     ["operations", "flop", (m) => m.total("flops"), true],
     ["SBUF peak", "bytes", (m) => max(m, "sbuf_peak_bytes"), true],
     ["PSUM peak", "bytes", (m) => max(m, "psum_peak_bytes"), true],
-    ...[...new Set([...a.about.totals, ...b.about.totals].flatMap((core) => Object.keys(core.units)))].map((unit) => [
-      `${unit} busy`,
-      "ns",
-      (m) => m.about.totals.reduce((sum, core) => sum + (core.units[unit] || 0), 0),
-      true,
-    ]),
-  ].map(([name, unit, of]) => ({ name, unit, a: of(a), b: of(b) }));
+    ...[...new Set([...a.about.totals, ...b.about.totals].flatMap((core) => Object.keys(core.units)))].map(
+      (unit) =>
+        /** @type {[string, string, (model: Model) => number, boolean]} */ ([
+          `${unit} busy`,
+          "ns",
+          (m) => m.about.totals.reduce((sum, core) => sum + (core.units[unit] || 0), 0),
+          true,
+        ]),
+    ),
+  ];
+  const rows = figures.map(([name, unit, of]) => ({ name, unit, a: of(a), b: of(b) }));
   const show = (value, row) => (row.unit === "flop" ? big(value) : shown(value, row.unit));
   return new Grid(
     [
@@ -101,7 +111,11 @@ function totalsGrid(a, b) {
   );
 }
 
-/** Sums of both profiles by the same key. */
+/**
+ * Sums of both profiles by the same key.
+ *
+ * @param {Shared} shared
+ */
 function differences(shared, a, b, by) {
   const keyOf = (model) => {
     const { opcode, source } = model.inst.columns,

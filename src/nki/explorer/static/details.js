@@ -14,6 +14,7 @@ const WAIT_TEXTS = {
 };
 
 class Details {
+  /** @param {Shared} shared */
   constructor(shared) {
     this.shared = shared;
     this.node = el("section", { class: "details", "aria-label": "Event details" });
@@ -53,6 +54,7 @@ class Details {
   event(model, row) {
     const columns = model.inst.columns,
       { shared } = this;
+    /** @type {HTMLElement[]} */
     const parts = [
       el("h2", {}, model.titleOf(row), this.shared.models.length > 1 ? el("small", {}, " in " + model.label) : null),
       el(

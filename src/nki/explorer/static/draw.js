@@ -23,12 +23,27 @@ class Scale {
 }
 
 class Painter {
+  /** @type {ReturnType<typeof themeColours>} */
+  theme;
+  /** Red, green and blue, by number of a colour. @type {number[][]} */
+  rgb;
+  /** The same for a canvas, and what is readable on it. @type {string[]} */
+  css;
+  /** @type {string[]} */
+  ink;
+
   constructor() {
     this.strip = document.createElement("canvas");
     this.strip.height = 1;
+    /** @type {ImageData | null} */
     this.image = null;
+    // for each pixel of a lane: how much of it is busy, the largest part of one colour, and that colour
+    this.cover = new Float32Array(0);
+    this.best = new Float32Array(0);
+    this.colour = new Uint8Array(0);
   }
 
+  /** @param {ReturnType<typeof themeColours>} colours */
   use(colours) {
     this.theme = colours;
     const dim = colours.laneRGB.map((value) => (value > 128 ? value - 26 : value + 26));
@@ -78,9 +93,10 @@ class Painter {
   /** One row of pixels, stretched to the lane's height; how much of a pixel's time is busy is how strong its colour is. */
   pixels(context, lane, first, after, y, height, scale, makespan, colours) {
     const width = Math.ceil(scale.width);
+    const strip = contextOf(this.strip);
     if (!this.image || this.image.width !== width) {
       this.strip.width = width;
-      this.image = this.strip.getContext("2d").createImageData(width, 1);
+      this.image = strip.createImageData(width, 1);
       this.cover = new Float32Array(width);
       this.best = new Float32Array(width);
       this.colour = new Uint8Array(width);
@@ -89,8 +105,8 @@ class Painter {
     if (makespan / BINS <= perPixel && after - first > 4 * width)
       this.fromBins(lane, scale, makespan, colours, width, perPixel);
     else this.fromEvents(lane, first, after, scale, colours, width);
-    this.blend(width);
-    this.strip.getContext("2d").putImageData(this.image, 0, 0);
+    this.blend(this.image.data, width);
+    strip.putImageData(this.image, 0, 0);
     context.imageSmoothingEnabled = false;
     context.drawImage(this.strip, 0, 0, width, 1, scale.left, y, scale.width, height);
   }
@@ -141,9 +157,8 @@ class Painter {
     }
   }
 
-  blend(width) {
-    const data = this.image.data,
-      [r, g, b] = this.theme.laneRGB;
+  blend(data, width) {
+    const [r, g, b] = this.theme.laneRGB;
     for (let x = 0; x < width; x++) {
       const cover = this.cover[x],
         part = cover <= 0 ? 0 : Math.min(1, 0.25 + 0.75 * cover),

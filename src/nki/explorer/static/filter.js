@@ -139,10 +139,8 @@ function pattern(text) {
 /** Whether a search is conditions, not words: it begins with a column and an operator. */
 function isCondition(text, table, extra) {
   const match = /^[\s(]*(?:not\s+[\s(]*)?([a-z_]+)\s*(?:!=|<=|>=|=|<|>|~|:)/i.exec(text);
-  return (
-    Boolean(match) &&
-    (table.meta.some((meta) => meta.name === match[1]) || match[1] in (extra || {}) || / (and|or) /.test(text))
-  );
+  if (!match) return false;
+  return table.meta.some((meta) => meta.name === match[1]) || match[1] in (extra || {}) || / (and|or) /.test(text);
 }
 
 /** Rows of a table that satisfy conditions. */
@@ -153,7 +151,11 @@ function filterRows(text, table, extra) {
   return found;
 }
 
-/** Instructions that a search finds; the source line counts as text, too. */
+/**
+ * Instructions that a search finds; the source line counts as text, too.
+ *
+ * @param {Model} model
+ */
 function search(model, text) {
   const extra = { line: (row) => model.line(model.inst.columns.source[row]) };
   if (isCondition(text, model.inst, extra)) return filterRows(text, model.inst, extra);

@@ -1,6 +1,7 @@
 "use strict";
 // Pointer, wheel and keyboard on a timeline.
 
+/** @param {Timeline} timeline */
 function listen(timeline) {
   const { over, head, shared } = timeline;
   over.addEventListener("wheel", (event) => wheel(timeline, event), { passive: false });
@@ -11,7 +12,7 @@ function listen(timeline) {
     timeline.draw(false);
   });
   over.addEventListener("dblclick", () => {
-    if (shared.selected) showSelected(shared);
+    showSelected(shared);
   });
   over.addEventListener("contextmenu", (event) => {
     event.preventDefault();
@@ -27,18 +28,27 @@ function listen(timeline) {
   });
 }
 
+/** @param {Shared} shared */
 function mark(shared, when) {
   shared.markers = [...shared.markers, when].sort((a, b) => a - b);
   shared.emit("range");
 }
 
-/** Shared time of the start of the selected event, or of the middle of what is visible. */
+/**
+ * Shared time of the start of the selected event, or of the middle of what is visible.
+ *
+ * @param {Shared} shared
+ */
 function centreOf(shared) {
   const { selected, view } = shared;
   return selected ? selected.model.start[selected.row] / shared.part(selected.model) : (view.from + view.to) / 2;
 }
 
-/** The minimap moves the range, keeping its length. */
+/**
+ * The minimap moves the range, keeping its length.
+ *
+ * @param {Timeline} timeline
+ */
 function centre(timeline, event) {
   const { shared } = timeline,
     scale = timeline.scale(),
@@ -47,6 +57,7 @@ function centre(timeline, event) {
   shared.setView(at - (to - from) / 2, at + (to - from) / 2);
 }
 
+/** @param {Timeline} timeline */
 function wheel(timeline, event) {
   const { shared } = timeline,
     scale = timeline.scale();
@@ -61,15 +72,21 @@ function wheel(timeline, event) {
   shared.zoom(factor, inShared(timeline, scale.time(event.offsetX)));
 }
 
-/** A time of the model in the time of the shared range. */
+/**
+ * A time of the model in the time of the shared range.
+ *
+ * @param {Timeline} timeline
+ */
 function inShared(timeline, ns) {
   return ns / timeline.shared.part(timeline.model);
 }
 
+/** @param {Timeline} timeline */
 function drags(timeline) {
   const { over, shared, scroller } = timeline,
     fingers = new Map();
-  let start = null,
+  /** @typedef {{x: number, y: number, view: {from: number, to: number}, top: number, range: boolean, from: number, spread: number}} Start */
+  let start = /** @type {Start | null} */ (null),
     moved = false;
   over.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
@@ -83,8 +100,8 @@ function drags(timeline) {
       top: scroller.scrollTop,
       range: event.shiftKey,
       from: inShared(timeline, scale.time(event.offsetX)),
+      spread: fingers.size === 2 ? spread(fingers) : 0,
     };
-    start.spread = fingers.size === 2 ? spread(fingers) : 0;
     moved = false;
   });
   over.addEventListener("pointermove", (event) => {
@@ -127,6 +144,7 @@ function spread(fingers) {
   return Math.abs(a - b);
 }
 
+/** @param {Timeline} timeline */
 function click(timeline, event) {
   const { shared, model } = timeline,
     { item, row } = timeline.hitAt(event.offsetX, event.offsetY);
@@ -144,6 +162,7 @@ function click(timeline, event) {
   shared.select(model, row);
 }
 
+/** @param {Timeline} timeline */
 function hover(timeline, event) {
   const { model } = timeline,
     found = timeline.hitAt(event.offsetX, event.offsetY);
@@ -163,7 +182,12 @@ function hover(timeline, event) {
   }
 }
 
-function tipOf(model, { row, piece }) {
+/**
+ * @param {Model} model
+ * @param {{row: number, piece?: number}} found an instruction, and a piece of the critical path
+ * @returns {string[]}
+ */
+function tipOf(model, { row, piece = -1 }) {
   const columns = model.inst.columns,
     lines = [model.titleOf(row)];
   if (piece >= 0) lines.push(`critical path: ${model.tables.path.columns.kind.at(piece)}`);
@@ -175,11 +199,14 @@ function tipOf(model, { row, piece }) {
   return lines;
 }
 
+/** @param {Shared} shared */
 function showSelected(shared) {
+  if (!shared.selected) return;
   const { model, row } = shared.selected;
   shared.show(model, model.start[row], model.end[row], 2);
 }
 
+/** @param {Timeline} timeline */
 function key(timeline, event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const { shared } = timeline;
@@ -199,7 +226,7 @@ function key(timeline, event) {
     n: () => neighbour(timeline, "successors"),
     p: () => neighbour(timeline, "predecessors"),
     f: () => {
-      if (shared.selected) showSelected(shared);
+      showSelected(shared);
     },
     m: () => mark(shared, centreOf(shared)),
     Escape: () => {
@@ -215,7 +242,11 @@ function key(timeline, event) {
   action();
 }
 
-/** The event before or after the selected one in its lane; without a selection the first one that is visible. */
+/**
+ * The event before or after the selected one in its lane; without a selection the first one that is visible.
+ *
+ * @param {Timeline} timeline
+ */
 function beside(timeline, by) {
   const { shared, model } = timeline,
     mine = shared.selected && shared.selected.model === model ? shared.selected.row : -1;
@@ -229,6 +260,7 @@ function beside(timeline, by) {
   if (at >= 0 && at < lane.rows.length) shared.reveal(model, lane.rows[at]);
 }
 
+/** @param {Timeline} timeline */
 function neighbour(timeline, which) {
   const { shared, model } = timeline;
   if (!shared.selected || shared.selected.model !== model) return;

@@ -4,8 +4,29 @@
 const REGIONS = { sbuf: "SBUF", psum: "PSUM", private_hbm: "HBM, private", shared_hbm: "HBM, shared" };
 
 class MemoryView {
+  /** Rows of tensors that have an address. @type {number[]} */
+  placed;
+  /** The end of the highest of them; of the memory; and of what is shown. */
+  high = 0;
+  capacity = 0;
+  span = 0;
+  pending = 0;
+  /** Addresses that were zoomed to. @type {{from: number, to: number} | null} */
+  zoomed = null;
+  /** The colour of a tensor, by row. @type {(row: number) => number} */
+  colourOf;
+
+  /**
+   * @param {Shared} shared
+   * @param {Model} model
+   * @param {Tip} tip
+   */
   constructor(shared, model, tip) {
-    Object.assign(this, { shared, model, tip, core: 0, region: "sbuf" });
+    this.shared = shared;
+    this.model = model;
+    this.tip = tip;
+    this.core = 0;
+    this.region = "sbuf";
     const present = new Set(model.tables.memory.columns.region.values);
     if (!present.has("sbuf")) this.region = [...present][0] || "sbuf";
     this.canvas = el("canvas", {
@@ -111,7 +132,7 @@ class MemoryView {
     }
     const ranked = [...all.keys()].sort((a, b) => all.get(b) - all.get(a)),
       rank = new Map(ranked.map((line, at) => [line, Math.min(at, REST)]));
-    this.colourOf = ranked.length > 1 ? (row) => rank.get(key(source[row])) : (row) => name.codes[row] % REST;
+    this.colourOf = ranked.length > 1 ? (row) => rank.get(key(source[row])) ?? REST : (row) => name.codes[row] % REST;
     const named = ranked
       .slice(0, REST)
       .flatMap((line, at) => (here.has(line) ? [[at, `${here.get(line).line} (${count(here.get(line).tensors)})`]] : []));

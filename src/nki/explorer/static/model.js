@@ -37,8 +37,14 @@ class Model {
       columns = inst.columns;
     this.inst = inst;
     this.rows = inst.rows;
-    for (const name of ["start", "move", "end", "turn", "visible", "wait", "critical", "cost"])
-      this[name] = columns[name + "_ns"];
+    this.start = columns.start_ns;
+    this.move = columns.move_ns;
+    this.end = columns.end_ns;
+    this.turn = columns.turn_ns;
+    this.visible = columns.visible_ns;
+    this.wait = columns.wait_ns;
+    this.critical = columns.critical_ns;
+    this.cost = columns.cost_ns;
     this.makespan = Math.max(about.makespan_ns, 1e-3);
     this.busy = new Float64Array(this.rows); // all runs
     for (let row = 0; row < this.rows; row++) this.busy[row] = (this.end[row] - this.move[row]) * columns.runs[row];
@@ -158,7 +164,8 @@ class Model {
     if (this.colourings.has(mode)) return this.colourings.get(mode);
     const colours = new Uint8Array(this.rows),
       columns = this.inst.columns;
-    let legend = [];
+    /** @type {[number, string][]} */
+    let legend;
     if (mode === "engine" || mode === "wait") {
       const texts = mode === "engine" ? columns.engine : columns.wait_kind;
       const table = mode === "engine" ? ENGINE_COLOURS : CATEGORY_COLOURS;

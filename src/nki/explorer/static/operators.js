@@ -1,7 +1,12 @@
 "use strict";
 // Sums over instructions: of all, and of what is visible or measured.
 
-/** Counts and busy time of what is visible, or in the measured range. */
+/**
+ * Counts and busy time of what is visible, or in the measured range.
+ *
+ * @param {Shared} shared
+ * @param {Model} model
+ */
 function rangeView(shared, model) {
   const node = el("div", { class: "view" });
   const draw = () => {
@@ -55,6 +60,12 @@ function rangeView(shared, model) {
   return node;
 }
 
+/**
+ * @param {Shared} shared
+ * @param {Model} model
+ * @param {string} by
+ * @param {number[]} [rows] default: all
+ */
 function operatorGrid(shared, model, by, rows) {
   const columns = model.inst.columns,
     makers = {
@@ -95,6 +106,10 @@ function operatorGrid(shared, model, by, rows) {
   });
 }
 
+/**
+ * @param {Shared} shared
+ * @param {Model} model
+ */
 function operatorsView(shared, model) {
   const node = el("div", { class: "view" });
   const draw = (by) => {

@@ -3,6 +3,7 @@
 
 const MOST_ARROWS = 40;
 
+/** @param {Timeline} timeline */
 function drawOver(timeline) {
   const { shared, model, scroller } = timeline,
     { context, width, height } = fit(timeline.over);
@@ -33,7 +34,12 @@ function drawOver(timeline) {
   context.restore();
 }
 
-/** Where an instruction is drawn, or null if its lane is hidden. */
+/**
+ * Where an instruction is drawn, or null if its lane is hidden.
+ *
+ * @param {Timeline} timeline
+ * @param {Scale} scale
+ */
 function boxOf(timeline, row, scale) {
   const { model } = timeline,
     columns = model.inst.columns;
@@ -51,6 +57,7 @@ function boxOf(timeline, row, scale) {
   };
 }
 
+/** @param {CanvasRenderingContext2D} context */
 function outline(context, box, colour, wide) {
   context.strokeStyle = colour;
   context.lineWidth = wide;
@@ -72,6 +79,12 @@ function outline(context, box, colour, wide) {
   }
 }
 
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Timeline} timeline
+ * @param {Scale} scale
+ * @param {ReturnType<typeof themeColours>} theme
+ */
 function drawArrows(context, timeline, row, scale, theme) {
   const { model } = timeline,
     mine = boxOf(timeline, row, scale),
@@ -93,8 +106,10 @@ function drawArrows(context, timeline, row, scale, theme) {
   }
 }
 
-function arrow(context, from, to, [r, g, b], strong) {
-  const x0 = from.x1,
+/** @param {CanvasRenderingContext2D} context */
+function arrow(context, from, to, colour, strong) {
+  const [r, g, b] = colour,
+    x0 = from.x1,
     y0 = from.y + from.height / 2,
     x1 = to.trigger,
     y1 = to.y + to.height / 2;
@@ -114,6 +129,11 @@ function arrow(context, from, to, [r, g, b], strong) {
   context.lineWidth = 1;
 }
 
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Scale} scale
+ * @param {ReturnType<typeof themeColours>} theme
+ */
 function drawRange(context, range, scale, theme, height) {
   const x0 = scale.x(range.from),
     x1 = scale.x(range.to);
@@ -126,6 +146,11 @@ function drawRange(context, range, scale, theme, height) {
   tag(context, time(range.to - range.from), (x0 + x1) / 2 - 24, 10, theme);
 }
 
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Scale} scale
+ * @param {ReturnType<typeof themeColours>} theme
+ */
 function drawMarker(context, marker, at, all, scale, theme, height) {
   const x = scale.x(marker);
   context.fillStyle = theme.warn;
@@ -134,6 +159,10 @@ function drawMarker(context, marker, at, all, scale, theme, height) {
   tag(context, text, x + 4, height - 10 - (at % 3) * 16, theme);
 }
 
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {ReturnType<typeof themeColours>} theme
+ */
 function tag(context, text, x, y, theme) {
   const wide = context.measureText(text).width + 8;
   context.fillStyle = theme.panel;

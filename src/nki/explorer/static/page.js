@@ -2,6 +2,17 @@
 // Puts the page together: header, timelines, tabs, details; keeps the address up to date.
 
 class Page {
+  /** What the search found, and at which of it the page is. @type {{model: Model, row: number}[] | null} */
+  hits = null;
+  hitAt = -1;
+  /** @type {HTMLInputElement} */
+  searchInput;
+  /** How much was found, and what is highlighted. @type {HTMLElement} */
+  found;
+  /** @type {HTMLElement} */
+  marked;
+
+  /** @param {Model[]} models */
   constructor(models, app) {
     this.app = app;
     this.models = models;
@@ -17,6 +28,8 @@ class Page {
       if (key === "source") this.sources().mark();
       this.shared.emit("layout");
     });
+    this.sourceViews = new Map(); // by profile, when they are first shown
+    this.loadTime = 0; // ms
     this.shared.emitSource = (model, source) => this.goToSource(model, source);
     this.node = el(
       "div",
@@ -56,7 +69,6 @@ class Page {
   }
 
   sources() {
-    this.sourceViews ||= new Map();
     if (!this.sourceViews.has(this.current))
       this.sourceViews.set(this.current, new SourceView(this.shared, this.current));
     return this.sourceViews.get(this.current);
@@ -151,10 +163,11 @@ class Page {
           return [model, mask];
         }),
       );
-      this.hits = this.models.flatMap((model, at) => found[at].map((row) => ({ model, row })));
+      const hits = this.models.flatMap((model, at) => found[at].map((row) => ({ model, row })));
+      this.hits = hits;
       this.hitAt = -1;
       this.shared.highlightMasks(masks, text);
-      this.found.textContent = this.hits.length === 1 ? "1 hit" : `${count(this.hits.length)} hits`;
+      this.found.textContent = hits.length === 1 ? "1 hit" : `${count(hits.length)} hits`;
     } catch (problem) {
       if (!(problem instanceof FilterError)) throw problem;
       this.found.textContent = problem.message;
@@ -162,12 +175,12 @@ class Page {
   }
 
   step(by) {
-    if (!this.hits || !this.hits.length) return;
-    this.hitAt =
-      this.hitAt < 0 && by < 0 ? this.hits.length - 1 : (this.hitAt + by + this.hits.length) % this.hits.length;
-    const { model, row } = this.hits[this.hitAt];
+    const { hits } = this;
+    if (!hits || !hits.length) return;
+    this.hitAt = this.hitAt < 0 && by < 0 ? hits.length - 1 : (this.hitAt + by + hits.length) % hits.length;
+    const { model, row } = hits[this.hitAt];
     this.shared.reveal(model, row);
-    this.found.textContent = `${count(this.hitAt + 1)} of ${count(this.hits.length)}`;
+    this.found.textContent = `${count(this.hitAt + 1)} of ${count(hits.length)}`;
   }
 
   bar() {

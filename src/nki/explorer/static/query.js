@@ -32,17 +32,29 @@ const CONDITIONS = [
   ["Small transfers", "dma", "nbytes < 65536"],
 ];
 
-/** A choice between profiles where there are two. */
+/**
+ * A choice between profiles where there are two.
+ *
+ * @param {Model[]} models
+ */
 function profilePicker(models, choose) {
   if (models.length < 2) return null;
   const choices = models.map((model, at) => [String(at), model.label]);
   return select("Profile", choices, "0", (value) => choose(Number(value)));
 }
 
+/**
+ * @param {Shared} shared
+ * @param {Model[]} models
+ */
 function queryView(shared, models, app) {
   return app ? sqlView(shared, models) : conditionView(shared, models);
 }
 
+/**
+ * @param {Shared} shared
+ * @param {Model[]} models
+ */
 function sqlView(shared, models) {
   const area = el("textarea", { rows: 4, spellcheck: "false", "aria-label": "SQL", maxlength: 20000 }, EXAMPLES[0][1]),
     out = el("div"),
@@ -107,7 +119,15 @@ function sqlView(shared, models) {
   );
 }
 
-/** Rows of an answer; a column `id` or `instruction` leads to the event. */
+/**
+ * Rows of an answer; a column `id` or `instruction` leads to the event.
+ *
+ * @param {Shared} shared
+ * @param {Model} model
+ * @param {string[]} names
+ * @param {any[][]} rows
+ * @param {number} [of] how many rows there were to choose from
+ */
 function resultGrid(shared, model, names, rows, of) {
   const at = names.findIndex((name) => ["id", "instruction", "consumer", "producer", "wait_for"].includes(name));
   const columns = names.map((name, number) => {
@@ -138,6 +158,10 @@ function resultGrid(shared, model, names, rows, of) {
   });
 }
 
+/**
+ * @param {Shared} shared
+ * @param {Model[]} models
+ */
 function conditionView(shared, models) {
   const input = el("input", {
       type: "text",
@@ -230,6 +254,7 @@ function conditionView(shared, models) {
   );
 }
 
+/** @param {Model} model */
 function schema(model) {
   return el(
     "details",

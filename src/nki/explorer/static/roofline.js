@@ -1,6 +1,10 @@
 "use strict";
 // Operations for each byte against operations per second, with the roofs of the target.
 
+/**
+ * @param {Shared} shared
+ * @param {Model} model
+ */
 function rooflineView(shared, model) {
   const canvas = el("canvas", {
     class: "roof",
@@ -137,7 +141,12 @@ function paintRoof(canvas, roofs, slopes, points) {
   context.restore();
 }
 
-/** A text that can be read where lines cross it. */
+/**
+ * A text that can be read where lines cross it.
+ *
+ * @param {CanvasRenderingContext2D} context
+ * @param {ReturnType<typeof themeColours>} theme
+ */
 function haloed(context, theme, text, x, y) {
   context.save();
   context.strokeStyle = theme.panel;
@@ -149,6 +158,7 @@ function haloed(context, theme, text, x, y) {
   context.restore();
 }
 
+/** @param {CanvasRenderingContext2D} context */
 function line(context, x0, y0, x1, y1) {
   context.beginPath();
   context.moveTo(x0, y0);

@@ -1,7 +1,21 @@
 "use strict";
 // Source lines with their time per engine, linked both ways with the timeline.
 
+/**
+ * @typedef {{file: string, line: number, text: string, name: string, own: number[], all: number[]}} SourceLine rows of
+ *   the table of sources: its own, and with what it calls
+ */
+
 class SourceView {
+  /** By row of the table of sources. @type {SourceLine[]} */
+  lineOf;
+  /** Where lines are shown. @type {Map<SourceLine, HTMLElement>} */
+  rowsOf;
+
+  /**
+   * @param {Shared} shared
+   * @param {Model} model
+   */
   constructor(shared, model) {
     this.shared = shared;
     this.model = model;
@@ -247,13 +261,15 @@ class SourceView {
       row.classList.toggle("caller", chain.indexOf(one) > 0);
       row.setAttribute("aria-selected", String(this.chosen.has(one)));
     }
-    if (chain.length && this.node.isConnected) this.bring(this.rowsOf.get(chain[0]));
+    const row = chain.length && this.node.isConnected ? this.rowsOf.get(chain[0]) : null;
+    if (row) this.bring(row);
   }
 
   /** Scroll the panel, and nothing but the panel, to a line. */
   bring(row) {
-    const panel = this.node.parentElement,
-      frame = panel.getBoundingClientRect(),
+    const panel = this.node.parentElement;
+    if (!panel) return;
+    const frame = panel.getBoundingClientRect(),
       box = row.getBoundingClientRect();
     if (box.top < frame.top) panel.scrollTop -= frame.top - box.top + 40;
     else if (box.bottom > frame.bottom) panel.scrollTop += box.bottom - frame.bottom + 40;
@@ -263,6 +279,6 @@ class SourceView {
   go(source) {
     const one = this.lineOf[source];
     if (!this.chosen.has(one)) this.choose(one, false);
-    this.rowsOf.get(one).scrollIntoView({ block: "center" });
+    this.rowsOf.get(one)?.scrollIntoView({ block: "center" });
   }
 }

@@ -1,15 +1,26 @@
 "use strict";
 // Loads the profiles, from the page itself or from the server, and shows them.
 
+/**
+ * A part of the page that is always there.
+ *
+ * @param {string} id
+ */
+function part(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`the page has no part ${id}`);
+  return found;
+}
+
 async function load(number, app) {
-  if (!app) return inflate(fromBase64(document.getElementById("profile-" + number).textContent));
+  if (!app) return inflate(fromBase64(part("profile-" + number).textContent));
   const answer = await fetch("api/profile/" + number);
   if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
   return inflate(new Uint8Array(await answer.arrayBuffer()));
 }
 
 async function start() {
-  const root = document.getElementById("app"),
+  const root = part("app"),
     app = root.dataset.mode === "app",
     began = performance.now();
   try {
@@ -24,7 +35,7 @@ async function start() {
     page.restore();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.shared.emit("theme"));
     document.addEventListener("keydown", (event) => {
-      if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) {
+      if (event.key === "/" && !(event.target instanceof Element && event.target.matches("input, textarea, select"))) {
         event.preventDefault();
         page.searchInput.focus();
       }
@@ -35,7 +46,7 @@ async function start() {
         root.dataset.ready = "true";
       }),
     );
-    window.explorer = page;
+    Object.assign(window, { explorer: page }); // for tests and for the console
   } catch (problem) {
     root.replaceChildren(el("p", { class: "error", role: "alert" }, "The profile cannot be shown: " + problem.message));
     root.dataset.ready = "failed";

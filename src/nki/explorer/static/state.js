@@ -2,18 +2,26 @@
 // What all views share: the profiles, the visible time, the selection, what is highlighted.
 
 class Shared {
+  /** @param {Model[]} models */
   constructor(models) {
     this.models = models;
     this.longest = Math.max(...models.map((model) => model.makespan));
     this.view = { from: 0, to: this.longest };
     this.relative = false; // with two profiles: both fill the width
-    this.selected = null; // {model, row}
-    this.masks = new Map(); // model -> Uint8Array by instruction, if something is highlighted
+    /** @type {{model: Model, row: number} | null} */
+    this.selected = null;
+    /** By instruction, if something is highlighted. @type {Map<Model, Uint8Array>} */
+    this.masks = new Map();
     this.maskText = "";
     this.colour = "opcode";
-    this.range = null; // {from, to} of a measured range
+    /** What was measured. @type {{from: number, to: number} | null} */
+    this.range = null;
+    /** @type {number[]} */
     this.markers = [];
+    /** @type {[string[], (kind: string) => void][]} */
     this.listeners = [];
+    /** Shows a line of the source; the page sets it. */
+    this.emitSource = (_model, _source) => {};
   }
 
   on(kinds, call) {

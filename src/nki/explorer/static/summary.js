@@ -13,12 +13,20 @@ function card(title, value, more) {
   );
 }
 
-/** Peak of matmuls for the dtype that the profile gives first. */
+/**
+ * Peak of matmuls for the dtype that the profile gives first.
+ *
+ * @param {Model} model
+ */
 function peakFlops(model) {
   const peaks = model.about.hardware.peak_tflops || {};
   return Number(peaks.bfloat16 || 0) * 1000; // per ns
 }
 
+/**
+ * @param {Shared} shared
+ * @param {Model} model
+ */
 function summaryView(shared, model) {
   const { about } = model,
     flops = model.total("flops"),
@@ -87,6 +95,10 @@ function ofSize(totals, name, hardware) {
   return size ? `${percent(used, size)} of each partition` : "of each partition";
 }
 
+/**
+ * @param {Shared} shared
+ * @param {Model} model
+ */
 function adviceView(shared, model) {
   const items = model.about.advice.map((one) =>
     el(
@@ -131,7 +143,11 @@ function showsOf(instructions) {
   return all ? `Show ${plural(instructions.length, "instruction")}` : `Show the ${count(instructions.length)} costliest`;
 }
 
-/** Stacked bars: the time of each engine and DMA queue by category. */
+/**
+ * Stacked bars: the time of each engine and DMA queue by category.
+ *
+ * @param {Model} model
+ */
 function timeView(model) {
   const { core, track, category, ns } = model.tables.time.columns,
     tracks = new Map(),
@@ -203,6 +219,7 @@ function rankOf(kind) {
   return kind === "busy" ? 0 : kind === "idle" ? 9 : 1;
 }
 
+/** @param {Model} model */
 function boundsView(model) {
   const rows = model.about.totals.flatMap((core, number) =>
     Object.entries(core.bounds).map(([name, ns]) => ({ core: number, name, ns })),

@@ -8,8 +8,13 @@ class Tip {
     document.body.append(this.node);
   }
 
-  show(event, [title, ...lines]) {
-    this.node.replaceChildren(el("b", {}, title), ...lines.map((text) => el("div", {}, text)));
+  /**
+   * @param {MouseEvent} event
+   * @param {string[]} text a title and lines
+   */
+  show(event, text) {
+    const [title, ...lines] = text;
+    this.node.replaceChildren(el("b", {}, title), ...lines.map((line) => el("div", {}, line)));
     this.node.hidden = false;
     const { offsetWidth: wide, offsetHeight: high } = this.node;
     this.node.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - wide - 8)) + "px";
@@ -51,7 +56,7 @@ class Tabs {
   open(key) {
     const view = this.views.find(([name]) => name === key) || this.views[0];
     this.current = view[0];
-    for (const tab of this.bar.children) {
+    for (const tab of this.buttons()) {
       const mine = tab.id === "tab-" + this.current;
       tab.setAttribute("aria-selected", String(mine));
       tab.tabIndex = mine ? 0 : -1;
@@ -63,6 +68,10 @@ class Tabs {
     this.panel.replaceChildren(this.get(this.current));
     this.panel.scrollTop = 0;
     this.change(this.current);
+  }
+
+  buttons() {
+    return /** @type {HTMLElement[]} */ ([...this.bar.children]);
   }
 
   /** The node of a view, made when it is first needed; each profile has its own. */
@@ -77,6 +86,6 @@ class Tabs {
     if (!by) return;
     const at = (this.views.findIndex(([name]) => name === this.current) + by + this.views.length) % this.views.length;
     this.open(this.views[at][0]);
-    this.bar.children[at].focus();
+    this.buttons()[at].focus();
   }
 }

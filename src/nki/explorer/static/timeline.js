@@ -7,7 +7,19 @@ const LANE = 18,
   AXIS = 20,
   MAP = 26;
 
+/** @typedef {{kind: string, y: number, height: number, core?: number, title?: string, lane?: any, counter?: any}} Item */
+
 class Timeline {
+  /** From top to bottom. @type {Item[]} */
+  items;
+  /** Those with a lane, by core and queue. @type {Map<string, Item>} */
+  place;
+
+  /**
+   * @param {Shared} shared
+   * @param {Model} model
+   * @param {Tip} tip
+   */
   constructor(shared, model, tip) {
     this.shared = shared;
     this.model = model;
@@ -130,13 +142,13 @@ class Timeline {
         painter.lane(context, item.lane, item.y, item.height, scale, model.makespan, model.pathColours(colours), null);
       else if (item.kind === "counter")
         painter.counter(context, item.counter, item.y, item.height, scale, item.counter.peak || 1);
-      this.caption(context, item, theme, scale);
+      this.caption(context, item, theme);
     }
     this.loops(context, scale, theme);
     this.drawHead(theme, scale);
   }
 
-  caption(context, item, theme, scale) {
+  caption(context, item, theme) {
     const middle = item.y + item.height / 2 + 0.5,
       room = this.gutter < 100 ? 10 : 17;
     context.fillStyle = item.kind === "heading" ? theme.text : theme.soft;
@@ -266,15 +278,16 @@ class Timeline {
 
   /** Bring the lane of the selected event into sight. */
   scrollToSelected() {
-    const { model, row } = this.shared.selected;
-    if (model !== this.model) return;
+    const { selected } = this.shared;
+    if (!selected || selected.model !== this.model) return;
+    const { model, row } = selected;
     const columns = model.inst.columns;
     if (this.hidden.delete(columns.core[row])) this.layout();
     const item = this.place.get(columns.core[row] + "/" + columns.queue.at(row));
     const { scroller } = this,
       top = scroller.scrollTop;
     this.inner.style.height = this.height + "px";
-    if (item.y < top || item.y + item.height > top + scroller.clientHeight) {
+    if (item && (item.y < top || item.y + item.height > top + scroller.clientHeight)) {
       scroller.scrollTop = item.y - scroller.clientHeight / 2;
     }
   }
