@@ -27,7 +27,7 @@ from nki.compiler import AddressRotation, CompileConfig
 from nki.core.collector import paused_collector
 from nki.driver.launch import Launch, trace_only
 from nki.options import Options
-from nki.passes.allocation.addresses import run
+from nki.passes.allocation.addresses import PASS
 from nki.passes.allocation.packing import pack_rotating, pack_tight
 from nki.passes.analysis.live_intervals import Item, Room
 from nki.passes.analysis.liveness import liveness
@@ -55,7 +55,7 @@ def program_rows(name: str, program: Program) -> None:
     print(f"{name}: {count} instructions, live ranges {seconds / count * 1e6:.1f} us per instruction")
     for mode in (AddressRotation.AUTO, AddressRotation.DISABLE):
         context = Context(TARGET, config=CompileConfig(address_rotation=mode))
-        placed, seconds = timed(lambda context=context: run(program, context))  # type: ignore[misc]
+        placed, seconds = timed(lambda context=context: PASS.run(program, context))  # type: ignore[misc]
         peaks = ", ".join(f"{each.name} {each.peak} (live {each.bound})" for each in usage(placed, TARGET))
         print(f"  {mode.name:<8} {seconds / count * 1e6:5.1f} us per instruction; {peaks}")
 

@@ -32,7 +32,7 @@ from nki.ir.build import build
 from nki.ir.read import read
 from nki.ir.verify import verify
 from nki.options import Options
-from nki.passes.context import Context
+from nki.passes.context import Context, PassResult
 from nki.passes.pipeline import PIPELINE
 from nki.target.load import load_target
 from nki.target.model import Target
@@ -71,10 +71,11 @@ def once(kernel: Callable[..., Any], arguments: list[Any], target: Target) -> tu
 
     with paused_collector():
         traced = timed("trace", lambda: trace_only(Launch(kernel), tuple(arguments), {}, target, Options()))
-        program = traced[0].program
+        result = PassResult(traced[0].program)
         context = Context(target)
         for item in PIPELINE:
-            program = timed(item.name, lambda item=item, program=program: item.run(program, context))
+            result = timed(item.name, lambda item=item, before=result: item.step(before, context))
+        program = result.program
         module = timed("IR build", lambda: build([program]))
         timed("IR read", lambda: read(module))
         timed("IR verify", lambda: verify(module, target))

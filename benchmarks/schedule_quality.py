@@ -32,7 +32,7 @@ from nki.passes import allocate_and_schedule, pipeline, schedule
 from nki.passes.allocation import addresses
 from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.analysis.memory_usage import usage
-from nki.passes.context import Context, Pass
+from nki.passes.context import Context, Pass, rewriting
 from nki.passes.scheduling.semaphores import synchronize
 from nki.spec.program import Issued, Program
 from nki.target.load import load_target
@@ -42,7 +42,7 @@ from nki.timing.cores import timelines
 
 GOAL = 1.15
 """Geometric mean of makespan / bound, and of makespan / least time."""
-WRITTEN = Pass("schedule", "The order of the source.", as_written)
+WRITTEN = rewriting("schedule", "The order of the source.", as_written)
 AS_WRITTEN: tuple[Pass, ...] = tuple(
     {allocate_and_schedule.PASS.name: addresses.PASS, schedule.PASS.name: WRITTEN}.get(item.name, item)
     for item in pipeline.PIPELINE
@@ -110,7 +110,7 @@ def compiled(
         stages[stage.name] = stage.programs
 
     done = pipeline.compile_programs(programs, context, passes, keep)
-    return stages["unroll"], done
+    return stages["unroll"], done.programs
 
 
 def makespan(programs: Sequence[Program], target: Target) -> float:

@@ -73,7 +73,7 @@ def compiled_cost(size: int, runs: int) -> dict[str, float]:
     programs: list[Any] = []
 
     def passes() -> None:
-        programs[:] = compile_programs([source], Context(TARGET, Options(), CompileConfig()))
+        programs[:] = compile_programs([source], Context(TARGET, Options(), CompileConfig())).programs
 
     whole = min(seconds(passes, max(1, runs // 2)))
     line = min(seconds(lambda: timelines(programs, TARGET), runs))
@@ -93,7 +93,7 @@ def loop_cost(runs: int) -> dict[str, float]:
     source = trace_only(Launch(looped), (np.zeros((128, 512), np.float32), LOOP_TRIPS), {}, TARGET, Options())[
         0
     ].program
-    programs = compile_programs([source], Context(TARGET, Options(), CompileConfig()))
+    programs = compile_programs([source], Context(TARGET, Options(), CompileConfig())).programs
     line = min(seconds(lambda: timelines(programs, TARGET), runs))
     return {"executed instructions": 4.0 * LOOP_TRIPS + 2, "timeline ms": line * 1e3}
 

@@ -47,7 +47,7 @@ def compiled(case: Case) -> Program:
     arrays = [np.zeros(shape, dtype) for shape, dtype in case.arrays]
     with paused_collector():
         (traced,) = trace_only(Launch(case.kernel), (*arrays, *case.more), {}, target, Options())
-        (program,) = pipeline.compile_programs([traced.program], Context(target, config=CompileConfig()))
+        (program,) = pipeline.compile_programs([traced.program], Context(target, config=CompileConfig())).programs
     return program
 
 

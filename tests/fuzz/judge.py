@@ -77,7 +77,7 @@ def subject(seed: int) -> Subject:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         (tracer,) = trace_only(Launch(made.kernel), copy.deepcopy(made.arguments), {}, target, options)
-        (scheduled,) = compile_programs([tracer.program], Context(target, options, made.config), after=note)
+        (scheduled,) = compile_programs([tracer.program], Context(target, options, made.config), after=note).programs
     return Subject(made, target, stages["unroll"], stages["allocate"], scheduled, adverse(made, [scheduled], Policy()))
 
 

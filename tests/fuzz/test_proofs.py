@@ -12,7 +12,8 @@ from benchmarks.proofs import policies, proof
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.passes import check_races, schedule
+from nki.passes import check_races
+from nki.passes.ordering import evaluation
 from nki.passes.pipeline import PIPELINE
 from nki.passes.scheduling.semaphores import Synchronized, synchronize
 
@@ -81,7 +82,7 @@ def test_a_missing_wait_is_a_fault_of_order_and_shows_under_schedules(monkeypatc
     def copied(a: Any) -> Any:
         return squares(a)
 
-    monkeypatch.setattr(schedule, "synchronize", careless)
+    monkeypatch.setattr(evaluation, "synchronize", careless)
     monkeypatch.setattr(check_races, "refuse_races", lambda programs, target: None)
     found = proof(copied, [numbers()], {}, schedules=6)
     kinds = {fault.split(":")[0].split(" ")[0] for fault in found.faults}

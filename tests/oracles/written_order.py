@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from nki.passes.context import Context
-from nki.passes.schedule import Tasks, _Maker
+from nki.passes.ordering.evaluation import scheduled
 from nki.passes.scheduling.list_schedule import in_order
+from nki.passes.scheduling.tasks import Tasks
 from nki.spec.program import Program
 
 
 def as_written(program: Program, context: Context) -> Program:
     """Synchronise every segment in the order that it has."""
-    maker = _Maker(program, context.target, Tasks(context.target))
-    return maker.scheduled(lambda *circumstances: [in_order(*circumstances)])
+    tasks = Tasks(context.target)
+    return scheduled(program, context.target, tasks, lambda *circumstances: [in_order(*circumstances)]).program

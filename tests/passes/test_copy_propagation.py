@@ -189,7 +189,7 @@ def test_compiled_with_all_passes() -> None:
     at = names.index("accumulate-flags")
     rest = [item for item in PIPELINE if item.name in names]
     context = Context(load_target("trn2"))
-    (done,) = compile_programs([program], context, (*rest[:at], copy_propagation.PASS, *rest[at:]))
+    (done,) = compile_programs([program], context, (*rest[:at], copy_propagation.PASS, *rest[at:])).programs
     assert counted(done)[COPY] == 2
     assert results(done, [X, ROW]) == results(program, [X, ROW])
     assert done.passed[at] == "forward-copies"

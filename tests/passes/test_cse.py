@@ -96,7 +96,7 @@ def test_nothing_is_done_where_rounding_is_random_or_addresses_are_settled() -> 
     before, after = passed(around(chain), [A], cse.PASS)
     assert after is not before
     assert cse.run(before, Context(TRN2, Options(stochastic_rounding=True))) is before
-    placed = addresses.run(before, Context(TRN2))
+    placed = addresses.PASS.run(before, Context(TRN2))
     assert cse.run(placed, Context(TRN2)) is placed
 
 

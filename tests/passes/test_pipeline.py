@@ -13,7 +13,7 @@ from nki.options import Options
 from nki.passes.context import Context
 from nki.passes.pipeline import PIPELINE, Stage, compile_programs, passes_named, remaining
 from nki.passes.proof.happens_before import check
-from nki.passes.schedule import hardware, tasks_of
+from nki.passes.scheduling.tasks import Tasks, machine_of
 from nki.spec.program import Issued, Program
 from nki.target.load import load_target
 from nki.testing.adversary import Policy
@@ -61,10 +61,10 @@ def test_each_program_knows_what_it_went_through() -> None:
 def test_what_comes_in_does_not_change(seed: int) -> None:
     of = case(seed)
     programs, untouched = traced(of), traced(of)
-    first = compile_programs(programs, context(of))
+    first = compile_programs(programs, context(of)).programs
     assert [differences(a, b) for a, b in zip(programs, untouched, strict=True)] == [[]] * len(programs)
     assert all(program.placement is None and program.body.sync is None for program in programs)
-    second = compile_programs(programs, context(of))
+    second = compile_programs(programs, context(of)).programs
     assert [differences(a, b) for a, b in zip(first, second, strict=True)] == [[]] * len(programs)
 
 
@@ -93,7 +93,7 @@ def test_passes_one_by_one_are_the_passes_at_once() -> None:
     of = case(7)
     current: tuple[Program, ...] = tuple(traced(of))
     for name in NAMES:
-        current = compile_programs(current, context(of), passes_named([name]))
+        current = compile_programs(current, context(of), passes_named([name])).programs
     (*_, last) = staged(of)
     assert [differences(a, b) for a, b in zip(current, last.programs, strict=True)] == [[]] * len(current)
 
@@ -109,11 +109,11 @@ def test_the_scheduler_sees_costs_and_queues() -> None:
     of = case(3)
     target = load_target(of.target)
     items = list(traced(of)[0].body.walk())
-    for issued, task in zip(items, tasks_of(items, target), strict=True):
+    for issued, task in zip(items, Tasks(target).of(items), strict=True):
         assert task.busy >= 0 and task.latency >= 0
         assert task.queue == ("dma" if issued.instruction.name.startswith("dma_") else issued.engine.name)
         assert bool(task.group) == (issued.engine.name == "scalar" and issued.instruction.name.startswith("activation"))
-    assert len(hardware(target).dma) == target.dma.engines
+    assert len(machine_of(target).dma) == target.dma.engines
 
 
 def test_a_copy_of_the_arguments_is_enough() -> None:

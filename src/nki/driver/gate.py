@@ -45,7 +45,7 @@ def compile_kernel(programs: Sequence[Program], target: Target, options: Options
 
     context = Context(target, options, config)
     compiled = compile_programs(programs, context, after=_stage_writer(options, programs[0].name))
-    return through_ir(compiled, target, options.disabled_rules)._replace(notes=tuple(context.notes))
+    return through_ir(compiled.programs, target, options.disabled_rules)._replace(notes=compiled.findings)
 
 
 def capacity_findings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nki.core.tensor import MemoryRegion, View
-from nki.passes.context import Context, Pass
+from nki.passes.context import Context, rewriting
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
 History = dict[int, set[View]]
@@ -85,4 +85,4 @@ def _note(issued: Issued, history: History) -> None:
             del history[view.buffer.id]
 
 
-PASS = Pass("accumulate-flags", "Tell each matmul whether it starts or continues a sum.", run)
+PASS = rewriting("accumulate-flags", "Tell each matmul whether it starts or continues a sum.", run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki.passes.context import Context, Pass
+from nki.passes.context import Context, rewriting
 from nki.passes.editing.remove import kept_items, without_unused_tensors
 from nki.spec.program import ForLoop, Issued, Program, WhileLoop
 
@@ -34,4 +34,4 @@ def _onto_itself(issued: Issued) -> bool:
     return bool(arguments.dst == arguments.src) and not adds
 
 
-PASS = Pass("canonicalize", "Take out copies onto themselves, loops that do nothing and tensors nobody uses.", run)
+PASS = rewriting("canonicalize", "Take out copies onto themselves, loops that do nothing and tensors nobody uses.", run)

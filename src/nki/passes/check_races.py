@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.core.errors import ExecutionError
-from nki.passes.context import Context, Pass
+from nki.passes.context import Context, rewriting
 from nki.passes.proof.core_races import between_cores
 from nki.passes.proof.faults import CODES, Race
 from nki.passes.proof.happens_before import check
@@ -54,6 +54,6 @@ def _run(program: Program, context: Context) -> Program:
     return program
 
 
-PASS = Pass(
+PASS = rewriting(
     "check-races", "Prove that the queues and signals of a program order everything that must be ordered.", _run
 )

@@ -1,4 +1,4 @@
-"""What a pass is, and what it may ask."""
+"""What a pass is, what it may ask, and what it hands on."""
 
 from __future__ import annotations
 
@@ -20,20 +20,28 @@ class Context:
         target: what is compiled for.
         options: of the environment.
         config: settings of the kernel.
-        notes: findings that passes add, warnings only; errors are raised.
-        upper: ids of tensors in SBUF that begin in the middle of the partitions, beside others that end there.
-        share: of SBUF that tensors without an address may take.
-        foreseen: programs whose schedule was made to choose their addresses, each with the scheduled one, so that it is
-            not made again. Nothing depends on it but time.
     """
 
     target: Target
     options: Options = field(default_factory=Options)
     config: CompileConfig = field(default_factory=CompileConfig)
-    notes: list[Finding] = field(default_factory=list)
-    upper: frozenset[int] = frozenset()
-    share: float = 1.0
-    foreseen: list[tuple[Program, Program]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """What a pass makes of the program of one core.
+
+    Attributes:
+        program: the program after the pass.
+        findings: what the pass has to say about it, warnings only; errors are raised.
+        scheduled: the same program with the schedule for which its addresses were chosen, so that the scheduler need
+            not look for it again. It is for the pass that comes next and for no later one. Nothing depends on it but
+            time.
+    """
+
+    program: Program
+    findings: tuple[Finding, ...] = ()
+    scheduled: Program | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +51,18 @@ class Pass:
     Attributes:
         name: as the command line and dumps spell it.
         summary: one sentence on what it does.
-        run: the function.
+        step: the function, from what the pass before handed on to what this one hands on.
     """
 
     name: str
     summary: str
-    run: Callable[[Program, Context], Program]
+    step: Callable[[PassResult, Context], PassResult]
+
+    def run(self, program: Program, context: Context) -> Program:
+        """The program after this pass alone, whatever the pass has to say."""
+        return self.step(PassResult(program), context).program
+
+
+def rewriting(name: str, summary: str, rewrite: Callable[[Program, Context], Program]) -> Pass:
+    """A pass that makes another program and has nothing to say about it."""
+    return Pass(name, summary, lambda before, context: PassResult(rewrite(before.program, context)))

@@ -17,7 +17,7 @@ from nki.core.dtypes import float32
 from nki.core.tensor import Buffer, MemoryRegion, View, contiguous_strides
 from nki.isa import functions
 from nki.passes.allocation.lifetime_extension import without_room
-from nki.passes.context import Context, Pass
+from nki.passes.context import Context, rewriting
 from nki.passes.editing.remove import kept_items
 from nki.passes.editing.rewrite import renamed
 from nki.spec.engine import reduce_cmd
@@ -280,4 +280,6 @@ def _forwarded(program: Program, gone: Mapping[int, _Copy]) -> Program:
     return replace(shorter, body=block(shorter.body))
 
 
-PASS = Pass("forward-copies", "Let instructions read a broadcast row from PSUM, where the language copied it.", run)
+PASS = rewriting(
+    "forward-copies", "Let instructions read a broadcast row from PSUM, where the language copied it.", run
+)

@@ -24,7 +24,7 @@ from nki.core.tensor import Buffer, MemoryRegion, View, contiguous_strides
 from nki.passes.analysis.liveness import Range, liveness
 from nki.passes.analysis.memory_demand import demand, memories
 from nki.passes.analysis.pressure import load
-from nki.passes.context import Context, Pass
+from nki.passes.context import Context, rewriting
 from nki.passes.editing.remove import kept_items
 from nki.passes.editing.rewrite import renamed
 from nki.spec.engine import engine as Engine
@@ -299,4 +299,4 @@ def _renamed(block: Block, names: dict[int, Buffer]) -> Block:
     return Block([buffer for buffer in block.buffers if buffer.id not in names], items)
 
 
-PASS = Pass("reuse-results", "Use results again that were computed from the same inputs before.", run)
+PASS = rewriting("reuse-results", "Use results again that were computed from the same inputs before.", run)

@@ -7,7 +7,7 @@ from functools import partial
 
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, MemoryRegion, View
-from nki.passes.context import Context, Pass
+from nki.passes.context import Context, rewriting
 from nki.passes.editing.remove import Item, kept_items, without_unused_tensors
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
@@ -89,4 +89,6 @@ def _index(view: View) -> Name:
     return ("register", index.id) if isinstance(index, VirtualRegister) else ("buffer", index.buffer.id)
 
 
-PASS = Pass("dead-code", "Take out instructions whose results nobody reads, if the kernel's settings allow it.", run)
+PASS = rewriting(
+    "dead-code", "Take out instructions whose results nobody reads, if the kernel's settings allow it.", run
+)

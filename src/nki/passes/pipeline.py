@@ -20,8 +20,9 @@ from nki.passes import (
     schedule,
     unroll,
 )
-from nki.passes.context import Context, Pass
+from nki.passes.context import Context, Pass, PassResult
 from nki.spec.program import Program
+from nki.spec.rule import Finding
 
 PIPELINE: tuple[Pass, ...] = (
     canonicalize.PASS,
@@ -51,30 +52,41 @@ class Stage(NamedTuple):
     seconds: float
 
 
+class Compilation(NamedTuple):
+    """What passes made of the programs of all cores, and what they have to say, pass by pass."""
+
+    programs: tuple[Program, ...]
+    findings: tuple[Finding, ...]
+
+
 def compile_programs(
     programs: Sequence[Program],
     context: Context,
     passes: Sequence[Pass] = PIPELINE,
     after: Callable[[Stage], None] | None = None,
-) -> tuple[Program, ...]:
+) -> Compilation:
     """Run passes over the programs of all cores.
 
     Args:
         after: called with the programs that came in, and after every pass.
     """
-    current = tuple(programs)
+    current = [PassResult(program) for program in programs]
+    findings: list[Finding] = []
     if after is not None:
-        after(Stage("trace", current, 0.0))
+        after(Stage("trace", tuple(programs), 0.0))
     for item in passes:
         started = perf_counter()
-        current = tuple(_passed(item, program, context) for program in current)
+        current = [_passed(item, before, context) for before in current]
+        findings += [finding for result in current for finding in result.findings]
         if after is not None:
-            after(Stage(item.name, current, perf_counter() - started))
-    return current
+            after(Stage(item.name, tuple(result.program for result in current), perf_counter() - started))
+    return Compilation(tuple(result.program for result in current), tuple(findings))
 
 
-def _passed(item: Pass, program: Program, context: Context) -> Program:
-    return replace(item.run(program, context), passed=(*program.passed, item.name))
+def _passed(item: Pass, before: PassResult, context: Context) -> PassResult:
+    """The result of a pass, whose program knows that it went through it."""
+    result = item.step(before, context)
+    return replace(result, program=replace(result.program, passed=(*before.program.passed, item.name)))
 
 
 def passes_named(names: Sequence[str]) -> tuple[Pass, ...]:

@@ -17,7 +17,7 @@ from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, ScalarOffset, View
 from nki.passes.analysis.liveness import register_places
 from nki.passes.analysis.pressure import memory_peak
-from nki.passes.context import Context, Pass
+from nki.passes.context import Context, rewriting
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
 MOST_INSTRUCTIONS = 4096
@@ -293,4 +293,6 @@ def _bounds(loop: ForLoop | WhileLoop) -> Counter[int]:
     return count
 
 
-PASS = Pass("unroll", "Unroll device loops, so that their trips overlap, if the kernel's settings ask for it.", run)
+PASS = rewriting(
+    "unroll", "Unroll device loops, so that their trips overlap, if the kernel's settings ask for it.", run
+)

@@ -153,11 +153,11 @@ def _watch(source: Source, dump_ir: str | None, print_after: str | None, diff: b
     return Watch(source.programs[0].name, source.options.dump_ir if dump_ir is None else dump_ir, after, diff)
 
 
-def _compile(source: Source, watch: Watch) -> tuple[list[Program], list[Finding]]:
+def _compile(source: Source, watch: Watch) -> tuple[list[Program], tuple[Finding, ...]]:
     """Run the passes; returns the programs as they are read back from verified IR, and what the passes found."""
     context = Context(source.target, source.options, source.config)
     compiled = compile_programs(source.programs, context, source.passes, watch)
-    return verify(build(compiled), source.target, source.options.disabled_rules), context.notes
+    return verify(build(compiled.programs), source.target, source.options.disabled_rules), compiled.findings
 
 
 def _emitted(

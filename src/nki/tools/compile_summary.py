@@ -14,9 +14,9 @@ from nki.core.errors import VerificationError
 from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.analysis.memory_usage import MemoryUsage, usage
 from nki.passes.pipeline import Stage
-from nki.passes.schedule import hardware, tasks_of
 from nki.passes.scheduling.list_schedule import in_order
 from nki.passes.scheduling.semaphores import synchronize
+from nki.passes.scheduling.tasks import Tasks, machine_of
 from nki.profile.evidence import measured_target
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.target.model import Target
@@ -132,9 +132,10 @@ def summarize(stages: Sequence[Stage], target: Target) -> Summary:
 def program_order(program: Program, target: Target) -> Program:
     """A program that is not scheduled yet, with queues and waits in the order in which it is written."""
     plans: dict[tuple[int, int], list[Sync]] = {}
+    tasks, machine = Tasks(target), machine_of(target)
     for segment in segments_of(program):
         producers = dependences(segment.items, program, target, segment.edges, segment.fences)
-        queues = in_order(tasks_of(segment.items, target), producers, hardware(target)).queues
+        queues = in_order(tasks.of(segment.items), producers, machine).queues
         plans[id(segment.block), segment.first] = synchronize(queues, producers).syncs
     return replace(program, body=_with_syncs(program.body, plans))
 

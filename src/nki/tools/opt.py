@@ -14,6 +14,7 @@ from nki.ir.verify import verify
 from nki.passes.context import Context
 from nki.passes.pipeline import Stage, compile_programs, passes_named
 from nki.spec.program import Program
+from nki.spec.rule import Finding
 from nki.tools.compile import check_directory
 from nki.tools.compile_stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
 from nki.tools.compile_summary import PassRow
@@ -55,19 +56,26 @@ def command(
     context = Context(found, options)
     watch = Watch(programs[0].name, after=print_after or "", diff=diff)
     watch(Stage(TRACE, tuple(programs), 0.0))
+    findings: list[Finding] = []
     with paused_collector():
         for item in chosen:
             stages: list[Stage] = []
             changed = compile_programs(programs, context, [item], stages.append)
-            programs = verify(build(changed), found, options.disabled_rules)
+            programs = verify(build(changed.programs), found, options.disabled_rules)
+            findings += changed.findings
             watch(Stage(item.name, tuple(programs), stages[-1].seconds))
-    for finding in () if as_json else context.notes:
+    for finding in () if as_json else findings:
         show_finding(finding)
-    _deliver(file, programs, context, watch, output, as_json)
+    _deliver(file, programs, findings, watch, output, as_json)
 
 
 def _deliver(
-    file: Path, programs: Sequence[Program], context: Context, watch: Watch, output: Path | None, as_json: bool
+    file: Path,
+    programs: Sequence[Program],
+    findings: Sequence[Finding],
+    watch: Watch,
+    output: Path | None,
+    as_json: bool,
 ) -> None:
     text = to_text(build(programs))
     if output is not None:
@@ -78,13 +86,13 @@ def _deliver(
             {
                 "file": str(file),
                 "kernel": programs[0].name,
-                "target": context.target.name,
+                "target": programs[0].target,
                 "passes": [PassRow(stage.name, stage.seconds, count).to_json() for stage, count in counts],
                 "passed": list(programs[0].passed),
                 "diff": watch.differences if watch.diff else None,
                 "text": text if output is None else None,
                 "output": None if output is None else str(output),
-                "findings": [finding.to_json() for finding in context.notes],
+                "findings": [finding.to_json() for finding in findings],
             }
         )
         return

@@ -17,8 +17,8 @@ from nki.graph.compile import Setting, compile_module
 from nki.graph.errors import GraphError
 from nki.graph.executable import Executable
 from nki.graph.ir import Group, Module, Op, Region
+from nki.passes.ordering.evaluation import makespan
 from nki.passes.proof.happens_before import check
-from nki.passes.schedule import makespan
 from nki.spec.program import WhileLoop
 from nki.target.load import load_target
 from tests.graph import stages

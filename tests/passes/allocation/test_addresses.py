@@ -20,7 +20,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.compiler import AddressRotation
 from nki.core.tensor import MemoryRegion
-from nki.passes.allocation.addresses import PASS, run
+from nki.passes.allocation.addresses import PASS
 from nki.passes.analysis.memory_usage import usage
 from nki.spec.program import Block, Program
 from tests.ir.kernels import array, looped, scaled_sum
@@ -67,9 +67,9 @@ def check(placed: Program) -> None:
 @given(blocks(), st.sampled_from(MODES))
 def test_random_programs(block: Block, mode: AddressRotation) -> None:
     given_program = program(block)
-    placed = run(given_program, context(mode))
+    placed = PASS.run(given_program, context(mode))
     check(placed)
-    assert placed.placement == run(given_program, context(mode)).placement
+    assert placed.placement == PASS.run(given_program, context(mode)).placement
     assert given_program.placement is None
 
 
@@ -77,18 +77,18 @@ def test_random_programs(block: Block, mode: AddressRotation) -> None:
 def test_programs_that_nearly_fill_the_memory(block: Block) -> None:
     given_program = program(block)
     if all(each.bound <= each.capacity * 0.8 for each in usage(given_program, TRN2)):
-        check(run(given_program, context()))
+        check(PASS.run(given_program, context()))
 
 
 def test_unused_tensors_and_hbm_get_nothing() -> None:
     unused, hbm, used = buffer(0, 8), buffer(1, 8, "shared_hbm"), buffer(2, 8)
-    assert run(program(Block([unused, hbm, used], [use(used, hbm)])), context()).placement == {2: (0, 0)}
+    assert PASS.run(program(Block([unused, hbm, used], [use(used, hbm)])), context()).placement == {2: (0, 0)}
 
 
 def test_large_psum_tensors_take_consecutive_banks() -> None:
     small, large, other = buffer(0, 100, "psum"), buffer(1, 5000, "psum"), buffer(2, 2048, "psum")
     items = [use(small), use(large), use(other), use(small, large), use(small, other)]
-    placement = run(program(Block([small, large, other], items)), context(AddressRotation.DISABLE)).placement
+    placement = PASS.run(program(Block([small, large, other], items)), context(AddressRotation.DISABLE)).placement
     assert placement is not None
     starts = sorted((byte // 2048, key) for key, (_, byte) in placement.items())
     banks = [bank for start, key in starts for bank in range(start, start + {0: 1, 1: 3, 2: 1}[key])]
@@ -101,7 +101,7 @@ def test_where_banks_may_be_shared_small_tensors_cross_none() -> None:
     made = [buffer(n, 1500 if n % 2 else 400, "psum") for n in range(6)]
     items = [*(use(each) for each in made), *(use(each, each) for each in made)]
     for mode in MODES:
-        placement = run(program(Block(made, items)), context(mode, target)).placement
+        placement = PASS.run(program(Block(made, items)), context(mode, target)).placement
         assert placement is not None
         assert all(placement[b.id][1] // 2048 == (placement[b.id][1] + b.row_bytes - 1) // 2048 for b in made)
         assert len({placement[b.id][1] // 2048 for b in made}) < 6
@@ -110,22 +110,22 @@ def test_where_banks_may_be_shared_small_tensors_cross_none() -> None:
 def test_explicit_addresses_stay_and_are_packed_around() -> None:
     fixed, free = buffer(0, 100, address=(0, 0)), buffer(1, 50)
     for mode in AddressRotation:
-        placed = run(program(Block([fixed, free], [use(fixed), use(free), use(fixed, free)])), context(mode))
+        placed = PASS.run(program(Block([fixed, free], [use(fixed), use(free), use(fixed, free)])), context(mode))
         assert placed.placement == {1: (0, 100)}
 
 
 def test_a_tensor_of_a_loop_does_not_meet_one_that_is_used_around_it() -> None:
     outer, inner = buffer(0, 100), buffer(1, 100)
     block = Block([outer], [use(outer), loop(Block([inner], [use(inner)])), use(outer, outer)])
-    check(run(program(block), context(AddressRotation.DISABLE)))
+    check(PASS.run(program(block), context(AddressRotation.DISABLE)))
 
 
 def test_rotation_keeps_bytes_at_rest() -> None:
     """Tiles of one line one after the other: the same bytes come round only after the whole memory was used."""
     tiles = [buffer(n, 20_000) for n in range(30)]
     block = Block(tiles, [use(tile) for tile in tiles])
-    rotated = run(program(block), context()).placement
-    tight = run(program(block), context(AddressRotation.DISABLE)).placement
+    rotated = PASS.run(program(block), context()).placement
+    tight = PASS.run(program(block), context(AddressRotation.DISABLE)).placement
     assert rotated is not None and tight is not None
     assert [rotated[n] for n in range(10)] == [(0, 20_000 * n) for n in range(10)]
     assert rotated[10] == (0, 0)
@@ -134,7 +134,7 @@ def test_rotation_keeps_bytes_at_rest() -> None:
 
 def test_psum_rotates_through_its_banks() -> None:
     tiles = [buffer(n, 2048, "psum") for n in range(12)]
-    placement = run(program(Block(tiles, [use(tile) for tile in tiles])), context()).placement
+    placement = PASS.run(program(Block(tiles, [use(tile) for tile in tiles])), context()).placement
     assert placement is not None
     assert [placement[n][1] // 2048 for n in range(12)] == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3]
 
@@ -209,7 +209,7 @@ def test_kernels_compute_the_same_at_their_addresses(kernel: Callable[..., Any],
     unplaced = traced(kernel, *arrays)
     expected = results(unplaced, *arrays)
     for mode in MODES:
-        assert results(at_addresses(run(unplaced, context(mode))), *arrays) == expected, mode
+        assert results(at_addresses(PASS.run(unplaced, context(mode))), *arrays) == expected, mode
 
 
 EXAMPLES = [e for e in all_examples() if isinstance(e, Legal) and e.lnc is None and "trn2" in e.targets]
@@ -221,7 +221,7 @@ def test_examples_of_instructions_compute_the_same_at_their_addresses(example: L
     unplaced = traced(example.kernel, *arrays)
     expected, reported = results(unplaced, *arrays)
     for mode in MODES:
-        found, _ = results(at_addresses(run(unplaced, context(mode))), *arrays)
+        found, _ = results(at_addresses(PASS.run(unplaced, context(mode))), *arrays)
         assert found == expected or "memory.uninitialized" in reported
 
 
@@ -229,7 +229,7 @@ def test_traced_kernels_are_packed_tightly() -> None:
     """Geometric mean of peak over what is live at once, SBUF and PSUM."""
     ratios = []
     for kernel, arrays in KERNELS:
-        for each in usage(run(traced(kernel, *arrays), context(AddressRotation.DISABLE)), TRN2):
+        for each in usage(PASS.run(traced(kernel, *arrays), context(AddressRotation.DISABLE)), TRN2):
             if each.bound:
                 assert each.peak is not None
                 ratios.append(each.peak / each.bound)

@@ -11,7 +11,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.compiler import AddressRotation
 from nki.options import Options
-from nki.passes.allocation.addresses import run
+from nki.passes.allocation.addresses import PASS, allocate
 from nki.passes.allocation.fixed_addresses import sharing
 from nki.passes.analysis.liveness import liveness
 from nki.passes.analysis.memory_demand import demand, memories
@@ -28,9 +28,8 @@ def ranges(block: Block) -> dict[int, tuple[int, int]]:
 
 
 def lost(block: Block) -> list[tuple[str, str]]:
-    circumstances = context()
-    run(program(block), circumstances)
-    return [(each.facts["tensor"], each.facts["by"]) for each in circumstances.notes]
+    findings = allocate(program(block), context()).findings
+    return [(each.facts["tensor"], each.facts["by"]) for each in findings]
 
 
 def test_a_tensor_that_reads_what_another_one_wrote_lives_from_then_on() -> None:
@@ -79,7 +78,7 @@ def test_no_automatic_tensor_comes_between() -> None:
     array = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float32)
     unplaced = traced(kernel, array)
     for mode in AddressRotation:
-        assert results(at_addresses(run(unplaced, context(mode))), array) == results(unplaced, array)
+        assert results(at_addresses(PASS.run(unplaced, context(mode))), array) == results(unplaced, array)
 
 
 # --- lost values
@@ -126,9 +125,7 @@ def test_the_warning() -> None:
         return out
 
     traced_program = traced(kernel, np.zeros((128, 64), np.float32))
-    circumstances = context()
-    run(traced_program, circumstances)
-    (finding,) = circumstances.notes
+    (finding,) = allocate(traced_program, context()).findings
     start = kernel.__code__.co_firstlineno
     assert (finding.code, finding.severity) == ("memory.alias", "warning")
     assert finding.message == (
@@ -139,8 +136,7 @@ def test_the_warning() -> None:
     assert finding.location.frame is not None
     assert finding.location.frame.line == start + 3
     silent = Context(TRN2, Options(disabled_rules=frozenset({"memory.alias"})))
-    run(traced_program, silent)
-    assert silent.notes == []
+    assert allocate(traced_program, silent).findings == ()
 
 
 @pytest.mark.parametrize("region", ["sbuf", "psum"])

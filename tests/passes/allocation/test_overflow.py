@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nki.core.errors import VerificationError
-from nki.passes.allocation.addresses import run
+from nki.passes.allocation.addresses import PASS
 from tests.passes.allocation import overflowing
 from tests.passes.allocation.support import context, traced
 
@@ -95,7 +95,7 @@ def test_message(
 ) -> None:
     array = np.zeros(shape, np.float32 if dtype == "float32" else ml_dtypes.bfloat16)
     with pytest.raises(VerificationError) as caught:
-        run(traced(kernel, array), context())
+        PASS.run(traced(kernel, array), context())
     error = caught.value
     assert (error.code, error.message) == ("memory.capacity", message)
     assert (error.rule, error.source, error.fix) == (rule, GUIDE, fix)
@@ -105,7 +105,7 @@ def test_message(
 
 def test_numbers_for_programs() -> None:
     with pytest.raises(VerificationError) as caught:
-        run(traced(overflowing.too_many_banks, np.zeros((128, 1024), np.float32)), context())
+        PASS.run(traced(overflowing.too_many_banks, np.zeros((128, 1024), np.float32)), context())
     facts = caught.value.to_json()["facts"]
     assert (facts["memory"], facts["capacity"], facts["needed"], facts["packed"]) == ("PSUM", 16384, 20480, 20480)
     assert facts["position"] == 9

@@ -42,7 +42,7 @@ def wide(rows: int, dtype: Any = np.float32, target: Target = TRN2, share: float
 
 
 def arranged(kernel: Kernel, array: np.ndarray, target: Target = TRN2) -> Program:
-    return allocate_and_schedule.run(traced(kernel, array, target=target), context(target=target))
+    return allocate_and_schedule.PASS.run(traced(kernel, array, target=target), context(target=target))
 
 
 def starts(program: Program, least: int = 10_000) -> list[int]:
@@ -73,7 +73,7 @@ def apart(program: Program) -> None:
 def test_two_tiles_of_more_than_half_lie_side_by_side(name: str) -> None:
     target = load_target(name)
     array = wide(HALF, target=target)
-    (program,) = compile_programs([traced(pair(), array, target=target)], context(target=target))
+    (program,) = compile_programs([traced(pair(), array, target=target)], context(target=target)).programs
     assert sorted(starts(program)) == [0, HALF]
     apart(program)
     assert check([program], target) == []
@@ -117,7 +117,7 @@ def test_what_moves(kernel: Kernel) -> None:
     """The bytes are those of the program with the addresses in its buffers, so that wrong ones would meet."""
     array = wide(HALF)
     before = traced(kernel, array)
-    after = allocate_and_schedule.run(before, context())
+    after = allocate_and_schedule.PASS.run(before, context())
     assert sorted(starts(after)) == [0, HALF]
     apart(after)
     assert results(at_addresses(after), array) == (results(before, array)[0], [])
@@ -141,11 +141,12 @@ def test_it_needs_no_spilling_and_no_rotation(rotation: AddressRotation) -> None
     before = traced(pair(), wide(HALF))
     config = CompileConfig(address_rotation=rotation, spill=True)
     settings = Context(TRN2, config=config)
-    after = allocate_and_schedule.run(before, settings)
+    found = allocate_and_schedule.run(before, settings)
+    after = found.program
     assert sorted(starts(after)) == [0, HALF]
     assert len(list(after.body.walk())) == len(list(before.body.walk()))
-    assert settings.notes == []
-    assert after.placement == allocate_and_schedule.run(before, settings).placement
+    assert found.findings == ()
+    assert after.placement == allocate_and_schedule.PASS.run(before, settings).placement
 
 
 # --- what stays
@@ -180,7 +181,7 @@ def test_what_stays(kernel: Kernel, dtype: np.dtype[Any]) -> None:
 def fits(program: Program) -> bool:
     """Whether all tensors have a place that begin at partition 0."""
     try:
-        addresses.run(program, context())
+        addresses.PASS.run(program, context())
     except VerificationError:
         return False
     return True
@@ -254,7 +255,7 @@ def test_usage_is_what_the_fullest_partition_needs() -> None:
     before = traced(pair(), array)
     tile = array.shape[1] * 4
     assert usage(before, TRN2)[0].bound == 2 * tile
-    after = allocate_and_schedule.run(before, context())
+    after = allocate_and_schedule.PASS.run(before, context())
     sbuf, psum = usage(after, TRN2)
     assert sbuf.bound == memory_peak(after).sbuf == tile
     assert sbuf.peak is not None
@@ -263,7 +264,7 @@ def test_usage_is_what_the_fullest_partition_needs() -> None:
 
 
 def test_the_partition_survives_in_ir() -> None:
-    (program,) = compile_programs([traced(pair(), wide(HALF))], context())
+    (program,) = compile_programs([traced(pair(), wide(HALF))], context()).programs
     (back,) = read(from_text(to_text(build([program]))))
     assert differences(program, back) == []
     assert back.placement == program.placement

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nki.core.errors import VerificationError
 from nki.core.tensor import Buffer
-from nki.passes.allocation import addresses
+from nki.passes.allocation.addresses import Layout, allocate
 from nki.passes.allocation.packing import Packing, pack_rotating, pack_tight
 from nki.passes.allocation.partition_halves import upper_half
 from nki.passes.analysis.live_intervals import Fixed, Item, Room
@@ -202,7 +202,7 @@ def test_random_programs() -> None:
         assert all(living[number][0].address is None and living[number][0].partitions <= HALF for number in upper)
         helped += 1
         with suppress(VerificationError):
-            check_placed(addresses.run(made, replace(context, upper=upper)), upper)
+            check_placed(allocate(made, context, Layout(upper=upper)).program, upper)
     assert overflowing > 100
     assert helped > 40
 
@@ -216,7 +216,7 @@ def test_addresses_in_the_middle_of_the_lower_half_count() -> None:
     """Partition 0 alone has room for it, those from 32 on do not."""
     made = together(buffer(0, 600, partitions=HALF), buffer(1, 600, address=(32, 400), partitions=16))
     assert upper_half(made, Context(SMALL)) == {0}
-    check_placed(addresses.run(made, Context(SMALL, upper=frozenset({0}))), frozenset({0}))
+    check_placed(allocate(made, Context(SMALL), Layout(upper=frozenset({0}))).program, frozenset({0}))
 
 
 def test_addresses_in_the_upper_half_count() -> None:
@@ -224,4 +224,4 @@ def test_addresses_in_the_upper_half_count() -> None:
     given = buffer(2, 900, address=(96, 0), partitions=16)
     made = together(buffer(0, 600, partitions=HALF), buffer(1, 500, partitions=16), given)
     assert upper_half(made, Context(SMALL)) == {1}
-    check_placed(addresses.run(made, Context(SMALL, upper=frozenset({1}))), frozenset({1}))
+    check_placed(allocate(made, Context(SMALL), Layout(upper=frozenset({1}))).program, frozenset({1}))

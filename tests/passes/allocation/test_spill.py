@@ -17,7 +17,7 @@ import nki.language as nl
 from nki.core.errors import VerificationError
 from nki.ir.build import build
 from nki.ir.verify import verify as verified
-from nki.passes.allocation.addresses import allocate, run
+from nki.passes.allocation.addresses import PASS, allocate
 from nki.passes.allocation.spill import spill
 from nki.passes.analysis.memory_usage import usage
 from nki.spec.program import Program
@@ -45,9 +45,9 @@ SPILLABLE: list[tuple[Callable[..., Any], np.ndarray, int]] = [
 @pytest.mark.parametrize(("kernel", "array", "count"), SPILLABLE, ids=lambda v: v.__name__ if callable(v) else "")
 def test_results_are_equal(kernel: Callable[..., Any], array: np.ndarray, count: int) -> None:
     before = traced(kernel, array)
-    circumstances = context()
-    after = allocate(before, circumstances, spilling=True)
-    assert [finding.code for finding in circumstances.notes] == ["memory.spill"] * count
+    placed = allocate(before, context(), spilling=True)
+    after = placed.program
+    assert [finding.code for finding in placed.findings] == ["memory.spill"] * count
     expected = results(before, array)
     assert expected[1] == []
     assert results(after, array) == expected
@@ -91,7 +91,7 @@ def test_what_is_still_in_hbm_is_not_stored_again() -> None:
 
     array = normal(128, 16384)
     before = traced(kernel, array)
-    after = allocate(before, context(), spilling=True)
+    after = allocate(before, context(), spilling=True).program
     copies = [i.arguments for i in after.body.walk() if i.instruction is nisa.dma_copy]
     assert [c.src.buffer.name for c in copies if c.dst.buffer.name == "kept.away"] == ["kept"]
     assert [c.dst.buffer.name for c in copies if c.src.buffer.name == "kept.away"] == ["kept.back0", "kept.back1"]
@@ -147,7 +147,7 @@ def test_partly_written_tensors_and_explicit_ones_stay() -> None:
 def test_a_program_that_fits_stays_as_it_is() -> None:
     before = traced(overflowing.too_many_tiles, normal(128, 16384))
     assert spill(before, TRN2) == (before, [])
-    assert allocate(before, context(), spilling=True).placement == run(before, context()).placement
+    assert allocate(before, context(), spilling=True).program.placement == PASS.run(before, context()).placement
 
 
 # --- random kernels with little memory
@@ -195,7 +195,7 @@ def test_random_kernels_fit_and_compute_the_same(steps: Any, tiles: int) -> None
     array = normal(128, 7 * 16)
     before = traced(random_kernel(steps), array)
     target = little(tiles)
-    after: Program = allocate(before, context(target=target), spilling=True)
+    after: Program = allocate(before, context(target=target), spilling=True).program
     sbuf, _ = usage(after, target)
     assert sbuf.peak is not None
     assert sbuf.peak <= tiles * 64

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from nki.compiler import AddressRotation
 from nki.core.tensor import MemoryRegion
-from nki.passes.allocation.addresses import run
+from nki.passes.allocation.addresses import PASS
 from nki.passes.analysis.memory_usage import table, usage
 from nki.spec.program import Block
 from tests.passes.allocation import overflowing
@@ -28,7 +28,7 @@ def test_by_hand() -> None:
 def test_banks() -> None:
     a, b = buffer(0, 3000, "psum"), buffer(1, 10, "psum")
     block = Block([a, b], [use(a), use(b), use(a), use(b)])
-    _, psum = usage(run(program(block), context(AddressRotation.DISABLE)), TRN2)
+    _, psum = usage(PASS.run(program(block), context(AddressRotation.DISABLE)), TRN2)
     assert [(row.bank, row.tensors, row.busy) for row in psum.banks] == [
         *((0, 1, 3), (1, 1, 3), (2, 1, 3)),
         *((bank, 0, 0) for bank in range(3, 8)),
@@ -37,7 +37,7 @@ def test_banks() -> None:
 
 
 def test_an_empty_program() -> None:
-    for each in usage(run(program(Block()), context()), TRN2):
+    for each in usage(PASS.run(program(Block()), context()), TRN2):
         assert (each.bound, each.peak, each.occupancy, each.tensors) == (0, 0, (), ())
 
 
@@ -57,7 +57,7 @@ def test_occupancy(block: Block) -> None:
 
 @given(blocks())
 def test_peak(block: Block) -> None:
-    placed = run(program(block), context())
+    placed = PASS.run(program(block), context())
     assert placed.placement is not None
     for each, region in zip(usage(placed, TRN2), (MemoryRegion.sbuf, MemoryRegion.psum), strict=True):
         own = [made for made, _ in lives(block).values() if made.region is region]

@@ -55,6 +55,6 @@ def test_no_schedule_beats_the_least_time(case: Case) -> None:
     least = least_time(segment.items, needs, target)
     assert least >= lower_bound(program, target, [needs]) - 1e-6
     context = Context(target)
-    placed = [addresses.run(program, context), allocate_and_schedule.run(program, context)]
+    placed = [addresses.PASS.run(program, context), allocate_and_schedule.PASS.run(program, context)]
     done = [order(each, Context(target)) for each in placed for order in (schedule.run, as_written)]
     assert all(timeline(each, target).makespan >= least - 1e-6 for each in done)

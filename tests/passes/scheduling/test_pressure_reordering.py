@@ -84,7 +84,7 @@ KERNELS: list[tuple[Callable[..., Any], np.ndarray]] = [
 def test_a_kernel_that_fits_in_another_order_is_compiled(kernel: Callable[..., Any], array: np.ndarray) -> None:
     before = traced(kernel, array)
     assert any(each.bound > each.capacity for each in usage(before, TRN2)), "the written order does not fit"
-    after = allocate_and_schedule.run(before, context())
+    after = allocate_and_schedule.PASS.run(before, context())
     assert all((each.peak or 0) <= each.capacity for each in usage(after, TRN2))
     expected = results(before, array)
     assert expected[1] == []
@@ -147,7 +147,7 @@ def needed_together(x: Any) -> Any:
 def test_what_no_order_can_hold_is_refused(kernel: Callable[..., Any]) -> None:
     program = traced(kernel, KERNELS[0][1])
     with pytest.raises(VerificationError, match="PSUM banks are needed at once") as caught:
-        allocate_and_schedule.run(program, context())
+        allocate_and_schedule.PASS.run(program, context())
     assert caught.value.code == "memory.capacity"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from nki.compiler import AddressRotation
 from nki.core.errors import VerificationError
@@ -16,57 +17,79 @@ from nki.passes.analysis.liveness import liveness
 from nki.passes.analysis.memory_demand import Demand
 from nki.passes.analysis.memory_usage import at_position, live_rows, place_of, table
 from nki.passes.analysis.pressure import load
-from nki.passes.context import Context, Pass
+from nki.passes.context import Context, Pass, PassResult
 from nki.spec.program import Program
 from nki.spec.rule import Finding
+from nki.target.model import Target
 
 _ARCH = "nki/guides/architecture/trainium_inferentia2_arch.rst"
 _SHARES = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
 """How much of the memories spilling leaves in use, one after the other until the rest can be packed."""
 
 
-def run(program: Program, context: Context) -> Program:
+class Layout(NamedTuple):
+    """Where in SBUF tensors without an address may lie.
+
+    Attributes:
+        share: part of each partition's bytes that they may take.
+        upper: ids of those that begin in the middle of the partitions, beside others that end there.
+    """
+
+    share: float = 1.0
+    upper: frozenset[int] = frozenset()
+
+
+EVERYWHERE = Layout()
+"""All bytes, and every tensor begins at partition 0."""
+
+
+def allocate(program: Program, context: Context, layout: Layout = EVERYWHERE, *, spilling: bool = False) -> PassResult:
     """The program with its `placement`: ``(partition, byte)`` of every live on-chip buffer without an explicit address.
 
-    All begin at partition 0, but for those of `Context.upper`. Buffers that are never used get none. Explicit addresses
-    stay as they are, whatever `AddressRotation` says: kernels reach the same bytes through several tensors. Unless
-    rotation is disabled, buffers are spread over the whole memory, so that instructions need not wait for bytes that
-    were in use a moment ago; otherwise they are packed tightly. With ``CompileConfig(spill=True)``, tensors that do not
-    fit wait elsewhere, with a note for each.
+    Buffers that are never used get none. Explicit addresses stay as they are, whatever `AddressRotation` says: kernels
+    reach the same bytes through several tensors. Unless rotation is disabled, buffers are spread over the whole memory,
+    so that instructions need not wait for bytes that were in use a moment ago; otherwise they are packed tightly.
+
+    Args:
+        program: the order of its instructions says what lives at the same time.
+        context: of the compilation.
+        layout: where in SBUF they may lie. Once something has to spill all of SBUF is used, from partition 0 on.
+        spilling: whether tensors that do not fit wait elsewhere, with a finding for each, whatever the settings of the
+            kernel say.
 
     Raises:
         VerificationError: more is live at once than there is (``memory.capacity``, ``memory.registers``).
     """
-    return allocate(program, context, spilling=context.config.spill)
-
-
-PASS = Pass("allocate", "give every on-chip tensor an address, so that no two that live together share bytes", run)
-
-
-def allocate(program: Program, context: Context, *, spilling: bool = False) -> Program:
-    """As `run`, whatever the configuration says about spilling."""
     live = liveness(program)
     check_registers(program, live, context.target)
     needs, found = demands(program, live, context.target)
-    needs = [_chosen(each, context) for each in needs]
+    needs = [_within(each, layout, context.target) for each in needs]
     rotation = context.config.address_rotation
     packings = [_packed(each, live.positions, rotation) for each in needs]
     wrong = _overflowing(needs, packings)
     if wrong is not None:
+        failure = overflow(program, needs[wrong], live.positions, packings[wrong])
         if not spilling:
-            raise overflow(program, needs[wrong], live.positions, packings[wrong])
-        return _spilled(program, context, overflow(program, needs[wrong], live.positions, packings[wrong]))
-    _note(context, found)
-    return replace(program, placement=_placement(needs, packings))
+            raise failure
+        return _spilled(program, context, failure)
+    return PassResult(replace(program, placement=_placement(needs, packings)), _told(found, context))
 
 
-def _chosen(needs: Demand, context: Context) -> Demand:
-    """SBUF's needs with the tensors that were chosen for the upper half of the partitions, and the share of bytes."""
+PASS = Pass(
+    "allocate",
+    "give every on-chip tensor an address, so that no two that live together share bytes",
+    lambda before, context: allocate(before.program, context, spilling=context.config.spill),
+)
+"""Addresses for the order in which the kernel was written; `CompileConfig.spill` says whether tensors may spill."""
+
+
+def _within(needs: Demand, layout: Layout, target: Target) -> Demand:
+    """What the buffers of a memory need within a layout, which says something of SBUF only."""
     if needs.memory.region is not MemoryRegion.sbuf:
         return needs
-    if context.share < 1.0:
-        needs = replace(needs, memory=replace(needs.memory, limit=int(context.share * needs.memory.limit)))
-    return replace(needs, upper=context.upper, half=context.target.partitions // 2) if context.upper else needs
+    if layout.share < 1.0:
+        needs = replace(needs, memory=replace(needs.memory, limit=int(layout.share * needs.memory.limit)))
+    return replace(needs, upper=layout.upper, half=target.partitions // 2) if layout.upper else needs
 
 
 def _packed(needs: Demand, positions: int, rotation: AddressRotation) -> Packing:
@@ -87,7 +110,7 @@ def pack(needs: Demand, positions: int, rotation: AddressRotation = AddressRotat
     return pack_tight(items, fixed, needs.room, int(load(items, fixed, positions).max()))
 
 
-def _spilled(program: Program, context: Context, failure: VerificationError) -> Program:
+def _spilled(program: Program, context: Context, failure: VerificationError) -> PassResult:
     """Allocation of what is left when the tensors that wait longest are moved away."""
     for share in _SHARES:
         smaller, spills = spill(program, context.target, share)
@@ -95,8 +118,8 @@ def _spilled(program: Program, context: Context, failure: VerificationError) -> 
         needs, found = demands(smaller, live, context.target)
         packings = [pack(each, live.positions, context.config.address_rotation) for each in needs]
         if _overflowing(needs, packings) is None:
-            _note(context, [*found, *spills])
-            return replace(smaller, placement=_placement(needs, packings))
+            placed = replace(smaller, placement=_placement(needs, packings))
+            return PassResult(placed, _told([*found, *spills], context))
     raise failure
 
 
@@ -114,8 +137,9 @@ def _placement(needs: Sequence[Demand], packings: Sequence[Packing]) -> dict[int
     }
 
 
-def _note(context: Context, findings: Sequence[Finding]) -> None:
-    context.notes.extend(each for each in findings if each.code not in context.options.disabled_rules)
+def _told(findings: Sequence[Finding], context: Context) -> tuple[Finding, ...]:
+    """The findings of rules that are not switched off."""
+    return tuple(finding for finding in findings if finding.code not in context.options.disabled_rules)
 
 
 def overflow(program: Program, needs: Demand, positions: int, packing: Packing) -> VerificationError:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nki.core.errors import NkiError, VerificationError
 from nki.passes import allocate_and_schedule
 from nki.passes.allocation import addresses
 from nki.passes.analysis.memory_demand import memories
 from nki.passes.context import Context
-from nki.passes.pipeline import PIPELINE
+from nki.passes.pipeline import PIPELINE, compile_programs
 from nki.spec.program import Program
 from nki.target.model import Target
 
@@ -28,7 +27,7 @@ def capacity_error(programs: Sequence[Program], context: Context) -> Verificatio
         if _all_fit(program, context.target):
             continue
         try:
-            _allocated(program, replace(context, notes=[], foreseen=[]))
+            _allocated(program, context)
         except VerificationError as error:
             if error.code == CODE:
                 return error
@@ -54,5 +53,4 @@ def _allocated(program: Program, context: Context) -> None:
     except VerificationError as error:
         if error.code != CODE:
             raise
-        for item in PIPELINE[: PIPELINE.index(allocate_and_schedule.PASS) + 1]:
-            program = item.run(program, context)
+        compile_programs([program], context, PIPELINE[: PIPELINE.index(allocate_and_schedule.PASS) + 1])

@@ -1,0 +1,79 @@
+"""Candidates: an order of a program's instructions with addresses, a schedule and the time that it takes.
+
+All are records that nobody changes: what a step finds out is in what it returns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nki.passes.allocation.addresses import EVERYWHERE, Layout
+from nki.passes.context import PassResult
+from nki.passes.scheduling.list_schedule import Heuristic
+from nki.passes.scheduling.ready_list import NEVER
+from nki.spec.program import Program
+
+
+class Start(NamedTuple):
+    """What orders are looked for.
+
+    Attributes:
+        program: computes what the kernel does, if its instructions run one after the other.
+        layout: where in SBUF its tensors may lie.
+        spilling: whether those that do not fit may wait elsewhere.
+    """
+
+    program: Program
+    layout: Layout = EVERYWHERE
+    spilling: bool = False
+
+
+class Order(NamedTuple):
+    """An order of the instructions of a start, before it has addresses.
+
+    Attributes:
+        positions: for each segment its instructions in that order, by their positions in the start.
+        heuristic: how the list scheduler made it; None for the order of the start itself.
+        promise: ns that the program would take in it if addresses cost nothing, as the list scheduler estimates.
+    """
+
+    positions: tuple[tuple[int, ...], ...]
+    heuristic: Heuristic | None = None
+    promise: float = NEVER
+
+
+class Scheduled(NamedTuple):
+    """A program whose instructions have their final order, queues and waits.
+
+    Attributes:
+        makespan: ns on the timeline.
+        estimate: ns of all segments as the list scheduler estimates them.
+    """
+
+    program: Program
+    makespan: float
+    estimate: float
+
+
+class Candidate(NamedTuple):
+    """An order that has a place in memory.
+
+    Attributes:
+        order: for which the addresses were chosen.
+        placed: the program in that order with its `placement`, and what allocation has to say.
+        schedule: of the placed program: its segments may be in other orders again, which the addresses allow.
+    """
+
+    order: Order
+    placed: PassResult
+    schedule: Scheduled
+
+    @property
+    def makespan(self) -> float:
+        """ns on the timeline."""
+        return self.schedule.makespan
+
+    @property
+    def result(self) -> PassResult:
+        """What the pass that allocates hands on: the placed program and, for the next pass, its schedule."""
+        return PassResult(self.placed.program, self.placed.findings, self.schedule.program)

@@ -1,0 +1,160 @@
+"""Evaluation: what an order is worth, with addresses and with the best schedule that these allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from nki.core.errors import VerificationError
+from nki.passes.allocation.addresses import allocate
+from nki.passes.analysis.dependences import Segment, dependences, segments_of
+from nki.passes.context import Context
+from nki.passes.editing.reorder import NewOrder, reordered
+from nki.passes.ordering.candidates import Candidate, Order, Scheduled, Start
+from nki.passes.ordering.choice import shortest
+from nki.passes.ordering.segment_schedules import SegmentSchedules, segment_schedules
+from nki.passes.scheduling.list_schedule import Machine, Schedule
+from nki.passes.scheduling.semaphores import synchronize
+from nki.passes.scheduling.tasks import Tasks, machine_of
+from nki.spec.program import Block, Program
+from nki.target.model import Target
+from nki.timing.loops import Clockwork
+from nki.timing.plan import Planner
+from nki.timing.recipe import Recipes
+from nki.timing.state import State
+
+
+class Evaluation:
+    """The candidates of one start, each order of which is placed, scheduled and timed once.
+
+    Attributes:
+        start: whose orders are evaluated.
+        target, tasks: of the compilation.
+        instructions: of the start.
+        spent: instructions of all orders together that could be placed: what the search has cost so far.
+        failure: why the first order without a place has none; None if there was no such order.
+    """
+
+    def __init__(self, start: Start, context: Context, tasks: Tasks) -> None:
+        self.start = start
+        self.target = context.target
+        self.tasks = tasks
+        self.instructions = sum(1 for _ in start.program.body.walk())
+        self.spent = 0
+        self.failure: VerificationError | None = None
+        self._context = context
+        self._known: dict[tuple[tuple[int, ...], ...], Candidate | None] = {}
+
+    def of(self, order: Order) -> Candidate | None:
+        """The candidate that an order makes; None if its tensors have no place."""
+        if order.positions not in self._known:
+            self._known[order.positions] = self._evaluated(order)
+        return self._known[order.positions]
+
+    def _evaluated(self, order: Order) -> Candidate | None:
+        start = self.start
+        try:
+            placed = allocate(self._ordered(order), self._context, start.layout, spilling=start.spilling)
+        except VerificationError as error:
+            self.failure = self.failure or error
+            return None
+        self.spent += self.instructions
+        return Candidate(order, placed, scheduled(placed.program, self.target, self.tasks))
+
+    def _ordered(self, order: Order) -> Program:
+        if order.heuristic is None:
+            return self.start.program
+        program = replace(self.start.program, placement=None)
+        orders = {
+            (id(segment.block), segment.first): NewOrder(segment.walk, positions, None)
+            for segment, positions in zip(segments_of(program), order.positions, strict=True)
+        }
+        return reordered(program, orders)
+
+
+def scheduled(
+    program: Program, target: Target, tasks: Tasks, schedules: SegmentSchedules = segment_schedules
+) -> Scheduled:
+    """A program with addresses, in the best schedule of each segment, and how long it takes.
+
+    Segments are chosen one by one, because the loops between them are barriers.
+
+    Args:
+        program: its `placement` says which instructions share bytes.
+        target: of the program.
+        tasks: for the target.
+        schedules: makes those among which is chosen.
+    """
+    timing = _Timing(program, target, tasks, machine_of(target))
+    found = list(segments_of(program))
+    chosen = [timing.chosen(segment, schedules) for segment in found]
+    orders = {(id(s.block), s.first): each.order for s, each in zip(found, chosen, strict=True)}
+    result = reordered(program, orders)
+    length = chosen[0].ns if len(found) == 1 and len(found[0].items) == len(result.body.items) else None
+    if length is None:  # loops have barriers and trips
+        length = makespan(result, target, tasks.recipes)
+    return Scheduled(result, length, sum(each.estimate for each in chosen))
+
+
+def makespan(program: Program, target: Target, recipes: Recipes | None = None) -> float:
+    """ns until a program is done, as `nki.timing.timeline.timeline` has it, without the times of its instructions.
+
+    Args:
+        program: has its schedule.
+        target: of the program.
+        recipes: costs that are known already; see `Planner`.
+    """
+    plan = Planner(program, target, None, recipes)
+    spent, _ = Clockwork(plan, target).block(plan.body, State(), None)
+    return spent.ns
+
+
+class _Chosen(NamedTuple):
+    """The schedule that was chosen for a segment.
+
+    Attributes:
+        estimate: the least one of all schedules of the segment.
+        ns: of the chosen schedule, the segment by itself; None if there was no other one to compare with.
+    """
+
+    order: NewOrder
+    estimate: float
+    ns: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Timing:
+    """A program with addresses whose segments are scheduled."""
+
+    program: Program
+    target: Target
+    tasks: Tasks
+    machine: Machine
+
+    def chosen(self, segment: Segment, schedules: SegmentSchedules) -> _Chosen:
+        """The best schedule of a segment."""
+        producers = dependences(segment.items, self.program, self.target, segment.edges, segment.fences)
+        found = schedules(self.tasks.of(segment.items), producers, self.machine)
+        orders = [_synchronized(segment, producers, schedule) for schedule in found]
+        estimates = [schedule.makespan for schedule in found]
+        if len(orders) == 1:
+            return _Chosen(orders[0], estimates[0], None)
+        lengths = [self._length(order, segment) for order in orders]
+        number = shortest(lengths, estimates, len(segment.items))
+        return _Chosen(orders[number], min(estimates), lengths[number])
+
+    def _length(self, order: NewOrder, segment: Segment) -> float:
+        """ns of a segment by itself in an order."""
+        block = Block([], [segment.items[position] for position in order.order], list(order.syncs or ()))
+        return makespan(replace(self.program, body=block), self.target, self.tasks.recipes)
+
+
+def _synchronized(segment: Segment, producers: Sequence[Sequence[int]], schedule: Schedule) -> NewOrder:
+    """A segment in the order of a schedule, with the waits that keep every dependence."""
+    place = {position: index for index, position in enumerate(schedule.order)}
+    synchronized = synchronize(
+        [schedule.queues[position] for position in schedule.order],
+        [[place[producer] for producer in producers[position]] for position in schedule.order],
+    )
+    return NewOrder(segment.walk, schedule.order, synchronized.syncs)

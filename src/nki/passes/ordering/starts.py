@@ -1,0 +1,39 @@
+"""Starts: ways to lay out a program that may have room, the one that changes least first.
+
+The order in which the kernel is written stays wherever it fits, as it knows best what it wants. Where it needs more
+memory than there is, tensors of few partitions lie side by side, or an order is taken in which less is live at once, or
+both. Tensors are moved to HBM and back only if none of these is enough, and if the kernel's settings allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from nki.passes.allocation.addresses import Layout
+from nki.passes.allocation.partition_halves import upper_half
+from nki.passes.context import Context
+from nki.passes.ordering.candidates import Start
+from nki.passes.scheduling.pressure_reordering import relieved
+from nki.spec.program import Program
+
+
+def starts(program: Program, context: Context) -> Iterator[Start]:
+    """Where the search may begin. Each is made when it is asked for, after those before it had no room."""
+    yield Start(program)
+    yield from _side_by_side([program], context)
+    relieving: list[Program] = []
+    for other in relieved(program, context.target):
+        relieving.append(other)
+        yield Start(other)
+    yield from _side_by_side(relieving, context)
+    if context.config.spill:
+        for other in relieving:
+            yield Start(other, spilling=True)
+
+
+def _side_by_side(programs: Iterable[Program], context: Context) -> Iterator[Start]:
+    """Programs with some tensors in the upper half of the partitions; none where that is of no use."""
+    for program in programs:
+        upper = upper_half(program, context)
+        if upper:
+            yield Start(program, Layout(upper=upper))
