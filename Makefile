@@ -16,7 +16,7 @@ MAKEFLAGS   += --no-print-directory
 # One set-up at a time, also under make -j.
 .NOTPARALLEL:
 .PHONY: help demo test test-all test-of goldens docs times page-check page-test check lint layout types layers sizes format gen wheel wheel-try \
-        lock hooks env clean distclean
+        replay lock hooks env clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -38,6 +38,9 @@ test-of: $(VENV)/.test ## run the tests of a source file, FILE=src/nki/...; of w
 goldens: $(VENV)/.test ## write anew what tests compare with (ARGS="-k name": a part); read the difference
 	@NKI_UPDATE_GOLDENS=1 $(BIN)/python -m pytest -q -m golden $(ARGS) $$(grep -rl --include='*.py' 'mark\.golden' tests)
 	@git --no-pager diff --stat -- tests
+
+replay: $(VENV)/.test ## compare kernels, models and errors with what was recorded of them (ARGS="--only NAME")
+	@$(BIN)/python scripts/replay.py check $(ARGS)
 
 check: lint layout types layers sizes ## lint, layout, types, layers, sizes (make -k check: all, whatever fails)
 
