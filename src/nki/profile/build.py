@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nki.core.collector import paused_collector
+from nki.profile.about import About
 from nki.profile.advice import Advice, Evidence, advise
 from nki.profile.bounds import bounds
 from nki.profile.core import Core, core_of
@@ -16,7 +17,7 @@ from nki.profile.hardware import hardware
 from nki.profile.lines import Lines
 from nki.profile.memory import Lifetime, lifetimes, loops
 from nki.profile.path import Piece, critical_path
-from nki.profile.record import About, Profile
+from nki.profile.record import Profile
 from nki.profile.rules import far_strides, few_partitions, float32_matmul, short_instructions, slow_engine, two_inputs
 from nki.profile.rules_dma import small_descriptors, transfer_starts
 from nki.profile.rules_loads import repeated_loads

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nki.core.errors import ArtifactError
-from nki.core.source import UNKNOWN
-from nki.profile.record import About
+from nki.profile.about import About
+from nki.profile.errors import CONTROL, refused
 from nki.profile.schema import DEPENDENCES, FORMAT, PATHS, TABLES, VERSION, WAITS
 from nki.profile.table import Table
 
@@ -29,7 +29,6 @@ MOST_COUNT = 2**53
 _MOST_NAMES = 1000
 """Of an object in profile.json that has a number for each name."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 """What no name and no source line needs and a terminal may obey."""
 
 _UNIT = re.compile(r"tensor|vector|scalar|gpsimd|sync")
@@ -63,21 +62,6 @@ _HARDWARE = (
 )
 _OF_ENGINES = {"ghz": ("tensor", "vector", "scalar", "gpsimd"), "lanes": ("vector", "scalar", "gpsimd")}
 _MOST_CORES = 1024
-
-
-def refused(code: str, message: str) -> ArtifactError:
-    """The error for a folder that is not what it should be; a terminal obeys nothing that it repeats."""
-    fixes = {
-        "profile.version": "profile the kernel again, or read the folder with the version that wrote it",
-        "profile.size": "profile a smaller part of the program",
-    }
-    return ArtifactError(
-        code,
-        _CONTROL.sub("\N{REPLACEMENT CHARACTER}", message).encode("utf-8", "replace").decode(),
-        rule="a profile is what docs/profile.md describes",
-        fix=fixes.get(code, "profile the kernel again; do not use a folder of unknown origin"),
-        location=UNKNOWN,
-    )
 
 
 # --- profile.json
@@ -164,7 +148,7 @@ def _text(data: Mapping[str, Any], name: str) -> str:
     value: str = _get(data, name, str)
     if len(value) > MOST_TEXT:
         raise _wrong(f"{name} has {len(value)} characters")
-    if _CONTROL.search(value) or any("\ud800" <= letter <= "\udfff" for letter in value):
+    if CONTROL.search(value) or any("\ud800" <= letter <= "\udfff" for letter in value):
         raise _wrong(f"{name} has characters that no text has")
     return value
 
@@ -264,7 +248,7 @@ def _check_kinds(table: Table) -> None:
         if column.kind == "text":
             longest = max(map(len, values), default=0)
             _require(table, longest <= MOST_TEXT, f"a {column.name} has {longest} characters")
-            control = any(map(_CONTROL.search, set(values)))
+            control = any(map(CONTROL.search, set(values)))
             _require(table, not control, f"a {column.name} has control characters")
         elif column.kind == "int":
             within = bool(np.all((values >= -1) & (values <= MOST_COUNT)))

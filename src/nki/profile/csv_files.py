@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
-from nki.profile.extras import unwritable
+from nki.profile.errors import unwritable
 from nki.profile.table import Table
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

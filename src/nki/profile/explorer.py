@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nki.profile import explorer_series as series
-from nki.profile.check import refused
+from nki.profile.errors import refused, unwritable
 from nki.profile.explorer_summary import metadata, summary
-from nki.profile.extras import unwritable
 from nki.profile.folder import write_parquet
 from nki.profile.intervals import length, union
 

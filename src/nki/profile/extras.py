@@ -1,23 +1,20 @@
-"""The gate to optional packages: formats that need them are loaded when they are asked for."""
+"""The gate to formats: each is loaded when it is asked for, and the optional package that it needs with it."""
 
 from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nki.core.errors import UsageError
 from nki.core.install import install_extra
 from nki.core.source import UNKNOWN
 
-if TYPE_CHECKING:
-    from nki.profile.record import Profile
-
 
 class Formats:
-    """Functions that write and read; each loads its module, and that its package."""
+    """Functions that write and read profiles; each loads its module, and that its package."""
 
-    def save(self, profile: Profile, folder: Path) -> None:
+    def save(self, profile: Any, folder: Path) -> None:
         """See `Profile.save`."""
         _module("nki.profile.folder", "pyarrow").save(profile, folder)
 
@@ -25,13 +22,17 @@ class Formats:
         """See `Profile.load`."""
         return _module("nki.profile.folder", "pyarrow").load(folder)
 
-    def explorer(self, profile: Profile, folder: Path) -> None:
+    def explorer(self, profile: Any, folder: Path) -> None:
         """See `Profile.explorer`."""
         _module("nki.profile.explorer", "pyarrow").write_explorer(profile, folder)
 
-    def perfetto(self, profile: Profile, file: Path) -> None:
+    def perfetto(self, profile: Any, file: Path) -> None:
         """See `Profile.perfetto`."""
         _module("nki.profile.trace", "perfetto").write_trace(profile, file)
+
+    def csv(self, profile: Any, folder: Path) -> None:
+        """See `Profile.csv`."""
+        importlib.import_module("nki.profile.csv_files").write_csv(profile.tables, folder)
 
 
 def formats() -> Formats:
@@ -53,13 +54,3 @@ def _module(name: str, package: str) -> Any:
             fix=install_extra("profile"),
             location=UNKNOWN,
         ) from None
-
-
-def unwritable(path: Path, problem: OSError) -> UsageError:
-    """The error for a file that cannot be written."""
-    return UsageError(
-        "profile.write",
-        f"{path} cannot be written: {problem.strerror or problem}",
-        fix="name a folder that you may write to",
-        location=UNKNOWN,
-    )

@@ -7,47 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nki.profile.csv_files import write_csv
+from nki.profile.about import About
 from nki.profile.extras import formats
-from nki.profile.schema import FORMAT, VERSION
 from nki.profile.summary import summary_html, summary_text
 from nki.profile.table import Table
 
 __all__ = ["About", "Profile"]
-
-
-@dataclass(frozen=True, slots=True)
-class About:
-    """What a profile says beside its tables; see docs/profile.md for each value."""
-
-    kernel: str
-    target: str
-    validated: bool
-    generator: str
-    cores: int
-    makespan_ns: float
-    launch_ns: float
-    totals: list[dict[str, Any]]
-    hardware: dict[str, Any]
-    advice: list[dict[str, Any]]
-
-    def to_json(self) -> dict[str, Any]:
-        """``profile.json``."""
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "is_simulation": True,
-            "kernel": self.kernel,
-            "target": self.target,
-            "validated": self.validated,
-            "generator": self.generator,
-            "cores": self.cores,
-            "makespan_ns": self.makespan_ns,
-            "launch_ns": self.launch_ns,
-            "totals": self.totals,
-            "hardware": self.hardware,
-            "advice": self.advice,
-        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +86,7 @@ class Profile:
 
     def csv(self, folder: str | Path) -> None:
         """Write every table as a CSV file with a header."""
-        write_csv(self.tables, Path(folder))
+        formats().csv(self, Path(folder))
 
     def _repr_html_(self) -> str:
         return summary_html(self.about)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table as Grid
@@ -13,11 +13,9 @@ from rich.text import Text
 
 from nki.core.html import html_table
 from nki.core.visible import visible
+from nki.profile.about import About
 from nki.profile.evidence import evidence
 from nki.profile.table import Table
-
-if TYPE_CHECKING:
-    from nki.profile.record import About
 
 _WIDTH = 120
 _LINES = 8

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nki.core.errors import UsageError
 from nki.core.install import install_extra
 from nki.core.source import UNKNOWN
-from nki.profile.extras import unwritable
+from nki.profile.errors import unwritable
 from nki.runtime import arguments
 from nki.runtime.spans import Span
 from nki.store.files import write_whole
