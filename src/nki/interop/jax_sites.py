@@ -7,11 +7,12 @@ from typing import Any
 
 import jax
 
+import nki
 from nki.core.errors import NkiError
 from nki.core.source import Frame, Location, Locator
 
 _PACKAGES = tuple(f"{Path(jax.__file__).parent.parent}/{name}/" for name in ("jax", "jaxlib"))
-_OWN = f"{Path(__file__).parent.parent}/"
+_OWN = f"{Path(nki.__file__).parent}/"
 
 
 def user_site() -> Location:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import nki
 from nki.tools.request import usage_error
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(nki.__file__).resolve().parent
 PLACES = (_PACKAGE / "examples", _PACKAGE.parents[1] / "examples")
 
 

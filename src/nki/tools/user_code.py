@@ -12,10 +12,11 @@ import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import nki
 from nki.core.errors import FrontendError, NkiError, UsageError
 from nki.core.source import UNKNOWN, Frame, Location
 
-_PACKAGE = str(Path(__file__).absolute().parents[1]) + "/"
+_PACKAGE = str(Path(nki.__file__).absolute().parent) + "/"
 _LIBRARIES = tuple(sysconfig.get_path(name) + "/" for name in ("stdlib", "purelib", "platlib"))
 
 
