@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import atexit
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from torch._dynamo.backends import registry
 import nki.interop.jax
 import nki.interop.torch
 from nki.interop.jax_primitive import nki_call
+from tests.packaging.building import REPOSITORY, run
 
 _ROOT = Path(nki.interop.torch.__file__).parent
 _FACES = {"torch.py": ["install()"], "jax.py": ["install()"]}
@@ -49,8 +51,19 @@ def _registered() -> tuple[object, ...]:
     return (
         atexit._ncallbacks(),
         convert_frame.ConvertFrame.__call__,
-        registry._COMPILER_FNS["neuron"],
+        registry.lookup_backend("neuron"),
         nki_call.impl,
         nki.jit(lambda: None).__call__.__func__,
         torch.compiler.list_backends().count("neuron"),
     )
+
+
+def test_the_entry_point_and_the_public_module_name_one_backend() -> None:
+    code = """
+from torch._dynamo.backends import registry
+assert "neuron" in registry.list_backends(), "an installed package names it"
+import nki.interop.torch
+from nki.interop.torch_compile import neuron
+print(registry.lookup_backend("neuron") is neuron)
+"""
+    assert run(sys.executable, "-c", code, cwd=REPOSITORY).strip() == "True"

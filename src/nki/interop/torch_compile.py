@@ -52,8 +52,11 @@ class CompileOptions:
 
 
 def install() -> None:
-    """Let `torch.compile` know the backend ``neuron``, once per process."""
-    if NAME not in registry._COMPILER_FNS:
+    """Let `torch.compile` know the backend ``neuron``, once per process.
+
+    Where PyTorch has read the entry points of installed packages, it knows it, and registers what it loads itself.
+    """
+    if NAME not in registry._BACKENDS:
         registry.register_backend(neuron, name=NAME)
     torch_frames.install(NAME)
 
