@@ -14,11 +14,11 @@ from torch._dynamo.backends import registry
 
 import nki.interop.jax
 import nki.interop.torch
-from nki.interop.jax_primitive import nki_call
+from nki.interop.jax.primitive import nki_call
 from tests.packaging.building import REPOSITORY, run
 
-_ROOT = Path(nki.interop.torch.__file__).parent
-_FACES = {"torch.py": ["install()"], "jax.py": ["install()"]}
+_ROOT = Path(nki.interop.__file__).parent
+_FACES = {"torch.py": ["install()"], "jax/__init__.py": ["install()"]}
 
 
 def _done_by_import(file: Path) -> list[str]:

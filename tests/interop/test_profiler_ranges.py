@@ -12,7 +12,8 @@ import torch
 
 from nki.graph.compile import compile_module
 from nki.graph.executable import Executable
-from nki.interop import jax_ranges, torch_ranges
+from nki.interop import torch_ranges
+from nki.interop.jax import profiler_ranges
 
 _DOUBLE = """
 func.func @main(%x: tensor<128x64xf32>) -> tensor<128x64xf32> {
@@ -26,7 +27,7 @@ _NAMES = {"nki framework: call double", "nki runtime: execute"}
 @pytest.fixture
 def double() -> Executable:
     torch_ranges.install()
-    jax_ranges.install()
+    profiler_ranges.install()
     return compile_module(_DOUBLE, target="trn2", name="double")
 
 

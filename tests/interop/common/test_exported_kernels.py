@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.interop import jax_kernels
+from tests.interop.jax import kernels
 from tests.interop.torch_kernels import assign, duplicate, multiply
 from tests.tools.running import nki
 
@@ -71,20 +71,20 @@ def exported(function: Any, file: Path, *arrays: Any) -> Path:
 @pytest.mark.parametrize("name", ["m.mlir", "m.mlirbc"])
 def test_a_program_of_jax_export_with_a_kernel_and_its_numbers(name: str, tmp_path: Path) -> None:
     a = jnp.arange(32.0).reshape(4, 8)
-    file = exported(lambda a: jax_kernels.scaled(a, 5.0) + jax_kernels.scaled(a), tmp_path / name, a)
-    nki("cc", str(file), "--target", "trn2", "--import", "tests.interop.jax_kernels")
+    file = exported(lambda a: kernels.scaled(a, 5.0) + kernels.scaled(a), tmp_path / name, a)
+    nki("cc", str(file), "--target", "trn2", "--import", "tests.interop.jax.kernels")
     np.testing.assert_array_equal(ran(tmp_path / "m.neff", a), np.asarray(a) * 8)
 
 
 def test_kernels_that_cannot_be_compiled_again_are_told(tmp_path: Path) -> None:
     a = jnp.ones((4, 8))
-    file = str(exported(lambda a: jax_kernels.scaled(a) + 1, tmp_path / "m.mlir", a))
+    file = str(exported(lambda a: kernels.scaled(a) + 1, tmp_path / "m.mlir", a))
     told = nki("cc", file, code=1).stderr
     assert "graph.reference" in told
     assert "--import MODULE" in told
     assert "which is not in tests.interop.torch_kernels" in nki("cc", file, "--import", KERNELS, code=1).stderr
-    pair = str(exported(lambda a: jax_kernels.several({"x": a, "y": a})[0], tmp_path / "pair.mlir", a))
-    told = nki("cc", pair, "--import", "tests.interop.jax_kernels", code=1).stderr
+    pair = str(exported(lambda a: kernels.several({"x": a, "y": a})[0], tmp_path / "pair.mlir", a))
+    told = nki("cc", pair, "--import", "tests.interop.jax.kernels", code=1).stderr
     assert "which the model does not hold" in told
     assert "kernel.import" in nki("cc", file, "--import", "no_such_module", code=2).stderr
 

@@ -20,11 +20,11 @@ from nki.graph.compile import Setting
 from nki.graph.executable import Executable
 from nki.graph.importers.jax import lower
 from nki.graph.patterns.selection import origins
-from nki.interop.jax_keys import is_key
-from nki.interop.jax_program import JaxProgram, compile_lowered
-from nki.interop.jax_refusals import CANNOT_LOWER
-from nki.interop.jax_sites import user_site
-from nki.interop.jax_split import SplitFunction, split
+from nki.interop.jax.prng_keys import is_key
+from nki.interop.jax.program import JaxProgram, compile_lowered
+from nki.interop.jax.split import SplitFunction, split
+from nki.interop.jax.unsupported import CANNOT_LOWER
+from nki.interop.jax.user_location import user_site
 
 Entry = JaxProgram | SplitFunction
 """What runs for arguments of certain shapes and dtypes."""

@@ -201,7 +201,7 @@ def test_what_cannot_be_compiled() -> None:
 
 
 def test_programs_that_were_not_used_for_long_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nki.interop.jax_compile._MOST_KEPT", 2)
+    monkeypatch.setattr("nki.interop.jax.compiled_function._MOST_KEPT", 2)
     made = nki.interop.jax.compile(lambda x: x + 1)
     first, *_ = entries = [made.entry(jnp.zeros(n)) for n in (1, 2)]
     assert made.entry(jnp.zeros(1)) is first

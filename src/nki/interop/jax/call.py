@@ -23,12 +23,12 @@ from nki.frontend.results import check_writable, deliver
 from nki.frontend.trace import attach
 from nki.frontend.values import Arguments, Parameters, bind
 from nki.interop.common.backend_config import BackendConfig, constants_of
-from nki.interop.jax_callee import CALLEES, Arrays, Callee, Run, Shaped
-from nki.interop.jax_failures import kernel_errors
-from nki.interop.jax_primitive import Site, nki_call
-from nki.interop.jax_sites import move_out, user_site
-from nki.interop.jax_structures import DTYPES
-from nki.interop.jax_trees import filled, leaves
+from nki.interop.jax.callee import CALLEES, Arrays, Callee, Run, Shaped
+from nki.interop.jax.ffi_structures import DTYPES
+from nki.interop.jax.primitive import Site, nki_call
+from nki.interop.jax.result_trees import filled, leaves
+from nki.interop.jax.user_location import move_out, user_site
+from nki.interop.jax.xla_errors import kernel_errors
 from nki.jit import Kernel
 from nki.options import Options, from_environment
 from nki.ranks.current import communicator

@@ -19,12 +19,12 @@ except ModuleNotFoundError as error:
 from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.frontend.values import Parameters
-from nki.interop import jax_activity, jax_handler, jax_primitive, jax_ranges
 from nki.interop.common.backend_config import TARGET
-from nki.interop.jax_call import traced_call
-from nki.interop.jax_compile import CompiledFunction, compile
-from nki.interop.jax_failures import FAILURES, kernel_errors
-from nki.interop.jax_split import forget, provenance
+from nki.interop.jax import activity, ffi_handler, primitive, profiler_ranges
+from nki.interop.jax.call import traced_call
+from nki.interop.jax.compiled_function import CompiledFunction, compile
+from nki.interop.jax.split import forget, provenance
+from nki.interop.jax.xla_errors import FAILURES, kernel_errors
 from nki.jit import Kernel
 
 __all__ = [
@@ -88,10 +88,10 @@ def error_behind(error: BaseException) -> NkiError | None:
 
 def install() -> None:
     """Let JAX know how kernels are called; importing this module has done it, and nothing happens a second time."""
-    jax_activity.install()
-    jax_primitive.install()
-    jax_handler.install()
-    jax_ranges.install()
+    activity.install()
+    primitive.install()
+    ffi_handler.install()
+    profiler_ranges.install()
 
 
 install()

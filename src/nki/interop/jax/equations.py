@@ -11,7 +11,7 @@ import jax.extend.core as jex
 import numpy as np
 
 from nki.core.source import Location
-from nki.interop.jax_sites import is_of_jax, site_of
+from nki.interop.jax.user_location import is_of_jax, site_of
 
 _CALLS: Mapping[str, str] = {
     "jit": "jaxpr",

@@ -16,8 +16,7 @@ import nki
 import nki.language as nl
 from nki.core.errors import LaunchError, NkiError
 from nki.graph.errors import GraphError
-from nki.interop import jax_split
-from nki.interop.jax import CompiledFunction, compile, forget, provenance
+from nki.interop.jax import CompiledFunction, compile, forget, provenance, split
 from nki.report import NkiWarning
 from nki.runtime.spans import recording
 
@@ -294,7 +293,7 @@ def test_a_function_of_jax_is_at_the_line_that_calls_it() -> None:
 
 
 def test_an_error_that_no_line_explains_leaves_the_whole_function_to_the_host(monkeypatch) -> None:
-    monkeypatch.setattr(jax_split, "at_line", lambda equations, error: {})
+    monkeypatch.setattr(split, "at_line", lambda equations, error: {})
     long = np.random.default_rng(0).standard_normal(40_000).astype(np.float32)
     made, (told,) = agrees(lambda x: jnp.sort(x * 2) - 1, long)
     assert made.executables() == [] and told.finding.message.startswith("<lambda> runs on the host: sort(")

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from nki.core.errors import ExecutionError, NkiError, TensorError
-from tests.interop import jax_kernels as kernels
-from tests.interop.jax_process import run
+from tests.interop.jax import kernels
+from tests.interop.jax.process import run
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -35,7 +35,7 @@ def test_a_rejected_kernel_raises_while_jax_traces() -> None:
     with pytest.raises(TensorError) as caught:
         jax.jit(lambda a: kernels.too_wide(a) * 2)(A)
     text = str(caught.value)
-    assert "error[tensor.partitions]" in text and "^^^" in text and "jax_kernels.py" in text
+    assert "error[tensor.partitions]" in text and "^^^" in text and "kernels.py" in text
 
 
 def test_an_error_at_run_time_reaches_the_caller_with_code_and_caret() -> None:
@@ -56,7 +56,7 @@ def test_the_kernels_own_error_is_behind_that_of_xla() -> None:
         function(A, FAR).block_until_ready()
     assert caught.value.code == "access.dynamic-out-of-bounds"
     frame = caught.value.location.frame
-    assert frame is not None and Path(frame.file).name == "jax_kernels.py"
+    assert frame is not None and Path(frame.file).name == "kernels.py"
     assert error_behind(ValueError("[nki failure 123456789]")) is None
     with pytest.raises(ZeroDivisionError), kernel_errors():
         raise ZeroDivisionError
@@ -71,7 +71,7 @@ def test_vmap_outside_of_jit_raises_the_kernels_own_error() -> None:
 
 @pytest.mark.parametrize("problem", [KeyError("key"), SystemExit(3), KeyboardInterrupt(), MemoryError()])
 def test_no_exception_passes_the_handler(problem: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nki.interop.jax_callee import Callee
+    from nki.interop.jax.callee import Callee
 
     def fail(self: Callee, arrays: Any, way: str) -> None:
         raise problem
@@ -84,7 +84,7 @@ def test_no_exception_passes_the_handler(problem: BaseException, monkeypatch: py
 
 
 def test_an_error_that_cannot_be_printed_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nki.interop.jax_callee import Callee
+    from nki.interop.jax.callee import Callee
 
     class Mute(NkiError):
         def __str__(self) -> str:
@@ -101,7 +101,7 @@ def test_an_error_that_cannot_be_printed_is_one(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_call_to_a_kernel_that_is_gone_is_an_error() -> None:
-    from nki.interop.jax_callee import CALLEES
+    from nki.interop.jax.callee import CALLEES
 
     function = fresh(kernels.add)
     function(A, A)
@@ -143,7 +143,7 @@ def test_buffers_of_another_shape_or_dtype_are_refused(monkeypatch: pytest.Monke
 
 
 def test_executables_keep_their_kernels_and_nothing_else_does() -> None:
-    from nki.interop.jax_callee import CALLEES
+    from nki.interop.jax.callee import CALLEES
 
     gc.collect()
     jax.clear_caches()
@@ -165,7 +165,7 @@ def test_executables_keep_their_kernels_and_nothing_else_does() -> None:
 
 
 def test_a_kernel_outlives_its_executable_for_calls_that_are_on_their_way() -> None:
-    from nki.interop.jax_callee import CALLEES
+    from nki.interop.jax.callee import CALLEES
 
     compiled = fresh(kernels.copied).lower(A).compile()
     (key,) = re.findall(r'binary = "([0-9a-f]{64})"', compiled.as_text())
@@ -180,7 +180,7 @@ def test_a_kernel_outlives_its_executable_for_calls_that_are_on_their_way() -> N
 
 
 def test_failures_keep_no_kernel_alive() -> None:
-    from nki.interop.jax_callee import CALLEES
+    from nki.interop.jax.callee import CALLEES
 
     jax.clear_caches()
     gc.collect()
@@ -217,14 +217,14 @@ def test_many_threads_call_at_once() -> None:
     [(None, 10**6, "does not tell"), ((0, 4), 10**6, r"version 0\.4, known here is 0\.3"), ((0, 3), 8, "8 bytes")],
 )
 def test_an_interface_that_is_not_known_is_not_used(version: Any, size: int, words: str) -> None:
-    from nki.interop.jax_handler import problem_with
+    from nki.interop.jax.ffi_handler import problem_with
 
     assert re.search(words, problem_with(version, size))
 
 
 def test_the_version_is_the_one_that_xla_reports() -> None:
-    from nki.interop import jax_structures as xla
-    from nki.interop.jax_handler import HANDSHAKE, declared_version, problem_with
+    from nki.interop.jax import ffi_structures as xla
+    from nki.interop.jax.ffi_handler import HANDSHAKE, declared_version, problem_with
 
     fresh(kernels.add)(A, A).block_until_ready()
     assert declared_version() == HANDSHAKE.version
@@ -232,10 +232,14 @@ def test_the_version_is_the_one_that_xla_reports() -> None:
 
 
 UNKNOWN_VERSION = """
-import nki.interop.jax_structures as xla
-xla.VERSIONS = frozenset({(9, 9)})
+import pathlib, tempfile
 import jax, jax.numpy as jnp, nki
-from tests.interop import jax_kernels as kernels
+headers = tempfile.TemporaryDirectory()
+header = pathlib.Path(headers.name, "xla/ffi/api/c_api.h")
+header.parent.mkdir(parents=True)
+header.write_text("#define XLA_FFI_API_MAJOR 9\\n#define XLA_FFI_API_MINOR 9\\n")
+jax.ffi.include_dir = lambda: headers.name
+from tests.interop.jax import kernels as kernels
 a = jnp.ones((4, 8))
 print(float(kernels.add(a, a).sum()))
 try:
@@ -255,7 +259,7 @@ def test_another_version_of_xla_is_refused() -> None:
 
 LIVES = """
 import jax, jax.numpy as jnp, numpy as np
-from tests.interop import jax_kernels as kernels
+from tests.interop.jax import kernels as kernels
 a = jnp.ones((4, 8)); far = jnp.full((4, 1), 9, jnp.int32)
 for function, arrays in ((kernels.too_wide, (a,)), (kernels.chosen, (a, far))):
     try:

@@ -11,7 +11,7 @@ import pytest
 import nki
 import nki.language as nl
 from nki.core.errors import LaunchError, NkiError
-from tests.interop import jax_kernels as kernels
+from tests.interop.jax import kernels
 from tests.support import environment
 
 jax = pytest.importorskip("jax")

@@ -13,10 +13,10 @@ from nki.report import Executed, Report
 
 pytest.importorskip("jax")
 
-from nki.interop import jax_activity
 from nki.interop.common.backend_config import BackendConfig
-from nki.interop.jax_activity import Activity
-from nki.interop.jax_callee import Callee, Callees
+from nki.interop.jax import activity as jax_activity
+from nki.interop.jax.activity import Activity
+from nki.interop.jax.callee import Callee, Callees
 
 
 def test_of_a_process_that_never_stops_calling_kernels_few_departed_ones_stay() -> None:

@@ -16,8 +16,8 @@ from nki.core.errors import LaunchError
 from nki.core.install import install_extra
 from nki.core.source import Location
 from nki.interop.common.backend_config import TARGET
-from nki.interop.jax_callee import CALLEES, Callee
-from nki.interop.jax_handler import HANDSHAKE
+from nki.interop.jax.callee import CALLEES, Callee
+from nki.interop.jax.ffi_handler import HANDSHAKE
 
 nki_call = Primitive("nki_call")
 nki_call.multiple_results = True

@@ -17,10 +17,10 @@ from nki.graph.executable import Executable
 from nki.graph.importers.jax import lower
 from nki.graph.partition.meeting_cost import check_lnc
 from nki.interop.common.host_fallback import part_of, warn_of_host
-from nki.interop.jax_equations import Equation, Equations, Variable, equations_of, shape_of
-from nki.interop.jax_keys import is_key
-from nki.interop.jax_program import JaxProgram, compile_lowered
-from nki.interop.jax_refusals import at_line, refusals
+from nki.interop.jax.equations import Equation, Equations, Variable, equations_of, shape_of
+from nki.interop.jax.prng_keys import is_key
+from nki.interop.jax.program import JaxProgram, compile_lowered
+from nki.interop.jax.unsupported import at_line, refusals
 from nki.runtime.spans import span
 from nki.target.load import DEFAULT_TARGET, load_target
 

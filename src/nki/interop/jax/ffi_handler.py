@@ -12,11 +12,11 @@ import jax
 import numpy as np
 
 from nki.core.errors import ExecutionError, NkiError
-from nki.interop import jax_structures as xla
 from nki.interop.common.backend_config import TARGET
-from nki.interop.jax_activity import ACTIVITY
-from nki.interop.jax_callee import CALLEES, Callee, Shaped
-from nki.interop.jax_failures import FAILURES
+from nki.interop.jax import ffi_structures as xla
+from nki.interop.jax.activity import ACTIVITY
+from nki.interop.jax.callee import CALLEES, Callee, Shaped
+from nki.interop.jax.xla_errors import FAILURES
 
 # Attributes are sorted by name (c_api.h, XLA_FFI_Attrs): positions of BackendConfig.attributes, and the kinds there.
 _BINARY = ((4, b"klir_binary", xla.ATTRIBUTE_DICTIONARY), (0, b"binary", xla.ATTRIBUTE_STRING))

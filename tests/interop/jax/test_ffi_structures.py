@@ -9,8 +9,8 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from nki.interop import jax_structures as xla  # noqa: E402
-from nki.interop.jax_handler import declared_version  # noqa: E402
+from nki.interop.jax import ffi_structures as xla  # noqa: E402
+from nki.interop.jax.ffi_handler import declared_version  # noqa: E402
 
 HEADER = (Path(jax.ffi.include_dir()) / "xla/ffi/api/c_api.h").read_text()
 

@@ -11,8 +11,8 @@ import pytest
 
 import nki
 import nki.driver.compile
-from tests.interop import jax_kernels as kernels
-from tests.interop.jax_process import run
+from tests.interop.jax import kernels
+from tests.interop.jax.process import run
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -85,7 +85,7 @@ SHARDED = """
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from nki.interop.jax import with_vjp
-from tests.interop import jax_kernels as kernels
+from tests.interop.jax import kernels as kernels
 
 mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
 a = jnp.arange(64, dtype=jnp.float32).reshape(8, 8)
@@ -145,7 +145,7 @@ def test_a_program_is_for_one_of_several_devices() -> None:
 LEFT_ALONE = """
 import jax, jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from tests.interop import jax_kernels as kernels
+from tests.interop.jax import kernels as kernels
 mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
 a = jax.device_put(jnp.ones((8, 8)), NamedSharding(mesh, P("d")))
 
@@ -170,7 +170,7 @@ def test_a_program_that_still_runs_does_not_stop_the_end_of_the_process(kept: bo
 PAUSED = """
 import jax, jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from tests.interop import jax_kernels as kernels
+from tests.interop.jax import kernels as kernels
 
 def paused(a):
     b = kernels.add(a, a)
@@ -199,7 +199,7 @@ def test_a_pause_between_kernels_is_not_the_end_of_a_program(sharded: bool) -> N
 FIRST = """
 import jax, jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from tests.interop import jax_kernels as kernels
+from tests.interop.jax import kernels as kernels
 
 def late(a):
     long = jax.lax.fori_loop(0, 30, lambda i, m: (m @ m) * 1e-3, jnp.full((500, 500), a[0, 0]))
@@ -218,8 +218,8 @@ def test_a_program_that_has_called_no_kernel_yet_does_not_stop_the_end_of_the_pr
 ENDLESS = """
 import os, signal, threading, warnings
 import jax, jax.numpy as jnp
-from nki.interop import jax_activity
-from tests.interop import jax_kernels as kernels
+from nki.interop.jax import activity as jax_activity
+from tests.interop.jax import kernels as kernels
 signal.signal(signal.SIGINT, signal.default_int_handler)
 warnings.simplefilter("ignore")
 
@@ -254,8 +254,8 @@ def test_an_interrupt_ends_a_process_whose_programs_never_end() -> None:
 FORKED = """
 import os, signal
 import jax, jax.numpy as jnp
-from nki.interop.jax_activity import ACTIVITY
-from tests.interop import jax_kernels as kernels
+from nki.interop.jax.activity import ACTIVITY
+from tests.interop.jax import kernels as kernels
 jax.jit(kernels.add)(jnp.ones((8, 8)), jnp.ones((8, 8))).block_until_ready()
 with ACTIVITY.call():
     child = os.fork()
@@ -276,7 +276,7 @@ import jax, jax.numpy as jnp
 jax.config.update("jax_compilation_cache_dir", DIRECTORY)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-from tests.interop import jax_kernels as kernels
+from tests.interop.jax import kernels as kernels
 print(float(jax.jit(lambda a: kernels.add(a, a) * 2 + 1)(jnp.ones((4, 8)))[0, 0]))
 """
 
@@ -291,6 +291,6 @@ def test_executables_that_jax_stored_find_their_kernels(tmp_path: Any) -> None:
 
 
 def test_neither_nki_nor_a_call_of_a_kernel_imports_jax() -> None:
-    code = "import sys, numpy as np\nfrom tests.interop import jax_kernels as k\nk.add(np.ones((4, 8), np.float32), "
+    code = "import sys, numpy as np\nfrom tests.interop.jax import kernels as k\nk.add(np.ones((4, 8), np.float32), "
     code += 'np.ones((4, 8), np.float32))\nprint("jax" in sys.modules, "nki.interop.jax" in sys.modules)'
     assert run(code) == "False False\n"

@@ -17,11 +17,11 @@ from nki.graph.ir import Module
 from nki.graph.patterns.selection import fingerprint
 from nki.graph.references import Reference, is_reference, register
 from nki.interop.common.backend_config import BackendConfig, binary_in
-from nki.interop.jax_callee import CALLEES, Arrays, Callee, Shaped
-from nki.interop.jax_keys import in_pairs, raw, typed
-from nki.interop.jax_primitive import Site, nki_call
-from nki.interop.jax_sites import user_site
-from nki.interop.jax_structures import DTYPES
+from nki.interop.jax.callee import CALLEES, Arrays, Callee, Shaped
+from nki.interop.jax.ffi_structures import DTYPES
+from nki.interop.jax.primitive import Site, nki_call
+from nki.interop.jax.prng_keys import in_pairs, raw, typed
+from nki.interop.jax.user_location import user_site
 from nki.report import Executed, Report
 from nki.spec.rule import Finding
 from nki.store.keys import key_of

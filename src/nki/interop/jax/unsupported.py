@@ -11,8 +11,8 @@ from nki.graph.errors import GraphError
 from nki.graph.importers.jax import lower
 from nki.graph.passes.context import Context
 from nki.graph.passes.pipeline import run_passes
-from nki.interop.jax_equations import Equation, Equations, shape_of
-from nki.interop.jax_program import references
+from nki.interop.jax.equations import Equation, Equations, shape_of
+from nki.interop.jax.program import references
 from nki.target.model import Target
 
 CANNOT_LOWER = (NotImplementedError, ValueError)
