@@ -24,7 +24,7 @@ from benchmarks.models.measure import measured
 
 import nki.interop.torch  # noqa: F401  the backend "neuron"
 from nki.interop.jax import compile
-from nki.interop.torch_compile_graph import compiled_graphs
+from nki.interop.torch.compile.compiled_graph import compiled_graphs
 
 COLUMNS = (
     "error",

@@ -14,7 +14,7 @@ from scripts.replaying.case import Found, Numbers
 from scripts.replaying.models import of_executables
 
 import nki.interop.torch  # noqa: F401  the backend "neuron"
-from nki.interop.torch_compile_graph import compiled_graphs
+from nki.interop.torch.compile.compiled_graph import compiled_graphs
 
 _CACHED = 32
 """Places in the decoder's cache."""

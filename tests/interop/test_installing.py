@@ -18,7 +18,7 @@ from nki.interop.jax.primitive import nki_call
 from tests.packaging.building import REPOSITORY, run
 
 _ROOT = Path(nki.interop.__file__).parent
-_FACES = {"torch.py": ["install()"], "jax/__init__.py": ["install()"]}
+_FACES = {"torch/__init__.py": ["install()"], "jax/__init__.py": ["install()"]}
 
 
 def _done_by_import(file: Path) -> list[str]:

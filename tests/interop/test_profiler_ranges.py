@@ -12,8 +12,8 @@ import torch
 
 from nki.graph.compile import compile_module
 from nki.graph.executable import Executable
-from nki.interop import torch_ranges
 from nki.interop.jax import profiler_ranges
+from nki.interop.torch import profiler_ranges as torch_ranges
 
 _DOUBLE = """
 func.func @main(%x: tensor<128x64xf32>) -> tensor<128x64xf32> {

@@ -143,7 +143,7 @@ def _exported(model: Path, compiler: Any, setting: Any) -> Executable:
     if "nki.interop.torch" not in sys.modules:
         found: Executable = compiler.compile_module(read(model), setting)
         return found
-    calls = importlib.import_module("nki.interop.torch_compile_calls")
+    calls = importlib.import_module("nki.interop.torch.compile.kernel_calls")
     kernels = calls.Kernels()  # which keeps them until the model is compiled
     found = compiler.compile_module(read(model, calls.bodies(), kernels.converters, calls.open_writers), setting)
     return found

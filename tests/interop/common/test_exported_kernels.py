@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from tests.interop.jax import kernels
-from tests.interop.torch_kernels import assign, duplicate, multiply
+from tests.interop.torch.kernels import assign, duplicate, multiply
 from tests.tools.running import nki
 
-KERNELS = "tests.interop.torch_kernels"
+KERNELS = "tests.interop.torch.kernels"
 CALL = jax.export.DisabledSafetyCheck.custom_call("AwsNeuronCustomNativeKernel")
 
 
@@ -82,7 +82,7 @@ def test_kernels_that_cannot_be_compiled_again_are_told(tmp_path: Path) -> None:
     told = nki("cc", file, code=1).stderr
     assert "graph.reference" in told
     assert "--import MODULE" in told
-    assert "which is not in tests.interop.torch_kernels" in nki("cc", file, "--import", KERNELS, code=1).stderr
+    assert "which is not in tests.interop.torch.kernels" in nki("cc", file, "--import", KERNELS, code=1).stderr
     pair = str(exported(lambda a: kernels.several({"x": a, "y": a})[0], tmp_path / "pair.mlir", a))
     told = nki("cc", pair, "--import", "tests.interop.jax.kernels", code=1).stderr
     assert "which the model does not hold" in told

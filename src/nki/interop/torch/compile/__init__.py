@@ -1,0 +1,1 @@
+"""The backend ``neuron`` of `torch.compile`: whole graphs as programs of the device."""

@@ -1,0 +1,1 @@
+"""The device ``neuron`` in PyTorch: its module, memory, streams, and what PyTorch asks of it."""

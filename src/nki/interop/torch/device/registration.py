@@ -1,0 +1,299 @@
+"""``device="neuron"``: PyTorch's out-of-tree device, from Python alone.
+
+Tensors have host memory under the device's name (`memory`). Views are PyTorch's own. Every other operator that is
+no kernel is a program of its own (`eager`), or runs on the CPU, on the same memory, and is counted in
+`provenance`. The functions of PyTorch that register a device are private and may change; no other module uses them.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import torch
+from torch.utils import backend_registration
+
+from nki.core.errors import ArgumentError, LaunchError
+from nki.interop.torch.device import accelerator, autocast, pinned_memory, rnn_cells, storage
+from nki.interop.torch.device.device_module import DeviceModule
+from nki.interop.torch.eager.provenance import note
+from nki.interop.torch.eager.single_operators import on_the_device, tell_of_host
+from nki.interop.torch.memory import DEVICE, on_cpu, on_device
+from nki.interop.torch.operator.argument_trees import map_tensors
+from nki.interop.torch.user_location import user_line
+
+_KEY = "PrivateUse1"
+_CPU_KERNEL = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+
+# Views of a storage: these kernels of the CPU only make another TensorImpl, whatever the device of the storage.
+_VIEWS = (
+    "_reshape_alias",
+    "as_strided",
+    "set_.source_Storage",
+    "set_.source_Storage_storage_offset",
+    "set_.source_Tensor",
+    "unfold",
+    "view",
+)
+
+_LIBRARIES: list[torch.library.Library] = []
+"""Registrations end with their library, so it is kept."""
+
+
+def enable_device() -> None:
+    """Register the device ``neuron`` with PyTorch, once per process.
+
+    Raises:
+        LaunchError: PyTorch has room for one such device, and another one is registered ("torch.device-taken"); or this
+            PyTorch cannot register devices from Python ("torch.device-missing").
+    """
+    if _LIBRARIES:
+        return
+    if not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"):
+        raise LaunchError(
+            "torch.device-missing",
+            f"PyTorch {torch.__version__} has no way to register a device from Python",
+            rule="the device is tested with PyTorch 2.13",
+            source="torch.utils.backend_registration",
+            fix="install torch==2.13.0, or use CPU tensors, which kernels take as well",
+            location=user_line(),
+        )
+    taken = torch._C._get_privateuse1_backend_name()
+    if taken not in ("privateuseone", DEVICE) or hasattr(torch, DEVICE):
+        raise LaunchError(
+            "torch.device-taken",
+            f"PyTorch has the device {taken} already",
+            rule="PyTorch has room for one device that is not its own",
+            fix="use another process, or CPU tensors, which kernels take as well",
+            location=user_line(),
+        )
+    backend_registration._setup_privateuseone_for_python_backend(DEVICE, backend_module=DeviceModule())
+    storage.install()
+    everything = torch.library.Library("_", "IMPL")
+    everything.fallback(_run, _KEY)
+    aten = torch.library.Library("aten", "IMPL")
+    aten.impl("empty.memory_format", _empty, _KEY)
+    aten.impl("empty_strided", _empty_strided, _KEY)
+    aten.impl("copy_", _copy, _KEY)
+    aten.impl("_to_copy", _to_copy, _KEY)
+    aten.impl("resize_", _resize, _KEY)
+    aten.impl("convolution_overrideable", _convolution, _KEY)
+    aten.impl("convolution_backward_overrideable", _convolution_backward, _KEY)
+    aten.impl("native_layer_norm", _layer_norm, _KEY)
+    aten.impl("native_batch_norm", _batch_norm, _KEY)
+    for name in _VIEWS:
+        aten.impl(name, _view_kernel(name), _KEY)
+    aten.impl("record_stream", lambda tensor, stream: None, _KEY)
+    rnn_cells.register(aten, _KEY)
+    pinned_memory.register(aten)
+    accelerator.install()
+    autocast.register(everything, aten)
+    _LIBRARIES.extend((everything, aten))
+
+
+_THREAD = threading.local()
+
+
+def in_this_thread() -> None:
+    """Let the backward of this thread run in it.
+
+    PyTorch counts its devices at the first backward of a process, which may be earlier than this device, and makes
+    threads for them; a backward in the caller's thread needs none.
+    """
+    if not hasattr(_THREAD, "alone"):
+        _THREAD.alone = True
+        torch._C._set_multithreading_enabled(False)
+
+
+def _empty(
+    size: list[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    _check_index(device)
+    in_this_thread()
+    made = torch.empty(
+        size,
+        dtype=dtype,
+        layout=layout or torch.strided,
+        memory_format=memory_format or torch.contiguous_format,
+        device="cpu",
+    )
+    return on_device(made)
+
+
+def _empty_strided(
+    size: list[int],
+    stride: list[int],
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    _check_index(device)
+    in_this_thread()
+    made = torch.empty_strided(size, stride, dtype=dtype, layout=layout or torch.strided, device="cpu")
+    return on_device(made)
+
+
+def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    _lowered(target).copy_(_lowered(source))
+    return target
+
+
+def _to_copy(
+    tensor: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: torch.layout | None = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    non_blocking: bool = False,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """Everything is finished when a call returns, so that copies never pend and need no pinned memory."""
+    in_this_thread()
+    stays = device is None or device.type == DEVICE
+    if stays:
+        _check_index(device)
+    place = torch.device("cpu") if stays else device
+    copied = torch.ops.aten._to_copy(
+        _lowered(tensor), dtype=dtype, layout=layout, device=place, pin_memory=pin_memory, memory_format=memory_format
+    )
+    return on_device(copied) if stays else copied
+
+
+def _convolution(*args: Any) -> torch.Tensor:
+    """What PyTorch calls for a convolution on a device that is not its own."""
+    return _run(torch.ops.aten.convolution.default, *args)
+
+
+def _convolution_backward(gradient: torch.Tensor, data: torch.Tensor, weight: torch.Tensor, *rest: Any) -> Any:
+    sizes = [gradient.shape[1]]  # of the bias
+    return _run(torch.ops.aten.convolution_backward.default, gradient, data, weight, sizes, *rest)
+
+
+def _layer_norm(*args: Any) -> Any:
+    """PyTorch has a layer norm made of a batch norm for devices that are not its own."""
+    return _run(torch.ops.aten.native_layer_norm.default, *args)
+
+
+def _batch_norm(
+    data: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor | None,
+    variance: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> Any:
+    """The operator writes to the statistics without saying so in its schema; those that are called here do not."""
+    aten = torch.ops.aten
+    if not training and mean is not None and variance is not None:
+        numbers = (momentum, epsilon)
+        found = _run(aten._native_batch_norm_legit_no_training.default, data, weight, bias, mean, variance, *numbers)
+    elif mean is None or variance is None:
+        found = _run(aten._native_batch_norm_legit.no_stats, data, weight, bias, True, momentum, epsilon)
+    else:
+        functional = aten._native_batch_norm_legit_functional.default
+        *found, new_mean, new_variance = _run(functional, data, weight, bias, mean, variance, True, momentum, epsilon)
+        mean.copy_(new_mean)
+        variance.copy_(new_variance)
+    return tuple(found)
+
+
+def _check_index(device: torch.device | None) -> None:
+    if device is not None and device.index:
+        raise ArgumentError(
+            "torch.device-index",
+            f"a tensor is asked for on {device}",
+            rule=f"there is one simulated device, {DEVICE}:0",
+            fix=f'write device="{DEVICE}"',
+            location=user_line(),
+        )
+
+
+def _resize(tensor: torch.Tensor, size: list[int], *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
+    """Memory that is large enough stays; else the tensor gets new memory with its elements."""
+    needed = (math.prod(size) + tensor.storage_offset()) * tensor.element_size()
+    if needed <= tensor.untyped_storage().nbytes():
+        return torch.ops.aten.resize_.default.redispatch(_CPU_KERNEL, tensor, size, memory_format=memory_format)
+    larger = _lowered(tensor).clone()
+    tensor.data = on_device(larger.resize_(size, memory_format=memory_format or torch.contiguous_format))
+    return tensor
+
+
+def _view_kernel(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+    def view(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return operator.redispatch(_CPU_KERNEL, tensor, *args, **kwargs)
+
+    return view
+
+
+def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
+    """Any other operator: by a program of the device, or else on the CPU."""
+    in_this_thread()
+    found = on_the_device(operator, args, kwargs)
+    return _on_the_cpu(operator, *args, **kwargs) if found is None else found[0]
+
+
+def _on_the_cpu(operator: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an operator on the CPU, on the device's memory."""
+    note(operator.name())
+    tell_of_host(operator)
+    lowered: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def lower(tensor: torch.Tensor) -> torch.Tensor:
+        return lowered.setdefault(id(tensor), (tensor, _lowered(tensor)))[1]
+
+    cpu_args, cpu_kwargs = map_tensors(_without_device((args, kwargs)), lower)
+    result = operator(*cpu_args, **cpu_kwargs)
+    for tensor, lower_tensor in lowered.values():
+        if tensor is not lower_tensor and tensor.shape != lower_tensor.shape:
+            tensor.data = on_device(lower_tensor)  # an out= tensor got its size
+    originals = {id(lower_tensor): tensor for tensor, lower_tensor in lowered.values()}
+    return map_tensors(result, lambda tensor: _raised(tensor, originals, list(lowered.values())))
+
+
+def _raised(
+    tensor: torch.Tensor, originals: dict[int, torch.Tensor], inputs: list[tuple[torch.Tensor, torch.Tensor]]
+) -> torch.Tensor:
+    """The result on the device: an argument itself, a view of one, or a tensor of its own."""
+    if id(tensor) in originals:
+        return originals[id(tensor)]
+    place = tensor.untyped_storage().data_ptr()
+    for original, lower in inputs:
+        if place and lower.untyped_storage().data_ptr() == place and lower.dtype == tensor.dtype:
+            if original is lower:
+                return tensor
+            offset = original.storage_offset() + tensor.storage_offset() - lower.storage_offset()
+            return torch.as_strided(original, tensor.size(), tensor.stride(), offset)
+    return on_device(tensor)
+
+
+def _lowered(tensor: torch.Tensor) -> torch.Tensor:
+    """The CPU's view of a tensor. An empty one is new, so that operators can give an ``out=`` tensor its size."""
+    if tensor.device.type != DEVICE:
+        return tensor
+    return on_cpu(tensor) if tensor.numel() else torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+
+def _without_device(value: Any) -> Any:
+    """Arguments with the CPU in the place of the device."""
+    if isinstance(value, torch.device):
+        return torch.device("cpu") if value.type == DEVICE else value
+    if isinstance(value, dict):
+        return {key: _without_device(item) for key, item in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(map(_without_device, value))
+    return value

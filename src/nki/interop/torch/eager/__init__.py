@@ -1,0 +1,1 @@
+"""Single operators on tensors of the device, outside of `torch.compile`."""

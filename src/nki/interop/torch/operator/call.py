@@ -1,0 +1,116 @@
+"""A call of a kernel with tensors: run now, or made part of the graph that is being traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from nki.core.errors import LaunchError
+from nki.interop.torch.memory import DEVICE
+from nki.interop.torch.operator.argument_trees import Outline, outline, rebuilt
+from nki.interop.torch.operator.call_plan import make_plan
+from nki.interop.torch.operator.custom_ops import operator_name
+from nki.interop.torch.operator.mutation_check import active_watch
+from nki.interop.torch.operator.run import RUN, run
+from nki.interop.torch.user_location import user_line
+from nki.jit import Kernel
+from nki.spec.sink import active_sink
+
+
+def call(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a kernel on `lnc` cores. Dynamo traces this function up to the operator."""
+    if torch.compiler.is_dynamo_compiling():
+        return traced(kernel, lnc, args, kwargs)
+    if lnc is not None:
+        kernel = kernel[lnc]
+    kinds = _kinds((*args, *kwargs.values()))
+    if not kinds or active_sink() is not None:
+        return RUN(kernel, *args, **kwargs)
+    if "batched" in kinds:
+        raise LaunchError(
+            "torch.vmap",
+            f"{kernel.func.__name__} is called under torch.vmap",
+            rule="a kernel has no rule for one more dimension",
+            fix="call it in an operator made with nki_op, which vmap repeats, or give the kernel a batch dimension",
+            location=user_line(),
+        )
+    if "traced" in kinds or torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack():
+        return traced(kernel, None, args, kwargs)
+    if active_watch() is not None:
+        _foretell(kernel, args, kwargs)
+    return run(kernel, args, kwargs) if DEVICE in kinds else RUN(kernel, *args, **kwargs)
+
+
+def traced(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a kernel by an operator, which every tracer of PyTorch sees."""
+    tensors: list[torch.Tensor] = []
+    constants: list[Any] = []
+    positional = tuple([outline(value, tensors, constants) for value in args])
+    named = tuple([(name, outline(value, tensors, constants)) for name, value in kwargs.items()])
+    name, operator, places, structure = planned(kernel, lnc, positional, named, *constants).split("|")
+    written = [int(place) for place in places.split()]
+    read = [tensor for place, tensor in enumerate(tensors) if place not in written]
+    function = getattr(torch.ops.nki, operator)
+    if written:
+        if not torch.compiler.is_dynamo_compiling():
+            _tell_watch(tensors, written)
+        results = function(read, [tensors[place] for place in written], name)
+    else:
+        results = function(read, name)
+    if not isinstance(results, tuple | list):
+        results = (results,)
+    return rebuilt(structure, results)
+
+
+@torch.compiler.assume_constant_result
+def planned(
+    kernel: Kernel, lnc: int | None, positional: tuple[Outline, ...], named: tuple[Any, ...], *constants: Any
+) -> str:
+    """Name of the plan, its operator, the places that are written to and the structure of the result.
+
+    A text, because that is what Dynamo takes for a constant.
+    """
+    name, plan = make_plan(kernel if lnc is None else kernel[lnc], positional, named, constants)
+    return "|".join([name, operator_name(plan), " ".join(map(str, plan.written)), plan.structure])
+
+
+def _foretell(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Tell the watch what the kernel is going to write to."""
+    tensors: list[torch.Tensor] = []
+    constants: list[Any] = []
+    positional = tuple([outline(value, tensors, constants) for value in args])
+    named = tuple([(name, outline(value, tensors, constants)) for name, value in kwargs.items()])
+    plan = make_plan(kernel, positional, named, tuple(constants))[1]
+    _tell_watch(tensors, list(plan.written))
+
+
+def _tell_watch(tensors: list[torch.Tensor], written: list[int]) -> None:
+    watch = active_watch()
+    if watch is not None:
+        for place in written:
+            watch.writes(tensors[place])
+
+
+def _kinds(values: Iterable[Any]) -> set[str]:
+    """Where the tensors of trees are: their device, "traced" without values of their own, "batched" under vmap.
+
+    A tree may contain itself; the call refuses it with an error of its own.
+    """
+    kinds, seen, waiting = set(), set(), list(values)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, torch.Tensor):
+            kinds.add(_kind(value))
+        elif isinstance(value, dict | tuple | list) and id(value) not in seen:
+            seen.add(id(value))
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+    return kinds
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    if torch._C._functorch.is_batchedtensor(tensor):
+        return "batched"
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not tensor.is_meta
+    return str(tensor.device.type) if plain else "traced"

@@ -1,0 +1,53 @@
+"""Running a kernel on tensors that have values, on the CPU or on the simulated device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from nki.core.errors import ArgumentError, LaunchError
+from nki.interop.torch.memory import DEVICE, on_cpu, on_device
+from nki.interop.torch.operator.argument_trees import map_tensors
+from nki.interop.torch.user_location import user_line
+from nki.jit import Kernel
+
+RUN: Callable[..., Any] = Kernel.__call__
+"""What a kernel does when it is called with arrays of the host."""
+
+
+def run(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a kernel; its results are where its tensors are.
+
+    Raises:
+        ArgumentError: tensors of both the CPU and the device ("torch.mixed-devices").
+        LaunchError: a tensor on the device requires a gradient ("argument.requires-grad").
+        NkiError: what a call of the kernel raises.
+    """
+    places: set[str] = set()
+    map_tensors((args, kwargs), lambda tensor: places.add(tensor.device.type))
+    if DEVICE not in places:
+        return RUN(kernel, *args, **kwargs)
+    if len(places) > 1:
+        raise ArgumentError(
+            "torch.mixed-devices",
+            f"{kernel.func.__name__} got tensors on {' and '.join(sorted(places))}",
+            rule="the tensors of one call are in one place",
+            fix=f"move them with .to({DEVICE!r})",
+            location=user_line(),
+        )
+    moved: dict[int, torch.Tensor] = {}  # one tensor given twice stays one tensor
+
+    def lower(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise LaunchError(
+                "argument.requires-grad",
+                f"a tensor that {kernel.func.__name__} is called with requires a gradient, which would be lost",
+                fix="call it under torch.no_grad(), or register a backward for the operator",
+                location=user_line(),
+            )
+        return moved.setdefault(id(tensor), on_cpu(tensor))
+
+    lowered = map_tensors((args, kwargs), lower)
+    return map_tensors(RUN(kernel, *lowered[0], **lowered[1]), on_device)

@@ -1,0 +1,1 @@
+"""Tests of the backend for `torch.compile`."""

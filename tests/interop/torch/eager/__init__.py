@@ -1,0 +1,1 @@
+"""Tests of single operators on the device."""
