@@ -34,11 +34,10 @@ forget_removed_families()
 
 import nki.isa  # noqa: E402 - the file that it reads has to be importable
 from nki.spec.instruction import Instruction  # noqa: E402
+from nki.spec.old_engines import OLD_ENGINES  # noqa: E402
 
 ENUMS = ("dge_mode", "dma_engine", "engine", "matmul_perf_mode", "nc_version", "oob_mode", "reduce_cmd")
-ENGINES = ("tensor", "vector", "scalar", "gpsimd", "unknown")
-OLD_ENGINES = [f"{name}_engine" for name in ENGINES]
-GETATTR = """
+LAST = """
 # Some files of this folder are called like functions: kernels that write nisa.copy(...) are told what there is instead.
 for _file in ISA.keys() & globals().keys():
     del globals()[_file]
@@ -47,10 +46,9 @@ for _file in ISA.keys() & globals().keys():
 if not TYPE_CHECKING:  # which would not see misspelt names
 
     def __getattr__(name: str) -> Any:
-        if name not in _OLD_ENGINES:
+        if name not in OLD_ENGINES:
             raise missing_name("nki.isa", name, ISA)
-        warn_deprecated(f"nisa.{name}", f"nisa.engine.{_OLD_ENGINES[name].name}")
-        return _OLD_ENGINES[name]
+        return old_engine(name)
 """.strip().splitlines()
 FIXED = ["NkiInstruction", "NkiValidationError", "VirtualRegister"]
 
@@ -90,7 +88,7 @@ def text() -> str:
         "",
         "from nki.core.errors import VerificationError as NkiValidationError",
         "from nki.core.register import VirtualRegister",
-        "from nki.core.removed import missing_name, warn_deprecated",
+        "from nki.core.removed import missing_name",
         "from nki.core.removed_names import ISA",
     ]
     modules = families()
@@ -101,13 +99,12 @@ def text() -> str:
         lines.append(line)
     lines.append(f"from nki.spec.engine import {', '.join(ENUMS)}")
     lines.append("from nki.spec.instruction import NkiInstruction")
+    lines.append("from nki.spec.old_engines import OLD_ENGINES, old_engine")
     lines.append("")
-    engines = list(zip(OLD_ENGINES, ENGINES, strict=True))
-    lines += ["if TYPE_CHECKING:", *(f"    {old} = engine.{name}" for old, name in engines), ""]
-    lines += ["_OLD_ENGINES = {", *(f'    "{old}": engine.{name},' for old, name in engines), "}"]
+    lines += ["if TYPE_CHECKING:", *(f"    {old} = engine.{now.name}" for old, now in OLD_ENGINES.items())]
     everything = [*FIXED, *OLD_ENGINES, *ENUMS, *(n for names in modules.values() for n in names)]
     key = lambda n: (not n[0].isupper(), n)  # noqa: E731 - ruff's order of __all__: capitals first
-    lines += ["", "__all__ = [", *(f'    "{name}",' for name in sorted(everything, key=key)), "]", "", *GETATTR, ""]
+    lines += ["", "__all__ = [", *(f'    "{name}",' for name in sorted(everything, key=key)), "]", "", *LAST, ""]
     return "\n".join(lines)
 
 

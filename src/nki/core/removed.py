@@ -78,6 +78,6 @@ def _close(module: str, name: str) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def warn_deprecated(name: str, instead: str) -> None:
-    """A DeprecationWarning at the place that reads ``module.name``."""
-    warnings.warn(f"{name} is deprecated; use {instead}", DeprecationWarning, stacklevel=3)
+def warn_deprecated(name: str, instead: str, calls: int = 2) -> None:
+    """A DeprecationWarning at the place that reads ``module.name``, so many calls ago."""
+    warnings.warn(f"{name} is deprecated; use {instead}", DeprecationWarning, stacklevel=1 + calls)

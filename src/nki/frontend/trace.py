@@ -22,7 +22,7 @@ from nki.options import Options
 from nki.sim.machine import Machine
 from nki.sim.memory import LiveStorage
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
-from nki.spec.rule import Finding, finding_of, foretold
+from nki.spec.rule import Finding, error_of, finding_of, foretold
 from nki.spec.schedule import Edge, check_complete, dependencies, fences, positions
 from nki.spec.signature import Signature
 from nki.spec.sink import with_sink
@@ -101,15 +101,7 @@ class Tracer:
     def report(self, finding: Finding) -> None:
         if finding.severity == "error" and not self._collect:
             self._refused = finding
-            raise VerificationError(
-                finding.code,
-                finding.message,
-                rule=finding.rule,
-                source=finding.source,
-                fix=finding.fix,
-                facts=finding.facts,
-                location=finding.location,
-            )
+            raise error_of(finding, VerificationError)
         if finding not in self.findings:
             self.findings.append(finding)
 

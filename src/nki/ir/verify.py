@@ -11,7 +11,7 @@ from nki.ir.locations import read_location
 from nki.ir.mlir import MLIRError, Module
 from nki.ir.read import read
 from nki.spec.program import Program
-from nki.spec.rule import Finding
+from nki.spec.rule import Finding, error_of
 from nki.spec.verify_program import verify_program
 from nki.target.model import Target
 
@@ -33,7 +33,7 @@ def verify(module: Module, target: Target, disabled: frozenset[str] = frozenset(
     programs = read(module)
     for finding in broken_rules(programs, target, disabled):
         if finding.severity == "error":
-            raise _error(finding)
+            raise error_of(finding, VerificationError)
     return programs
 
 
@@ -72,16 +72,4 @@ def ir_error(code: str, error: MLIRError) -> IRError:
         rule="a module is valid MLIR of the dialects nki and nisa",
         fix="compile the kernel again, or correct the file",
         location=location,
-    )
-
-
-def _error(finding: Finding) -> VerificationError:
-    return VerificationError(
-        finding.code,
-        finding.message,
-        rule=finding.rule,
-        source=finding.source,
-        fix=finding.fix,
-        facts=finding.facts,
-        location=finding.location,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nki.core.errors import VerificationError as NkiValidationError
 from nki.core.register import VirtualRegister
-from nki.core.removed import missing_name, warn_deprecated
+from nki.core.removed import missing_name
 from nki.core.removed_names import ISA
 from nki.isa.activation import activate2, activation, activation_reduce, exponential, reciprocal
 from nki.isa.barrier import barrier
@@ -37,6 +37,7 @@ from nki.isa.transpose import nc_transpose
 from nki.isa.version import get_nc_sub_version, get_nc_version
 from nki.spec.engine import dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd
 from nki.spec.instruction import NkiInstruction
+from nki.spec.old_engines import OLD_ENGINES, old_engine
 
 if TYPE_CHECKING:
     tensor_engine = engine.tensor
@@ -44,14 +45,6 @@ if TYPE_CHECKING:
     scalar_engine = engine.scalar
     gpsimd_engine = engine.gpsimd
     unknown_engine = engine.unknown
-
-_OLD_ENGINES = {
-    "tensor_engine": engine.tensor,
-    "vector_engine": engine.vector,
-    "scalar_engine": engine.scalar,
-    "gpsimd_engine": engine.gpsimd,
-    "unknown_engine": engine.unknown,
-}
 
 __all__ = [
     "NkiInstruction",
@@ -135,7 +128,6 @@ for _file in ISA.keys() & globals().keys():
 if not TYPE_CHECKING:  # which would not see misspelt names
 
     def __getattr__(name: str) -> Any:
-        if name not in _OLD_ENGINES:
+        if name not in OLD_ENGINES:
             raise missing_name("nki.isa", name, ISA)
-        warn_deprecated(f"nisa.{name}", f"nisa.engine.{_OLD_ENGINES[name].name}")
-        return _OLD_ENGINES[name]
+        return old_engine(name)

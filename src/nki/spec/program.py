@@ -134,9 +134,16 @@ def loops(block: Block) -> Iterator[ForLoop | WhileLoop]:
             yield from loops(item.body)
 
 
+def trips_of(loop: ForLoop | WhileLoop) -> int | None:
+    """How often a loop runs; None if nobody knows before it does."""
+    if isinstance(loop, WhileLoop) or not (isinstance(loop.lower, int) and isinstance(loop.upper, int)):
+        return None
+    return len(range(loop.lower, loop.upper, loop.step))
+
+
 def depends_on_data(loop: ForLoop | WhileLoop) -> bool:
     """Whether nobody knows how often it runs before it does."""
-    return isinstance(loop, WhileLoop) or not (isinstance(loop.lower, int) and isinstance(loop.upper, int))
+    return trips_of(loop) is None
 
 
 @dataclass(slots=True)

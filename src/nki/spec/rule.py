@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from nki.core.errors import NkiError
 from nki.core.source import Location
 from nki.target.model import Target
 
 Severity = Literal["error", "warning"]
+E = TypeVar("E", bound=NkiError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,19 @@ def finding_of(error: NkiError, severity: Severity, location: Location | None = 
     """What an error says, as a finding of this severity; it is at `location`, else where the error is."""
     where = error.location if location is None else location
     return Finding(error.code, severity, error.message, error.rule, error.source, error.fix, where, dict(error.facts))
+
+
+def error_of(finding: Finding, kind: type[E]) -> E:
+    """A finding as an error of this class."""
+    return kind(
+        finding.code,
+        finding.message,
+        rule=finding.rule,
+        source=finding.source,
+        fix=finding.fix,
+        facts=finding.facts,
+        location=finding.location,
+    )
 
 
 def foretold(error: NkiError, location: Location | None = None) -> Finding:

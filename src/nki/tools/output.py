@@ -16,7 +16,7 @@ from rich.text import Text
 from nki.core.errors import NkiError, TargetError, UsageError, VerificationError, render
 from nki.core.source import UNKNOWN, Location
 from nki.core.visible import visible
-from nki.spec.rule import Finding
+from nki.spec.rule import Finding, error_of
 from nki.tools.misuse import misused, with_what_was_meant
 
 REFUSED = 1
@@ -90,24 +90,11 @@ def show_error(text: str) -> None:
 
 def show_finding(finding: Finding, more: int = 0) -> None:
     """A finding as an error is shown; `more` counts the further ones of its kind at the same line."""
-    lines = render(as_error(finding)).splitlines()[:-1]
+    lines = render(error_of(finding, VerificationError)).splitlines()[:-1]
     lines[0] = lines[0].replace("error[", f"{finding.severity}[", 1)
     if more:
         lines.append(f"  and {more} more at this line")
     _headline("\n".join(lines), "red" if finding.severity == "error" else "yellow")
-
-
-def as_error(finding: Finding) -> VerificationError:
-    """The same facts as an exception."""
-    return VerificationError(
-        finding.code,
-        finding.message,
-        fix=finding.fix,
-        rule=finding.rule,
-        source=finding.source,
-        facts=finding.facts,
-        location=finding.location,
-    )
 
 
 def _headline(text: str, colour: str) -> None:

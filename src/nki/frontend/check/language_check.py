@@ -21,7 +21,7 @@ from nki.frontend.check.inspection import Body, Found
 from nki.frontend.check.name_resolution import function_of, is_kernel, is_user_code, names_of
 from nki.frontend.check.source import FunctionSource, source_of
 from nki.frontend.check.value_kinds import Kinds, passed_tensors, tensor_parameters
-from nki.spec.rule import Finding
+from nki.spec.rule import Finding, error_of
 
 Check = Callable[[Body], Iterator[Found]]
 
@@ -72,14 +72,7 @@ def raise_errors(findings: tuple[Finding, ...], disabled: frozenset[str] = froze
     kept = tuple(finding for finding in findings if finding.code not in disabled)
     for finding in kept:
         if finding.severity == "error":
-            error = FrontendError(
-                finding.code,
-                finding.message,
-                rule=finding.rule,
-                source=finding.source,
-                fix=finding.fix,
-                location=finding.location,
-            )
+            error = error_of(finding, FrontendError)
             error.found = tuple(other for other in kept if other is not finding)
             raise error
     return kept

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nki.core.register import VirtualRegister
 from nki.core.tensor import MemoryRegion, View, whole
 from nki.native.records.forms import Form, Native, Source
 from nki.native.records.moves import Product
@@ -19,7 +18,7 @@ from nki.sim.window import UNKNOWN_STATE
 from nki.sim.written import is_written, mark_written
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import oob_mode
-from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop, trips_of
 from nki.target.model import Target
 
 FormOf = Callable[[Issued], Form | None]
@@ -179,19 +178,8 @@ class _Walk:
         self.unsure |= psum
         self.block(loop.body)
         self.unsure |= psum
-        if not _runs(loop):
+        if not trips_of(loop):
             self.perhaps |= (written & outside) - before
-
-
-def _runs(loop: ForLoop | WhileLoop) -> bool:
-    """Whether there is certainly a trip."""
-    if (
-        isinstance(loop, WhileLoop)
-        or isinstance(loop.lower, VirtualRegister)
-        or isinstance(loop.upper, VirtualRegister)
-    ):
-        return False
-    return len(range(loop.lower, loop.upper, loop.step)) > 0
 
 
 def _sources(native: Native, issued: Issued) -> list[tuple[View, bool, bool]]:

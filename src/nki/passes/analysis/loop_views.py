@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nki.core.register import VirtualRegister
 from nki.core.tensor import ScalarOffset, View
 from nki.isa.register import register_op
-from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
+from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop, trips_of
 
 Steps = tuple[tuple[int, int], ...]
 """How far a value moves in each trip of a loop, and how many trips there are."""
@@ -24,17 +24,6 @@ class Counted(NamedTuple):
 
     start: int
     steps: Mapping[int, int]
-
-
-def trips_of(loop: ForLoop | WhileLoop) -> int | None:
-    """How often a loop runs, if its bounds are constants."""
-    if (
-        isinstance(loop, WhileLoop)
-        or isinstance(loop.lower, VirtualRegister)
-        or isinstance(loop.upper, VirtualRegister)
-    ):
-        return None
-    return len(range(loop.lower, loop.upper, loop.step))
 
 
 def spread_out(program: Program, may: Callable[[ForLoop], bool] = lambda loop: True) -> Program:

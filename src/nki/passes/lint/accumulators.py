@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nki.passes.analysis.loop_views import trips_of
 from nki.passes.analysis.memory_usage import place_of
+from nki.passes.lint.control_flow import ControlFlow
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import reduce_cmd
-from nki.spec.program import Block, Issued, Program
+from nki.spec.program import ForLoop, Issued, Program, WhileLoop
 from nki.spec.rule import Finding
 
 _SOURCE = "nki/api/nki/isa, reduce_cmd"
@@ -21,7 +21,7 @@ def accumulator_findings(program: Program) -> list[Finding]:
 
     Codes: ``accumulator.undefined``, ``accumulator.clobbered``.
     """
-    walk = _Walk()
+    walk = _Sums()
     walk.block(program.body, certain=True)
     return walk.found
 
@@ -44,22 +44,19 @@ class _Sum:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Sums(ControlFlow):
     found: list[Finding] = field(default_factory=list)
     sums: dict[Engine, _Sum | None] = field(default_factory=dict)
 
-    def block(self, block: Block, *, certain: bool) -> None:
-        """Follow a block; in one that may not run, everything becomes uncertain."""
-        for item in block.items:
-            if isinstance(item, Issued):
-                if "accumulator" in item.instruction.effects(item.arguments):
-                    self._instruction(item, certain)
-                continue
-            trips = trips_of(item)
-            for _ in range(1 if trips is None else min(trips, 2)):
-                self.block(item.body, certain=certain and trips is not None)
+    def loop(self, loop: ForLoop | WhileLoop, trips: int | None, certain: bool) -> None:
+        """Once, and once more for what a trip does to the one before."""
+        for _ in range(1 if trips is None else min(trips, 2)):
+            self.block(loop.body, certain=certain)
 
-    def _instruction(self, issued: Issued, certain: bool) -> None:
+    def instruction(self, issued: Issued, certain: bool) -> None:
+        """In a block that may not run, everything becomes uncertain."""
+        if "accumulator" not in issued.instruction.effects(issued.arguments):
+            return
         if not certain:
             self.sums[issued.engine] = None
             return

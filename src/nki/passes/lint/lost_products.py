@@ -8,8 +8,8 @@ from typing import Any
 from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.analysis.footprints import Accesses
-from nki.passes.analysis.loop_views import trips_of
 from nki.passes.analysis.memory_usage import place_of
+from nki.passes.lint.control_flow import ControlFlow
 from nki.passes.lint.memory import adds_to_sum
 from nki.passes.lint.writers import MAYBE, NOBODY, Plane
 from nki.spec.engine import engine as Engine
@@ -32,7 +32,7 @@ def lost_products(program: Program, target: Target) -> list[Finding]:
     """
     if not any(issued.engine is Engine.tensor for issued in program.body.walk()):
         return []
-    walk = _Walk(program, target)
+    walk = _Products(program, target)
     walk.block(program.body, certain=True)
     lines: dict[tuple[Location, Location], list[tuple[Issued, Issued]]] = {}
     for lost, by in walk.lost:
@@ -46,7 +46,7 @@ def lost_products(program: Program, target: Target) -> list[Finding]:
     ]
 
 
-class _Walk:
+class _Products(ControlFlow):
     """Follows a program; `lost` has pairs of an instruction and of the one that overwrites its product."""
 
     def __init__(self, program: Program, target: Target) -> None:
@@ -65,26 +65,21 @@ class _Walk:
         """Products that nothing has read, of lines that have others."""
         return [(product, view) for product, view in self._unread.values() if product.location in self._read]
 
-    def block(self, block: Block, *, certain: bool) -> None:
-        """Follow a block, which certainly runs or not."""
+    def enter(self, block: Block) -> None:
+        """Forget the products in tensors that are allocated anew."""
         for buffer in block.buffers:
             plane = self._planes.pop(buffer.id, None)
             if plane is not None:
                 for number in plane.everybody():
                     self._unread.pop(number, None)
-        for item in block.items:
-            if isinstance(item, Issued):
-                self._instruction(item, certain)
-            else:
-                self._loop(item, certain)
 
-    def _loop(self, loop: ForLoop | WhileLoop, certain: bool) -> None:
+    def loop(self, loop: ForLoop | WhileLoop, trips: int | None, certain: bool) -> None:
         """Once for the first trip, and once more for what a trip does to the one before."""
-        trips = trips_of(loop)
         for _ in range(2 if trips is None else min(trips, 2)):
-            self.block(loop.body, certain=certain and trips is not None)
+            self.block(loop.body, certain=certain)
 
-    def _instruction(self, issued: Issued, certain: bool) -> None:
+    def instruction(self, issued: Issued, certain: bool) -> None:
+        """Take what is read off the list of products, and put what is written on it."""
         operands, written = issued.instruction.operands, []
         adds = adds_to_sum(issued) is not False
         for name, view in issued.views():

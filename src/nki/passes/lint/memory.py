@@ -8,8 +8,8 @@ from typing import NamedTuple
 from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.analysis.footprints import Accesses, Space
-from nki.passes.analysis.loop_views import trips_of
 from nki.passes.analysis.memory_usage import place_of
+from nki.passes.lint.control_flow import ControlFlow
 from nki.passes.lint.partial_writes import Kept, keeps_a_part
 from nki.passes.lint.writers import MAYBE, NOBODY, Plane
 from nki.spec.engine import engine as Engine
@@ -37,9 +37,9 @@ def memory_findings(programs: Sequence[Program], target: Target) -> list[Finding
     Codes: ``memory.uninitialized``, ``psum.accumulate-unwritten``, ``psum.accumulate-foreign``,
     ``psum.accumulate-finished``, ``lint.dead-store``.
     """
-    walks = [_Walk(program, target) for program in programs]
+    walks = [_Bytes(program, target) for program in programs]
     for walk, program in zip(walks, programs, strict=True):
-        walk.block(program.body, certain=True, first=True)
+        walk.block(program.body, certain=True)
         for view in program.outputs:
             walk.everything_read(view.buffer)
     alive = {location for walk in walks for location in walk.alive()}
@@ -57,7 +57,7 @@ class _Store(NamedTuple):
     position: int
 
 
-class _Walk:
+class _Bytes(ControlFlow):
     """Follows a program; `found` holds positions with findings."""
 
     def __init__(self, program: Program, target: Target) -> None:
@@ -68,6 +68,7 @@ class _Walk:
         self._accesses = Accesses(program, target)
         self._planes: dict[Space, Plane] = {}
         self._position = 0
+        self._first = True  # whether nothing of a block ran before
         self._issued: dict[int, Issued] = {}
         self._stores: dict[int, _Store] = {}
         self._read: set[int] = set()
@@ -76,48 +77,46 @@ class _Walk:
         self._kept = Kept()
         self._finished: set[int] = set()
 
-    def block(self, block: Block, *, certain: bool, first: bool) -> None:
-        """Follow a block; `certain` says that it runs, and `first` that nothing of it ran before."""
+    def enter(self, block: Block) -> None:
+        """Forget the bytes of tensors that are allocated anew."""
         for buffer in block.buffers:
             self._planes.pop(buffer.id, None)
-        for item in block.items:
-            if isinstance(item, Issued):
-                self._instruction(item, certain, first)
-                self._position += 1
-            else:
-                self._loop(item, certain, first)
 
-    def _loop(self, loop: ForLoop | WhileLoop, certain: bool, first: bool) -> None:
-        trips = trips_of(loop)
+    def loop(self, loop: ForLoop | WhileLoop, trips: int | None, certain: bool) -> None:
+        """Once for the first trip, and once more for what a later one reads of the one before."""
         begin = self._position
         if trips == 0:
             self._position += sum(1 for _ in loop.body.walk())
             return
-        self.block(loop.body, certain=certain and trips is not None, first=first)
+        self.block(loop.body, certain=certain)
         if trips != 1:
+            first, self._first = self._first, False
             self._position = begin
-            self.block(loop.body, certain=certain and trips is not None, first=False)
+            self.block(loop.body, certain=certain)
+            self._first = first
 
-    def _instruction(self, issued: Issued, certain: bool, first: bool) -> None:
-        number = self._position + 1
+    def instruction(self, issued: Issued, certain: bool) -> None:
+        """Look at what it reads, then at what it writes."""
+        self._position += 1
+        number, first = self._position, certain and self._first
         self._issued[number] = issued
         operands = issued.instruction.operands
         written: list[View] = []
         for name, view in issued.views():
             if view.dynamic is not None and isinstance(view.dynamic.indices, View):
-                self._reads(issued, view.dynamic.indices, certain and first)
+                self._reads(issued, view.dynamic.indices, first)
             if operands[name].reads:
-                self._reads(issued, view, certain and first and not operands[name].writes)
+                self._reads(issued, view, first and not operands[name].writes)
             if operands[name].writes:
                 written.append(view)
         adds = adds_to_sum(issued)
         for view in written:
             if adds is not False:
-                self._adds(issued, view, bool(adds), certain and first)
+                self._adds(issued, view, bool(adds), first)
         if "fence" in issued.instruction.effects(issued.arguments):
             self._anything()
         if certain and written and all(self._is_store(view) for view in written) and not _has_effects(issued):
-            self._stores[number] = _Store(issued, self._position)
+            self._stores[number] = _Store(issued, number)
         for view in written:
             self._writes(issued, view, number if certain and view.dynamic is None else MAYBE)
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from nki.core.tensor import View
 from nki.passes.analysis.footprints import Accesses, Footprint
-from nki.passes.analysis.loop_views import spread_out, trips_of
-from nki.spec.program import Block, Issued, Program
+from nki.passes.analysis.loop_views import spread_out
+from nki.spec.program import Block, Issued, Program, trips_of
 from nki.spec.rule import Finding
 from nki.target.model import Target
 

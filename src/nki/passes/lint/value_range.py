@@ -16,8 +16,9 @@ from nki.core.dtypes import int32, uint32
 from nki.core.register import VirtualRegister
 from nki.core.source import Location
 from nki.core.tensor import FreeIndirection, MemoryRegion, ScalarOffset, VectorOffset, View
-from nki.passes.analysis.loop_views import trips_of, written_registers
+from nki.passes.analysis.loop_views import written_registers
 from nki.passes.analysis.memory_usage import place_of
+from nki.passes.lint.control_flow import ControlFlow
 from nki.passes.lint.interval import Interval, combined, constant, of_values, progression
 from nki.spec.engine import engine as Engine
 from nki.spec.engine import oob_mode
@@ -43,7 +44,7 @@ def value_findings(program: Program, target: Target) -> list[Finding]:
 
 
 @dataclass(slots=True)
-class _Ranges:
+class _Ranges(ControlFlow):
     """What is known at a point of the program.
 
     Attributes:
@@ -58,16 +59,8 @@ class _Ranges:
     registers: dict[int, Interval] = field(default_factory=dict)
     origin: dict[int, Location] = field(default_factory=dict)
 
-    def block(self, block: Block, *, certain: bool) -> None:
-        """Follow a block, which certainly runs or not."""
-        for item in block.items:
-            if isinstance(item, Issued):
-                self._instruction(item, certain)
-            else:
-                self._loop(item, certain)
-
-    def _loop(self, loop: ForLoop | WhileLoop, certain: bool) -> None:
-        trips = trips_of(loop)
+    def loop(self, loop: ForLoop | WhileLoop, trips: int | None, certain: bool) -> None:
+        """Once, with the counter as the interval of all trips."""
         if trips == 0:
             return
         self._forget(loop.body)  # what a trip changes is another value in the next one
@@ -77,7 +70,7 @@ class _Ranges:
                 self.registers[loop.index.id] = progression(loop.lower, ((loop.step, trips),))
             else:
                 self.registers.pop(loop.index.id, None)
-        self.block(loop.body, certain=certain and trips is not None)
+        self.block(loop.body, certain=certain)
         self._forget(loop.body)
 
     def _forget(self, body: Block) -> None:
@@ -88,7 +81,8 @@ class _Ranges:
             for register in written_registers(issued):
                 self.registers.pop(register.id, None)
 
-    def _instruction(self, issued: Issued, certain: bool) -> None:
+    def instruction(self, issued: Issued, certain: bool) -> None:
+        """Report what it certainly does wrong, and follow its result."""
         if certain:
             self.found += self._bounds(issued)
             self.found += self._precision(issued)

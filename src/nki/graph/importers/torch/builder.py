@@ -250,6 +250,3 @@ def combiner(kind: str, dtype: DType, location: Location) -> Region:
     return Region((left, right), [Op(kind, (left, right), (result,), {}, (), location)], (result,))
 
 
-def elements(shape: Sequence[int]) -> int:
-    """Number of elements of a shape."""
-    return prod(shape)
