@@ -16,6 +16,7 @@ import json
 import sys
 import time
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,11 @@ from benchmarks.timing_cases.catalogue import HOLDOUTS, READINGS, UTILISATIONS, 
 from benchmarks.timing_cases.runs import Case, Run, compiled
 from benchmarks.timing_cases.shapes import cases, holdout_cases
 
-from nki.target.accuracy import FOLDER, Accuracy, Point, Share, Unfitted, in_order
+from nki.target.accuracy import FOLDER, Accuracy, Point, Share, Unfitted
 from nki.target.load import load_target
+
+TIE = 0.02
+"""Measured times that differ by less count as equal in a sequence."""
 
 MOST = 0.9
 """Part of the time for which a unit works that bounds a kernel."""
@@ -64,6 +68,16 @@ class Comparison:
         line = self.run(case).line
         unit = max(line.busy, key=lambda name: line.busy[name])
         return unit if line.busy[unit] >= MOST * line.makespan else "waits"
+
+
+def in_order(steps: Sequence[str], measured: Mapping[str, float], predicted: Mapping[str, float]) -> bool:
+    """Whether no step that was measured as clearly faster than an earlier one is predicted to be slower."""
+    return all(
+        predicted[b] <= predicted[a]
+        for at, a in enumerate(steps)
+        for b in steps[at + 1 :]
+        if measured[b] < measured[a] * (1 - TIE)
+    )
 
 
 def compare(quick: bool) -> Accuracy:

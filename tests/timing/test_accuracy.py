@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.timing_accuracy import compare
+from benchmarks.timing_accuracy import compare, in_order
 from benchmarks.timing_cases.catalogue import READINGS, UTILISATIONS
 from benchmarks.timing_cases.runs import Run, compiled
 from benchmarks.timing_cases.shapes import cases
 
-from nki.target.accuracy import FOLDER, Point, in_order, mean, recorded
+from nki.target.accuracy import FOLDER, Point, mean, recorded
 from nki.target.load import load_target, target_names
 from nki.target.names import TIMING
 

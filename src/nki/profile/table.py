@@ -43,15 +43,6 @@ class Table:
         }
 
 
-def table(name: str, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> Table:
-    """A table from its columns in any order; they must be those of the schema."""
-    declared = TABLES[name]
-    assert columns.keys() == {column.name for column in declared}, f"columns of {name}"
-    made = Table(name, {column.name: _values(column, columns[column.name]) for column in declared})
-    assert len({len(values) for values in made.columns.values()}) == 1, f"{name} has columns of different lengths"
-    return made
-
-
 def from_rows(name: str, rows: Sequence[Sequence[Any]]) -> Table:
     """A table from rows in the order of the schema's columns."""
     declared = TABLES[name]

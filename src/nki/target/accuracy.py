@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / "calibration"
 ENGINES = ("tensor", "vector", "scalar", "gpsimd")
-TIE = 0.02
-"""Measured times that differ by less count as equal in a sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +115,6 @@ def mean(errors: Iterable[float]) -> float:
     """Mean of absolute values; 0 of nothing."""
     values = [abs(error) for error in errors]
     return sum(values) / len(values) if values else 0.0
-
-
-def in_order(steps: Sequence[str], measured: Mapping[str, float], predicted: Mapping[str, float]) -> bool:
-    """Whether no step that was measured as clearly faster than an earlier one is predicted to be slower."""
-    return all(
-        predicted[b] <= predicted[a]
-        for at, a in enumerate(steps)
-        for b in steps[at + 1 :]
-        if measured[b] < measured[a] * (1 - TIE)
-    )
 
 
 def recorded() -> Accuracy:

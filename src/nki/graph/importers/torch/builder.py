@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -248,5 +247,3 @@ def combiner(kind: str, dtype: DType, location: Location) -> Region:
     if kind == "second":
         return Region((left, right), [], (right,))
     return Region((left, right), [Op(kind, (left, right), (result,), {}, (), location)], (result,))
-
-

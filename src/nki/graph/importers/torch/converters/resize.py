@@ -15,9 +15,6 @@ from nki.graph.importers.torch.converters.taps import Floats, Taps, largest, tap
 from nki.graph.importers.torch.table import Call, Converter, converts, refused, wide
 from nki.graph.ir import Value
 
-Matrix = Callable[[int, int, Any], Floats]
-"""Of shape (outputs, inputs), for the numbers of inputs and outputs and a scale that was given, or None."""
-
 
 def _bins(size: int, count: int) -> Iterator[tuple[int, int]]:
     """The windows of adaptive pooling, as PyTorch defines them."""
