@@ -9,8 +9,8 @@ from nki.core.errors import VerificationError as NkiValidationError
 from nki.core.register import VirtualRegister
 from nki.core.removed import missing_name
 from nki.core.removed_names import ISA
-from nki.isa.activation import activate2, activation, activation_reduce, exponential, reciprocal
-from nki.isa.barrier import barrier
+from nki.isa.activations import activate2, activation, activation_reduce, exponential, reciprocal
+from nki.isa.barriers import barrier
 from nki.isa.batchnorm import bn_aggr, bn_stats
 from nki.isa.copy import memset, tensor_copy, tensor_copy_predicated
 from nki.isa.dma import dma_copy

@@ -11,7 +11,7 @@ import scipy.special
 import nki.language as nl
 from nki.core import dtypes
 from nki.isa import alu, functions
-from nki.isa.activation import activate2, activation, activation_reduce, exponential, reciprocal
+from nki.isa.activations import activate2, activation, activation_reduce, exponential, reciprocal
 from nki.spec.engine import reduce_cmd
 from tests.isa.registry import Breaks, Legal
 from tests.isa.tiles import (

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import nki
 from nki.core import dtypes
 from nki.isa import alu, functions
-from nki.isa.activation import activate2, activation, activation_reduce, exponential, reciprocal
+from nki.isa.activations import activate2, activation, activation_reduce, exponential, reciprocal
 from nki.isa.reduce import tensor_scalar_cumulative, tensor_scalar_reduce
 from nki.report import NkiWarning
 from nki.spec.engine import reduce_cmd
