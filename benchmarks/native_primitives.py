@@ -22,7 +22,7 @@ import numpy as np
 
 from nki.core.dtypes import DType, float4_e2m1fn_x4, float8_e4m3fn_x4, unpack_x4
 from nki.native import cpu_features
-from nki.native.call_context import Context
+from nki.native.call_context import CallContext
 from nki.native.objects import jit
 from nki.native.primitives import module
 from nki.native.primitives.abi import EXPONENTS
@@ -97,7 +97,7 @@ class Bench:
     def __init__(self) -> None:
         base = jit.in_process(module.module_text())
         helpers = {word: base[name] for word, name in module.HELPERS.items()}
-        self.context = Context(helpers | {EXPONENTS: LEAST})
+        self.context = CallContext(helpers | {EXPONENTS: LEAST})
         self.memory = np.zeros(128 * PITCH, np.uint8)
         self.used = 0
         self.random = np.random.default_rng(0)

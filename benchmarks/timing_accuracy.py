@@ -29,7 +29,7 @@ from benchmarks.timing_cases.catalogue import HOLDOUTS, READINGS, UTILISATIONS, 
 from benchmarks.timing_cases.runs import Case, Run, compiled
 from benchmarks.timing_cases.shapes import cases, holdout_cases
 
-from nki.target.accuracy import FOLDER, Accuracy, Point, Share, Unfitted
+from nki.target.accuracy import FOLDER, Accuracy, EngineShare, Point, Unfitted
 from nki.target.load import load_target
 
 TIE = 0.02
@@ -87,7 +87,7 @@ def compare(quick: bool) -> Accuracy:
     work = Comparison(quick)
     points = [_point(work, item, without[item["id"]]) for item in listed["point"]]
     shares = [
-        Share(item["id"], item["target"], item["engine"], item["measured"], work.read(UTILISATIONS[item["id"]]))
+        EngineShare(item["id"], item["target"], item["engine"], item["measured"], work.read(UTILISATIONS[item["id"]]))
         for item in listed["utilisation"]
     ]
     unfitted = []

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nki.explorer.payload import Writer, _column, payload
+from nki.explorer.payload import ColumnWriter, _column, payload
 from nki.explorer.shown import from_folders
 from nki.profile.schema import TABLES, Column
 
@@ -79,7 +79,7 @@ def test_times_cost_few_bytes(folder: Path) -> None:
 
 
 def packed(column: Column, values: Any) -> list[Any]:
-    writer = Writer()
+    writer = ColumnWriter()
     meta = _column(column, values, writer)
     found = numbers(writer.data(), meta, len(values))
     return [value / meta.get("scale", 1) for value in found]

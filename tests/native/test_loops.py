@@ -12,7 +12,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.isa.register import register_alu, register_op
-from nki.native.run.core import Core
+from nki.native.run.core import NativeCore
 from tests.native.kernel_support import Arrays, by_numpy, natively, one_after_the_other
 from tests.support import environment
 
@@ -173,14 +173,14 @@ def test_python_is_asked_between_trips(function: Callable[..., Any], monkeypatch
     """So that a program can be interrupted; the loop goes on where it was."""
     wanted = by_numpy(function, arrays)
     asked: list[str] = []
-    plain = Core._refuel
+    plain = NativeCore._refuel
 
-    def refuel(core: Core) -> None:
+    def refuel(core: NativeCore) -> None:
         asked.append("again")
         plain(core)
 
     monkeypatch.setattr("nki.native.run.core.FUEL", 2)
-    monkeypatch.setattr(Core, "_refuel", refuel)
+    monkeypatch.setattr(NativeCore, "_refuel", refuel)
     assert natively(function, arrays) == wanted
     assert len(asked) > 2
 

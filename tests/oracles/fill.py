@@ -5,12 +5,12 @@ from __future__ import annotations
 from nki.native.primitives.abi import HEADER, RECORD_ARGUMENTS, SLOT, dims_of, slot
 from nki.native.primitives.base import nest, row
 from nki.native.primitives.rows import row_functions
-from nki.native.primitives.writer import Writer
+from nki.native.primitives.writer import FunctionBuilder
 
 
 def fill_text(name: str, size: int) -> str:
     """A record function: slot 0, the destination, is filled with the low bytes of the immediate after it."""
-    w = Writer()
+    w = FunctionBuilder()
     dst = slot(w, 0)
     item = w.at("%words", 8 * (HEADER + SLOT))
     extents, strides = zip(*dims_of(w, dst.dims), strict=True)

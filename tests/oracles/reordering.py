@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nki.passes.analysis.footprints import Accesses
 from nki.passes.proof.conflicts import Doer
 from nki.passes.proof.faults import Race, broken, state_race, unordered
-from nki.passes.proof.happens_before import _Watch
+from nki.passes.proof.happens_before import _OrderCheck
 from nki.spec.program import Issued, Program
 from nki.target.model import Target
 
@@ -28,7 +28,7 @@ def check_reordering(
     """
     accesses = Accesses(program, target)
     touched = [accesses.of(items[old]) for old in order]
-    watch = _Watch(touched)
+    watch = _OrderCheck(touched)
     for new, old in enumerate(order):  # one queue that completes in the old order
         watch.step(touched[new], Doer(new, 0, old + 1), (old,))
     place = {old: new for new, old in enumerate(order)}

@@ -15,7 +15,7 @@ import nki
 import nki.tune.workers
 from nki.core.errors import LaunchError
 from nki.options import Options
-from nki.tune.job import Job
+from nki.tune.job import TuningJob
 from nki.tune.task import pickled_task
 from nki.tune.workers import askers
 from tests.tune import kernels
@@ -31,7 +31,7 @@ def tuner(**more: Any) -> Any:
 
 def test_processes_answer_as_this_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel is a decorated one of a module; in the second half this process must not be asked."""
-    job = Job(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
+    job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
     numbers = list(range(len(job.configs)))
     seen: list[Any] = []
     with askers(job, 1, {}, lambda *what: seen.append(what)) as ask:
@@ -49,7 +49,7 @@ def test_processes_answer_as_this_one_does(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("problem", [ImportError("of an answer's class"), EOFError()])
 def test_an_answer_that_cannot_be_read_is_given_here(problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Job(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
+    job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
     numbers = list(range(len(job.configs)))
     with askers(job, 1, {}, lambda *_: None) as ask:
         expected = ask("bound", numbers)
@@ -67,7 +67,7 @@ def test_a_process_that_fails_is_asked_no_more_and_blocks_nobody(monkeypatch: py
         raise ZeroDivisionError
 
     monkeypatch.setattr(nki.tune.workers.pickle, "load", fail)
-    job = Job(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
+    job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
     with pytest.raises(ZeroDivisionError), askers(job, 2, {}, lambda *_: None) as ask:
         ask("bound", list(range(len(job.configs))))
 
@@ -75,7 +75,7 @@ def test_a_process_that_fails_is_asked_no_more_and_blocks_nobody(monkeypatch: py
 def test_another_process_does_not_answer_for_another_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that the kernel reads was changed after the import: only this process knows it."""
     monkeypatch.setattr(kernels, "FACTOR", 5.0)
-    job = Job(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
+    job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
     here: list[Any] = []
     plain = nki.tune.workers.answer
     monkeypatch.setattr(nki.tune.workers, "answer", lambda *what: here.append(what) or plain(*what))
@@ -88,8 +88,8 @@ def test_a_function_in_a_function_stays_in_this_process() -> None:
     def kernel(a: Any) -> Any:
         return scale(a)
 
-    assert pickled_task(Job(nki.jit(kernel).launch(), {"a": A}, "trn2", (), Options())) is None
-    assert pickled_task(Job(nki.jit(scale).launch(), {"a": A}, "trn2", (), Options())) is not None
+    assert pickled_task(TuningJob(nki.jit(kernel).launch(), {"a": A}, "trn2", (), Options())) is None
+    assert pickled_task(TuningJob(nki.jit(scale).launch(), {"a": A}, "trn2", (), Options())) is not None
 
 
 def test_it_is_found_once_for_each_shape_and_dtype() -> None:

@@ -9,7 +9,7 @@ from nki.asm.streams import Begin, Command, End, Pass, Register, Stream, Streams
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class QueuedInstruction:
     """An instruction and the queue that runs it."""
 
     queue: str
@@ -17,14 +17,14 @@ class Leaf:
 
 
 @dataclass(slots=True)
-class Loop:
+class AssembledLoop:
     """A loop with what all queues do in it."""
 
     begin: Begin
     body: list[Node] = field(default_factory=list)
 
 
-Node = Leaf | Loop
+Node = QueuedInstruction | AssembledLoop
 Tree = list[Node]
 
 _DEPTH = 64
@@ -47,8 +47,8 @@ class _Merge:
     """Collects the parts of each block from all queues."""
 
     def __init__(self) -> None:
-        self._root = Loop(Begin(0, -1, Register(0), None, 0, True, 0))
-        self._loops: dict[int, tuple[Loop, int]] = {}
+        self._root = AssembledLoop(Begin(0, -1, Register(0), None, 0, True, 0))
+        self._loops: dict[int, tuple[AssembledLoop, int]] = {}
         self._queues: set[str] = set()
 
     def add(self, stream: Stream) -> None:
@@ -60,7 +60,7 @@ class _Merge:
             match entry:
                 case Command():
                     _check_waits(entry)
-                    inside[-1].body.append(Leaf(stream.queue, entry))
+                    inside[-1].body.append(QueuedInstruction(stream.queue, entry))
                 case Begin():
                     inside.append(self._loop(entry, inside[-1].begin.loop))
                     if len(inside) > _DEPTH:
@@ -73,10 +73,10 @@ class _Merge:
         if len(inside) > 1:
             raise damaged("asm.order", f"a loop does not end in {stream.queue}", "every loop ends")
 
-    def _loop(self, begin: Begin, parent: int) -> Loop:
+    def _loop(self, begin: Begin, parent: int) -> AssembledLoop:
         known = self._loops.get(begin.loop)
         if known is None:
-            loop = Loop(begin)
+            loop = AssembledLoop(begin)
             self._loops[begin.loop] = loop, parent
             (self._loops[parent][0] if parent else self._root).body.append(loop)
             return loop
@@ -95,18 +95,18 @@ class _Merge:
             if _position(node) != expected:
                 raise damaged("asm.order", f"position {_position(node)} where {expected} is next", "none is left out")
             expected += 1
-            if isinstance(node, Loop):
+            if isinstance(node, AssembledLoop):
                 stack.append(iter(_sorted(node)))
         return self._root.body
 
 
-def _sorted(loop: Loop) -> Tree:
+def _sorted(loop: AssembledLoop) -> Tree:
     loop.body.sort(key=_position)
     return loop.body
 
 
 def _position(node: Node) -> int:
-    return node.begin.position if isinstance(node, Loop) else node.command.position
+    return node.begin.position if isinstance(node, AssembledLoop) else node.command.position
 
 
 def _check_waits(command: Command) -> None:

@@ -52,13 +52,13 @@ def _part(kind: int, body: bytes) -> bytes:
 
 
 def _stream(stream: Stream, strings: dict[str, int]) -> bytes:
-    writer = _Writer(strings)
+    writer = _Encoder(strings)
     for entry in stream.entries:
         writer.entry(entry)
     return _part(at.KIND_STREAM, at.COUNT.pack(len(stream.entries)) + bytes(writer.out))
 
 
-class _Writer:
+class _Encoder:
     """Appends records; a string becomes its number in the table."""
 
     def __init__(self, strings: dict[str, int]) -> None:
@@ -187,7 +187,7 @@ class _Tables:
     def __init__(self, streams: Streams, strings: dict[str, int]) -> None:
         self._streams = streams
         self._strings = strings
-        self._writer = _Writer(strings)
+        self._writer = _Encoder(strings)
         self._out = self._writer.out
         self._frames: dict[object, int] = {}
 

@@ -8,7 +8,7 @@ from typing import Any
 import nki.collectives
 import nki.isa  # noqa: F401 - both declare the instructions
 from nki.asm.addresses import check_inside, offset_of, shown
-from nki.asm.assemble import Loop, Node, Tree, assembled
+from nki.asm.assemble import AssembledLoop, Node, Tree, assembled
 from nki.asm.errors import damaged
 from nki.asm.lower import lower
 from nki.asm.streams import (
@@ -130,7 +130,7 @@ class _Raising:
         syncs: list[Sync | None] = []
         for node in nodes:
             block.items.append(self._item(node))
-            syncs.append(None if isinstance(node, Loop) else _sync(node))
+            syncs.append(None if isinstance(node, AssembledLoop) else _sync(node))
         block.sync = syncs if scheduled else None
         if not scheduled and any(syncs):
             raise damaged("asm.order", "a block with instructions has no schedule", "instructions are scheduled")
@@ -139,7 +139,7 @@ class _Raising:
         return block
 
     def _item(self, node: Node) -> Issued | ForLoop | WhileLoop:
-        if not isinstance(node, Loop):
+        if not isinstance(node, AssembledLoop):
             return self._issued(node.command)
         begin = node.begin
         register, where = self._register(begin.register), self._location(begin.location)

@@ -23,7 +23,7 @@ from nki.sim.watch import Watch, WatchedMachine
 from nki.target.model import Target
 
 if TYPE_CHECKING:
-    from nki.native.run.core import Core
+    from nki.native.run.core import NativeCore
 
 Outcome = tuple[list[LiveStorage], Executed]
 """The storages of what the first core returns, and who executed what."""
@@ -82,7 +82,7 @@ def run_compiled(
 
 
 def _run_natively(
-    natives: Sequence[Core], inputs: Sequence[np.ndarray], report: Report, ranks: Communicator
+    natives: Sequence[NativeCore], inputs: Sequence[np.ndarray], report: Report, ranks: Communicator
 ) -> list[LiveStorage]:
     if len(natives) == 1:
         alone = natives[0]

@@ -26,7 +26,7 @@ _POINTS = frozenset({"turn_ns", "move_ns", "end_ns", "visible_ns", "trigger_ns",
 """Tables with a column that their other points in time are stored relative to."""
 
 
-class Writer:
+class ColumnWriter:
     """Collects columns; each starts at a multiple of eight bytes."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Writer:
 
 def payload(document: Mapping[str, Any], tables: Mapping[str, Table], label: str) -> bytes:
     """The block of a profile from `profile.json`, its tables by name, and what the page calls it."""
-    writer = Writer()
+    writer = ColumnWriter()
     described = {name: _table(tables[name], writer) for name in TABLES}
     header = {"version": VERSION, "label": label, "document": dict(document), "tables": described}
     text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
@@ -57,7 +57,7 @@ def payload(document: Mapping[str, Any], tables: Mapping[str, Table], label: str
     return zlib.compress(len(text).to_bytes(4, "little") + text + writer.data(), 6)
 
 
-def _table(table: Table, writer: Writer) -> dict[str, Any]:
+def _table(table: Table, writer: ColumnWriter) -> dict[str, Any]:
     base = _BASES.get(table.name, "")
     columns = []
     for column in TABLES[table.name]:
@@ -74,7 +74,7 @@ def _table(table: Table, writer: Writer) -> dict[str, Any]:
     return {"rows": len(table), "columns": columns}
 
 
-def _column(column: Column, values: Any, writer: Writer) -> dict[str, Any]:
+def _column(column: Column, values: Any, writer: ColumnWriter) -> dict[str, Any]:
     if column.kind == "text":
         known: dict[str, int] = {}
         codes = np.fromiter((known.setdefault(text, len(known)) for text in values), np.int64, len(values))
@@ -91,7 +91,7 @@ def _fits(times: np.ndarray) -> bool:
     return bool(np.all(np.abs(times) < _EXACT / _PS / 2))
 
 
-def _integers(values: np.ndarray, writer: Writer) -> dict[str, Any]:
+def _integers(values: np.ndarray, writer: ColumnWriter) -> dict[str, Any]:
     """The narrower of the values and their differences."""
     plain = _width(values)
     if np.all(np.abs(values) < _EXACT):

@@ -60,7 +60,7 @@ class Answer:
     seconds: float
 
 
-class _Reader:
+class _Connection:
     """A connection to the tables, for one query at a time."""
 
     def __init__(self, file: str) -> None:
@@ -104,9 +104,9 @@ class Database:
         self._tables = tables
         self._seconds = seconds
         self._lock = lock()
-        self._readers: list[_Reader] = []
-        self._left: list[list[_Reader]] = []
-        self._free: queue.LifoQueue[_Reader] = queue.LifoQueue()
+        self._readers: list[_Connection] = []
+        self._left: list[list[_Connection]] = []
+        self._free: queue.LifoQueue[_Connection] = queue.LifoQueue()
         self._ended = False
         self.running = 0
         renewed(self)
@@ -138,7 +138,7 @@ class Database:
                 self.running -= 1
             self._free.put(reader)
 
-    def _answer(self, reader: _Reader, statement: str) -> Answer:
+    def _answer(self, reader: _Connection, statement: str) -> Answer:
         begin = time.monotonic()
         with _LIBRARY:
             if self._ended:
@@ -151,7 +151,7 @@ class Database:
             raise QueryError("not authorized: only SELECT is possible")
         return Answer(columns, rows, truncated, time.monotonic() - begin)
 
-    def _reader(self) -> _Reader:
+    def _reader(self) -> _Connection:
         """One that is free, after as long as a query may take at the most."""
         with self._lock, _LIBRARY:
             if not self._readers and not self._ended:
@@ -177,13 +177,13 @@ class Database:
         return f"SQL: {problem}"
 
 
-def _filled(tables: Mapping[str, Table]) -> list[_Reader]:
+def _filled(tables: Mapping[str, Table]) -> list[_Connection]:
     """Connections to a file with the tables, which has no name any more and is gone with them."""
     with tempfile.TemporaryDirectory(prefix="nki-explorer-") as folder:
         file = str(Path(folder) / "profile.db")
         with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as made:
             _fill(made, tables)
-        return [_Reader(file) for _ in range(SIDE_BY_SIDE)]
+        return [_Connection(file) for _ in range(SIDE_BY_SIDE)]
 
 
 def _fill(made: sqlite3.Connection, tables: Mapping[str, Table]) -> None:

@@ -144,7 +144,7 @@ def _torch(value: Any, name: str) -> np.ndarray:
     return torch_memory(value.detach(), dtype)
 
 
-class _Memory:
+class _ArrayInterface:
     """The memory of a tensor in NumPy's words; it keeps the tensor alive."""
 
     __slots__ = ("__array_interface__", "tensor")
@@ -176,7 +176,7 @@ def torch_memory(tensor: Any, dtype: DType) -> np.ndarray:
         bits = {1: "uint8", 2: "int16"}.get(dtype.itemsize, "")
         found = tensor if dtype.numpy.isbuiltin == 1 else tensor.view(getattr(torch, bits))
         return np.asarray(found.numpy().view(dtype.numpy))
-    array = np.asarray(_Memory(tensor, dtype))
+    array = np.asarray(_ArrayInterface(tensor, dtype))
     return array if dtype.numpy.isbuiltin == 1 else array.view(dtype.numpy)
 
 

@@ -15,7 +15,7 @@ from nki.core.register import VirtualRegister
 from nki.core.shown import shown
 from nki.core.source import Location, Locator
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
-from nki.frontend.loops.regions import Region, Regions
+from nki.frontend.loops.regions import LoopRegion, Regions
 from nki.frontend.loops.spellings import Conditions, trips
 from nki.frontend.python_errors import spelled
 from nki.options import Options
@@ -181,7 +181,7 @@ class Tracer:
     ) -> Iterator[VirtualRegister]:
         return trips(lambda: self._for_region(lower, upper, step), frame, self.locator.capture())
 
-    def while_region(self, condition: VirtualRegister) -> Region:
+    def while_region(self, condition: VirtualRegister) -> LoopRegion:
         """A ``while`` loop on the device, before its first trip."""
         self._check_order()
         return self._regions.open(WhileLoop(condition, Block(), self.locator.capture()))
@@ -264,7 +264,7 @@ class Tracer:
             data,
         )
 
-    def _for_region(self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int) -> Region:
+    def _for_region(self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int) -> LoopRegion:
         self._check_order()
         index = self.register()
         index.frozen = True

@@ -229,12 +229,12 @@ class Arguments:
         fields = {key: self._strip(item, f"{name}.{key}") for key, item in _fields_of(value).items()}
         return _Record(value, fields)
 
-    def _leaf(self, value: Any, kind: Any, name: str) -> _Leaf:
+    def _leaf(self, value: Any, kind: Any, name: str) -> _ArrayLeaf:
         number = self._seen.setdefault(id(value), len(self.arrays))
         if number == len(self.arrays):
             self.arrays.append(_as_it_is(value) or self._see(value, kind, name))
             self.names.append(name if name.isidentifier() else _identifier(name))
-        return _Leaf(number)
+        return _ArrayLeaf(number)
 
 
 def _identifier(path: str) -> str:
@@ -258,7 +258,7 @@ def _device_dtype(dtype: np.dtype[Any]) -> DType | None:
     return found if found is not None and found.device else None
 
 
-class _Leaf(NamedTuple):
+class _ArrayLeaf(NamedTuple):
     """Stands for the array of this number."""
 
     number: int
@@ -299,7 +299,7 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 def _fill(tree: Any, tensors: list[NkiTensor]) -> Any:
     match tree:
-        case _Leaf(number):
+        case _ArrayLeaf(number):
             return tensors[number]
         case _Record(original, fields):
             made = copy.copy(original)
@@ -319,7 +319,7 @@ def _fill(tree: Any, tensors: list[NkiTensor]) -> Any:
 
 def _key(tree: Any) -> Hashable:
     kind = type(tree)
-    if kind is _Leaf:
+    if kind is _ArrayLeaf:
         return "", tree.number  # no type has an empty name
     if kind in (int, str, bool, NoneType, DType):
         return kind.__name__, tree

@@ -51,7 +51,7 @@ def build(programs: Sequence[Program], context: Context | None = None) -> Module
         shared = _Shared(values, Types(), LocationWriter())
         point = InsertionPoint(module.body)
         for program in programs:
-            _Kernel(program, shared, point).build()
+            _KernelBuilder(program, shared, point).build()
     return module
 
 
@@ -85,7 +85,7 @@ class _Shared:
         return made
 
 
-class _Kernel:
+class _KernelBuilder:
     """Builds one kernel; holds the values that are in scope."""
 
     def __init__(self, program: Program, shared: _Shared, point: InsertionPoint) -> None:

@@ -23,7 +23,7 @@ REGISTER = ("irdl.base @nki::@register",)
 ITEM = ("irdl.base @nki::@item",)
 
 
-class Slot(NamedTuple):
+class ValueSlot(NamedTuple):
     """A named place for one value, for one or none, or for any number, which must then have equal types."""
 
     name: str
@@ -41,9 +41,9 @@ def dialect(name: str, definitions: Iterable[str]) -> str:
     return f"irdl.dialect @{name} {{\n{''.join(definitions)}}}\n"
 
 
-def type_definition(name: str, parameters: Sequence[Slot] = ()) -> str:
+def type_definition(name: str, parameters: Sequence[ValueSlot] = ()) -> str:
     """A type with parameters in this order."""
-    body = _Body()
+    body = _DefinitionLines()
     if parameters:
         body.lines.append(f"irdl.parameters({body.slots(parameters)})")
     return body.wrap("type", name)
@@ -52,13 +52,13 @@ def type_definition(name: str, parameters: Sequence[Slot] = ()) -> str:
 def operation(
     name: str,
     *,
-    operands: Sequence[Slot] = (),
-    results: Sequence[Slot] = (),
+    operands: Sequence[ValueSlot] = (),
+    results: Sequence[ValueSlot] = (),
     attributes: Mapping[str, Constraint] | None = None,
     region: bool = False,
 ) -> str:
     """An operation. IRDL knows no optional attribute: those are not declared, and any other attribute is allowed."""
-    body = _Body()
+    body = _DefinitionLines()
     if operands:
         body.lines.append(f"irdl.operands({body.slots(operands)})")
     if results:
@@ -71,7 +71,7 @@ def operation(
     return body.wrap("operation", name)
 
 
-class _Body:
+class _DefinitionLines:
     """Lines of a definition.
 
     Two places that share a constraint must hold the same, so each use is its own.
@@ -85,7 +85,7 @@ class _Body:
         names = [self._line(text) for text in constraint]
         return names[0] if len(names) == 1 else self._line(f"irdl.any_of({', '.join(names)})")
 
-    def slots(self, slots: Sequence[Slot]) -> str:
+    def slots(self, slots: Sequence[ValueSlot]) -> str:
         return ", ".join(f"{slot.name}: {slot.variadicity}{self.use(slot.constraint)}" for slot in slots)
 
     def wrap(self, kind: str, name: str) -> str:

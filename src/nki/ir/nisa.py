@@ -22,7 +22,7 @@ from nki.ir.irdl import (
     UNIT,
     VIEW,
     Constraint,
-    Slot,
+    ValueSlot,
     dialect,
     operation,
     strings,
@@ -136,11 +136,11 @@ def _operation(spec: OpSpec) -> str:
     return operation(spec.instruction.name, operands=[_slot(f) for f in spec.operand_fields], attributes=attributes)
 
 
-def _slot(field: Field) -> Slot:
+def _slot(field: Field) -> ValueSlot:
     kind = REGISTER if field.kind.startswith("register") else VIEW
     if field.form == "operands":
-        return Slot(field.name, ITEM, "variadic ")
-    return Slot(field.name, kind, "optional " if field.flexible else "")
+        return ValueSlot(field.name, ITEM, "variadic ")
+    return ValueSlot(field.name, kind, "optional " if field.flexible else "")
 
 
 def _constraint(field: Field) -> Constraint:

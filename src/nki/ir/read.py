@@ -46,10 +46,10 @@ def read(module: Module) -> list[Program]:
                 fix="compile the kernel again",
                 location=attributes.where,
             )
-        return [_Kernel(operation, tables).read() for operation in module.body]
+        return [_KernelReader(operation, tables).read() for operation in module.body]
 
 
-class _Kernel:
+class _KernelReader:
     """Reads one kernel."""
 
     def __init__(self, operation: Operation, tables: Tables) -> None:

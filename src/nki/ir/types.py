@@ -15,7 +15,7 @@ from nki.ir.irdl import (
     STRING,
     TENSOR,
     VIEW,
-    Slot,
+    ValueSlot,
     dialect,
     operation,
     strings,
@@ -33,7 +33,7 @@ from nki.ir.mlir import (
 TERMINATORS = ("nki.yield", "nki.return")
 
 _REGIONS = strings(region.value for region in MemoryRegion)
-_SHAPED = (Slot("shaped", TENSOR), Slot("region", _REGIONS))
+_SHAPED = (ValueSlot("shaped", TENSOR), ValueSlot("region", _REGIONS))
 _BUFFER_ATTRIBUTES = {"id": INTEGER, "name": STRING, "role": STRING}
 
 
@@ -58,29 +58,29 @@ def nki_irdl() -> str:
                 attributes={"name": STRING, "target": STRING, "core": INTEGER, "cores": INTEGER},
                 region=True,
             ),
-            operation("input", results=[Slot("buffer", BUFFER)], attributes=_BUFFER_ATTRIBUTES),
-            operation("alloc", results=[Slot("buffer", BUFFER)], attributes=_BUFFER_ATTRIBUTES),
-            operation("reg", results=[Slot("register", REGISTER)], attributes={"id": INTEGER, "frozen": INTEGER}),
+            operation("input", results=[ValueSlot("buffer", BUFFER)], attributes=_BUFFER_ATTRIBUTES),
+            operation("alloc", results=[ValueSlot("buffer", BUFFER)], attributes=_BUFFER_ATTRIBUTES),
+            operation("reg", results=[ValueSlot("register", REGISTER)], attributes={"id": INTEGER, "frozen": INTEGER}),
             operation(
                 "subview",
-                operands=[Slot("buffer", BUFFER), Slot("index", VIEW + REGISTER, "optional ")],
-                results=[Slot("view", VIEW)],
+                operands=[ValueSlot("buffer", BUFFER), ValueSlot("index", VIEW + REGISTER, "optional ")],
+                results=[ValueSlot("view", VIEW)],
                 attributes={"offset": INTEGER, "strides": INTEGERS},
             ),
             operation(
                 "for",
                 operands=[
-                    Slot("index", REGISTER),
-                    Slot("lower", REGISTER, "optional "),
-                    Slot("upper", REGISTER, "optional "),
+                    ValueSlot("index", REGISTER),
+                    ValueSlot("lower", REGISTER, "optional "),
+                    ValueSlot("upper", REGISTER, "optional "),
                 ],
                 attributes={"step": INTEGER},
                 region=True,
             ),
-            operation("list_item", operands=[Slot("view", VIEW)], results=[Slot("item", ITEM)]),
-            operation("while", operands=[Slot("condition", REGISTER)], region=True),
+            operation("list_item", operands=[ValueSlot("view", VIEW)], results=[ValueSlot("item", ITEM)]),
+            operation("while", operands=[ValueSlot("condition", REGISTER)], region=True),
             operation("yield"),
-            operation("return", operands=[Slot("results", ITEM, "variadic ")]),
+            operation("return", operands=[ValueSlot("results", ITEM, "variadic ")]),
         ],
     )
 

@@ -16,7 +16,7 @@ ABSOLUTE = 0
 """The base whose address is 0, so that an offset is an address."""
 
 
-class Context:
+class CallContext:
     """The words that every function gets, and the memory behind them.
 
     Attributes:

@@ -34,7 +34,7 @@ SPARE_BANKS = 2
 _READERS = ("vector", "scalar")
 
 
-class _Use(NamedTuple):
+class _OperandUse(NamedTuple):
     """An operand, or the index of one, for which `name` is "".
 
     Attributes:
@@ -53,17 +53,17 @@ class _Use(NamedTuple):
         return bool(self.name) and self.issued.instruction.operands[self.name].writes
 
 
-Uses = dict[int, list[_Use]]
+Uses = dict[int, list[_OperandUse]]
 """Of marked tiles and of tensors in PSUM, by id, in program order."""
 
 
-class _Copy(NamedTuple):
+class _RemovableCopy(NamedTuple):
     """A copy that may go, what it copies, and who reads the tile, each instruction once."""
 
-    copy: _Use
+    copy: _OperandUse
     tile: Buffer
     source: Buffer
-    readers: tuple[_Use, ...]
+    readers: tuple[_OperandUse, ...]
 
 
 def run(program: Program, context: Context) -> Program:
@@ -102,7 +102,7 @@ def _uses(program: Program, tiles: Mapping[int, Buffer]) -> Uses:
     def note(block: int, issued: Issued, name: str, view: View) -> None:
         buffer = view.buffer
         if buffer.region is psum or buffer.id in tiles:
-            uses.setdefault(buffer.id, []).append(_Use(position, block, issued, name, view))
+            uses.setdefault(buffer.id, []).append(_OperandUse(position, block, issued, name, view))
         if view.dynamic is not None and type(view.dynamic.indices) is View:
             note(block, issued, "", view.dynamic.indices)
 
@@ -132,7 +132,7 @@ def _pinned(program: Program) -> set[int]:
 # --- one tile
 
 
-def _candidate(tile: Buffer, uses: Uses, pinned: set[int]) -> _Copy | None:
+def _candidate(tile: Buffer, uses: Uses, pinned: set[int]) -> _RemovableCopy | None:
     """The copy that fills a tile, if nothing but its readers' rules, their time and the room in PSUM is against it."""
     own = uses.get(tile.id, ())
     written, readers = [use for use in own if use.writes], [use for use in own if not use.writes]
@@ -147,10 +147,10 @@ def _candidate(tile: Buffer, uses: Uses, pinned: set[int]) -> _Copy | None:
     if not all(_reads_after(copy, use, pinned) for use in readers) or copy.position in pinned:
         return None
     once = {use.position: use for use in readers}
-    return _Copy(copy, tile, source, tuple(once.values()))
+    return _RemovableCopy(copy, tile, source, tuple(once.values()))
 
 
-def _writers(uses: Iterable[_Use]) -> Iterable[_Use]:
+def _writers(uses: Iterable[_OperandUse]) -> Iterable[_OperandUse]:
     return (use for use in uses if use.writes)
 
 
@@ -167,7 +167,7 @@ def _exact(issued: Issued) -> bool:
     )
 
 
-def _same_bytes(tile: Buffer, copy: _Use) -> bool:
+def _same_bytes(tile: Buffer, copy: _OperandUse) -> bool:
     """Whether all of a float32 tile is a copy of all of a PSUM tensor, so that a view of it fits that as it is.
 
     The copy has as many partitions and elements on both sides.
@@ -193,7 +193,7 @@ def _all_of(view: View, buffer: Buffer) -> bool:
     )
 
 
-def _reads_after(copy: _Use, use: _Use, pinned: set[int]) -> bool:
+def _reads_after(copy: _OperandUse, use: _OperandUse, pinned: set[int]) -> bool:
     """Whether a reader comes after the copy, at known addresses, and in no order of the kernel's own."""
     return (
         use.position > copy.position
@@ -238,7 +238,7 @@ class _Ready:
 # --- all of them
 
 
-def _with_room(program: Program, found: list[_Copy], target: Target) -> list[_Copy]:
+def _with_room(program: Program, found: list[_RemovableCopy], target: Target) -> list[_RemovableCopy]:
     """Those of the copies whose sources may live to the last reader."""
     if not found:
         return found
@@ -247,9 +247,9 @@ def _with_room(program: Program, found: list[_Copy], target: Target) -> list[_Co
     return [each for number, each in enumerate(found) if number not in full]
 
 
-def _together(found: list[_Copy], ready: _Ready) -> dict[int, _Copy]:
+def _together(found: list[_RemovableCopy], ready: _Ready) -> dict[int, _RemovableCopy]:
     """The copies that go, by the tile; an instruction that reads several tiles is asked again for each one more."""
-    gone: dict[int, _Copy] = {}
+    gone: dict[int, _RemovableCopy] = {}
     names: dict[int, dict[int, Buffer]] = {}
     for each in found:
         taken = [(use, names[use.position]) for use in each.readers if use.position in names]
@@ -260,7 +260,7 @@ def _together(found: list[_Copy], ready: _Ready) -> dict[int, _Copy]:
     return gone
 
 
-def _forwarded(program: Program, gone: Mapping[int, _Copy]) -> Program:
+def _forwarded(program: Program, gone: Mapping[int, _RemovableCopy]) -> Program:
     """The program without copies and tiles, the same object if all stay."""
     if not gone:
         return program

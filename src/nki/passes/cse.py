@@ -67,7 +67,7 @@ def run(program: Program, context: Context) -> Program:
     return replace(kept, body=_renamed(kept.body, search.names))
 
 
-class _Plan(NamedTuple):
+class _ResultPositions(NamedTuple):
     """What the declaration of an instruction says: where its results stand.
 
     Attributes:
@@ -88,7 +88,7 @@ class _Plan(NamedTuple):
 
 
 @cache
-def _plan(instruction: Instruction[Any]) -> _Plan:
+def _plan(instruction: Instruction[Any]) -> _ResultPositions:
     """A result is overwritten in full and not read, and the engine reaches all operands itself: none is in HBM."""
     operands = list(instruction.operands.values())
     tensors = [(place, operands[place]) for place, _ in instruction.tensor_positions]
@@ -100,7 +100,9 @@ def _plan(instruction: Instruction[Any]) -> _Plan:
     values = tuple(place for place in range(len(operands)) if place != result and place not in choices)
     reads = any(operand.reads for _, operand in tensors)
     stores = tuple(place for place, operand in tensors if operand.reads and not operand.engine_access)
-    return _Plan(writes, stores, result, not reads, values, itemgetter(*choices) if choices else lambda _: None)
+    return _ResultPositions(
+        writes, stores, result, not reads, values, itemgetter(*choices) if choices else lambda _: None
+    )
 
 
 def _buffers(arguments: Any, places: tuple[int, ...]) -> list[int]:
@@ -147,7 +149,7 @@ def _repeats(blocks: list[list[Issued]], writes: dict[int, int]) -> bool:
     return False
 
 
-class _Room:
+class _FreeBytes:
     """Bytes that are live at every position, and the most of them in each row of `_WIDTH` positions.
 
     What is added to whole rows is kept apart, so that a tensor that waits for long costs a few rows.
@@ -200,7 +202,7 @@ class _Search:
         self._stored = stored  # and what is returned
         self._first = {buffer.id: first for buffer, first, _ in live.buffers}
         self._last = {buffer.id: last for buffer, _, last in live.buffers}
-        self._room = _Room(live.positions, live.buffers, target)
+        self._room = _FreeBytes(live.positions, live.buffers, target)
         self._ordered = _ordered(program, live.positions)
         self._written: dict[int, int] = {}  # the last position so far that writes a buffer
         self._fence = -1
@@ -222,7 +224,7 @@ class _Search:
                     self._fence = self._position
             self._position += 1
 
-    def _again(self, issued: Issued, plan: _Plan, own: set[int], results: dict[Key, Buffer]) -> bool:
+    def _again(self, issued: Issued, plan: _ResultPositions, own: set[int], results: dict[Key, Buffer]) -> bool:
         """Whether an instruction is dropped, for a result that is still there; otherwise later ones may use its own."""
         if plan.result < 0 or self._ordered[self._position] or not self._is_result(issued, plan, own):
             return False
@@ -239,7 +241,7 @@ class _Search:
         self.dropped.add(id(issued))
         return True
 
-    def _is_result(self, issued: Issued, plan: _Plan, own: set[int]) -> bool:
+    def _is_result(self, issued: Issued, plan: _ResultPositions, own: set[int]) -> bool:
         """Whether an instruction writes one tensor of its block, all of it, that others read and nobody else writes."""
         instruction, arguments, _, engine = issued
         if not (plan.anywhere or engine is Engine.vector or engine is Engine.scalar):
@@ -257,7 +259,7 @@ class _Search:
             and not instruction.effects(arguments)
         )
 
-    def _key(self, issued: Issued, plan: _Plan) -> Key | None:
+    def _key(self, issued: Issued, plan: _ResultPositions) -> Key | None:
         """What is computed where, with each input as it was last written; None if that cannot be told.
 
         A second result counts as an input: the earlier instruction has written its own since, so that no two are equal.

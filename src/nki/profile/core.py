@@ -15,7 +15,7 @@ from nki.passes.analysis.dependences import dependences, segments_of
 from nki.spec.program import Issued, Program
 from nki.spec.step import UNITS
 from nki.target.model import Target
-from nki.timing.plan import BlockPlan, LoopPlan, Planner, SegmentPlan
+from nki.timing.plan import BlockPlan, LoopPlan, SegmentPlan, TimingPlanner
 from nki.timing.recipe import MATMUL, TRANSFER, Recipe
 from nki.timing.state import CAUSES
 from nki.timing.timeline import Timeline
@@ -46,7 +46,7 @@ class Core:
     program: Program
     target: Target
     line: Timeline
-    plan: Planner
+    plan: TimingPlanner
     items: list[Issued]
     recipes: list[Recipe]
     start: list[float]
@@ -89,7 +89,7 @@ def core_of(
     number: int, program: Program, target: Target, line: Timeline, trips: Mapping[int, float] | None = None
 ) -> Core:
     """A core from its synchronized program and its timeline, which was made with these trips."""
-    plan = Planner(program, target, trips)
+    plan = TimingPlanner(program, target, trips)
     items = list(program.body.walk())
     parts = list(segments(plan.body))
     recipes = [recipe for segment in parts for recipe in segment.recipes]

@@ -10,7 +10,7 @@ from nki.core.errors import ExecutionError
 from nki.core.tensor import FreeIndirection, ScalarOffset, VectorOffset, View
 from nki.options import Options
 from nki.sim.elements import elements, positions, written_elements
-from nki.sim.engines import Engines
+from nki.sim.engines import EngineState
 from nki.sim.memory import LiveStorage, Memory, shadow_of
 from nki.sim.notes import Report
 from nki.sim.overlay import as_seen
@@ -26,7 +26,7 @@ _SNAKE_OTHERS = 16
 _SKIP = "correct the index, or pass oob_mode=nisa.oob_mode.skip"
 
 
-class Rows(NamedTuple):
+class DynamicRows(NamedTuple):
     """Rows at dynamic addresses.
 
     Attributes:
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     partly: np.ndarray | None = None
 
 
-class Addresses(Engines):
+class Addresses(EngineState):
     """Resolves views and reads what they show."""
 
     def __init__(self, target: Target, options: Options, memory: Memory, report: Report, core: int) -> None:
@@ -79,7 +79,7 @@ class Addresses(Engines):
             storage = as_seen(storage)
         return elements(storage, view.dtype)[positions(storage, view.dtype, np.where(valid, flat, 0))]
 
-    def _read_rows(self, storage: LiveStorage, view: View, rows: Rows) -> np.ndarray:
+    def _read_rows(self, storage: LiveStorage, view: View, rows: DynamicRows) -> np.ndarray:
         """The elements of rows at dynamic addresses; what stands in those that are outside does not matter."""
         if not rows.inside.all():
             starts = np.where(rows.inside, rows.starts, 0)
@@ -146,7 +146,7 @@ class Addresses(Engines):
             return None
         raise _out_of_bounds(view, f"index {value} reaches elements {low} to {high}", total)
 
-    def _row_starts(self, view: View, dynamic: VectorOffset) -> Rows:
+    def _row_starts(self, view: View, dynamic: VectorOffset) -> DynamicRows:
         """The rows of a gather or scatter; out of bounds is an error unless such accesses are skipped.
 
         Skipped are indices out of bounds (nki/api/nki/isa dma_copy, `oob_mode`). Of a row whose index is inside, what
@@ -159,20 +159,20 @@ class Addresses(Engines):
         total = view.buffer.nbytes // view.dtype.itemsize
         inside = (starts + low >= 0) & (starts + high < total) & (rows >= 0)
         if inside.all():
-            return Rows(starts, inside)
+            return DynamicRows(starts, inside)
         partly = ~inside & (starts >= 0) & (starts < total) & (rows >= 0)
         row = int(np.argmax(partly if partly.any() else ~inside))
         if not partly[row]:
             if self._oob is oob_mode.error:
                 raise _out_of_bounds(view, f"row {row} has index {int(rows[row])}", total, dynamic.scale)
-            return Rows(starts, inside)
+            return DynamicRows(starts, inside)
         reached = (
             f"row {row} has index {int(rows[row])} and reaches elements {starts[row] + low} to {starts[row] + high}"
         )
         if self._oob is oob_mode.error:
             raise _out_of_bounds(view, reached, total, fix="correct the index, or make the rows of the view shorter")
         self._past_end(view, reached, total)
-        return Rows(starts, inside, partly)
+        return DynamicRows(starts, inside, partly)
 
     def _past_end(self, view: View, reached: str, total: int) -> None:
         self.warn(

@@ -16,7 +16,7 @@ from nki.spec.engine import engine as Engine
 from nki.target.model import Target
 
 
-class Engines(Notes):
+class EngineState(Notes):
     """State of the engines of one core; `engine` is the one that runs."""
 
     def __init__(self, target: Target, options: Options, report: Report, core: int) -> None:

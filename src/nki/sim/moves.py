@@ -12,7 +12,7 @@ from nki.core.dtypes import DType
 from nki.core.numerics import round_to, stochastic_round, to_f32
 from nki.core.tensor import MemoryRegion, ScalarOffset, VectorOffset, View, whole
 from nki.options import Options
-from nki.sim.addresses import Addresses, Rows
+from nki.sim.addresses import Addresses, DynamicRows
 from nki.sim.elements import elements, mark_elements, positions
 from nki.sim.memory import LiveStorage, Memory, shadow_of, strided
 from nki.sim.notes import Report
@@ -165,7 +165,7 @@ class Moves(Addresses):
         if message:
             self.warn("access.repeated-rows", message, FIX, RULE)
 
-    def _scatter_rows(self, storage: LiveStorage, view: View, values: np.ndarray, rows: Rows) -> None:
+    def _scatter_rows(self, storage: LiveStorage, view: View, values: np.ndarray, rows: DynamicRows) -> None:
         """Rows that are one piece of memory each; of rows that overlap the last one stays."""
         starts = rows.starts[rows.inside]
         mark_rows(storage, view, starts)

@@ -44,7 +44,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class EngineShare:
     """Percent of the time for which an engine is active: measured and predicted."""
 
     id: str
@@ -71,7 +71,7 @@ class Accuracy:
     """A recorded comparison; `rankings` are sequences of steps, slower first, and whether the model orders them so."""
 
     points: tuple[Point, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[EngineShare, ...]
     unfitted: tuple[Unfitted, ...]
     rankings: tuple[tuple[tuple[str, ...], bool], ...]
     excluded: tuple[tuple[str, str], ...]
@@ -123,7 +123,7 @@ def recorded() -> Accuracy:
     listed = tomllib.loads((FOLDER / "points.toml").read_text(encoding="utf-8"))
     return Accuracy(
         points=tuple(Point(**item) for item in data["point"]),
-        shares=tuple(Share(**item) for item in data["utilisation"]),
+        shares=tuple(EngineShare(**item) for item in data["utilisation"]),
         unfitted=tuple(Unfitted(**item) for item in data["unfitted"]),
         rankings=tuple((tuple(item["steps"]), item["right"]) for item in data["ranking"]),
         excluded=tuple((item["id"], item["reason"]) for item in listed["excluded"]),

@@ -129,7 +129,7 @@ class Gpsimd:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessLimits:
     """How compute engines may address SBUF and PSUM. Sizes and strides in elements unless named bytes."""
 
     max_free_dims: int
@@ -302,7 +302,7 @@ class Target:
     pe: Pe
     engines: Engines
     gpsimd: Gpsimd
-    access: Access
+    access: AccessLimits
     dma: Dma
     hbm: Hbm
     link: Link

@@ -17,9 +17,9 @@ from nki.spec.program import Program
 from nki.target.model import Target
 from nki.timing.bandwidth import NEVER
 from nki.timing.loops import Clockwork, Spent
-from nki.timing.plan import BlockPlan, LoopPlan, Planner
+from nki.timing.plan import BlockPlan, LoopPlan, TimingPlanner
 from nki.timing.run import SegmentRun
-from nki.timing.state import State
+from nki.timing.state import SegmentState
 from nki.timing.timeline import Timeline, timeline, timeline_of
 
 STEADY_TRIPS = 4
@@ -43,14 +43,14 @@ def timelines(
     counted: Sequence[Mapping[int, float]] = [{} for _ in programs] if trips is None else trips
     if len(programs) == 1:
         return (timeline(programs[0], target, counted[0]),)
-    plans = [Planner(program, target, counts) for program, counts in zip(programs, counted, strict=True)]
+    plans = [TimingPlanner(program, target, counts) for program, counts in zip(programs, counted, strict=True)]
     in_step = len({_skeleton(plan.body) for plan in plans}) == 1
-    cores = [_Core(plan, target, in_step) for plan in plans]
+    cores = [_CoreTimeline(plan, target, in_step) for plan in plans]
     _run(cores)
     return tuple(timeline_of(core.plan, target, core.work.records, core.spent) for core in cores)
 
 
-class _Core:
+class _CoreTimeline:
     """One core on its way through its program.
 
     Attributes:
@@ -59,7 +59,7 @@ class _Core:
         spent: time and work of the whole program, once it is over.
     """
 
-    def __init__(self, plan: Planner, target: Target, in_step: bool) -> None:
+    def __init__(self, plan: TimingPlanner, target: Target, in_step: bool) -> None:
         self.plan, self.target, self.in_step = plan, target, in_step
         self.work = Clockwork(plan, target)
         self.run: SegmentRun | None = None
@@ -86,11 +86,11 @@ class _Core:
             self.waiting.append(self.run.arrived.pop())
 
     def _whole(self) -> Generator[SegmentRun, None, None]:
-        self.spent, _ = yield from self._block(self.plan.body, State(), 0.0, True)
+        self.spent, _ = yield from self._block(self.plan.body, SegmentState(), 0.0, True)
 
     def _block(
-        self, block: BlockPlan, state: State, at: float, first: bool
-    ) -> Generator[SegmentRun, None, tuple[Spent, State]]:
+        self, block: BlockPlan, state: SegmentState, at: float, first: bool
+    ) -> Generator[SegmentRun, None, tuple[Spent, SegmentState]]:
         """One run of a block from a time on; `first` says that it is recorded."""
         spent = Spent()
         for part in block.parts:
@@ -108,8 +108,8 @@ class _Core:
         return spent, state
 
     def _loop(
-        self, loop: LoopPlan, state: State, at: float, first: bool
-    ) -> Generator[SegmentRun, None, tuple[Spent, State]]:
+        self, loop: LoopPlan, state: SegmentState, at: float, first: bool
+    ) -> Generator[SegmentRun, None, tuple[Spent, SegmentState]]:
         pause = Spent(self.work.hardware.barrier)
         total, trips = pause, []
         for number in range(min(int(loop.trips), STEADY_TRIPS) if self.in_step else int(loop.trips)):
@@ -123,7 +123,7 @@ class _Core:
         return total, state
 
 
-def _run(cores: Sequence[_Core]) -> None:
+def _run(cores: Sequence[_CoreTimeline]) -> None:
     """Side by side to the end of all programs."""
     while active := [core for core in cores if core.run is not None]:
         through = [core for core in active if core.next == NEVER and not core.waiting]
@@ -138,7 +138,7 @@ def _run(cores: Sequence[_Core]) -> None:
         _meet(cores)
 
 
-def _meet(cores: Sequence[_Core]) -> None:
+def _meet(cores: Sequence[_CoreTimeline]) -> None:
     """If all cores have come to their next meeting, it starts."""
     if all(core.waiting for core in cores):
         now = max(core.base + core.waiting[0][0] for core in cores)
@@ -148,7 +148,7 @@ def _meet(cores: Sequence[_Core]) -> None:
             core.run.met(now - core.base, position)
 
 
-def _alone(core: _Core) -> VerificationError:
+def _alone(core: _CoreTimeline) -> VerificationError:
     assert core.run is not None, "a core that waits is in a segment"
     issued = core.run.plan.items[core.waiting[0][1]]
     return VerificationError(

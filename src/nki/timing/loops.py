@@ -1,8 +1,9 @@
 """Blocks in time: one segment after another, and loops whose trips are timed until they repeat themselves.
 
-A segment starts with idle queues, so that its length depends only on the `State` in which it starts. A loop is timed
-trip by trip until a trip starts in a state that an earlier one started in; from there on the trips are copies, and a
-trip count of a million costs nothing. The first trip usually differs (activation table, clock), the second is steady.
+A segment starts with idle queues, so that its length depends only on the `SegmentState` in which it starts. A loop is
+timed trip by trip until a trip starts in a state that an earlier one started in; from there on the trips are copies,
+and a trip count of a million costs nothing. The first trip usually differs (activation table, clock), the second is
+steady.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from nki.core.errors import VerificationError
 from nki.spec.step import UNITS
 from nki.target.model import Target
 from nki.timing.hardware import Hardware
-from nki.timing.plan import BlockPlan, LoopPlan, Planner, SegmentPlan
+from nki.timing.plan import BlockPlan, LoopPlan, SegmentPlan, TimingPlanner
 from nki.timing.run import SegmentRun
-from nki.timing.state import State
+from nki.timing.state import SegmentState
 
 MOST_TRIPS = 64
 """Trips that are timed if none starts like an earlier one; the last of them stands for all that follow."""
@@ -82,13 +83,13 @@ class Records:
 class Clockwork:
     """Times the blocks of one program."""
 
-    def __init__(self, plan: Planner, target: Target) -> None:
+    def __init__(self, plan: TimingPlanner, target: Target) -> None:
         self.plan, self.target = plan, target
         self.hardware: Hardware = plan.hardware
         self.records = Records(plan.size)
-        self._known: dict[tuple[int, State], tuple[Spent, State]] = {}
+        self._known: dict[tuple[int, SegmentState], tuple[Spent, SegmentState]] = {}
 
-    def block(self, block: BlockPlan, state: State, at: float | None) -> tuple[Spent, State]:
+    def block(self, block: BlockPlan, state: SegmentState, at: float | None) -> tuple[Spent, SegmentState]:
         """One run of a block; `at` is its start if it is the first run, which is recorded."""
         if at is None and (block.number, state) in self._known:
             return self._known[block.number, state]
@@ -100,7 +101,7 @@ class Clockwork:
         self._known[block.number, entry] = spent, state
         return spent, state
 
-    def part(self, part: SegmentPlan | LoopPlan, state: State, at: float | None) -> tuple[Spent, State]:
+    def part(self, part: SegmentPlan | LoopPlan, state: SegmentState, at: float | None) -> tuple[Spent, SegmentState]:
         """One run of a segment or a loop."""
         if isinstance(part, LoopPlan):
             return self._loop(part, state, at)
@@ -108,7 +109,7 @@ class Clockwork:
         run.advance()
         return self.finish(run, at)
 
-    def finish(self, run: SegmentRun, at: float | None) -> tuple[Spent, State]:
+    def finish(self, run: SegmentRun, at: float | None) -> tuple[Spent, SegmentState]:
         """What a segment that was simulated has spent; raises VerificationError if it cannot end."""
         if not run.over:
             raise _stuck(run)
@@ -120,10 +121,10 @@ class Clockwork:
                 busy[unit] += ns
         return Spent(run.ns, tuple(busy), run.plan.nbytes), run.state()
 
-    def _loop(self, loop: LoopPlan, state: State, at: float | None) -> tuple[Spent, State]:
+    def _loop(self, loop: LoopPlan, state: SegmentState, at: float | None) -> tuple[Spent, SegmentState]:
         """Barriers stand before the first trip and after every one."""
         pause = Spent(self.hardware.barrier)
-        seen: dict[State, int] = {}
+        seen: dict[SegmentState, int] = {}
         trips: list[Spent] = []
         states = [state]
         while len(trips) < min(loop.trips, MOST_TRIPS) and states[-1] not in seen:

@@ -89,7 +89,7 @@ class BlockPlan:
         self.meets = False
 
 
-class Planner:
+class TimingPlanner:
     """Makes the plan of one program; `size` is the number of its instructions, `loops` all its loops.
 
     `recipes` are those of an earlier plan of the same instructions on this target.

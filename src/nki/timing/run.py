@@ -24,7 +24,7 @@ from nki.timing.clock import Clock
 from nki.timing.hardware import DMA, FIRST_BANK, SCALAR, TENSOR, Hardware
 from nki.timing.plan import SegmentPlan
 from nki.timing.recipe import Recipe, indices
-from nki.timing.state import CORE, NONE, OPERAND, PORT, TABLE, UNIT, WAIT, State
+from nki.timing.state import CORE, NONE, OPERAND, PORT, TABLE, UNIT, WAIT, SegmentState
 
 READY, ARRIVED, MET, CLEAR = range(4)
 """Events: may start; the trigger has reached the DMA; the other core is there; the operands of a transfer are."""
@@ -41,7 +41,9 @@ class SegmentRun:
         arrived: instructions at a meeting with the other core, with the time; the driver calls `met`.
     """
 
-    def __init__(self, plan: SegmentPlan, hardware: Hardware, target: Target, state: State, alone: bool = True) -> None:
+    def __init__(
+        self, plan: SegmentPlan, hardware: Hardware, target: Target, state: SegmentState, alone: bool = True
+    ) -> None:
         count = len(plan.items)
         self.plan, self._hardware, self._alone = plan, hardware, alone
         self.start, self.end, self.visible = [0.0] * count, [0.0] * count, [0.0] * count
@@ -81,10 +83,10 @@ class SegmentRun:
         """The length of the segment, once it is over."""
         return max(self._done)
 
-    def state(self) -> State:
+    def state(self) -> SegmentState:
         """What the next segment starts with, at the end of this one."""
         clock = self._clock.state(self.ns) if self._clock else self._clock_state
-        return State(self._table, clock)
+        return SegmentState(self._table, clock)
 
     def advance(self, until: float = NEVER) -> None:
         """Process events up to a time; stops early when an instruction meets the other core."""

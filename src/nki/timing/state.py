@@ -12,7 +12,7 @@ CAUSES = ("", "wait", "unit", "port", "operand", "table", "core")
 own queue, the loading of an activation table, or the other core."""
 
 
-class State(NamedTuple):
+class SegmentState(NamedTuple):
     """What a segment leaves for the next one: the activation table and the clock of the Tensor engine."""
 
     table: str | None = None

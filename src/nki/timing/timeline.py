@@ -16,8 +16,8 @@ from nki.spec.program import Program
 from nki.spec.step import UNITS
 from nki.target.model import Target
 from nki.timing.loops import Clockwork, LoopTime, Records, Spent
-from nki.timing.plan import Planner
-from nki.timing.state import CAUSES, State
+from nki.timing.plan import TimingPlanner
+from nki.timing.state import CAUSES, SegmentState
 
 
 class Moment(NamedTuple):
@@ -135,13 +135,13 @@ def timeline(program: Program, target: Target, trips: Mapping[int, float] | None
         VerificationError: the program is not synchronized (``timeline.unsynchronized``), its queues or waits do not fit
             (``timeline.queue``, ``timeline.wait``), or instructions wait for each other (``timeline.deadlock``).
     """
-    plan = Planner(program, target, trips)
+    plan = TimingPlanner(program, target, trips)
     work = Clockwork(plan, target)
-    spent, _ = work.block(plan.body, State(), 0.0)
+    spent, _ = work.block(plan.body, SegmentState(), 0.0)
     return timeline_of(plan, target, work.records, spent)
 
 
-def timeline_of(plan: Planner, target: Target, records: Records, spent: Spent) -> Timeline:
+def timeline_of(plan: TimingPlanner, target: Target, records: Records, spent: Spent) -> Timeline:
     """The timeline from the records of a run over a plan."""
     runs = np.ones(plan.size)
     for loop in plan.loops:

@@ -25,7 +25,7 @@ from nki.spec.rule import Finding
 from nki.spec.sink import active_sink
 from nki.target.load import load_target
 from nki.tune.config import Config, default_of, read_configs
-from nki.tune.job import Caches, Job, Question
+from nki.tune.job import Caches, Question, TuningJob
 from nki.tune.memory import disk_key, from_disk, read_pinned, to_disk, with_origin, write_pinned
 from nki.tune.same import host_copies
 from nki.tune.search import search
@@ -230,7 +230,7 @@ class TunedKernel(Kernel):
         budget, tolerance = self._settings
         caches: Caches = {number: self._cache_of(config) for number, config in enumerate(self._configs)}
         candidates = search(
-            Job(self._launch, host_copies(arguments), target, self._configs, options),
+            TuningJob(self._launch, host_copies(arguments), target, self._configs, options),
             default=self._default,
             budget=budget,
             tolerance=tolerance,

@@ -23,7 +23,7 @@ Caches = dict[int, Cache]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TuningJob:
     """What every candidate has in common.
 
     Attributes:
@@ -61,7 +61,7 @@ class Answer:
     assumed: bool = False
 
 
-def answer(job: Job, question: Question, number: int, cache: Cache) -> Answer:
+def answer(job: TuningJob, question: Question, number: int, cache: Cache) -> Answer:
     """Ask the timing model, in this process; what a candidate raises is an answer as well."""
     # Passes and the timing model are loaded when the first kernel is tuned, not with the package.
     model = importlib.import_module("nki.tune.model")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nki.tune.job import Answer, Caches, Job, Question, reason_of
+from nki.tune.job import Answer, Caches, Question, TuningJob, reason_of
 from nki.tune.same import Leaves, difference, outcome
 from nki.tune.tuned import Candidate
 from nki.tune.workers import Ask, askers
@@ -18,7 +18,7 @@ Done = Callable[[Question, int], None]
 
 
 def search(
-    job: Job,
+    job: TuningJob,
     *,
     default: int,
     budget: int | None,
@@ -60,7 +60,7 @@ def search(
 class _Search:
     """What is known so far."""
 
-    def __init__(self, job: Job, default: int, ask: Ask, budget: int | None) -> None:
+    def __init__(self, job: TuningJob, default: int, ask: Ask, budget: int | None) -> None:
         self._job, self._default, self._ask = job, default, ask
         others = [number for number in range(len(job.configs)) if number != default]
         self.bounds: dict[int, Answer] = dict(zip(others, ask("bound", others), strict=True))
@@ -126,7 +126,7 @@ _WAVE = 8
 class _Checker:
     """Runs candidates on the arrays of the call."""
 
-    def __init__(self, job: Job, default: int, tolerance: float | None, caches: Caches) -> None:
+    def __init__(self, job: TuningJob, default: int, tolerance: float | None, caches: Caches) -> None:
         self._job, self._default, self._tolerance, self._caches = job, default, tolerance, caches
         self._expected: Leaves | None = None
 
@@ -145,7 +145,7 @@ class _Checker:
         return outcome(launch, arguments, self._caches.setdefault(number, {}), self._job.options)
 
 
-def _raise_again(job: Job, number: int) -> Any:
+def _raise_again(job: TuningJob, number: int) -> Any:
     """The error of the default configuration, as a call raises it."""
     launch, arguments = job.with_config(number)
     outcome(launch, arguments, {}, job.options)

@@ -14,7 +14,7 @@ from nki.driver.launch import Launch
 from nki.frontend.dependencies.manifest import manifest_of
 from nki.options import Options
 from nki.tune.config import Config
-from nki.tune.job import Job
+from nki.tune.job import TuningJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Task:
         digest: of the kernel and everything that it can read, by value; the other process compares it.
         launch: with a function that stands for the kernel's.
         arguments: with `Blank` in place of arrays.
-        target, configs, options: see `Job`.
+        target, configs, options: see `TuningJob`.
     """
 
     path: tuple[str, ...]
@@ -49,7 +49,7 @@ class Task:
     options: Options
 
 
-def pickled_task(job: Job) -> bytes | None:
+def pickled_task(job: TuningJob) -> bytes | None:
     """The job as bytes; None if another process could not make it the same.
 
     That is so for functions inside of functions and in the main script, which would run again when it is imported; for

@@ -17,7 +17,7 @@ import numpy as np
 from nki.driver.launch import Launch
 from nki.frontend.dependencies.manifest import manifest_of
 from nki.jit import Kernel
-from nki.tune.job import Job, answer
+from nki.tune.job import TuningJob, answer
 from nki.tune.task import Blank, Task
 
 
@@ -45,7 +45,7 @@ def _send(replies: BinaryIO, value: Any) -> None:
     replies.flush()
 
 
-def _job(task: Task) -> Job | None:
+def _job(task: Task) -> TuningJob | None:
     """The job with the kernel as this process imports it; None if that is not the same kernel."""
     sys.path[:] = task.path
     found: Any = importlib.import_module(task.module)
@@ -55,7 +55,7 @@ def _job(task: Task) -> Job | None:
     if manifest_of(function).digest != task.digest:
         return None
     launch: Launch = replace(task.launch, function=function)
-    return Job(launch, filled(task.arguments), task.target, task.configs, task.options)
+    return TuningJob(launch, filled(task.arguments), task.target, task.configs, task.options)
 
 
 def filled(value: Any) -> Any:

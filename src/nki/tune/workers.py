@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from nki.tune.job import Answer, Caches, Job, Question, answer
+from nki.tune.job import Answer, Caches, Question, TuningJob, answer
 from nki.tune.task import pickled_task
 
 _LEAST = 3
@@ -27,7 +27,9 @@ Ask = Callable[[Question, Sequence[int]], list[Answer]]
 
 
 @contextlib.contextmanager
-def askers(job: Job, processes: int | None, caches: Caches, done: Callable[[Question, int], None]) -> Iterator[Ask]:
+def askers(
+    job: TuningJob, processes: int | None, caches: Caches, done: Callable[[Question, int], None]
+) -> Iterator[Ask]:
     """What answers questions about the candidates of a job.
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nki.core.tensor import View
-from nki.native.call_context import Context, address_of
+from nki.native.call_context import CallContext, address_of
 from nki.native.emit.function import emit
 from nki.native.objects.jit import in_process
 from nki.native.operand_layout import HEADER, SLOT, Place, start_of
@@ -61,7 +61,7 @@ class Copies:
             "defined": _registers(machine._accumulated, machine),
         }
 
-    def place(self, view: View | None, path: str, base: int, context: Context) -> Place:
+    def place(self, view: View | None, path: str, base: int, context: CallContext) -> Place:
         """Where an operand lies."""
         array = self.registers[path] if view is None else self.guarded[view.buffer.id]
         context.base(base, address_of(array))
@@ -80,7 +80,7 @@ def native(traced: Trace, copies: Copies, first: int = 0, last: int | None = Non
 
 def prepared(traced: Trace, copies: Copies) -> Callable[[int, int], int]:
     """The kernel of a trace on copies, as a function of the first and the last partition."""
-    context = Context(helpers(), len(traced.slots))
+    context = CallContext(helpers(), len(traced.slots))
     words = [0] * HEADER
     words[2], words[3] = traced.partitions, traced.count
     for number, item in enumerate(traced.slots):

@@ -13,7 +13,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import float32
 from nki.core.tensor import Buffer, MemoryRegion, whole
-from nki.native.records.moves import _Body
+from nki.native.records.moves import _MoveBody
 from nki.native.trace.symbolic_execution import NotTraceable
 from nki.spec.engine import engine
 from nki.target.load import load_target
@@ -82,7 +82,7 @@ def test_native_products_have_the_bits_of_numpy(
 def test_rows_of_a_partition_are_no_transpose() -> None:
     """What is taken apart into rows has another shape than what lies in memory."""
     view = whole(Buffer(1, "a", MemoryRegion.sbuf, (4, 2, 8), float32))
-    body = _Body(engine.vector, load_target("trn2"))
+    body = _MoveBody(engine.vector, load_target("trn2"))
     body.transpose(body.reshape(body.load_raw(view), (4, 16)))
     with pytest.raises(NotTraceable):
         body.transpose(body.reshape(body.load_raw(view), (8, 8)))

@@ -11,7 +11,7 @@ import pytest
 import nki.isa as nisa
 import nki.language as nl
 from nki.native.plan.packed_panels import Panels
-from nki.native.plan.steps import Plan
+from nki.native.plan.steps import ExecutionPlan
 from nki.native.primitives.matmul import FINDS, KEEPS
 from nki.native.records import move_records
 from nki.native.run import kernel as native_kernel
@@ -148,16 +148,16 @@ KERNELS: list[Callable[..., Any]] = [
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[ExecutionPlan]:
     """Those that were made."""
-    found: list[Plan] = []
-    plan = native_kernel.Planner.plan
+    found: list[ExecutionPlan] = []
+    plan = native_kernel.ExecutionPlanner.plan
 
-    def planned(planner: Any) -> Plan:
+    def planned(planner: Any) -> ExecutionPlan:
         found.append(plan(planner))
         return found[-1]
 
-    monkeypatch.setattr(native_kernel.Planner, "plan", planned)
+    monkeypatch.setattr(native_kernel.ExecutionPlanner, "plan", planned)
     return found
 
 
@@ -180,7 +180,7 @@ def test_threads(function: Any, order: Sequence[int], monkeypatch: pytest.Monkey
     (shared, 1, 2), (changed, 2, 2), (one_after_another, 0, 0), (arguments, 2, 2), (strided, 1, 1), (in_a_loop, 1, 1)
 ])  # fmt: skip
 def test_what_is_shared(
-    function: Any, kept: int, found: int, plans: list[Plan], monkeypatch: pytest.MonkeyPatch
+    function: Any, kept: int, found: int, plans: list[ExecutionPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How many operands are packed for several products, and how many products need not pack."""
     flags: dict[int, int] = {}
@@ -197,7 +197,7 @@ def test_what_is_shared(
     assert (plans[-1].panels > 0) == (kept > 0)
 
 
-def test_room(plans: list[Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room(plans: list[ExecutionPlan], monkeypatch: pytest.MonkeyPatch) -> None:
     """What has no room is packed each time."""
     one = 4 * (K + 1) * 224
     monkeypatch.setattr("nki.native.plan.packed_panels._MOST_BYTES", one)

@@ -11,7 +11,7 @@ import pytest
 
 import nki
 from nki.core.tensor import Buffer, MemoryRegion, whole
-from nki.native.plan.tile_versions import Renamed, Use, overwrites, renamed
+from nki.native.plan.tile_versions import Renamed, TileUse, overwrites, renamed
 from nki.sim.machine import Machine
 from nki.spec.program import Issued
 from tests.isa.registry import Legal
@@ -27,10 +27,10 @@ _without_other_place = Machine.run
 
 def tiles(issued: Issued) -> list[Buffer]:
     """The tensors in SBUF that an instruction overwrites, so that what they hold next may have another place."""
-    uses: dict[int, list[Use]] = {}
+    uses: dict[int, list[TileUse]] = {}
     for name, view in issued.views():
         operand = issued.instruction.operands[name]
-        uses.setdefault(view.buffer.id, []).append(Use(0, issued, view, operand.reads, operand.writes))
+        uses.setdefault(view.buffer.id, []).append(TileUse(0, issued, view, operand.reads, operand.writes))
     found = [known[0].view.buffer for known in uses.values() if overwrites(known)]
     return [buffer for buffer in found if buffer.region is MemoryRegion.sbuf]
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.kernels import products, rows
 
 from nki.passes.analysis.footprints import Footprint
-from nki.passes.analysis.interval_index import Layout, Plane
+from nki.passes.analysis.interval_index import IndexLayout, Plane
 from nki.passes.context import Context
 from nki.passes.pipeline import PIPELINE
 from nki.passes.proof import happens_before
@@ -27,7 +27,7 @@ def device(low: int, high: int) -> Footprint:
 
 def test_reads_that_no_write_covers_do_not_add_up() -> None:
     """Each round reads everything from a place on, as gathers do, and writes a few of these bytes."""
-    plane, random = Plane(Layout()), Random(1)
+    plane, random = Plane(IndexLayout()), Random(1)
     parts = [(device(n * 64, (n + 1) * 64)) for n in range(32)]
     tails = [device(n * 64, 32 * 64) for n in range(32)]
     before: list[set[int]] = []

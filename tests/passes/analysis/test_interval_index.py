@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from nki.passes.analysis.footprints import Footprint
-from nki.passes.analysis.interval_index import Layout, Plane, layout_of
+from nki.passes.analysis.interval_index import IndexLayout, Plane, layout_of
 
 ROWS, PITCH = 32, 64
 Access = tuple[Footprint, bool]
@@ -58,7 +58,7 @@ def bits(footprint: Footprint) -> int:
     return sum(((1 << footprint.run) - 1) << start for start in set(starts))
 
 
-def missing(listed: list[Access], layout: Layout) -> list[tuple[int, int]]:
+def missing(listed: list[Access], layout: IndexLayout) -> list[tuple[int, int]]:
     """Pairs that conflict, but neither follow each other by the index nor by what it says of others."""
     plane = Plane(layout)
     masks = [bits(footprint) for footprint, _ in listed]
@@ -80,7 +80,12 @@ def missing(listed: list[Access], layout: Layout) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(60))
 def test_nothing_is_missing(seed: int) -> None:
     listed = accesses(Random(seed))
-    for layout in (layout_of(footprint for footprint, _ in listed), Layout(PITCH, True), Layout(PITCH), Layout()):
+    for layout in (
+        layout_of(footprint for footprint, _ in listed),
+        IndexLayout(PITCH, True),
+        IndexLayout(PITCH),
+        IndexLayout(),
+    ):
         assert not missing(listed, layout)
 
 
@@ -89,4 +94,4 @@ def test_a_write_of_some_columns_leaves_the_others() -> None:
     rows = [(block((row, row + 1), (0, PITCH)), True) for row in range(ROWS)]
     columns = [(block((0, ROWS), (left, left + 8)), True) for left in (0, 8)]
     later = [(block((0, ROWS), (32, 40)), False), (block((0, ROWS), (0, 8)), False)]
-    assert not missing([*rows, *columns, *later], Layout(PITCH, True))
+    assert not missing([*rows, *columns, *later], IndexLayout(PITCH, True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nki.passes.analysis.footprints import Footprint
-from nki.passes.analysis.interval_index import Layout, Plane
+from nki.passes.analysis.interval_index import IndexLayout, Plane
 
 READERS = 3000
 
@@ -14,7 +14,7 @@ def row(low: int, high: int) -> Footprint:
 
 
 def test_readers_of_the_same_bytes_are_one_group() -> None:
-    plane, weights, found = Plane(Layout()), row(0, 256), set[int]()
+    plane, weights, found = Plane(IndexLayout()), row(0, 256), set[int]()
     for position in range(READERS):
         plane.read(position, weights, found)
     assert not found
@@ -27,7 +27,7 @@ def test_readers_of_the_same_bytes_are_one_group() -> None:
 
 
 def test_a_covering_write_stands_for_all_of_them() -> None:
-    plane, weights = Plane(Layout()), row(0, 256)
+    plane, weights = Plane(IndexLayout()), row(0, 256)
     for position in range(READERS):
         plane.read(position, weights, set())
     for found, expected in ((set[int](), {*range(READERS)}), (set[int](), {READERS})):
@@ -36,7 +36,7 @@ def test_a_covering_write_stands_for_all_of_them() -> None:
 
 
 def test_groups_stay_apart_when_a_cell_is_split() -> None:
-    plane = Plane(Layout())
+    plane = Plane(IndexLayout())
     wide = row(0, 64 * 100)
     pieces = [row(64 * number, 64 * (number + 1)) for number in range(100)]
     plane.read(0, wide, set())

@@ -16,7 +16,7 @@ MIGRATION = "nki/migration/index.rst"
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class CheckedFunction:
     """A function to check.
 
     Attributes:

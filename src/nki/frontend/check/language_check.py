@@ -17,13 +17,13 @@ from nki.core.source import Frame, Location
 from nki.frontend.check import parser_limits as parser
 from nki.frontend.check import purity, tracing
 from nki.frontend.check import tensor_values as values
-from nki.frontend.check.inspection import Body, Found
+from nki.frontend.check.inspection import CheckedFunction, Found
 from nki.frontend.check.name_resolution import function_of, is_kernel, is_user_code, names_of
 from nki.frontend.check.source import FunctionSource, source_of
 from nki.frontend.check.value_kinds import Kinds, passed_tensors, tensor_parameters
 from nki.spec.rule import Finding, error_of
 
-Check = Callable[[Body], Iterator[Found]]
+Check = Callable[[CheckedFunction], Iterator[Found]]
 
 TRACER: tuple[Check, ...] = (
     tracing.generators,
@@ -102,7 +102,7 @@ def _placed(found: Found, location: Location) -> Finding:
     )
 
 
-def _bodies(kernel: FunctionType) -> Iterator[tuple[Body, tuple[Frame, ...]]]:
+def _bodies(kernel: FunctionType) -> Iterator[tuple[CheckedFunction, tuple[Frame, ...]]]:
     """The kernel and the user's functions that it calls, each with the calls that lead to it, innermost first."""
     pending: list[tuple[FunctionType, frozenset[str] | None, tuple[Frame, ...]]] = [(kernel, None, ())]
     seen: set[tuple[FunctionType, frozenset[str] | None]] = set()
@@ -117,7 +117,7 @@ def _bodies(kernel: FunctionType) -> Iterator[tuple[Body, tuple[Frame, ...]]]:
         pending += [(callee, tensors, (source.frame(call), *chain)) for callee, tensors, call in _calls(body, kernel)]
 
 
-def _calls(body: Body, kernel: FunctionType) -> Iterator[tuple[FunctionType, frozenset[str], ast.Call]]:
+def _calls(body: CheckedFunction, kernel: FunctionType) -> Iterator[tuple[FunctionType, frozenset[str], ast.Call]]:
     """The user's functions that a function calls, with the parameters that get tensors."""
     for node, scope in body.nodes():
         if not isinstance(node, ast.Call):
@@ -131,8 +131,8 @@ def _calls(body: Body, kernel: FunctionType) -> Iterator[tuple[FunctionType, fro
         yield callee, passed_tensors(node, callee, body.kinds, scope) if plain else frozenset(), node
 
 
-def _body(function: FunctionType, source: FunctionSource, given: frozenset[str] | None) -> Body:
+def _body(function: FunctionType, source: FunctionSource, given: frozenset[str] | None) -> CheckedFunction:
     names = names_of(function, source)
     parameters = tensor_parameters(names) if given is None else given
     once = {name for name in parameters if len(source.scope.bindings.get(name, [])) == 1}
-    return Body(names, Kinds(names, frozenset(once)), kernel=given is None)
+    return CheckedFunction(names, Kinds(names, frozenset(once)), kernel=given is None)

@@ -10,7 +10,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from nki.core.tensor import NKIObject
-from nki.frontend.check.inspection import GUIDE, MIGRATION, Body, Found, likely_mistake, not_possible, text
+from nki.frontend.check.inspection import GUIDE, MIGRATION, CheckedFunction, Found, likely_mistake, not_possible, text
 from nki.frontend.check.name_resolution import is_kernel, is_ours
 from nki.frontend.check.scopes import Scope
 from nki.frontend.check.tracing import defaults
@@ -33,7 +33,7 @@ _UNDESCRIBED: dict[type[ast.AST], tuple[str, str]] = {
 }
 
 
-def identity(body: Body) -> Iterator[Found]:
+def identity(body: CheckedFunction) -> Iterator[Found]:
     """``is`` and ``is not``.
 
     The documents refuse all of them, but kernels that were published for 0.3.0 compare with None so: a warning.
@@ -59,7 +59,7 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def keyword_only(body: Body) -> Iterator[Found]:
+def keyword_only(body: CheckedFunction) -> Iterator[Found]:
     """``*`` in the signature of a kernel."""
     owner = body.scope.owner
     if not body.kernel or isinstance(owner, ast.Module | ast.ClassDef) or owner.args.vararg is not None:
@@ -76,7 +76,7 @@ def keyword_only(body: Body) -> Iterator[Found]:
         )
 
 
-def list_arguments(body: Body) -> Iterator[Found]:
+def list_arguments(body: CheckedFunction) -> Iterator[Found]:
     """Kernel parameters that are lists, by default or by annotation."""
     for parameter, default in defaults(body):
         if isinstance(default, ast.List | ast.ListComp):
@@ -100,7 +100,7 @@ def list_arguments(body: Body) -> Iterator[Found]:
             )
 
 
-def classes(body: Body) -> Iterator[Found]:
+def classes(body: CheckedFunction) -> Iterator[Found]:
     """Classes that are made in a kernel and have another base than NKIObject, or none."""
     for node, scope in body.nodes():
         if not isinstance(node, ast.Call) or (made := _user_class(node, scope, body)) is None:
@@ -117,7 +117,7 @@ def classes(body: Body) -> Iterator[Found]:
             )
 
 
-def dict_keys(body: Body) -> Iterator[Found]:
+def dict_keys(body: CheckedFunction) -> Iterator[Found]:
     """Keys of dict displays that are no strings."""
     for node, _ in body.nodes():
         for key in node.keys if isinstance(node, ast.Dict) else ():
@@ -132,7 +132,7 @@ def dict_keys(body: Body) -> Iterator[Found]:
                 )
 
 
-def sub_kernels(body: Body) -> Iterator[Found]:
+def sub_kernels(body: CheckedFunction) -> Iterator[Found]:
     """Calls of functions that are decorated themselves.
 
     The documents ask to remove the decorator, but kernels that were published for 0.3.0 keep it: a warning.
@@ -149,7 +149,7 @@ def sub_kernels(body: Body) -> Iterator[Found]:
             )
 
 
-def old_namespace(body: Body) -> Iterator[Found]:
+def old_namespace(body: CheckedFunction) -> Iterator[Found]:
     """Names below neuronxcc.nki."""
     for node, scope in body.nodes():
         module = ""
@@ -171,7 +171,7 @@ def old_namespace(body: Body) -> Iterator[Found]:
             )
 
 
-def register_arithmetic(body: Body) -> Iterator[Found]:
+def register_arithmetic(body: CheckedFunction) -> Iterator[Found]:
     """Python operators on what is only known on the device."""
     for node, scope in body.nodes():
         match node:
@@ -192,7 +192,7 @@ def register_arithmetic(body: Body) -> Iterator[Found]:
             )
 
 
-def host_calls(body: Body) -> Iterator[Found]:
+def host_calls(body: CheckedFunction) -> Iterator[Found]:
     """Calls of NumPy's functions with numbers; those with tensors are wrong in every front end.
 
     The guide says that libraries are missing and not which; `math` is in its examples. A warning, since not every
@@ -222,7 +222,7 @@ def _root(value: ast.expr) -> str:
     return f"{text(value)} ** 0.5" if isinstance(value, ast.Name | ast.Constant) else f"({text(value)}) ** 0.5"
 
 
-def undescribed(body: Body) -> Iterator[Found]:
+def undescribed(body: CheckedFunction) -> Iterator[Found]:
     """Statements and expressions that the guide does not describe; it does not name them as refused either."""
     for node, scope in _with_lambdas(body):
         what, fix = _UNDESCRIBED.get(type(node), ("", ""))
@@ -239,14 +239,14 @@ def undescribed(body: Body) -> Iterator[Found]:
             )
 
 
-def _with_lambdas(body: Body) -> Iterator[tuple[ast.AST, Scope]]:
+def _with_lambdas(body: CheckedFunction) -> Iterator[tuple[ast.AST, Scope]]:
     yield from body.nodes()
     for scope in body.scope.within():
         if isinstance(scope.owner, ast.Lambda) and scope.parent is not None and scope is not body.scope:
             yield scope.owner, scope.parent
 
 
-def _is_no_reorder(node: ast.With, scope: Scope, body: Body) -> bool:
+def _is_no_reorder(node: ast.With, scope: Scope, body: CheckedFunction) -> bool:
     return all(
         isinstance(item.context_expr, ast.Call) and body.names.value(item.context_expr.func, scope) is no_reorder
         for item in node.items
@@ -259,14 +259,14 @@ def _is_list(annotation: ast.expr) -> bool:
     return name in ("list", "List")
 
 
-def _user_class(call: ast.Call, scope: Scope, body: Body) -> type[Any] | None:
+def _user_class(call: ast.Call, scope: Scope, body: CheckedFunction) -> type[Any] | None:
     value = body.names.value(call.func, scope)
     if not isinstance(value, type) or is_ours(value):
         return None
     return value if _is_of_user(value, body) else None
 
 
-def _is_of_user(made: type[Any], body: Body) -> bool:
+def _is_of_user(made: type[Any], body: CheckedFunction) -> bool:
     top = body.names.function.__module__.partition(".")[0]
     return made.__module__ == "__main__" or made.__module__.partition(".")[0] == top
 

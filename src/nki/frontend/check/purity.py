@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import Any
 
-from nki.frontend.check.inspection import Body, Found, likely_mistake, text
+from nki.frontend.check.inspection import CheckedFunction, Found, likely_mistake, text
 from nki.frontend.check.mutations import Write, writes, writes_within
 from nki.frontend.check.name_resolution import UNKNOWN
 from nki.frontend.check.scopes import Scope
@@ -24,7 +24,7 @@ _SOURCE = "nki/get-started/nki-language-guide.rst, Kernel Caching"
 _CONTAINERS = (list, dict, set, bytearray, collections.deque)
 
 
-def reads_of_state(body: Body) -> Iterator[Found]:
+def reads_of_state(body: CheckedFunction) -> Iterator[Found]:
     """Variables outside of the function that something changes after it was defined."""
     told: set[str] = set()
     for node, scope in body.nodes():
@@ -52,7 +52,7 @@ def _state(node: ast.Name, write: Write, is_global: bool) -> Found:
     )
 
 
-def _change(name: str, value: Any, scope: Scope, body: Body) -> Write | None:
+def _change(name: str, value: Any, scope: Scope, body: CheckedFunction) -> Write | None:
     """The first change by somebody else: what the function changes itself is reported where it does so."""
     home = scope.home(name)
     if body.names.is_global(name, scope):
@@ -100,7 +100,7 @@ def _outwards(scope: Scope | None) -> Iterator[Scope]:
         scope = scope.parent
 
 
-def writes_to_state(body: Body) -> Iterator[Found]:
+def writes_to_state(body: CheckedFunction) -> Iterator[Found]:
     """Changes of globals, and of variables of the functions around this one."""
     for write in writes_within(body.scope):
         if body.names.is_local(write.name, write.scope):
@@ -118,7 +118,7 @@ def writes_to_state(body: Body) -> Iterator[Found]:
         )
 
 
-def writes_to_arguments(body: Body) -> Iterator[Found]:
+def writes_to_arguments(body: CheckedFunction) -> Iterator[Found]:
     """Changes of objects that the caller of the kernel passed; tensors are another matter."""
     if not body.kernel:
         return

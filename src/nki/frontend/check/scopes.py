@@ -82,11 +82,11 @@ class Scope:
 def read_scopes(tree: ast.Module) -> Scope:
     """The scopes of a module."""
     module = Scope(tree)
-    _Reader(module).each(tree.body)
+    _ScopeBuilder(module).each(tree.body)
     return module
 
 
-class _Reader(ast.NodeVisitor):
+class _ScopeBuilder(ast.NodeVisitor):
     """Fills one scope, and makes the nested ones."""
 
     def __init__(self, scope: Scope) -> None:
@@ -114,7 +114,7 @@ class _Reader(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._bind(node.name, node, None)
         self.each([*node.decorator_list, *node.bases, *node.keywords])
-        _Reader(self._nest(node)).each(node.body)
+        _ScopeBuilder(self._nest(node)).each(node.body)
 
     def visit_Name(self, node: ast.Name) -> None:
         if not isinstance(node.ctx, ast.Load):
@@ -166,7 +166,7 @@ class _Reader(ast.NodeVisitor):
     def _function(self, node: Function, body: Iterable[ast.AST]) -> None:
         self.each([*node.args.defaults, *node.args.kw_defaults])
         scope = self._nest(node)
-        reader = _Reader(scope)
+        reader = _ScopeBuilder(scope)
         for parameter in scope.parameters():
             reader._bind(parameter.arg, parameter, None)
         reader.each(body)

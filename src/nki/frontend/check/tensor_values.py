@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nki.frontend.check.inspection import Body, Found, likely_mistake, text
+from nki.frontend.check.inspection import CheckedFunction, Found, likely_mistake, text
 from nki.frontend.check.scopes import Scope
 from nki.frontend.check.value_kinds import REGISTERS, TENSORS, Kind, returned_by
 from nki.spec.instruction import Instruction
@@ -29,7 +29,7 @@ _FUNCTIONS: dict[type[ast.operator], str] = {
 _RULE = "values are computed when the kernel runs, after its Python has"
 
 
-def host_functions(body: Body) -> Iterator[Found]:
+def host_functions(body: CheckedFunction) -> Iterator[Found]:
     """Functions of NumPy and other libraries of the host, called with a tensor."""
     for node, scope in body.nodes():
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr in _SHAPES:
@@ -48,7 +48,7 @@ def host_functions(body: Body) -> Iterator[Found]:
         )
 
 
-def assignments(body: Body) -> Iterator[Found]:
+def assignments(body: CheckedFunction) -> Iterator[Found]:
     """``tensor[...] = value`` with values that cannot be assigned, and ``tensor[...] += value``."""
     for node, scope in body.nodes():
         match node:
@@ -59,7 +59,7 @@ def assignments(body: Body) -> Iterator[Found]:
                 yield _changed(target, node, scope, body)
 
 
-def _changed(target: ast.Subscript, node: ast.AugAssign, scope: Scope, body: Body) -> Found:
+def _changed(target: ast.Subscript, node: ast.AugAssign, scope: Scope, body: CheckedFunction) -> Found:
     argument = body.kinds.of(target.value, scope) is Kind.argument
     read = f"nl.load({text(target)})" if argument else text(target)
     if isinstance(node.op, ast.Div | ast.FloorDiv):  # no engine divides
@@ -76,13 +76,13 @@ def _changed(target: ast.Subscript, node: ast.AugAssign, scope: Scope, body: Bod
     )
 
 
-def _inverse(value: ast.expr, scope: Scope, body: Body) -> str:
+def _inverse(value: ast.expr, scope: Scope, body: CheckedFunction) -> str:
     if body.kinds.of(value, scope) in TENSORS:
         return f"nl.reciprocal({text(value)})"
     return f"1 / {text(value)}" if isinstance(value, ast.Constant | ast.Name) else f"1 / ({text(value)})"
 
 
-def _is_no_value(value: ast.expr, scope: Scope, body: Body) -> bool:
+def _is_no_value(value: ast.expr, scope: Scope, body: CheckedFunction) -> bool:
     """Whether it is certainly no tensor and no number."""
     match value:
         case ast.Call(function):
@@ -103,7 +103,7 @@ def _assigned(target: ast.Subscript, value: ast.expr) -> Found:
     )
 
 
-def truth(body: Body) -> Iterator[Found]:
+def truth(body: CheckedFunction) -> Iterator[Found]:
     """Conditions that are tensors, or registers other than those of a ``while``."""
     for node, scope in body.nodes():
         for tested in _conditions(node):
@@ -125,7 +125,7 @@ def _decides(code: str, node: ast.AST, what: str, fix: str) -> Found:
     )
 
 
-def register_values(body: Body) -> Iterator[Found]:
+def register_values(body: CheckedFunction) -> Iterator[Found]:
     """Registers that are compared or converted as if they were numbers."""
     for node, scope in body.nodes():
         match node:
@@ -138,7 +138,7 @@ def register_values(body: Body) -> Iterator[Found]:
 
 
 def _comparisons(
-    node: ast.Compare, operators: list[ast.cmpop], operands: list[ast.expr], scope: Scope, body: Body
+    node: ast.Compare, operators: list[ast.cmpop], operands: list[ast.expr], scope: Scope, body: CheckedFunction
 ) -> Iterator[Found]:
     for operator, left, right in zip(operators, operands, operands[1:], strict=False):
         kinds = {body.kinds.of(left, scope), body.kinds.of(right, scope)}
@@ -161,7 +161,7 @@ def _no_number(node: ast.AST, register: ast.expr, fix: str) -> Found:
     )
 
 
-def unused_results(body: Body) -> Iterator[Found]:
+def unused_results(body: CheckedFunction) -> Iterator[Found]:
     """Functions and views whose result nobody takes."""
     for node, scope in body.nodes():
         if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nki.frontend.check.inspection import MIGRATION, Body, Found, not_possible, text
+from nki.frontend.check.inspection import MIGRATION, CheckedFunction, Found, not_possible, text
 from nki.frontend.check.scopes import Scope
 
 _COMPILED = "nki/get-started/nki-language-guide.rst, Compilation Model"
 
 
-def generators(body: Body) -> Iterator[Found]:
+def generators(body: CheckedFunction) -> Iterator[Found]:
     """A kernel that yields or awaits, and so does not run when it is called."""
     if not body.kernel:
         return
@@ -37,7 +37,7 @@ def generators(body: Body) -> Iterator[Found]:
             return
 
 
-def loop_variables(body: Body) -> Iterator[Found]:
+def loop_variables(body: CheckedFunction) -> Iterator[Found]:
     """Assignment to the variable of a device loop."""
     for node, scope in body.nodes():
         if body.kinds.is_device_loop(node, scope):
@@ -73,7 +73,7 @@ def _loop_variable(name: ast.AST) -> Found:
     )
 
 
-def defaults(body: Body) -> list[tuple[ast.arg, ast.expr]]:
+def defaults(body: CheckedFunction) -> list[tuple[ast.arg, ast.expr]]:
     """Parameters of a kernel that have a default."""
     owner = body.scope.owner
     if not body.kernel or isinstance(owner, ast.Module | ast.ClassDef):

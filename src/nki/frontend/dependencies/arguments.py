@@ -33,12 +33,12 @@ def describe(bound: Mapping[str, Any]) -> Described:
     Args:
         bound: arguments by parameter name; trees without cycles.
     """
-    reader = _Reader()
+    reader = _ArgumentEncoder()
     outline = {name: reader.read(value) for name, value in bound.items()}
     return Described(outline, tuple(reader.references))
 
 
-class _Reader:
+class _ArgumentEncoder:
     """Numbers arrays and references in the order in which they are met."""
 
     def __init__(self) -> None:

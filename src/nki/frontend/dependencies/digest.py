@@ -19,7 +19,7 @@ MOST_OBJECTS = 10_000
 """Objects that are compared; with more, tracing anew is cheaper."""
 
 
-class Writer:
+class DigestWriter:
     """Writes values into a hash; objects that can be shared or changed are numbered and written later, once.
 
     So cycles are no problem, deep graphs take no deep stack, and equal graphs give equal hashes in every process.

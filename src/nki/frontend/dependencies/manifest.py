@@ -11,7 +11,7 @@ from typing import Any
 
 from nki.frontend.dependencies.foreign_code import origin_of_code
 from nki.frontend.dependencies.identity_checks import Probes
-from nki.frontend.dependencies.reachable import Walk
+from nki.frontend.dependencies.reachable import ReachableWalk
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def manifest_of(function: Callable[..., Any], references: tuple[Any, ...] = ()) 
     if not isinstance(kernel, FunctionType):
         raise TypeError(f"{function!r} is not a Python function")
     try:
-        walk = Walk(kernel, references)
+        walk = ReachableWalk(kernel, references)
     except RecursionError:
         return Manifest(kernel, references, "", "a value outside of the kernel is nested too deeply", Probes(), {})
     reasons = walk.writer.reasons

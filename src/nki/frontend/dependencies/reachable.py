@@ -10,7 +10,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from nki.frontend.dependencies.code_objects import Facts, Read, facts_of
-from nki.frontend.dependencies.digest import ATOMS, Writer
+from nki.frontend.dependencies.digest import ATOMS, DigestWriter
 from nki.frontend.dependencies.foreign_code import (
     Origin,
     is_impure,
@@ -38,7 +38,7 @@ _ON_DISK = frozenset(dir(pathlib.Path)) - frozenset(dir(pathlib.PurePath))
 """Methods of paths that look at the disk, or at the process."""
 
 
-class Walk:
+class ReachableWalk:
     """One pass from a kernel's function, and from what its arguments name, over everything behind them.
 
     A user's function counts by its code and by the values that its names stand for, found without running it; a user's
@@ -51,7 +51,7 @@ class Walk:
     """
 
     def __init__(self, function: FunctionType, references: tuple[Any, ...]) -> None:
-        self.writer = Writer()
+        self.writer = DigestWriter()
         self.codes: dict[int, CodeType] = {}
         self._names: set[str] = set()
         self._texts: set[str] = set()

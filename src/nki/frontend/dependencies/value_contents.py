@@ -20,7 +20,7 @@ from nki.core.dtypes import DType
 from nki.frontend.check.name_resolution import KERNEL_ATTRIBUTES, is_kernel
 from nki.frontend.dependencies.cached_functions import read_outside
 from nki.frontend.dependencies.code_objects import encoded
-from nki.frontend.dependencies.digest import Writer
+from nki.frontend.dependencies.digest import DigestWriter
 from nki.frontend.dependencies.foreign_code import is_impure, module_of, origin_of_module
 
 ARRAY_LIMIT_BYTES = 1 << 20
@@ -29,10 +29,10 @@ ARRAY_LIMIT_BYTES = 1 << 20
 _PLAIN_MODULES = frozenset({"abc", "dataclasses", "enum", "inspect", "types", "typing", "typing_extensions"})
 """Modules of the standard library whose classes keep nothing but attributes."""
 
-Content = Callable[[Writer, Any, str], None]
+Content = Callable[[DigestWriter, Any, str], None]
 
 
-def write_object(writer: Writer, value: Any, label: str) -> None:
+def write_object(writer: DigestWriter, value: Any, label: str) -> None:
     """Class, contents and attributes of an object that is neither function, class nor module."""
     kind = type(value)
     if is_kernel(value):
@@ -47,7 +47,7 @@ def write_object(writer: Writer, value: Any, label: str) -> None:
     CONTENTS[base](writer, value, label)
 
 
-def _attributes_put_on(writer: Writer, kernel: Any, label: str) -> None:
+def _attributes_put_on(writer: DigestWriter, kernel: Any, label: str) -> None:
     """What somebody else than the class has put on a kernel, or will: names that it has itself are not for reading."""
     own = vars(kernel)
     names = sorted(own.keys() - KERNEL_ATTRIBUTES)
@@ -58,7 +58,7 @@ def _attributes_put_on(writer: Writer, kernel: Any, label: str) -> None:
         writer.value(own[name], f"{label}.{name}")
 
 
-def _write_state(writer: Writer, value: Any, label: str) -> None:
+def _write_state(writer: DigestWriter, value: Any, label: str) -> None:
     """The class by value, then every attribute that an instance keeps itself."""
     kind = type(value)
     strange = next((each for each in kind.__mro__ if not _is_plain(each)), None)
@@ -87,7 +87,7 @@ def _is_plain(kind: type) -> bool:
     return module != "builtins" and origin_of_module(module) in ("user", "package")
 
 
-def _nothing(writer: Writer, value: Any, label: str) -> None:
+def _nothing(writer: DigestWriter, value: Any, label: str) -> None:
     """An `object()`: it is itself, and has no value."""
 
 
@@ -96,18 +96,18 @@ def _constant(base: type) -> Content:
     return lambda writer, value, label: writer.constant(base(value))
 
 
-def _sequence(writer: Writer, value: Any, label: str) -> None:
+def _sequence(writer: DigestWriter, value: Any, label: str) -> None:
     writer.probes.sequence(value)
     writer.text(str(len(value)))
     for item in value:
         writer.value(item, f"an item of {label}")
 
 
-def _tuple(writer: Writer, value: Any, label: str) -> None:
+def _tuple(writer: DigestWriter, value: Any, label: str) -> None:
     writer.value(tuple(value), label)
 
 
-def _set(writer: Writer, value: Any, label: str) -> None:
+def _set(writer: DigestWriter, value: Any, label: str) -> None:
     """Members in the order of their bytes, because sets of equal members may list them differently."""
     writer.probes.sequence(value)
     members: list[bytes] = []
@@ -128,16 +128,16 @@ def _member(item: Any) -> Any:
     return str(item) if isinstance(item, str) else item
 
 
-def _mapping(writer: Writer, value: Any, label: str) -> None:
+def _mapping(writer: DigestWriter, value: Any, label: str) -> None:
     writer.mapping(value, label)
 
 
-def _default_mapping(writer: Writer, value: Any, label: str) -> None:
+def _default_mapping(writer: DigestWriter, value: Any, label: str) -> None:
     writer.value(value.default_factory, f"the default of {label}")
     writer.mapping(value, label)
 
 
-def _array(writer: Writer, value: np.ndarray, label: str) -> None:
+def _array(writer: DigestWriter, value: np.ndarray, label: str) -> None:
     if value.dtype.hasobject:
         writer.refuse(f"{label} is an array of objects, which cannot be compared by value")
     elif value.nbytes > ARRAY_LIMIT_BYTES:
@@ -148,18 +148,18 @@ def _array(writer: Writer, value: np.ndarray, label: str) -> None:
         writer.constant((value.shape, value.tobytes(), value.flags.writeable))
 
 
-def _scalar(writer: Writer, value: np.generic, label: str) -> None:
+def _scalar(writer: DigestWriter, value: np.generic, label: str) -> None:
     _dtype(writer, value.dtype, label)
     writer.constant(value.tobytes())
 
 
-def _dtype(writer: Writer, value: np.dtype[Any], label: str) -> None:
+def _dtype(writer: DigestWriter, value: np.dtype[Any], label: str) -> None:
     if value.hasobject:
         writer.refuse(f"{label} has objects in it, which cannot be compared by value")
     writer.constant((value.str, value.name, repr(value.fields), value.type.__module__, value.type.__qualname__))
 
 
-def _bytearray(writer: Writer, value: bytearray, label: str) -> None:
+def _bytearray(writer: DigestWriter, value: bytearray, label: str) -> None:
     writer.probes.bytearray(value)
     writer.constant(bytes(value))
 
@@ -167,31 +167,31 @@ def _bytearray(writer: Writer, value: bytearray, label: str) -> None:
 def _attributes(*names: str) -> Content:
     """An object that consists of some attributes."""
 
-    def write(writer: Writer, value: Any, label: str) -> None:
+    def write(writer: DigestWriter, value: Any, label: str) -> None:
         for name in names:
             writer.value(getattr(value, name), label)
 
     return write
 
 
-def _shown(writer: Writer, value: Any, label: str) -> None:
+def _shown(writer: DigestWriter, value: Any, label: str) -> None:
     """An object whose text says everything."""
     writer.constant(repr(value))
 
 
-def _path(writer: Writer, value: pathlib.PurePath, label: str) -> None:
+def _path(writer: DigestWriter, value: pathlib.PurePath, label: str) -> None:
     """Its text; what is there on the disk counts as well where a kernel may look (`Walk`)."""
     writer.constant(str(value))
     if isinstance(value, pathlib.Path):
         writer.paths.append(label)
 
 
-def _logger(writer: Writer, value: logging.Logger, label: str) -> None:
+def _logger(writer: DigestWriter, value: logging.Logger, label: str) -> None:
     """What a logger prints is no part of a kernel; its level may be asked."""
     writer.constant((value.name, value.getEffectiveLevel()))
 
 
-def _builtin(writer: Writer, value: Any, label: str) -> None:
+def _builtin(writer: DigestWriter, value: Any, label: str) -> None:
     """A function in C: of a module, by name; bound to an object, with it."""
     owner = value.__self__
     if owner is not None and not isinstance(owner, types.ModuleType):
@@ -201,7 +201,7 @@ def _builtin(writer: Writer, value: Any, label: str) -> None:
     named(writer, value, label)
 
 
-def named(writer: Writer, value: Any, label: str) -> None:
+def named(writer: DigestWriter, value: Any, label: str) -> None:
     """A function or class of a library counts by its name, unless it may answer differently the next time."""
     # A decorator of the library may have given its function the name of the user's.
     # A ufunc that is not of NumPy itself does not say where it is from; its type does.
@@ -216,16 +216,16 @@ def named(writer: Writer, value: Any, label: str) -> None:
         writer.refuse(f"{label} is {public}.{name}, which may answer differently in every call")
 
 
-def _descriptor(writer: Writer, value: Any, label: str) -> None:
+def _descriptor(writer: DigestWriter, value: Any, label: str) -> None:
     """An attribute that a class in C, or a slot, defines."""
     writer.constant((type(value).__name__, value.__objclass__.__qualname__, value.__name__))
 
 
-def _field_of_named_tuple(writer: Writer, value: Any, label: str) -> None:
+def _field_of_named_tuple(writer: DigestWriter, value: Any, label: str) -> None:
     writer.constant(value.__reduce__()[1][0])
 
 
-def _cached_function(writer: Writer, value: Any, label: str) -> None:
+def _cached_function(writer: DigestWriter, value: Any, label: str) -> None:
     """By the function, whose earlier answers cannot be seen: they must follow from its arguments alone."""
     outside = read_outside(value.__wrapped__)
     if outside:

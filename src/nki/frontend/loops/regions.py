@@ -21,7 +21,7 @@ from nki.spec.program import Block, ForLoop, Issued, WhileLoop
 Item = Issued | ForLoop | WhileLoop
 
 
-class Pass:
+class BodyPass:
     """One pass over a block: `recording` fills it, any other compares with what is there."""
 
     __slots__ = ("_buffer", "_item", "_register", "block", "recording", "registers")
@@ -77,10 +77,10 @@ class Regions:
     """
 
     def __init__(self, body: Block, machine: Machine | None) -> None:
-        self.current = Pass(body, [], True)
+        self.current = BodyPass(body, [], True)
         self.silent = False
         self._machine = machine
-        self._open: list[Region] = []
+        self._open: list[LoopRegion] = []
         self._ended: set[int] = set()
         self._registers: dict[int, list[VirtualRegister]] = {}
 
@@ -94,7 +94,7 @@ class Regions:
         self._machine = None
 
     @property
-    def innermost(self) -> Region | None:
+    def innermost(self) -> LoopRegion | None:
         """The loop whose body is running."""
         return self._open[-1] if self._open else None
 
@@ -110,34 +110,34 @@ class Regions:
             current.item(issued)
         return None if self.silent else self._machine
 
-    def open(self, loop: ForLoop | WhileLoop) -> Region:
+    def open(self, loop: ForLoop | WhileLoop) -> LoopRegion:
         """A loop of the running body, before its first trip."""
         recording = self.current.recording
         known = self.current.item(loop)
         assert isinstance(known, ForLoop | WhileLoop), "a loop repeats a loop"
-        region = Region(self, known, recording)
+        region = LoopRegion(self, known, recording)
         self._open.append(region)
         return region
 
-    def begin(self, region: Region, recording: bool) -> None:
+    def begin(self, region: LoopRegion, recording: bool) -> None:
         """The running pass becomes one over the body of `region`."""
         body = region.loop.body
         self._ended.difference_update(buffer.id for buffer in body.buffers)
-        self.current = Pass(body, self._registers.setdefault(id(body), []), recording)
+        self.current = BodyPass(body, self._registers.setdefault(id(body), []), recording)
 
-    def end(self, region: Region, outer: Pass) -> None:
+    def end(self, region: LoopRegion, outer: BodyPass) -> None:
         """The pass over the body of `region` is complete."""
         self.check_innermost(region)
         self.current.check_end(region.loop.location)
         self._ended.update(buffer.id for buffer in region.loop.body.buffers)
         self.current = outer
 
-    def close(self, region: Region) -> None:
+    def close(self, region: LoopRegion) -> None:
         """The loop has no more trips."""
         self.check_innermost(region)
         self._open.pop()
 
-    def check_innermost(self, region: Region) -> None:
+    def check_innermost(self, region: LoopRegion) -> None:
         """Raise if a loop inside of `region` was left before it ended."""
         if self.innermost is not region:
             raise left(self._open[-1].loop.location)
@@ -162,7 +162,7 @@ class Regions:
                 self.check_scope(index, f"the index of {name}")
 
 
-class Region:
+class LoopRegion:
     """A device loop: `next_trip` before every pass over the body, until it says no."""
 
     def __init__(self, regions: Regions, loop: ForLoop | WhileLoop, recording: bool) -> None:

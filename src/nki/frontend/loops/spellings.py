@@ -10,14 +10,14 @@ from nki.core.errors import FrontendError
 from nki.core.register import VirtualRegister, not_a_condition
 from nki.core.source import Location
 from nki.frontend.loops.loop_carried import Carried
-from nki.frontend.loops.regions import Region, Regions, left
+from nki.frontend.loops.regions import LoopRegion, Regions, left
 from nki.frontend.loops.statements import Statement, for_statement, has_source, while_statement
 from nki.isa.register import register_alloc, register_move
 from nki.language.rebound import lost
 from nki.spec.program import ForLoop
 
 
-def trips(open_for: Callable[[], Region], frame: FrameType, where: Location) -> Iterator[VirtualRegister]:
+def trips(open_for: Callable[[], LoopRegion], frame: FrameType, where: Location) -> Iterator[VirtualRegister]:
     """The iterator of a ``for`` statement: the index, once for every pass over the body.
 
     Raises:
@@ -33,7 +33,7 @@ def trips(open_for: Callable[[], Region], frame: FrameType, where: Location) -> 
     return _trips(region, carried, where)
 
 
-def _trips(region: Region, carried: Carried | None, where: Location) -> Iterator[VirtualRegister]:
+def _trips(region: LoopRegion, carried: Carried | None, where: Location) -> Iterator[VirtualRegister]:
     assert isinstance(region.loop, ForLoop), "a for statement runs a for loop"
     while region.next_trip():
         yield region.loop.index
@@ -47,7 +47,7 @@ class _While:
 
     statement: Statement
     frame: FrameType
-    region: Region
+    region: LoopRegion
     condition: VirtualRegister
     carried: Carried | None
     where: Location
@@ -60,7 +60,7 @@ class Conditions:
     """Answers truth tests of registers: the condition of a ``while`` statement opens, passes and ends its region."""
 
     def __init__(
-        self, regions: Regions, open_while: Callable[[VirtualRegister], Region], locate: Callable[[], Location]
+        self, regions: Regions, open_while: Callable[[VirtualRegister], LoopRegion], locate: Callable[[], Location]
     ) -> None:
         self._regions = regions
         self._open_while = open_while

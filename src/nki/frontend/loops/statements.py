@@ -97,7 +97,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceLoops:
     """The loops of one file, by the spans that Python may report for them."""
 
     by_span: dict[Span, Statement]
@@ -161,13 +161,13 @@ def _statement(frame: FrameType) -> Statement | None:
 
 
 @lru_cache(maxsize=32)
-def _read(text: str) -> Source:
+def _read(text: str) -> SourceLoops:
     """A file that does not parse any more has no loops that a frame could be at."""
     try:
         tree = ast.parse(text)
     except SyntaxError:
-        return Source({})
-    return Source({span: statement for statement in _loops(tree, ()) for span in _spans(statement)})
+        return SourceLoops({})
+    return SourceLoops({span: statement for statement in _loops(tree, ()) for span in _spans(statement)})
 
 
 def _loops(node: ast.AST, ancestors: tuple[ast.AST, ...]) -> Iterator[Statement]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from nki.native.emit.casts import round_upper
 from nki.native.emit.code import LANES, Code
-from nki.native.emit.loops import Loop
+from nki.native.emit.loops import ElementLoop
 from nki.native.trace.expression import I32, ROW, Node
 
 _UPPER = 0xFFFF_0000
 _NAME = "bfloat16"
 
 
-def are_paired(loop: Loop) -> bool:
+def are_paired(loop: ElementLoop) -> bool:
     """Whether a loop reads and writes rows of bfloat16 only, and just their values."""
     if loop.reductions or loop.spills or loop.reloads or loop.scans:
         return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.native.emit.code import LANES, Code, type_of
-from nki.native.emit.memory import Memory
+from nki.native.emit.memory import AddressEmitter
 from nki.native.emit.ops import operation
-from nki.native.emit.values import Values
+from nki.native.emit.values import EmittedValues
 from nki.native.trace.expression import Node
 from nki.native.trace.symbolic_execution import Store
 
@@ -15,7 +15,7 @@ from nki.native.trace.symbolic_execution import Store
 class Columns:
     """Values of 16 partitions; behind the last partition it is repeated, which computes and stores the same again."""
 
-    def __init__(self, code: Code, memory: Memory, outer: Values, partition: str, last: str) -> None:
+    def __init__(self, code: Code, memory: AddressEmitter, outer: EmittedValues, partition: str, last: str) -> None:
         self.code = code
         self.memory = memory
         self.outer = outer

@@ -10,7 +10,7 @@ from nki.native.emit.code import LANES, Code, type_of
 from nki.native.emit.columns import Columns
 from nki.native.emit.groups import grouped, grouped_in_step
 from nki.native.emit.loops import plan
-from nki.native.emit.memory import Memory
+from nki.native.emit.memory import AddressEmitter
 from nki.native.emit.partitions import Partitions
 from nki.native.emit.values import scalars
 from nki.native.trace.expression import MASK, Node
@@ -22,14 +22,14 @@ _NAN = 0x7FC0_0000
 
 def emit(trace: Trace, name: str) -> str:
     """The module that defines function `name`."""
-    writer = _Writer(trace)
+    writer = _FunctionEmitter(trace)
     writer.write()
     body = "\n".join([*writer.code.head, *writer.code.lines])
     arguments = "%words: !llvm.ptr, %ctx: !llvm.ptr, %first: i64, %last: i64"
     return f"module {{\n  func.func @{name}({arguments}) -> i32 {{\n{body}\n  }}\n}}\n"
 
 
-class _Writer:
+class _FunctionEmitter:
     def __init__(self, trace: Trace) -> None:
         self.code = Code()
         self.trace = trace
@@ -37,7 +37,7 @@ class _Writer:
         self.work = plan([store.value for store in trace.stores if store.domain < 0], trace.stores)
         written = {slot for slot, item in enumerate(trace.slots) if item.mode == "write"}
         live = sorted(self.checks.slots | self.work.slots | written)
-        self.memory = Memory(self.code, trace, live)
+        self.memory = AddressEmitter(self.code, trace, live)
         nodes = {node.number: node for node in [*self.checks.scalars, *self.work.scalars]}
         self.outer = scalars(self.code, self.memory, [nodes[number] for number in sorted(nodes)])
         rows: list[int | Node] = [slot for slot in live if trace.slots[slot].row]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nki.native.emit.loops import Plan
+from nki.native.emit.loops import LoopNest
 from nki.native.emit.partitions import Partitions
 from nki.native.emit.rows import Partition
-from nki.native.emit.values import Values
+from nki.native.emit.values import EmittedValues
 
 
-def grouped(partitions: Partitions, work: Plan, partition: str) -> None:
+def grouped(partitions: Partitions, work: LoopNest, partition: str) -> None:
     """Emit the loop over the groups of a partition, several of them in step; behind the last one, it is done again."""
     code, groups = partitions.code, partitions.memory.immediates[partitions.trace.groups]
     whole = partitions.opened(work, partition)
@@ -25,7 +25,7 @@ def grouped(partitions: Partitions, work: Plan, partition: str) -> None:
     partitions.scatter(whole)
 
 
-def grouped_in_step(partitions: Partitions, work: Plan, partition: str) -> None:
+def grouped_in_step(partitions: Partitions, work: LoopNest, partition: str) -> None:
     """Emit the loop over the groups of several partitions in step, for sums that have a partition in each lane."""
     code, groups = partitions.code, partitions.memory.immediates[partitions.trace.groups]
     items = partitions.several(work, partition, work.copies)
@@ -36,7 +36,7 @@ def grouped_in_step(partitions: Partitions, work: Plan, partition: str) -> None:
         partitions.scatter(item)
 
 
-def _reduced(partitions: Partitions, work: Plan, parts: Sequence[tuple[Partition, str]]) -> None:
+def _reduced(partitions: Partitions, work: LoopNest, parts: Sequence[tuple[Partition, str]]) -> None:
     """Reduce groups of these numbers of partitions in step, and store what comes out."""
     code, trace, length = partitions.code, partitions.trace, partitions.counts[0]
     items = [_part(partitions, whole, code.multiply(number, length)) for whole, number in parts]
@@ -55,7 +55,7 @@ def _reduced(partitions: Partitions, work: Plan, parts: Sequence[tuple[Partition
 def _part(partitions: Partitions, whole: Partition, start: str) -> Partition:
     """A group as if it were a partition."""
     code = partitions.code
-    result = Partition(whole.index, Values(code, partitions.outer))
+    result = Partition(whole.index, EmittedValues(code, partitions.outer))
     for slot, pointer in whole.reads.items():
         size = partitions.trace.slots[slot].dtype.itemsize
         result.reads[slot] = code.at(pointer, code.multiply(start, code.number(size)))

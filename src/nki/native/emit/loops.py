@@ -18,7 +18,7 @@ _SCANNED_AT_ONCE = 8
 
 
 @dataclass(slots=True)
-class Loop:
+class ElementLoop:
     """One pass over the elements.
 
     Attributes:
@@ -50,7 +50,7 @@ class Loop:
 
 
 @dataclass(slots=True)
-class Plan:
+class LoopNest:
     """What a partition needs.
 
     Attributes:
@@ -63,7 +63,7 @@ class Plan:
         unroll: vectors of one partition that the loops treat at once.
     """
 
-    loops: list[Loop]
+    loops: list[ElementLoop]
     columns: list[Node]
     scalars: list[Node]
     slots: set[int]
@@ -72,7 +72,7 @@ class Plan:
     unroll: int
 
 
-def plan(columns: Sequence[Node], stores: Sequence[Store]) -> Plan:
+def plan(columns: Sequence[Node], stores: Sequence[Store]) -> LoopNest:
     """Loops for these values: all rows are stored by the last ones, so that every loop reads what was there before."""
     live = reachable([*columns, *[store.value for store in stores]])
     levels = _levels(live)
@@ -81,10 +81,10 @@ def plan(columns: Sequence[Node], stores: Sequence[Store]) -> Plan:
     scans = [node for node in live if node.op == "recurrence"]
     begins = [levels[node.arguments[0].number] for node in reductions] + [levels[node.number] - 1 for node in scans]
     last = max([*begins, *[levels[store.value.number] for store in rows]], default=0)
-    loops: dict[tuple[int, int], Loop] = {}
+    loops: dict[tuple[int, int], ElementLoop] = {}
 
-    def loop(level: int, domain: int) -> Loop:
-        return loops.setdefault((level, domain), Loop(domain))
+    def loop(level: int, domain: int) -> ElementLoop:
+        return loops.setdefault((level, domain), ElementLoop(domain))
 
     for node in reductions:
         loop(levels[node.arguments[0].number], node.arguments[0].domain).reductions.append(node)
@@ -95,7 +95,7 @@ def plan(columns: Sequence[Node], stores: Sequence[Store]) -> Plan:
     ordered = sorted(loops.items(), key=lambda item: (item[0][0], bool(item[1].stores), item[0][1]))
     result = [loop for _, loop in ordered]
     _fill(result)
-    return Plan(
+    return LoopNest(
         result,
         [node for node in live if node.rank not in (SCALAR, ROW)],
         [node for node in live if node.rank == SCALAR],
@@ -105,7 +105,7 @@ def plan(columns: Sequence[Node], stores: Sequence[Store]) -> Plan:
     )
 
 
-def _shape(loops: Sequence[Loop]) -> tuple[int, int]:
+def _shape(loops: Sequence[ElementLoop]) -> tuple[int, int]:
     operations = max([loop.operations for loop in loops], default=0)
     if any(loop.in_order for loop in loops):
         return LANES, 1
@@ -125,9 +125,9 @@ def _levels(live: Sequence[Node]) -> dict[int, int]:
     return levels
 
 
-def _fill(loops: Sequence[Loop]) -> None:
+def _fill(loops: Sequence[ElementLoop]) -> None:
     """Find what each loop computes, and what it takes from an earlier one."""
-    earlier: dict[int, Loop] = {}
+    earlier: dict[int, ElementLoop] = {}
     costs: dict[int, int] = {}
     for loop in loops:
         roots = [node.arguments[0] for node in loop.reductions] + [store.value for store in loop.stores]

@@ -18,7 +18,7 @@ _HELPER = {1: 0, 2: 1, 4: 2}
 _REGISTER_BYTES = 4
 
 
-class Memory:
+class AddressEmitter:
     """Addresses of the slots of one record, as values of the function that is being written."""
 
     def __init__(self, code: Code, trace: Trace, slots: Sequence[int]) -> None:

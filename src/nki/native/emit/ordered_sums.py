@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nki.native.emit.code import LANES, Code, type_of
-from nki.native.emit.loops import Loop
+from nki.native.emit.loops import ElementLoop
 from nki.native.emit.ops import operation
 from nki.native.emit.rows import Partition
 from nki.native.primitives.transpose import square, transposed
@@ -20,7 +20,7 @@ _WORD = 4
 _FLOATS, _WORDS = type_of(F32, LANES), type_of(I32, LANES)
 
 
-def sums_in_order(code: Code, loop: Loop, partitions: Sequence[Partition], count: str) -> None:
+def sums_in_order(code: Code, loop: ElementLoop, partitions: Sequence[Partition], count: str) -> None:
     """Emit the loop of a sum for as many partitions as a vector has lanes; the sums become columns."""
     (node,) = loop.reductions
     sums = _Sums(code, loop, partitions)
@@ -38,7 +38,7 @@ class _Sums:
         step: elements of a row that are read at once.
     """
 
-    def __init__(self, code: Code, loop: Loop, partitions: Sequence[Partition]) -> None:
+    def __init__(self, code: Code, loop: ElementLoop, partitions: Sequence[Partition]) -> None:
         self._code = code
         self._partitions = partitions
         (self._load,) = [node for node in loop.nodes if node.op == "load"]

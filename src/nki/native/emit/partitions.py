@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.native.emit.code import Code
-from nki.native.emit.loops import Plan
-from nki.native.emit.memory import SCRATCH, Memory
+from nki.native.emit.loops import LoopNest
+from nki.native.emit.memory import SCRATCH, AddressEmitter
 from nki.native.emit.ordered_sums import sums_in_order
 from nki.native.emit.rows import Partition, row_loop
 from nki.native.emit.scan import scan
-from nki.native.emit.values import Values
+from nki.native.emit.values import EmittedValues
 from nki.native.trace.expression import COLUMN, Node
 from nki.native.trace.symbolic_execution import Store, Trace
 
@@ -21,7 +21,13 @@ class Partitions:
     """Writes the loops of plans for the partitions of a record."""
 
     def __init__(
-        self, code: Code, memory: Memory, trace: Trace, outer: Values, rows: Sequence[int | Node], last: str
+        self,
+        code: Code,
+        memory: AddressEmitter,
+        trace: Trace,
+        outer: EmittedValues,
+        rows: Sequence[int | Node],
+        last: str,
     ) -> None:
         self.code = code
         self.memory = memory
@@ -66,17 +72,17 @@ class Partitions:
         self._distance = code.select(fits, code.number(1), code.number(0), "i64", 0)
         return code.select(fits, code.number(copies), code.number(1), "i64", 0)
 
-    def done(self, work: Plan, partition: str, copies: int) -> list[Partition]:
+    def done(self, work: LoopNest, partition: str, copies: int) -> list[Partition]:
         """Run a plan for partitions from this one on; behind the last one, it is done again."""
         items = self.several(work, partition, copies)
         self.run(work, items)
         return items
 
-    def several(self, work: Plan, partition: str, copies: int) -> list[Partition]:
+    def several(self, work: LoopNest, partition: str, copies: int) -> list[Partition]:
         """So many partitions from this one on, the last one as often as is necessary, with pointers to their rows."""
         return [self.opened(work, self._index(partition, copy, copies), copy) for copy in range(copies)]
 
-    def run(self, work: Plan, items: Sequence[Partition]) -> None:
+    def run(self, work: LoopNest, items: Sequence[Partition]) -> None:
         """The loops of a plan; all columns are known then."""
         self._columns(work, items)
         for loop in work.loops:
@@ -95,9 +101,9 @@ class Partitions:
         shifted = code.add(partition, code.multiply(code.number(copy), self._distance))
         return code.binary("arith.minsi", shifted, self.last, "i64", 0)
 
-    def opened(self, work: Plan, index: str, copy: int = 0) -> Partition:
+    def opened(self, work: LoopNest, index: str, copy: int = 0) -> Partition:
         """A partition with pointers to its rows; those whose elements do not lie side by side are gathered."""
-        item = Partition(index, Values(self.code, self.outer))
+        item = Partition(index, EmittedValues(self.code, self.outer))
         for i, row in enumerate(self._rows):
             if isinstance(row, Node):
                 item.kept[row.number] = self._row(i, copy)
@@ -118,7 +124,7 @@ class Partitions:
             offset = code.add(offset, ahead)
         return code.pointer(code.add(self._scratch, offset))
 
-    def _columns(self, work: Plan, items: Sequence[Partition]) -> None:
+    def _columns(self, work: LoopNest, items: Sequence[Partition]) -> None:
         """Compute the columns that can be known: the others wait for a loop."""
         known = items[0].values.names
         for node in work.columns:

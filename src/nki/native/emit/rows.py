@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from nki.native.emit.bfloat16_pairs import are_paired, packed, unpacked
 from nki.native.emit.code import LANES, Code, bytes_of, type_of
-from nki.native.emit.loops import Loop
+from nki.native.emit.loops import ElementLoop
 from nki.native.emit.ops import combined, operation
-from nki.native.emit.values import Values
+from nki.native.emit.values import EmittedValues
 from nki.native.trace.expression import F32, I32, MASK, ROW, Node
 
 _INITIAL = {
@@ -41,7 +41,7 @@ class Partition:
     """
 
     index: str
-    values: Values
+    values: EmittedValues
     reads: dict[int, str] = field(default_factory=dict)
     writes: dict[int, str] = field(default_factory=dict)
     streams: dict[int, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Partition:
     final: dict[int, str] = field(default_factory=dict)
 
 
-def row_loop(code: Code, loop: Loop, partitions: Sequence[Partition], count: str, unroll: int) -> None:
+def row_loop(code: Code, loop: ElementLoop, partitions: Sequence[Partition], count: str, unroll: int) -> None:
     """Emit a loop for several partitions in step; their reductions become columns."""
     if len(partitions) == 1 and are_paired(loop):
         unroll = PAIR
@@ -70,13 +70,13 @@ def row_loop(code: Code, loop: Loop, partitions: Sequence[Partition], count: str
             partition.values.names[node.number] = _meet(code, node, accumulators[i * len(loop.reductions) + j])
 
 
-def _may_stream(loop: Loop, partitions: Sequence[Partition]) -> bool:
+def _may_stream(loop: ElementLoop, partitions: Sequence[Partition]) -> bool:
     """Whether a loop is worth being there twice: one that waits for memory most of the time."""
     waits = len(loop.nodes) <= _FEW_NODES and not loop.reductions and not loop.spills
     return waits and bool(loop.stores) and all(s.slot in p.streams for s in loop.stores for p in partitions)
 
 
-def _either_way(code: Code, loop: Loop, partitions: Sequence[Partition], unroll: int, whole: str) -> None:
+def _either_way(code: Code, loop: ElementLoop, partitions: Sequence[Partition], unroll: int, whole: str) -> None:
     """The loop over whole vectors, past the caches where that is asked for."""
     streams = code.constant(1, "i1", 0)
     for slot in sorted({store.slot for store in loop.stores}):
@@ -88,7 +88,7 @@ def _either_way(code: Code, loop: Loop, partitions: Sequence[Partition], unroll:
         _Chunks(code, loop, partitions, unroll).loop(code.number(0), whole, LANES * unroll, [], None)
 
 
-def _repeat_columns(loop: Loop, partition: Partition) -> None:
+def _repeat_columns(loop: ElementLoop, partition: Partition) -> None:
     needed = [a for node in loop.nodes if node not in loop.reloads for a in node.arguments]
     for node in needed + [store.value for store in loop.stores]:
         if node.rank != ROW:
@@ -126,7 +126,7 @@ class _Chunks:
     """The body of a loop: some vectors of some partitions."""
 
     def __init__(
-        self, code: Code, loop: Loop, partitions: Sequence[Partition], unroll: int, streamed: bool = False
+        self, code: Code, loop: ElementLoop, partitions: Sequence[Partition], unroll: int, streamed: bool = False
     ) -> None:
         self.code = code
         self.work = loop

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nki.native.emit.code import Code
 from nki.native.emit.ops import operation
 from nki.native.emit.rows import Partition
-from nki.native.trace.expression import F32, ROW, Node, Step, reachable
+from nki.native.trace.expression import F32, ROW, Node, RecurrenceStep, reachable
 
 _POINTER = ": (!llvm.ptr, i64) -> !llvm.ptr, f32"
 
@@ -15,7 +15,7 @@ _POINTER = ": (!llvm.ptr, i64) -> !llvm.ptr, f32"
 def scan(code: Code, node: Node, partitions: Sequence[Partition], count: str) -> None:
     """Emit the loop of a recurrence; its sequences lie in scratch rows, and its states go to another one."""
     step = node.attribute
-    assert isinstance(step, Step), "a recurrence has a step"
+    assert isinstance(step, RecurrenceStep), "a recurrence has a step"
     sequences = [argument for argument in node.arguments if argument.rank == ROW]
     index, result = code.name(), code.name()
     states = [code.name() for _ in partitions]
@@ -39,7 +39,9 @@ def scan(code: Code, node: Node, partitions: Sequence[Partition], count: str) ->
         partition.final[node.number] = f"{result}#{i}" if several else result
 
 
-def _advanced(code: Code, step: Step, sequences: Sequence[Node], partition: Partition, state: str, index: str) -> str:
+def _advanced(
+    code: Code, step: RecurrenceStep, sequences: Sequence[Node], partition: Partition, state: str, index: str
+) -> str:
     """The next state of a partition."""
     known = {step.state.number: state}
     for leaf, sequence in zip(step.elements, sequences, strict=True):

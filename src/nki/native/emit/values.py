@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.native.emit.code import LANES, Code
-from nki.native.emit.memory import Memory
+from nki.native.emit.memory import AddressEmitter
 from nki.native.emit.ops import operation
 from nki.native.trace.expression import Node
 
 
-class Values:
+class EmittedValues:
     """Single values by node, and the vectors that repeat them."""
 
-    def __init__(self, code: Code, outer: Values | None = None) -> None:
+    def __init__(self, code: Code, outer: EmittedValues | None = None) -> None:
         self.code = code
         self.outer = outer
         self.names: dict[int, str] = {}
@@ -38,7 +38,7 @@ class Values:
             assert self.outer is not None, f"{node} was computed"
             self.outer.repeat_known(node, self)
 
-    def repeat_known(self, node: Node, wanted: Values) -> None:
+    def repeat_known(self, node: Node, wanted: EmittedValues) -> None:
         """Make the vector for an inner region: here only if it was made before that began."""
         if node.number not in self.vectors:
             wanted.vectors[node.number] = self.code.splat(self.single(node), node.type, LANES)
@@ -59,9 +59,9 @@ class Values:
             self.names[node.number] = operation(self.code, node, arguments, 0)
 
 
-def scalars(code: Code, memory: Memory, nodes: Sequence[Node]) -> Values:
+def scalars(code: Code, memory: AddressEmitter, nodes: Sequence[Node]) -> EmittedValues:
     """The values of a record."""
-    result = Values(code)
+    result = EmittedValues(code)
     for node in nodes:
         if node.op == "immediate":
             word = memory.immediates[node.whole]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nki.core.tensor import MemoryRegion, View, whole
-from nki.native.records.forms import Form, Native, Source
+from nki.native.records.forms import Form, Native, ViewSource
 from nki.native.records.moves import Product
 from nki.sim.memory import LiveStorage, Memory, placed_memory
 from nki.sim.psum import BY_MATMUL, BY_OTHERS, UNWRITTEN, common_state, set_state
@@ -40,7 +40,7 @@ class Proven(NamedTuple):
 
 def prove(program: Program, target: Target, forms: FormOf) -> Proven:
     """Follow a program whose buffers have places."""
-    walk = _Walk(target, forms, placed_memory(program, target))
+    walk = _InitializationAnalysis(target, forms, placed_memory(program, target))
     walk.block(program.body)
     explicit = frozenset(buffer.id for buffer in program.body.all_buffers() if buffer.address is not None)
     complete = frozenset(key for key, storage in walk.notes.items() if _whole_written(storage))
@@ -62,7 +62,7 @@ def _spread(
         found = more
 
 
-class _Walk:
+class _InitializationAnalysis:
     """Notes of a run.
 
     Attributes:
@@ -184,7 +184,7 @@ class _Walk:
 
 def _sources(native: Native, issued: Issued) -> list[tuple[View, bool, bool]]:
     """The operands as the body sees them: view, whether it is written, and whether all of it is."""
-    return [(s.of(issued.arguments), s.writes, True) for s in native.sources if isinstance(s, Source)]
+    return [(s.of(issued.arguments), s.writes, True) for s in native.sources if isinstance(s, ViewSource)]
 
 
 def _operands(issued: Issued, target: Target) -> list[tuple[View, bool, bool]]:

@@ -15,12 +15,12 @@ from nki.native.operand_layout import HEADER, Place
 from nki.native.plan.control import Control, apart, steers, still
 from nki.native.plan.definite_initialization import Proven
 from nki.native.plan.packed_panels import Panels
-from nki.native.plan.steps import Plan, Recorded, Repeat, Steps, Stretch, trips
+from nki.native.plan.steps import BlockSteps, ExecutionPlan, Recorded, Repeat, Stretch, trips
 from nki.native.plan.work_sharing import Shapes, Sharing
 from nki.native.primitives.abi import ALONE
 from nki.native.primitives.control import TARGET
 from nki.native.records.fill import record
-from nki.native.records.forms import Form, Native, Source
+from nki.native.records.forms import Form, Native, ViewSource
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop, depends_on_data, loops
 
@@ -39,7 +39,7 @@ class _Inside:
     after: dict[int, int] = field(default_factory=dict)
 
 
-class Planner:
+class ExecutionPlanner:
     """Builds the plan of one core's program.
 
     Args:
@@ -88,7 +88,7 @@ class Planner:
         self._reasons: dict[str, int] = {}
         self._stepwise: set[int] = set()
 
-    def plan(self) -> Plan:
+    def plan(self) -> ExecutionPlan:
         """The plan; only functions that are compiled are used."""
         steps = self._block(self._program.body)
         interpreted = sum(self._reasons.values())
@@ -96,7 +96,7 @@ class Planner:
         counted = {n: loop for n, loop in enumerate(loops(self._program.body)) if depends_on_data(loop)}
         totals = {number: control.total(loop) for number, loop in counted.items()}
         words = array("q", self._words)
-        return Plan(
+        return ExecutionPlan(
             words,
             steps,
             control.registers,
@@ -110,8 +110,8 @@ class Planner:
             {id(loop): number for number, loop in counted.items()},
         )
 
-    def _block(self, block: Block) -> Steps:
-        steps = Steps(renewed=[buffer for buffer in block.buffers if buffer.id in self._proven.doubtful])
+    def _block(self, block: Block) -> BlockSteps:
+        steps = BlockSteps(renewed=[buffer for buffer in block.buffers if buffer.id in self._proven.doubtful])
         inside = _Inside()
         for item in block.items:
             if isinstance(item, Issued):
@@ -188,7 +188,7 @@ class Planner:
         if self._barrier:
             self._words += [self._barrier, HEADER, 0, 0]
 
-    def _close(self, steps: Steps, inside: _Inside) -> None:
+    def _close(self, steps: BlockSteps, inside: _Inside) -> None:
         """What was recorded since the last step that is not native becomes one stretch."""
         if inside.issued:
             start, end = min(inside.issued), len(self._words)
@@ -276,7 +276,7 @@ class Planner:
         records: list[list[int]] = []
         found = list(places)
         for at, source in enumerate(native.sources):
-            if isinstance(source, Source) and source.given(issued.arguments).dynamic is not None:
+            if isinstance(source, ViewSource) and source.given(issued.arguments).dynamic is not None:
                 based, found[at] = self._control.based(source.given(issued.arguments), places[at], at)
                 records += based
         return records, found
@@ -292,7 +292,7 @@ class Planner:
         views: list[View | None] = []
         places = []
         for source in native.sources:
-            if isinstance(source, Source):
+            if isinstance(source, ViewSource):
                 view = source.of(issued.arguments)
                 views.append(view)
                 places.append(self._place_of(view.buffer))

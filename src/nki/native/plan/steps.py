@@ -36,14 +36,14 @@ class Repeat:
     """A device loop of which NumPy executes something."""
 
     loop: ForLoop | WhileLoop
-    body: Steps
+    body: BlockSteps
 
 
 Step = Stretch | Issued | Repeat
 
 
 @dataclass(slots=True)
-class Steps:
+class BlockSteps:
     """What a block does.
 
     Attributes:
@@ -55,7 +55,7 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExecutionPlan:
     """Records of a program.
 
     Attributes:
@@ -71,7 +71,7 @@ class Plan:
     """
 
     words: array[int]
-    steps: Steps
+    steps: BlockSteps
     registers: Mapping[int, int]
     fuel: int
     context: int

@@ -19,7 +19,7 @@ from nki.native import cpu_features
 from nki.native.objects import blobs
 from nki.native.operand_layout import HEADER, Place
 from nki.native.plan.cache_layout import FIRST_BUFFER, ON_CHIP, Chunk, Layout
-from nki.native.plan.steps import Plan, Steps, Stretch, recorded
+from nki.native.plan.steps import BlockSteps, ExecutionPlan, Stretch, recorded
 from nki.native.plan.stored_columns import IssuedAt, Later, RenamedOperands
 from nki.native.plan.transfer_elision import Elsewhere
 from nki.options import Options
@@ -29,7 +29,7 @@ from nki.store.outline import buffer_read, buffer_written
 
 _LENGTH = (1 << 32) - 1
 Named = Mapping[int, str]
-Found = tuple[list[Layout], list[Plan]]
+Found = tuple[list[Layout], list[ExecutionPlan]]
 
 
 class _Columns(NamedTuple):
@@ -65,7 +65,9 @@ def plan_key(artifact: str, options: Options, threads: int) -> str:
     return key_of("plan", artifact=artifact, matmul=options.matmul, several=several, processor=cpu_features.digest())
 
 
-def packed(programs: Sequence[Program], layouts: Sequence[Layout], plans: Sequence[Plan], names: Named) -> bytes | None:
+def packed(
+    programs: Sequence[Program], layouts: Sequence[Layout], plans: Sequence[ExecutionPlan], names: Named
+) -> bytes | None:
     """Plans as bytes; None for those that leave something to the NumPy machine, which needs the instructions anyway.
 
     Args:
@@ -121,7 +123,7 @@ def _without_addresses(words: array[int], names: Named, numbers: dict[str, int])
     return plain, found
 
 
-def _core(layout: Layout, plan: Plan, stretches: Sequence[Stretch]) -> dict[str, Any]:
+def _core(layout: Layout, plan: ExecutionPlan, stretches: Sequence[Stretch]) -> dict[str, Any]:
     """What is not in columns."""
     return {
         "stretches": [[stretch.start, stretch.end, stretch.work] for stretch in stretches],
@@ -206,7 +208,7 @@ def _natural(number: Any) -> int:
     return number
 
 
-def _plan(core: Any, columns: _Columns, program: Program, addresses: Sequence[int]) -> Plan:
+def _plan(core: Any, columns: _Columns, program: Program, addresses: Sequence[int]) -> ExecutionPlan:
     fuel, context, panels, native, bases, _ = [_natural(number) for number in core["numbers"]]
     words, starts = columns.words.copy(), columns.starts
     _check_records(words, starts, len(addresses))
@@ -216,7 +218,7 @@ def _plan(core: Any, columns: _Columns, program: Program, addresses: Sequence[in
         raise ValueError("an instruction without a record")
     issued = IssuedAt(columns.at, columns.item, program)
     after = dict(zip(columns.after[::2].tolist(), columns.after[1::2].tolist(), strict=True))
-    steps = Steps()
+    steps = BlockSteps()
     for start, end, work in core["stretches"]:
         if start not in known or not (end in known or end == len(words)):
             raise ValueError(f"a stretch from {start} to {end}")
@@ -226,7 +228,7 @@ def _plan(core: Any, columns: _Columns, program: Program, addresses: Sequence[in
         raise ValueError("a counter of trips outside of the context")
     plain = array("q")
     plain.frombytes(words.tobytes())
-    return Plan(plain, steps, dict(core["registers"]), fuel, context, panels, native, 0, {}, trips)
+    return ExecutionPlan(plain, steps, dict(core["registers"]), fuel, context, panels, native, 0, {}, trips)
 
 
 def _check_records(words: np.ndarray, starts: np.ndarray, functions: int) -> None:

@@ -16,7 +16,7 @@ from nki.spec.engine import oob_mode
 from nki.spec.program import Block, Issued
 
 
-class Use(NamedTuple):
+class TileUse(NamedTuple):
     """An operand: the position of its instruction in the block, and what happens to it."""
 
     position: int
@@ -50,9 +50,9 @@ def blocks(block: Block) -> Iterator[Block]:
             yield from blocks(item.body)
 
 
-def uses_of(block: Block) -> tuple[dict[int, list[Use]], set[int]]:
+def uses_of(block: Block) -> tuple[dict[int, list[TileUse]], set[int]]:
     """Who touches which buffer in this block itself, and the buffers that loops in it touch or addresses need."""
-    uses: dict[int, list[Use]] = {}
+    uses: dict[int, list[TileUse]] = {}
     inner: set[int] = set()
     for position, item in enumerate(block.items):
         if not isinstance(item, Issued):
@@ -62,7 +62,7 @@ def uses_of(block: Block) -> tuple[dict[int, list[Use]], set[int]]:
         inner |= _of_addresses(item)
         for name, view in item.views():
             operand = item.instruction.operands[name]
-            uses.setdefault(view.buffer.id, []).append(Use(position, item, view, operand.reads, operand.writes))
+            uses.setdefault(view.buffer.id, []).append(TileUse(position, item, view, operand.reads, operand.writes))
     return uses, inner
 
 
@@ -71,9 +71,9 @@ def _of_addresses(issued: Issued) -> set[int]:
     return {each.indices.buffer.id for each in dynamic if isinstance(each.indices, View)}
 
 
-def versions_of(uses: Sequence[Use]) -> list[list[Use]]:
+def versions_of(uses: Sequence[TileUse]) -> list[list[TileUse]]:
     """The uses of a buffer in a block, split where all of it is overwritten by what does not keep any of it."""
-    found: list[list[Use]] = [[]]
+    found: list[list[TileUse]] = [[]]
     at = 0
     while at < len(uses):
         end = at + 1
@@ -89,7 +89,7 @@ def versions_of(uses: Sequence[Use]) -> list[list[Use]]:
     return [version for version in found if version]
 
 
-def overwrites(uses: Sequence[Use]) -> bool:
+def overwrites(uses: Sequence[TileUse]) -> bool:
     """Whether an instruction, which has these uses of a buffer, writes all of it whatever the values are."""
     writes = [use for use in uses if use.writes]
     if len(writes) != 1 or writes[0].reads or not _is_whole(writes[0].view):

@@ -17,7 +17,7 @@ import numpy as np
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.native.operand_layout import Place, refined
 from nki.native.plan.definite_initialization import Proven
-from nki.native.plan.tile_versions import Renamed, Use, blocks, uses_of, versions_of
+from nki.native.plan.tile_versions import Renamed, TileUse, blocks, uses_of, versions_of
 from nki.native.records.forms import Form
 from nki.native.records.moves import Copy
 from nki.native.records.templates import PITCH, symbolic_dims
@@ -63,7 +63,7 @@ class _Tile(NamedTuple):
 
     key: int
     buffer: Buffer
-    uses: Sequence[Use]
+    uses: Sequence[TileUse]
 
     def renamed(self) -> list[Renamed]:
         """Its operands, if it is a version that has a place of its own."""
@@ -71,7 +71,7 @@ class _Tile(NamedTuple):
         return [] if self.key == tile else [Renamed(use.issued, use.writes, tile, self.key) for use in self.uses]
 
 
-class _Store(NamedTuple):
+class _TileStore(NamedTuple):
     """A tile, the transfer that stores it, and where to."""
 
     tile: _Tile
@@ -89,7 +89,7 @@ def forwarded(
     places: dict[int, Elsewhere] = {}
     skipped: set[int] = set()
     renamed: list[Renamed] = []
-    stores: dict[int, list[_Store]] = {}
+    stores: dict[int, list[_TileStore]] = {}
     for tile in _tiles(program, proven):
         loaded = _load(tile, forms, constant)
         if loaded is not None and _aligned(loaded[1], tile):
@@ -150,7 +150,7 @@ def _load(tile: _Tile, forms: FormOf, constant: frozenset[int]) -> tuple[Issued,
     return None if place is None else (issued, place)
 
 
-def _store(tile: _Tile, forms: FormOf, unread: frozenset[int]) -> _Store | None:
+def _store(tile: _Tile, forms: FormOf, unread: frozenset[int]) -> _TileStore | None:
     copies = [use for use in tile.uses if use.reads and _copy(use.issued, forms) is not None]
     copies = [use for use in copies if _copy(use.issued, forms).dst.buffer.id in unread]  # type: ignore[union-attr]
     if len(copies) != 1 or any(use.writes and use.position >= copies[0].position for use in tile.uses):
@@ -160,7 +160,7 @@ def _store(tile: _Tile, forms: FormOf, unread: frozenset[int]) -> _Store | None:
     if copy.src.buffer is not tile.buffer or copy.src.nbytes != tile.buffer.nbytes or copy.axes is not None:
         return None
     place = _rows(copy.src, copy.dst, None)
-    return None if place is None else _Store(tile, copies[0].issued, place)
+    return None if place is None else _TileStore(tile, copies[0].issued, place)
 
 
 def _rows(tile: View, device: View, axes: Sequence[int] | None) -> Elsewhere | None:
@@ -188,7 +188,7 @@ def _aligned(place: Elsewhere, tile: _Tile) -> bool:
     return all(place.start % size == place.pitch % size == 0 for size in sizes)
 
 
-def _disjoint(program: Program, key: int, found: Sequence[_Store], forms: FormOf) -> bool:
+def _disjoint(program: Program, key: int, found: Sequence[_TileStore], forms: FormOf) -> bool:
     """Whether everything that is written to a device buffer goes to bytes of its own."""
     copies = {id(store.issued) for store in found}
     places = [store.place for store in found]

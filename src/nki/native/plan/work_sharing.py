@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nki.core.tensor import View, whole
 from nki.native.operand_layout import Place
 from nki.native.primitives.abi import ALONE, LENGTH_BITS
-from nki.native.records.extents import Box, Extent, box, extent, extent_at
+from nki.native.records.extents import Extent, ViewExtent, box, extent, extent_at
 from nki.native.records.forms import Native
 from nki.native.records.moves import Copy
 
@@ -27,10 +27,10 @@ _ANYWHERE = Extent((-1, 0), 0, 1, 0, 1 << 62)
 """What an argument touches that may be the same memory as another one."""
 
 
-Shapes = dict[int, list[Box | None]]
+Shapes = dict[int, list[ViewExtent | None]]
 
 
-class Access(NamedTuple):
+class RecordAccess(NamedTuple):
     """Bytes that a record touches.
 
     Attributes:
@@ -43,7 +43,7 @@ class Access(NamedTuple):
     aligned: bool
     alone: bool = False
 
-    def collides(self, other: Access) -> bool:
+    def collides(self, other: RecordAccess) -> bool:
         """Whether two threads may touch the same bytes of one memory, and one of them writes."""
         if not (self.writes or other.writes) or (self.aligned and other.aligned) or (self.alone and other.alone):
             return False
@@ -62,7 +62,7 @@ class Sharing:
     def __init__(self, aliases: frozenset[int] = frozenset(), shapes: Shapes | None = None) -> None:
         self._aliases = aliases
         self._shapes: Shapes = {} if shapes is None else shapes
-        self._since: dict[tuple[int, int], list[Access]] = {}  # by memory
+        self._since: dict[tuple[int, int], list[RecordAccess]] = {}  # by memory
         self._count = 0
         self._alone = False
 
@@ -91,16 +91,16 @@ class Sharing:
                 found = self._extent(view, place)
             else:
                 found = extent_at(words[native.template.patches[slot].at + 1], shape, place)
-            accesses.append(Access(found, source.writes, aligned, alone))
-        accesses += [Access(self._extent(view, place), False, False) for view, place in indices]
+            accesses.append(RecordAccess(found, source.writes, aligned, alone))
+        accesses += [RecordAccess(self._extent(view, place), False, False) for view, place in indices]
         words[1] |= (home << LENGTH_BITS) | (ALONE if alone else 0)
         return self._waits(accesses, native.may_refuse)
 
     def waits_for(self, view: View, place: Place, writes: bool) -> bool:
         """Whether threads wait for each other before all of them read an operand, or one writes it."""
-        return self._waits([Access(self._extent(view, place), writes, False)], False)
+        return self._waits([RecordAccess(self._extent(view, place), writes, False)], False)
 
-    def _waits(self, accesses: Sequence[Access], may_refuse: bool) -> bool:
+    def _waits(self, accesses: Sequence[RecordAccess], may_refuse: bool) -> bool:
         waits = may_refuse or self._alone or self._count + len(accesses) > _MOST or self._meets(accesses)
         if waits:
             self._since, self._count = {}, 0
@@ -112,7 +112,7 @@ class Sharing:
         self._alone = may_refuse
         return waits
 
-    def _meets(self, accesses: Sequence[Access]) -> bool:
+    def _meets(self, accesses: Sequence[RecordAccess]) -> bool:
         """Whether one of them collides with one since the threads last waited."""
         for new in accesses:
             for old in self._since.get(new.extent.memory, ()):

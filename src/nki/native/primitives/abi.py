@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nki.native.operand_layout import BASES, DIMENSIONS, HEADER, SLOT, STREAMED, UNIT
-from nki.native.primitives.writer import POINTER, Writer
+from nki.native.primitives.writer import POINTER, FunctionBuilder
 
 SCRATCH = 0
 GATHER = {1: 2, 2: 3, 4: 4}
@@ -37,7 +37,7 @@ JUMP = 2
 RECORD_ARGUMENTS = ("%words: !llvm.ptr", "%ctx: !llvm.ptr", "%first: i64", "%last: i64")
 
 
-class Slot(NamedTuple):
+class SlotValues(NamedTuple):
     """Names of the values of a slot; `dims` points at its ten words."""
 
     pointer: str
@@ -46,7 +46,7 @@ class Slot(NamedTuple):
     dims: str
 
 
-def slot(w: Writer, index: int | str) -> Slot:
+def slot(w: FunctionBuilder, index: int | str) -> SlotValues:
     """The slot with this number of ``%words``."""
     if isinstance(index, int):
         start = w.at("%words", 8 * (HEADER + SLOT * index))
@@ -54,20 +54,20 @@ def slot(w: Writer, index: int | str) -> Slot:
         start = w.at("%words", w.add(w.mul(index, 8 * SLOT), 8 * HEADER))
     base = w.word("%ctx", w.add(w.word(start, 0), BASES), POINTER)
     pointer = w.at(base, w.word(start, 1))
-    return Slot(pointer, w.word(start, 2), w.is_("ne", w.word(start, UNIT), 0), w.at(start, 32))
+    return SlotValues(pointer, w.word(start, 2), w.is_("ne", w.word(start, UNIT), 0), w.at(start, 32))
 
 
-def is_streamed(w: Writer, dims: str) -> str:
+def is_streamed(w: FunctionBuilder, dims: str) -> str:
     """i1: whether the slot with these `dims` is a destination that is written past the caches."""
     return w.is_("eq", w.load("i64", w.at(dims, -8), 8), STREAMED)
 
 
-def dims_of(w: Writer, pointer: str) -> list[tuple[str, str]]:
+def dims_of(w: FunctionBuilder, pointer: str) -> list[tuple[str, str]]:
     """Counts and strides, the fastest last."""
     return [(w.word(pointer, 2 * i), w.word(pointer, 2 * i + 1)) for i in range(DIMENSIONS)]
 
 
-def row_helper(w: Writer, word: int | str, arguments: tuple[str, str, str]) -> None:
+def row_helper(w: FunctionBuilder, word: int | str, arguments: tuple[str, str, str]) -> None:
     """Call the gather or scatter function that this word of the context names."""
     function = w.word("%ctx", word, POINTER)
     w.line(f"llvm.call {function}({', '.join(arguments)}) : !llvm.ptr, (!llvm.ptr, !llvm.ptr, !llvm.ptr) -> ()")

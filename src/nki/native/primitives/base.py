@@ -19,7 +19,7 @@ from nki.native.primitives.abi import (
 )
 from nki.native.primitives.nest import nest
 from nki.native.primitives.rows import row
-from nki.native.primitives.writer import POINTER, Writer
+from nki.native.primitives.writer import POINTER, FunctionBuilder
 
 _PARTITIONS = 128
 _SPINS = 256
@@ -34,7 +34,7 @@ def run_text(name: str) -> str:
     its part of the partitions of each record: of the 128 by home, those from 128 t / n up to 128 (t + 1) / n; the last
     thread those beyond 128 as well. A thread that stops early tells the others, who stop at their next barrier.
     """
-    w = Writer()
+    w = FunctionBuilder()
     own = w.word("%ctx", THREAD)
     threads = w.select(w.is_("sgt", w.word("%ctx", THREADS), 1), w.word("%ctx", THREADS), 1)
     lower = w.op("divsi", w.mul(own, _PARTITIONS), threads)
@@ -66,7 +66,9 @@ def run_text(name: str) -> str:
     return w.function(name, ["%words: !llvm.ptr", "%start: i64", "%end: i64", "%ctx: !llvm.ptr"], "i64")
 
 
-def _part(w: Writer, packed: str, count: str, bounds: tuple[str, str], thread: tuple[str, str]) -> tuple[str, str]:
+def _part(
+    w: FunctionBuilder, packed: str, count: str, bounds: tuple[str, str], thread: tuple[str, str]
+) -> tuple[str, str]:
     """The partitions of a record that this thread executes."""
     own, is_last = thread
     home = w.op("andi", w.op("shrui", packed, w.constant(LENGTH_BITS)), w.constant((1 << HOME_BITS) - 1))
@@ -79,7 +81,7 @@ def _part(w: Writer, packed: str, count: str, bounds: tuple[str, str], thread: t
     return w.select(alone, 0, lower), w.select(alone, everything, upper)
 
 
-def _clamped(w: Writer, value: str, most: str) -> str:
+def _clamped(w: FunctionBuilder, value: str, most: str) -> str:
     return w.op("minsi", w.op("maxsi", value, w.constant(0)), most)
 
 
@@ -88,7 +90,7 @@ def barrier_text(name: str) -> str:
 
     Nothing is done for one thread. A thread that has waited for long gives way to others, if the context says how.
     """
-    w = Writer()
+    w = FunctionBuilder()
     threads = w.word("%ctx", THREADS)
     zero32 = w.constant(0, "i32")
     w.line(f"%result = scf.if {w.is_('sgt', threads, 1)} -> (i32) {{")
@@ -116,7 +118,7 @@ def barrier_text(name: str) -> str:
     return w.function(name, RECORD_ARGUMENTS, "i32")
 
 
-def _wait(w: Writer, phase: str, stopped: str, before: str) -> str:
+def _wait(w: FunctionBuilder, phase: str, stopped: str, before: str) -> str:
     """Turn until the phase changes (i1 true) or a thread has stopped without having changed it."""
     w.line(f"%turns, %seen = scf.while (%n = {w.constant(0)}) : (i64) -> (i64, i64) {{")
     staying = w.is_("eq", _atomic_load(w, stopped), 0)
@@ -135,11 +137,11 @@ def _wait(w: Writer, phase: str, stopped: str, before: str) -> str:
     return w.is_("ne", "%seen", before)
 
 
-def _atomic_load(w: Writer, pointer: str) -> str:
+def _atomic_load(w: FunctionBuilder, pointer: str) -> str:
     return w.value(f"llvm.load {pointer} atomic acquire {{alignment = 8 : i64}} : !llvm.ptr -> i64")
 
 
-def _atomic_store(w: Writer, value: str, pointer: str) -> None:
+def _atomic_store(w: FunctionBuilder, value: str, pointer: str) -> None:
     w.line(f"llvm.store {value}, {pointer} atomic release {{alignment = 8 : i64}} : i64, !llvm.ptr")
 
 
@@ -154,7 +156,7 @@ def scatter_text(name: str, size: int) -> str:
 
 
 def _row_text(name: str, size: int, gathers: bool) -> str:
-    w = Writer()
+    w = FunctionBuilder()
     dims = dims_of(w, "%dims")
     outer, (count, stride) = dims[:-1], dims[-1]
     dense: list[str] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nki.native.operand_layout import BASES, HEADER
 from nki.native.primitives.abi import RECORD_ARGUMENTS
-from nki.native.primitives.writer import POINTER, Writer
+from nki.native.primitives.writer import POINTER, FunctionBuilder
 
 UNDEFINED = 1 << 62
 """What a register holds before anything was moved into it."""
@@ -77,7 +77,7 @@ def control_text() -> str:
 
 def _alu_text() -> str:
     """Register word 0 = (1, 2) <operation 5> (3, 4), of 32 bits."""
-    w = Writer()
+    w = FunctionBuilder()
     a, b, operation = _operand(w, 1), _operand(w, 3), _word(w, 5)
     quotient, remainder = _floor(w, a, w.select(w.is_("eq", b, 0), 1, b))
     shift = w.op("minsi", w.op("maxsi", b, w.constant(0)), w.constant(_MOST_SHIFT))
@@ -100,7 +100,7 @@ def _alu_text() -> str:
     return _function(w, ALU, w.select(bad, 1, 0))
 
 
-def _floor(w: Writer, a: str, b: str) -> tuple[str, str]:
+def _floor(w: FunctionBuilder, a: str, b: str) -> tuple[str, str]:
     """Quotient and remainder that round down, as Python's."""
     quotient, rest = w.op("divsi", a, b), w.op("remsi", a, b)
     apart = w.is_("slt", w.op("xori", rest, b), 0)
@@ -110,7 +110,7 @@ def _floor(w: Writer, a: str, b: str) -> tuple[str, str]:
 
 def _offset_text() -> str:
     """Base 2 = base 1 + register 0 * bytes 6, if register 0 * scale 3 is from 4 to 5."""
-    w = Writer()
+    w = FunctionBuilder()
     value = w.word("%ctx", w.add(_word(w, 0), BASES))
     reached = w.mul(value, _word(w, 3))
     inside = w.both(w.is_("sge", reached, _word(w, 4)), w.is_("sle", reached, _word(w, 5)))
@@ -122,7 +122,7 @@ def _offset_text() -> str:
 
 def _load_text(size: int) -> str:
     """Register 2 = the integer at base 0 + offset 1, with its sign if word 3 says so."""
-    w = Writer()
+    w = FunctionBuilder()
     found = w.load(f"i{8 * size}", _memory(w))
     positive, signed = (w.value(f"arith.{op} {found} : i{8 * size} to i64") for op in ("extui", "extsi"))
     _set(w, 2, w.select(w.is_("ne", _word(w, 3), 0), signed, positive))
@@ -131,7 +131,7 @@ def _load_text(size: int) -> str:
 
 def _store_text(size: int) -> str:
     """The integer at base 0 + offset 1 = the low bits of register 2; one thread does it."""
-    w = Writer()
+    w = FunctionBuilder()
     value = w.word("%ctx", w.add(_word(w, 2), BASES))
     bad = _undefined(w, value)
     low = w.value(f"arith.trunci {value} : i64 to i{8 * size}")
@@ -144,7 +144,7 @@ def _store_text(size: int) -> str:
 
 def _for_start_text() -> str:
     """Counter 0 and index 1 = (3, 4), limit 2 = (5, 6); go to the target if there is no trip."""
-    w = Writer()
+    w = FunctionBuilder()
     lower, upper = _operand(w, 3), _operand(w, 5)
     bad = w.either(_undefined(w, lower), _undefined(w, upper))
     runs = w.both(w.is_("slt", lower, upper), _not(w, bad))
@@ -156,7 +156,7 @@ def _for_start_text() -> str:
 
 def _for_next_text() -> str:
     """Counter 0 += step 3; if it is below limit 2: index 1 = counter, and go to the target. Fuel is 4."""
-    w = Writer()
+    w = FunctionBuilder()
     following = w.add(w.word("%ctx", w.add(_word(w, 0), BASES)), _word(w, 3))
     limit = w.word("%ctx", w.add(_word(w, 2), BASES))
     runs = w.is_("slt", following, limit)
@@ -165,7 +165,7 @@ def _for_next_text() -> str:
 
 def _while_start_text() -> str:
     """Trips 0 = 0; go to the target if condition 1 is 0."""
-    w = Writer()
+    w = FunctionBuilder()
     condition = w.word("%ctx", w.add(_word(w, 1), BASES))
     _set(w, 0, w.constant(0))
     ends = w.select(w.is_("eq", condition, 0), 2, 0)
@@ -174,13 +174,15 @@ def _while_start_text() -> str:
 
 def _while_next_text() -> str:
     """Trips 0 += 1; go to the target if condition 1 is not 0. More than 2 trips are Python's business; fuel is 3."""
-    w = Writer()
+    w = FunctionBuilder()
     trips = w.add(w.word("%ctx", w.add(_word(w, 0), BASES)), 1)
     condition = w.word("%ctx", w.add(_word(w, 1), BASES))
     return _next(w, WHILE_NEXT, 3, w.is_("ne", condition, 0), [(0, trips)], w.is_("sgt", trips, _word(w, 2)))
 
 
-def _next(w: Writer, name: str, fuel_at: int, runs: str, changes: list[tuple[int, str]], wrong: str = "") -> str:
+def _next(
+    w: FunctionBuilder, name: str, fuel_at: int, runs: str, changes: list[tuple[int, str]], wrong: str = ""
+) -> str:
     """The end of a trip; without fuel, Python is asked whether to go on."""
     fuel = w.word("%ctx", w.add(_word(w, fuel_at), BASES))
     bad = w.is_("eq", fuel, 0)
@@ -192,49 +194,49 @@ def _next(w: Writer, name: str, fuel_at: int, runs: str, changes: list[tuple[int
     return _function(w, name, w.select(bad, 1, w.select(runs, 2, 0)))
 
 
-def _word(w: Writer, number: int) -> str:
+def _word(w: FunctionBuilder, number: int) -> str:
     return w.word("%words", HEADER + number)
 
 
-def _operand(w: Writer, number: int) -> str:
+def _operand(w: FunctionBuilder, number: int) -> str:
     """A register or a number: word `number` tells which, the next one is it."""
     register, given = w.is_("ne", _word(w, number), 0), _word(w, number + 1)
     held = w.word("%ctx", w.add(w.select(register, given, 0), BASES))
     return w.select(register, held, given)
 
 
-def _memory(w: Writer) -> str:
+def _memory(w: FunctionBuilder) -> str:
     return w.at(w.word("%ctx", w.add(_word(w, 0), BASES), POINTER), _word(w, 1))
 
 
-def _set(w: Writer, number: int, value: str) -> None:
+def _set(w: FunctionBuilder, number: int, value: str) -> None:
     """Write to the register that a word of the record names."""
     w.store(value, "i64", w.at("%ctx", w.mul(w.add(_word(w, number), BASES), 8)), 8)
 
 
-def _when_not(w: Writer, bad: str, changes: list[tuple[int, str]]) -> None:
+def _when_not(w: FunctionBuilder, bad: str, changes: list[tuple[int, str]]) -> None:
     with w.when(_not(w, bad)):
         for at, value in changes:
             _set(w, at, value)
 
 
-def _undefined(w: Writer, value: str) -> str:
+def _undefined(w: FunctionBuilder, value: str) -> str:
     return w.is_("eq", value, UNDEFINED)
 
 
-def _not(w: Writer, truth: str) -> str:
+def _not(w: FunctionBuilder, truth: str) -> str:
     return w.op("xori", truth, w.constant(1, "i1"), "i1")
 
 
-def _wrapped(w: Writer, value: str) -> str:
+def _wrapped(w: FunctionBuilder, value: str) -> str:
     """As a register of 32 bits holds it."""
     return w.value(f"arith.extsi {w.value(f'arith.trunci {value} : i64 to i32')} : i32 to i64")
 
 
-def _as_number(w: Writer, truth: str) -> str:
+def _as_number(w: FunctionBuilder, truth: str) -> str:
     return w.value(f"arith.extui {truth} : i1 to i64")
 
 
-def _function(w: Writer, name: str, status: str) -> str:
+def _function(w: FunctionBuilder, name: str, status: str) -> str:
     w.done(w.value(f"arith.trunci {status} : i64 to i32"), "i32")
     return w.function(name, RECORD_ARGUMENTS, "i32")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nki.native.primitives.abi import RECORD_ARGUMENTS, Slot, dims_of, is_streamed, slot
+from nki.native.primitives.abi import RECORD_ARGUMENTS, SlotValues, dims_of, is_streamed, slot
 from nki.native.primitives.nest import nest
 from nki.native.primitives.rows import row, row_functions, stream
 from nki.native.primitives.transpose import plane, plane_function
-from nki.native.primitives.writer import Writer
+from nki.native.primitives.writer import FunctionBuilder
 
 _SMALLEST = 4
 """Shorter dimensions are not worth a transpose."""
@@ -19,7 +19,7 @@ def copy_text(name: str, size: int) -> str:
     registers. The operands are the same bytes in the same order, or do not overlap. A streamed destination has
     contiguous rows, and so has the source then.
     """
-    w = Writer()
+    w = FunctionBuilder()
     dst, src = slot(w, 0), slot(w, 1)
     axes = _axes(w, dst, src)
     along_dst, along_src = _contiguous(w, axes, 1, size), _contiguous(w, axes, 2, size)
@@ -41,14 +41,14 @@ Axis = tuple[str, str, str]
 """Count, and stride of the destination and of the source."""
 
 
-def _axes(w: Writer, dst: Slot, src: Slot) -> list[Axis]:
+def _axes(w: FunctionBuilder, dst: SlotValues, src: SlotValues) -> list[Axis]:
     """The partitions [first, last) and the dimensions of a partition."""
     there, here = dims_of(w, dst.dims), dims_of(w, src.dims)
     outer = (w.sub("%last", "%first"), dst.stride, src.stride)
     return [outer, *[(count, s, t) for (count, s), (_, t) in zip(there, here, strict=True)]]
 
 
-def _contiguous(w: Writer, axes: list[Axis], side: int, size: int) -> str:
+def _contiguous(w: FunctionBuilder, axes: list[Axis], side: int, size: int) -> str:
     """The number of the last axis along which an operand is contiguous, -1 if there is none worth a transpose."""
     found = w.constant(-1)
     for number, axis in enumerate(axes):
@@ -57,25 +57,27 @@ def _contiguous(w: Writer, axes: list[Axis], side: int, size: int) -> str:
     return found
 
 
-def _starts(w: Writer, dst: Slot, src: Slot) -> tuple[str, str]:
+def _starts(w: FunctionBuilder, dst: SlotValues, src: SlotValues) -> tuple[str, str]:
     return w.at(dst.pointer, w.mul("%first", dst.stride)), w.at(src.pointer, w.mul("%first", src.stride))
 
 
-def _rows(w: Writer, size: int, axes: list[Axis], dst: Slot, src: Slot) -> None:
+def _rows(w: FunctionBuilder, size: int, axes: list[Axis], dst: SlotValues, src: SlotValues) -> None:
     counts, there, here = zip(*axes, strict=True)
     to, start = _starts(w, dst, src)
     with nest(w, counts[:-1], [(to, there[:-1]), (start, here[:-1])]) as (place, source):
         row(w, size, place, source, counts[-1], (there[-1], here[-1]))
 
 
-def _streams(w: Writer, size: int, axes: list[Axis], dst: Slot, src: Slot) -> None:
+def _streams(w: FunctionBuilder, size: int, axes: list[Axis], dst: SlotValues, src: SlotValues) -> None:
     counts, there, here = zip(*axes, strict=True)
     to, start = _starts(w, dst, src)
     with nest(w, counts[:-1], [(to, there[:-1]), (start, here[:-1])]) as (place, source):
         stream(w, place, source, w.mul(counts[-1], size))
 
 
-def _planes(w: Writer, size: int, axes: list[Axis], slots: tuple[Slot, Slot], along: tuple[str, str]) -> None:
+def _planes(
+    w: FunctionBuilder, size: int, axes: list[Axis], slots: tuple[SlotValues, SlotValues], along: tuple[str, str]
+) -> None:
     """Loops over the other axes, and a transpose of the two along which the operands are contiguous."""
     one = w.constant(1)
     counts = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nki.native.primitives.abi import GATHER, SCATTER, Slot, row_helper
+from nki.native.primitives.abi import GATHER, SCATTER, SlotValues, row_helper
 from nki.native.primitives.scratch import NARROW_ROW
 from nki.native.primitives.tile import LANES
 from nki.native.primitives.widen import STORED, load_wide
-from nki.native.primitives.writer import Writer
+from nki.native.primitives.writer import FunctionBuilder
 
 
 class Destination(NamedTuple):
@@ -21,16 +21,16 @@ class Destination(NamedTuple):
         scratch: pointer.
     """
 
-    slot: Slot
+    slot: SlotValues
     dtype: str
     columns: str
     scratch: str
 
-    def row(self, w: Writer, number: str) -> str:
+    def row(self, w: FunctionBuilder, number: str) -> str:
         """Pointer to the first element of a row."""
         return w.at(self.slot.pointer, w.mul(number, self.slot.stride))
 
-    def read(self, w: Writer, number: str, values: str) -> None:
+    def read(self, w: FunctionBuilder, number: str, values: str) -> None:
         """Have the float32 values of a row at `values`."""
         if self.dtype == "float32":
             row_helper(w, GATHER[4], (values, self.row(w, number), self.slot.dims))
@@ -41,7 +41,7 @@ class Destination(NamedTuple):
             wide = load_wide(w, stored, w.at(narrow, w.mul(column, stored.size)), LANES)
             w.store(wide, f"vector<{LANES}xf32>", w.at(values, w.mul(column, 4)), 4)
 
-    def write(self, w: Writer, number: str, values: str) -> None:
+    def write(self, w: FunctionBuilder, number: str, values: str) -> None:
         """Store the float32 `values` in a row, rounded to nearest, ties to even."""
         if self.dtype == "float32":
             row_helper(w, SCATTER[4], (self.row(w, number), values, self.slot.dims))
@@ -53,7 +53,7 @@ class Destination(NamedTuple):
         row_helper(w, SCATTER[2], (self.row(w, number), narrow, self.slot.dims))
 
 
-def _rounded(w: Writer, value: str) -> str:
+def _rounded(w: FunctionBuilder, value: str) -> str:
     """The bits of bfloat16; NaN keeps its sign and becomes quiet."""
     words, floats = f"vector<{LANES}xi32>", f"vector<{LANES}xf32>"
     bits = w.value(f"arith.bitcast {value} : {floats} to {words}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.native.cpu_features import has
-from nki.native.primitives.writer import SHARED_CODE, Writer
+from nki.native.primitives.writer import SHARED_CODE, FunctionBuilder
 
 LEAST = 142
 """The least sum of biased exponents for which dot products have the bits of multiply-adds."""
@@ -30,14 +30,14 @@ _PAIR, _SINGLE = (0x87FF87FF - (1 << 32), 0x3C003C00), (0x87FFFFFF - (1 << 32), 
 _FLOATS, _WORDS, _PAIRS = f"vector<{_LANES}xf32>", f"vector<{_LANES}xi32>", f"vector<{2 * _LANES}xbf16>"
 
 
-def dot(w: Writer, total: str, left: str, right: str) -> str:
+def dot(w: FunctionBuilder, total: str, left: str, right: str) -> str:
     """The sums and the products of pairs; operands are vectors of words with a pair each."""
     pairs = [w.value(f"vector.bitcast {words} : {_WORDS} to {_PAIRS}") for words in (left, right)]
     call = f'llvm.call_intrinsic "llvm.x86.avx512bf16.dpbf16ps.512"({total}, {", ".join(pairs)})'
     return w.value(f"{call} : ({_FLOATS}, {_PAIRS}, {_PAIRS}) -> {_FLOATS}")
 
 
-def halves(w: Writer, words: str) -> tuple[str, str]:
+def halves(w: FunctionBuilder, words: str) -> tuple[str, str]:
     """float32 values of a vector of pairs: of the upper ones, which come first in k, and of the lower ones."""
     upper = w.op("andi", words, w.constant(-(1 << 16), _WORDS), _WORDS)
     lower = w.op("shli", words, w.constant(16, _WORDS), _WORDS)
@@ -45,7 +45,7 @@ def halves(w: Writer, words: str) -> tuple[str, str]:
     return first, second
 
 
-def multiply_add(w: Writer, total: str, left: tuple[str, str], right: tuple[str, str]) -> str:
+def multiply_add(w: FunctionBuilder, total: str, left: tuple[str, str], right: tuple[str, str]) -> str:
     """What `dot` should be, of operands in `halves`."""
     for one, other in zip(left, right, strict=True):
         total = w.value(f"math.fma {one}, {other}, {total} : {_FLOATS}")
@@ -57,7 +57,7 @@ def order_text(name: str) -> str:
 
     `LEAST`, or `NEVER` if one of a thousand random sums has other bits than multiply-adds; the seed is any odd number.
     """
-    w = Writer()
+    w = FunctionBuilder()
     if has("avx512_bf16"):
         bits = w.value(f"vector.reduction <or>, {_differences(w)} : {_WORDS} into i32")
         found = w.select(w.is_("eq", bits, w.constant(0, "i32"), "i32"), LEAST, NEVER)
@@ -67,7 +67,7 @@ def order_text(name: str) -> str:
     return w.function(name, ["%seed: i64"], "i64", SHARED_CODE)
 
 
-def _differences(w: Writer) -> str:
+def _differences(w: FunctionBuilder) -> str:
     """The bits in which any sum differs; magnitudes are so that every second one shows another order or rounding."""
     narrow = w.value("arith.trunci %seed : i64 to i32")
     spread = w.value(f"vector.broadcast {narrow} : i32 to {_WORDS}")
@@ -92,12 +92,12 @@ def _differences(w: Writer) -> str:
     return w.carry(w.constant(_ROUNDS), start, _WORDS, body)[1]
 
 
-def magnitudes(w: Writer, items: str, kind: str) -> str:
+def magnitudes(w: FunctionBuilder, items: str, kind: str) -> str:
     """What is least for the least magnitude but 0, of a vector of the bits of bfloat16."""
     return w.op("subi", w.op("andi", items, w.constant(_MAGNITUDE, kind), kind), w.constant(1, kind), kind)
 
 
-def store_exponent(w: Writer, least: str, kind: str, place: str) -> None:
+def store_exponent(w: FunctionBuilder, least: str, kind: str, place: str) -> None:
     """Write down the exponent of the least of these `magnitudes`, as `in_order` reads it."""
     reduced = w.value(f"vector.reduction <minui>, {least} : {kind} into i16")
     magnitude = w.add(w.value(f"arith.extui {reduced} : i16 to i64"), 1)
@@ -105,12 +105,12 @@ def store_exponent(w: Writer, least: str, kind: str, place: str) -> None:
     w.store(w.select(w.is_("eq", exponent, 0), _SUBNORMAL, exponent), "i64", place, 8)
 
 
-def in_order(w: Writer, places: tuple[str, str], least: str) -> str:
+def in_order(w: FunctionBuilder, places: tuple[str, str], least: str) -> str:
     """i1: whether dot products of two panels, whose exponents are at these places, are in order."""
     left, right = [w.load("i64", place, 8) for place in places]
     return w.is_("sge", w.add(left, right), least)
 
 
-def limit(w: Writer, loose: str, word: int) -> str:
+def limit(w: FunctionBuilder, loose: str, word: int) -> str:
     """The least sum of exponents for the products of a record: that of the context, or with `loose` (i1) none."""
     return w.select(loose, ALWAYS, w.word("%ctx", word))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nki.native.primitives.abi import GATHER, RECORD_ARGUMENTS, SCRATCH, Slot, row_helper, slot
+from nki.native.primitives.abi import GATHER, RECORD_ARGUMENTS, SCRATCH, SlotValues, row_helper, slot
 from nki.native.primitives.destination import Destination
 from nki.native.primitives.scratch import LEFT, LEFT_ROOM, RESULT, RIGHT, ROWS
 from nki.native.primitives.tile import LANES
 from nki.native.primitives.transpose import plane, plane_function
 from nki.native.primitives.widen import STORED, first_lanes, load_wide, masked_load
-from nki.native.primitives.writer import POINTER, Writer
+from nki.native.primitives.writer import POINTER, FunctionBuilder
 
 _FLOATS, _WORDS = f"vector<{LANES}xf32>", f"vector<{LANES}xi32>"
 _MAGNITUDE, _INFINITY = 0x7FFF_FFFF, 0x7F80_0000
@@ -26,7 +26,7 @@ def identity_text(name: str, dtype: str, result: str) -> str:
         dtype: of slot 1, one of `STORED`.
         result: of slot 0, float32 or bfloat16.
     """
-    w = Writer()
+    w = FunctionBuilder()
     src = slot(w, 1)
     rows, columns = w.word("%words", 2), w.word("%words", 3)
     scratch = w.word("%ctx", SCRATCH, POINTER)
@@ -47,12 +47,12 @@ def identity_text(name: str, dtype: str, result: str) -> str:
     return plane_function(4) + w.function(name, RECORD_ARGUMENTS, "i32")
 
 
-def _padded(w: Writer, count: str) -> str:
+def _padded(w: FunctionBuilder, count: str) -> str:
     """Bytes of a row of so many float32, which ends with a whole vector."""
     return w.mul(w.op("andi", w.add(count, LANES - 1), w.constant(-LANES)), 4)
 
 
-def _widen(w: Writer, dtype: str, src: Slot, extents: tuple[str, str], scratch: str) -> None:
+def _widen(w: FunctionBuilder, dtype: str, src: SlotValues, extents: tuple[str, str], scratch: str) -> None:
     """The part of each row of the source that becomes rows [first, last), as float32."""
     stored, (count, width) = STORED[dtype], extents
     pitch = _padded(w, width)
@@ -68,7 +68,7 @@ def _widen(w: Writer, dtype: str, src: Slot, extents: tuple[str, str], scratch: 
             w.store(wide, _FLOATS, w.at(made, w.mul(column, 4)), 4)
 
 
-def _is_finite(w: Writer, row: str, count: str) -> str:
+def _is_finite(w: FunctionBuilder, row: str, count: str) -> str:
     """i1: whether so many float32 are neither infinite nor NaN."""
 
     def step(vector: str, so_far: str) -> str:
@@ -84,14 +84,14 @@ def _is_finite(w: Writer, row: str, count: str) -> str:
     return w.value(f"arith.cmpi slt, {most}, {w.constant(_INFINITY, 'i32')} : i32")
 
 
-def _copied(w: Writer, row: str, made: str, count: str) -> None:
+def _copied(w: FunctionBuilder, row: str, made: str, count: str) -> None:
     with w.loop(0, count, LANES) as column:
         offset = w.mul(column, 4)
         value = w.op("addf", w.load(_FLOATS, w.at(row, offset), 4), w.constant("0.0", _FLOATS), _FLOATS)
         w.store(value, _FLOATS, w.at(made, offset), 4)
 
 
-def _multiplied(w: Writer, row: str, made: str, count: str) -> None:
+def _multiplied(w: FunctionBuilder, row: str, made: str, count: str) -> None:
     numbers = w.constant(str(list(range(LANES))), _WORDS)
     zeros, ones = w.constant("0.0", _FLOATS), w.constant("1.0", _FLOATS)
     with w.loop(0, count, LANES) as column:

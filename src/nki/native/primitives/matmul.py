@@ -32,7 +32,7 @@ from nki.native.primitives.scratch import (
 )
 from nki.native.primitives.tile import Shape, call_tile, tile_functions
 from nki.native.primitives.widen import STORED
-from nki.native.primitives.writer import POINTER, Writer
+from nki.native.primitives.writer import POINTER, FunctionBuilder
 
 FLOATS = Shape(rows=8, vectors=2, dot=False)
 PAIRS = Shape(rows=8, vectors=2, dot=True)
@@ -56,7 +56,7 @@ _FIXED = HEADER + SLOT + 1
 _LINK = 2 * SLOT + 1
 
 
-class _Job(NamedTuple):
+class _ProductChain(NamedTuple):
     """What all links share.
 
     Attributes:
@@ -78,7 +78,7 @@ class _Job(NamedTuple):
     least: str
 
 
-class _Operand(NamedTuple):
+class _ColumnOperand(NamedTuple):
     """An operand whose columns are contiguous: row k is row ``k % rows`` of partition ``k // rows``."""
 
     pointer: str
@@ -107,7 +107,7 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: s
         shape: `FLOATS` or `PAIRS`.
         result: name of slot 0's dtype, float32 or bfloat16.
     """
-    w = Writer()
+    w = FunctionBuilder()
     place = slot(w, 0)
     length = w.op("andi", w.word("%words", 1), w.constant((1 << LENGTH_BITS) - 1))
     links = w.op("divsi", w.sub(length, _FIXED), w.constant(_LINK))
@@ -117,7 +117,9 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: s
     scratch = w.word("%ctx", SCRATCH, POINTER)
     flags = w.word(immediates, 0)
     loose = w.is_("ne", w.op("andi", flags, w.constant(LOOSE)), 0)
-    job = _Job(shape, counts, immediates, flags, sizes, scratch, limit(w, loose, EXPONENTS) if shape.dot else "")
+    job = _ProductChain(
+        shape, counts, immediates, flags, sizes, scratch, limit(w, loose, EXPONENTS) if shape.dot else ""
+    )
     dst = Destination(place, result, counts[1], scratch)
     fits = _fits(w, job, dst, links)
     works = w.either(w.is_("slt", "%first", "%last"), w.is_("eq", _flag(w, job, KEEPS | FINDS), KEEPS))
@@ -132,17 +134,17 @@ def matmul_text(name: str, stationary: str, moving: str, shape: Shape, result: s
     return "".join([*packers, *tile_functions(shape), w.function(name, RECORD_ARGUMENTS, "i32")])
 
 
-def _flag(w: Writer, job: _Job, mask: int) -> str:
+def _flag(w: FunctionBuilder, job: _ProductChain, mask: int) -> str:
     return w.op("andi", job.flags, w.constant(mask))
 
 
-def _rows(w: Writer, job: _Job) -> str:
+def _rows(w: FunctionBuilder, job: _ProductChain) -> str:
     """Rows in a partition."""
     given = w.op("andi", w.op("shrui", job.flags, w.constant(ROWS_SHIFT)), w.constant(MOST_ROWS))
     return w.op("maxsi", given, w.constant(1))
 
 
-def _fits(w: Writer, job: _Job, dst: Destination, links: str) -> str:
+def _fits(w: FunctionBuilder, job: _ProductChain, dst: Destination, links: str) -> str:
     """i1: whether all links find room."""
     result_bytes = w.mul(w.mul(*job.counts), 4)
     kept = w.is_("sle", result_bytes, RESULT_ROOM)
@@ -156,7 +158,7 @@ def _fits(w: Writer, job: _Job, dst: Destination, links: str) -> str:
     return w.is_("ne", w.carry(links, initial, "i64", lambda link, so_far: [_room(w, job, link, so_far[0])])[0], 0)
 
 
-def _room(w: Writer, job: _Job, link: str, so_far: str) -> str:
+def _room(w: FunctionBuilder, job: _ProductChain, link: str, so_far: str) -> str:
     """`so_far` if the link finds room, else 0."""
     count, columns = job.counts
     depth = w.add(w.word(job.immediates, w.add(link, 1)), 1)  # of pairs: half of one more, and the exponent
@@ -170,7 +172,7 @@ def _room(w: Writer, job: _Job, link: str, so_far: str) -> str:
     return w.select(fits, so_far, 0)
 
 
-def _product(w: Writer, job: _Job, dst: Destination, links: str) -> None:
+def _product(w: FunctionBuilder, job: _ProductChain, dst: Destination, links: str) -> None:
     """Rows of float32 that are contiguous take the results at once; else these go by way of the scratch memory."""
     adds = _flag(w, job, ADD)
     width = w.mul(job.counts[1], 4)
@@ -190,7 +192,7 @@ def _product(w: Writer, job: _Job, dst: Destination, links: str) -> None:
         dst.write(w, row, w.at(result, w.mul(row, width)))
 
 
-def _link(w: Writer, job: _Job, link: str, add: str, target: tuple[str, str], copied: str) -> None:
+def _link(w: FunctionBuilder, job: _ProductChain, link: str, add: str, target: tuple[str, str], copied: str) -> None:
     """Pack the stationary operand, then panel by panel the moving one unless that was done before, and multiply."""
     left = w.at(job.scratch, LEFT)
     depth = w.word(job.immediates, w.add(link, 1))
@@ -218,7 +220,9 @@ def _link(w: Writer, job: _Job, link: str, add: str, target: tuple[str, str], co
             call_tile(w, job.shape, [dst, packed(row), right, *extents, target[1], add], job.least)
 
 
-def _pack_stationary(w: Writer, job: _Job, packed: Callable[[str], str], operand: _Operand, distance: str) -> None:
+def _pack_stationary(
+    w: FunctionBuilder, job: _ProductChain, packed: Callable[[str], str], operand: _ColumnOperand, distance: str
+) -> None:
     """All panels, several at once while there are so many."""
     rows = job.shape.rows
     with w.loop("%first", "%last", rows * TOGETHER) as row:
@@ -235,7 +239,14 @@ def _pack_stationary(w: Writer, job: _Job, packed: Callable[[str], str], operand
 
 
 def _pack(
-    w: Writer, job: _Job, side: int, dst: str, operand: _Operand, start: str, available: str, distance: str = ""
+    w: FunctionBuilder,
+    job: _ProductChain,
+    side: int,
+    dst: str,
+    operand: _ColumnOperand,
+    start: str,
+    available: str,
+    distance: str = "",
 ) -> None:
     """The panel of columns from `start` on; with a distance, several panels."""
     src = w.at(operand.pointer, w.mul(start, job.sizes[side]))
@@ -244,8 +255,8 @@ def _pack(
 
 
 def _contiguous(
-    w: Writer, job: _Job, link: str, side: int, depth: str, copied: str, missing: str | None = None
-) -> _Operand:
+    w: FunctionBuilder, job: _ProductChain, link: str, side: int, depth: str, copied: str, missing: str | None = None
+) -> _ColumnOperand:
     """An operand of a link; its rows are gathered first if they are not contiguous, and it is `missing`."""
     operand = slot(w, w.add(w.mul(link, 2), side + 1))
     size, columns = job.sizes[side], job.counts[side]
@@ -264,7 +275,7 @@ def _contiguous(
         src = w.at(w.at(operand.pointer, w.mul(partition, operand.stride)), w.mul(row, row_stride))
         k = w.add(w.mul(partition, rows), row)
         row_helper(w, GATHER[size], (w.at(gathered, w.mul(k, dense)), src, copied))
-    return _Operand(
+    return _ColumnOperand(
         w.select(operand.unit, operand.pointer, gathered, POINTER),
         w.select(operand.unit, partitions, depth),
         w.select(operand.unit, operand.stride, dense),

@@ -11,7 +11,7 @@ from nki.native.primitives.matmul import ADD, FLOATS
 from nki.native.primitives.scratch import LEFT, MOST_COLUMNS, MOST_ROWS, RESULT, RIGHT, ROW, ROWS
 from nki.native.primitives.tile import LANES, call_tile, tile_functions
 from nki.native.primitives.widen import PACKED, SCALE, Packed, first_lanes, load_raw, load_wide
-from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
+from nki.native.primitives.writer import POINTER, SHARED_CODE, FunctionBuilder
 
 QUADRANT = 32
 GROUPS = 4
@@ -33,7 +33,7 @@ _ROOM = 4 * QUADRANT * MOST_COLUMNS
 """Bytes of the largest operand of a quadrant, for operands whose rows are not contiguous."""
 
 
-class _Job(NamedTuple):
+class _ScaledProduct(NamedTuple):
     """What all quadrants share.
 
     Attributes:
@@ -51,7 +51,7 @@ class _Job(NamedTuple):
         return self.counts[operand // 2]
 
 
-class _Rows(NamedTuple):
+class _RowOperand(NamedTuple):
     """An operand whose rows are contiguous."""
 
     pointer: str
@@ -74,10 +74,10 @@ def matmul_mx_text(name: str, stationary: str, moving: str, result: str = "float
         stationary, moving: names of dtypes in `PACKED`.
         result: name of slot 0's dtype, float32 or bfloat16.
     """
-    w = Writer()
+    w = FunctionBuilder()
     counts = w.word("%words", 2), w.word("%words", 3)
     sizes = PACKED[stationary].size, SCALE.size, PACKED[moving].size, SCALE.size
-    job = _Job(counts, w.word("%ctx", SCRATCH, POINTER), sizes)
+    job = _ScaledProduct(counts, w.word("%ctx", SCRATCH, POINTER), sizes)
     fits = w.both(w.is_("sle", counts[0], MOST_ROWS), w.is_("sle", counts[1], MOST_COLUMNS))
     with w.when(w.both(fits, w.is_("slt", "%first", "%last"))):
         _product(w, job, Destination(slot(w, 0), result, counts[1], job.scratch))
@@ -89,25 +89,28 @@ def matmul_mx_text(name: str, stationary: str, moving: str, result: str = "float
     return "".join([*packers, *tile_functions(FLOATS), w.function(name, RECORD_ARGUMENTS, "i32")])
 
 
-def _product(w: Writer, job: _Job, dst: Destination) -> None:
+def _product(w: FunctionBuilder, job: _ScaledProduct, dst: Destination) -> None:
     """What is not added goes to contiguous rows of float32 at once; all else by way of the scratch memory."""
     length = w.op("andi", w.word("%words", 1), w.constant((1 << LENGTH_BITS) - 1))
     immediates = w.at("%words", w.mul(w.sub(length, 2), 8))
     adds = w.is_("ne", w.op("andi", w.word(immediates, 0), w.constant(ADD)), 0)
     width = w.mul(job.counts[1], 4)
     result = w.at(job.scratch, RESULT)
-    target, left = _Rows(result, width), "%first"
+    target, left = _RowOperand(result, width), "%first"
     if dst.dtype == "float32":
         at_once = w.select(adds, w.constant(0, "i1"), dst.slot.unit, "i1")
         pointer = w.select(at_once, dst.slot.pointer, result, POINTER)
-        target, left = _Rows(pointer, w.select(at_once, dst.slot.stride, width)), w.select(at_once, "%last", "%first")
+        target, left = (
+            _RowOperand(pointer, w.select(at_once, dst.slot.stride, width)),
+            w.select(at_once, "%last", "%first"),
+        )
     with w.loop(0, w.word(immediates, 1)) as quadrant:
         _quadrant(w, job, quadrant, target)
     with w.loop(left, "%last") as row:
         _put(w, dst, adds, row, w.at(result, w.mul(row, width)))
 
 
-def _quadrant(w: Writer, job: _Job, quadrant: str, target: _Rows) -> None:
+def _quadrant(w: FunctionBuilder, job: _ScaledProduct, quadrant: str, target: _RowOperand) -> None:
     """Pack the stationary operand, then panel by panel the moving one, and multiply."""
     operands = [_contiguous(w, job, quadrant, number) for number in range(OPERANDS)]
     left, right = w.at(job.scratch, LEFT), w.at(job.scratch, RIGHT)
@@ -127,7 +130,9 @@ def _quadrant(w: Writer, job: _Job, quadrant: str, target: _Rows) -> None:
             call_tile(w, FLOATS, [dst, packed(row), right, *extents, target.stride, again])
 
 
-def _pack(w: Writer, job: _Job, side: int, dst: str, operands: list[_Rows], start: str, end: str) -> None:
+def _pack(
+    w: FunctionBuilder, job: _ScaledProduct, side: int, dst: str, operands: list[_RowOperand], start: str, end: str
+) -> None:
     """The panel of columns from `start` on."""
     data, scales = operands[2 * side : 2 * side + 2]
     src = w.at(data.pointer, w.mul(start, job.sizes[2 * side]))
@@ -135,7 +140,7 @@ def _pack(w: Writer, job: _Job, side: int, dst: str, operands: list[_Rows], star
     w.call(_PACK[side], [dst, src, data.stride, factors, scales.stride, w.sub(end, start)], _PACK_KINDS)
 
 
-def _contiguous(w: Writer, job: _Job, quadrant: str, number: int) -> _Rows:
+def _contiguous(w: FunctionBuilder, job: _ScaledProduct, quadrant: str, number: int) -> _RowOperand:
     """An operand of a quadrant; its rows are gathered first if they are not contiguous."""
     operand = slot(w, w.add(w.mul(quadrant, OPERANDS), number + 1))
     size = job.sizes[number]
@@ -145,10 +150,10 @@ def _contiguous(w: Writer, job: _Job, quadrant: str, number: int) -> _Rows:
         src = w.at(operand.pointer, w.mul(row, operand.stride))
         row_helper(w, GATHER[size], (w.at(gathered, w.mul(row, dense)), src, operand.dims))
     pointer = w.select(operand.unit, operand.pointer, gathered, POINTER)
-    return _Rows(pointer, w.select(operand.unit, operand.stride, dense))
+    return _RowOperand(pointer, w.select(operand.unit, operand.stride, dense))
 
 
-def _put(w: Writer, dst: Destination, adds: str, row: str, product: str) -> None:
+def _put(w: FunctionBuilder, dst: Destination, adds: str, row: str, product: str) -> None:
     """A row of the product to the destination, or their sum."""
     before = w.at(dst.scratch, ROW)
     with w.when(adds):
@@ -165,7 +170,7 @@ def _pack_function(name: str, packed: Packed, columns: int) -> str:
 
     The panel is filled with zeros where fewer than `columns` are available.
     """
-    w = Writer()
+    w = FunctionBuilder()
     width = min(columns, LANES)
     parts = columns // width
     vector = f"vector<{width}xf32>"

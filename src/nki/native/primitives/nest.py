@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from nki.native.primitives.writer import Writer
+from nki.native.primitives.writer import FunctionBuilder
 
 Walker = tuple[str, Sequence[str]]
 """A pointer, and its stride in each dimension."""
 
 
 @contextmanager
-def nest(w: Writer, extents: Sequence[str], walkers: Sequence[Walker]) -> Iterator[tuple[str, ...]]:
+def nest(w: FunctionBuilder, extents: Sequence[str], walkers: Sequence[Walker]) -> Iterator[tuple[str, ...]]:
     """One loop for each extent, the first outermost; yields the pointers at the current position."""
     with ExitStack() as loops:
         pointers = [pointer for pointer, _ in walkers]

@@ -8,7 +8,7 @@ from functools import partial
 from nki.native.primitives.dots import magnitudes, store_exponent
 from nki.native.primitives.tile import LANES, Shape
 from nki.native.primitives.widen import STORED, Stored, first_lanes, load_raw, load_wide
-from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
+from nki.native.primitives.writer import POINTER, SHARED_CODE, FunctionBuilder
 
 TOGETHER = 4
 """Panels of the stationary operand that are packed in one go over its rows: the part of a row that one panel has is
@@ -22,7 +22,7 @@ _ARGUMENTS = [
 _KINDS = (POINTER, POINTER, *("i64" for _ in _ARGUMENTS[2:]))
 
 
-def call_pack(w: Writer, name: str, arguments: list[str]) -> None:
+def call_pack(w: FunctionBuilder, name: str, arguments: list[str]) -> None:
     """Call a function of `pack_functions`."""
     w.call(name, arguments, _KINDS)
 
@@ -43,7 +43,7 @@ def pack_functions(name: str, dtype: str, columns: int, shape: Shape) -> list[st
 
 
 def _floats(name: str, stored: Stored, columns: int, panels: int) -> str:
-    w = Writer()
+    w = FunctionBuilder()
     width = min(columns, LANES)
     parts = columns // width
 
@@ -61,18 +61,20 @@ def _floats(name: str, stored: Stored, columns: int, panels: int) -> str:
     return w.function(name, _ARGUMENTS, "", SHARED_CODE)
 
 
-def _each_partition(w: Writer, row: Callable[[str, str], None]) -> None:
+def _each_partition(w: FunctionBuilder, row: Callable[[str, str], None]) -> None:
     with w.loop(0, "%partitions") as k:
         row(k, w.at("%src", w.mul(k, "%stride")))
 
 
-def _each_row(w: Writer, row: Callable[[str, str], None]) -> None:
+def _each_row(w: FunctionBuilder, row: Callable[[str, str], None]) -> None:
     with w.loop(0, "%partitions") as partition, w.loop(0, "%rows") as inner:
         start = w.at("%src", w.mul(partition, "%stride"))
         row(w.add(w.mul(partition, "%rows"), inner), w.at(start, w.mul(inner, "%row_stride")))
 
 
-def _whole_or_part(w: Writer, pack: Callable[[list[str]], None], columns: int, width: int, panels: int) -> None:
+def _whole_or_part(
+    w: FunctionBuilder, pack: Callable[[list[str]], None], columns: int, width: int, panels: int
+) -> None:
     """Pack vectors without masks; if it is one panel, with masks if columns are missing."""
     parts = columns // width * panels
 
@@ -87,7 +89,7 @@ def _whole_or_part(w: Writer, pack: Callable[[list[str]], None], columns: int, w
 
 
 def _pairs(name: str, stored: Stored, columns: int, panels: int, missing: int) -> str:
-    w = Writer()
+    w = FunctionBuilder()
     width = min(columns, 2 * LANES)
     parts = columns // width
     kind = f"vector<{width}xi16>"
@@ -128,7 +130,7 @@ def _pairs(name: str, stored: Stored, columns: int, panels: int, missing: int) -
     return w.function(name, _ARGUMENTS, "", SHARED_CODE)
 
 
-def _store_mixed(w: Writer, kind: str, items: tuple[str, str], place: str, width: int) -> None:
+def _store_mixed(w: FunctionBuilder, kind: str, items: tuple[str, str], place: str, width: int) -> None:
     """Words with an item of the first vector in the lower half, and one of the second in the upper half."""
     order = [lane // 2 + (lane % 2) * width for lane in range(2 * width)]
     for half in (0, 1):
@@ -137,7 +139,7 @@ def _store_mixed(w: Writer, kind: str, items: tuple[str, str], place: str, width
         w.store(mixed, kind, w.at(place, half * width * 2), 4)
 
 
-def _bits(w: Writer, stored: Stored, pointer: str, mask: str, lanes: int) -> str:
+def _bits(w: FunctionBuilder, stored: Stored, pointer: str, mask: str, lanes: int) -> str:
     """Items as the bits of bfloat16, which has all of their values."""
     if stored is STORED["bfloat16"]:
         return load_raw(w, stored, pointer, lanes, mask)

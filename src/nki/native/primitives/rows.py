@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
+from nki.native.primitives.writer import POINTER, SHARED_CODE, FunctionBuilder
 
 _VECTOR = 64
 _UNROLLED = 4
@@ -16,12 +16,12 @@ _ROW_KINDS = (POINTER, POINTER, "i64", "i64", "i64")
 _BYTES_KINDS = (POINTER, POINTER, "i64")
 
 
-def row(w: Writer, size: int, dst: str, src: str, count: str, strides: tuple[str, str]) -> None:
+def row(w: FunctionBuilder, size: int, dst: str, src: str, count: str, strides: tuple[str, str]) -> None:
     """Copy `count` items of `size` bytes; strides of destination and source. The rows are equal or do not overlap."""
     w.call(f"row_{size}", [dst, src, count, *strides], _ROW_KINDS)
 
 
-def stream(w: Writer, dst: str, src: str, length: str) -> None:
+def stream(w: FunctionBuilder, dst: str, src: str, length: str) -> None:
     """Copy `length` bytes past the caches; they do not overlap."""
     w.call("stream_row", [dst, src, length], _BYTES_KINDS)
 
@@ -32,7 +32,7 @@ def row_functions(*sizes: int) -> str:
 
 
 def _row(size: int) -> str:
-    w = Writer()
+    w = FunctionBuilder()
     item = w.constant(size)
     dense = w.is_("eq", "%ds", item)
     contiguous = w.both(dense, w.is_("eq", "%ss", item))
@@ -57,7 +57,7 @@ def _row(size: int) -> str:
     )
 
 
-def _strided(w: Writer, size: int) -> None:
+def _strided(w: FunctionBuilder, size: int) -> None:
     """Groups are loaded before they are stored, so that a load need not wait for the store before it."""
     kind = f"i{8 * size}"
 
@@ -82,7 +82,7 @@ def _strided(w: Writer, size: int) -> None:
         items(i, 1)
 
 
-def _every_second(w: Writer, size: int, start: str) -> None:
+def _every_second(w: FunctionBuilder, size: int, start: str) -> None:
     """A vector of items from two vectors of which every second item is wanted."""
     lanes = _VECTOR // size
     kind = f"vector<{lanes}xi{8 * size}>"
@@ -94,7 +94,7 @@ def _every_second(w: Writer, size: int, start: str) -> None:
 
 def _move() -> str:
     """A contiguous row; the last vector of a size overlaps the one before, so that no mask is needed."""
-    w = Writer()
+    w = FunctionBuilder()
 
     def step(offset: str | int, width: int) -> None:
         kind = f"vector<{width}xi8>" if width > 8 else f"i{8 * width}"
@@ -123,7 +123,7 @@ def _stream() -> str:
 
     A line of the destination is not read before it is overwritten then; what the row has of other lines is moved.
     """
-    w = Writer()
+    w = FunctionBuilder()
     block = _VECTOR * _UNROLLED
     kind = f"vector<{_VECTOR}xi8>"
     address = w.value("llvm.ptrtoint %dst : !llvm.ptr to i64")
@@ -142,7 +142,7 @@ def _stream() -> str:
     return w.function("stream_row", ["%dst: !llvm.ptr", "%src: !llvm.ptr", "%bytes: i64"], "", SHARED_CODE)
 
 
-def _short(w: Writer, step: Callable[[str | int, int], None], smallest: int = 1) -> None:
+def _short(w: FunctionBuilder, step: Callable[[str | int, int], None], smallest: int = 1) -> None:
     """Less than a vector: twice the largest power of two that fits, from both ends."""
 
     def of(width: int) -> None:
@@ -161,7 +161,7 @@ def _short(w: Writer, step: Callable[[str | int, int], None], smallest: int = 1)
 
 
 def _fill(size: int) -> str:
-    w = Writer()
+    w = FunctionBuilder()
     kind = f"i{8 * size}"
     lanes = _VECTOR // size
     item = w.load(kind, "%src")

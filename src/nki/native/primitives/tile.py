@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nki.native.primitives.dots import dot, halves, in_order, multiply_add
 from nki.native.primitives.widen import first_lanes, masked_load
-from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
+from nki.native.primitives.writer import POINTER, SHARED_CODE, FunctionBuilder
 
 LANES = 16
 _FLOATS = f"vector<{LANES}xf32>"
@@ -15,7 +15,7 @@ _WORDS = f"vector<{LANES}xi32>"
 _FEW_ROWS = 2
 _SMALL = "tile_of_small_numbers"
 _TILE_KINDS = (POINTER, POINTER, POINTER, "i64", "i64", "i64", "i64", "i1")
-_Multiply = Callable[[Writer, Sequence[str], Sequence[str], Sequence[str]], list[str]]
+_Multiply = Callable[[FunctionBuilder, Sequence[str], Sequence[str], Sequence[str]], list[str]]
 """Writes a step: places of the words of the rows, places of the vectors of the columns, and sums before; sums after."""
 
 
@@ -37,7 +37,7 @@ class Shape:
         """Columns of the result."""
         return self.vectors * LANES
 
-    def depth(self, w: Writer, steps: str) -> str:
+    def depth(self, w: FunctionBuilder, steps: str) -> str:
         """Steps that a panel has room for: behind its pairs a panel has its exponent."""
         return w.add(steps, 1) if self.dot else steps
 
@@ -59,7 +59,7 @@ def _tiles(shape: Shape) -> list[tuple[str, int, int]]:
     ]
 
 
-def call_tile(w: Writer, shape: Shape, arguments: list[str], least: str = "") -> None:
+def call_tile(w: FunctionBuilder, shape: Shape, arguments: list[str], least: str = "") -> None:
     """Call the function of `tile_functions` that suits the rows and columns that there are.
 
     Args:
@@ -79,7 +79,7 @@ def call_tile(w: Writer, shape: Shape, arguments: list[str], least: str = "") ->
     )
 
 
-def _call_suitable(w: Writer, shape: Shape, arguments: list[str]) -> None:
+def _call_suitable(w: FunctionBuilder, shape: Shape, arguments: list[str]) -> None:
     (whole, *_), (few_rows, *_), (few_columns, *_) = _tiles(shape)
     rows, columns = arguments[4:6]
 
@@ -104,7 +104,7 @@ def _tile_function(name: str, shape: Shape, rows: int, vectors: int, multiply: _
         rows, vectors: how many of the shape's are computed.
         multiply: a step.
     """
-    w = Writer()
+    w = FunctionBuilder()
     places = [w.at("%dst", w.mul("%ds", r)) for r in range(rows)]
     if rows == shape.rows:
         for place in places:
@@ -129,7 +129,7 @@ def _tile_function(name: str, shape: Shape, rows: int, vectors: int, multiply: _
 _PREFETCH = "<{cache = 1 : i32, hint = 3 : i32, rw = 1 : i32}>"
 
 
-def _store_whole(w: Writer, places: Sequence[str], sums: Sequence[str]) -> None:
+def _store_whole(w: FunctionBuilder, places: Sequence[str], sums: Sequence[str]) -> None:
     vectors = len(sums) // len(places)
     cells = [(w.at(place, 64 * v), sums[r * vectors + v]) for r, place in enumerate(places) for v in range(vectors)]
 
@@ -144,7 +144,7 @@ def _store_whole(w: Writer, places: Sequence[str], sums: Sequence[str]) -> None:
     w.branch("%add", added, overwritten)
 
 
-def _store_edge(w: Writer, places: Sequence[str], sums: Sequence[str]) -> None:
+def _store_edge(w: FunctionBuilder, places: Sequence[str], sums: Sequence[str]) -> None:
     """Only what exists is read and written; nothing is read if nothing is added."""
     vectors = len(sums) // len(places)
     mask_kind = f"vector<{LANES}xi1>"
@@ -166,7 +166,7 @@ def _step(shape: Shape) -> _Multiply:
     return _step_of_pairs if shape.dot else _step_of_floats
 
 
-def _step_of_floats(w: Writer, left: Sequence[str], right: Sequence[str], sums: Sequence[str]) -> list[str]:
+def _step_of_floats(w: FunctionBuilder, left: Sequence[str], right: Sequence[str], sums: Sequence[str]) -> list[str]:
     factors = [w.load(_FLOATS, place, 4) for place in right]
     result = []
     for r, place in enumerate(left):
@@ -176,7 +176,7 @@ def _step_of_floats(w: Writer, left: Sequence[str], right: Sequence[str], sums: 
     return result
 
 
-def _step_of_pairs(w: Writer, left: Sequence[str], right: Sequence[str], sums: Sequence[str]) -> list[str]:
+def _step_of_pairs(w: FunctionBuilder, left: Sequence[str], right: Sequence[str], sums: Sequence[str]) -> list[str]:
     factors = [w.load(_WORDS, place, 4) for place in right]
     result = []
     for r, place in enumerate(left):
@@ -185,7 +185,7 @@ def _step_of_pairs(w: Writer, left: Sequence[str], right: Sequence[str], sums: S
     return result
 
 
-def _step_of_halves(w: Writer, left: Sequence[str], right: Sequence[str], sums: Sequence[str]) -> list[str]:
+def _step_of_halves(w: FunctionBuilder, left: Sequence[str], right: Sequence[str], sums: Sequence[str]) -> list[str]:
     factors = [halves(w, w.load(_WORDS, place, 4)) for place in right]
     result = []
     for r, place in enumerate(left):
@@ -194,6 +194,6 @@ def _step_of_halves(w: Writer, left: Sequence[str], right: Sequence[str], sums: 
     return result
 
 
-def _spread(w: Writer, place: str) -> str:
+def _spread(w: FunctionBuilder, place: str) -> str:
     """One word in all lanes."""
     return w.value(f"vector.broadcast {w.load('i32', place, 4)} : i32 to {_WORDS}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from nki.native.primitives.abi import GATHER, RECORD_ARGUMENTS, SCATTER, SCRATCH, row_helper, slot
-from nki.native.primitives.writer import POINTER, SHARED_CODE, Writer
+from nki.native.primitives.writer import POINTER, SHARED_CODE, FunctionBuilder
 
 Value = Callable[[str], str]
 """Makes the result of an operation, which has this text."""
@@ -18,7 +18,9 @@ _ROOM = 1 << 20
 """Bytes of scratch for a gathered source, and as many for a destination before it is scattered."""
 
 
-def plane(w: Writer, size: int, places: tuple[str, str], extents: tuple[str, str], strides: tuple[str, str]) -> None:
+def plane(
+    w: FunctionBuilder, size: int, places: tuple[str, str], extents: tuple[str, str], strides: tuple[str, str]
+) -> None:
     """dst[r, c] = src[c, r] for items of `size` bytes.
 
     Args:
@@ -31,7 +33,7 @@ def plane(w: Writer, size: int, places: tuple[str, str], extents: tuple[str, str
 
 def plane_function(size: int) -> str:
     """What `plane` calls."""
-    w = Writer()
+    w = FunctionBuilder()
     with w.loop(0, "%columns", SIDE) as column, w.loop(0, "%rows", SIDE) as row:
         src = w.at(w.at("%src", w.mul(column, "%ss")), w.mul(row, size))
         dst = w.at(w.at("%dst", w.mul(row, "%ds")), w.mul(column, size))
@@ -43,7 +45,7 @@ def plane_function(size: int) -> str:
     return w.function(f"plane_{size}", arguments, "", SHARED_CODE)
 
 
-def _square(w: Writer, size: int, dst: str, src: str) -> None:
+def _square(w: FunctionBuilder, size: int, dst: str, src: str) -> None:
     def load(kind: str, row: int, first: int) -> str:
         return w.load(kind, w.at(w.at(src, w.mul("%ss", row)), first * size))
 
@@ -96,7 +98,7 @@ def transposed(value: Value, rows: list[str], kind: str) -> list[str]:
     return rows
 
 
-def _edge(w: Writer, size: int, places: tuple[str, str], extents: tuple[str, str]) -> None:
+def _edge(w: FunctionBuilder, size: int, places: tuple[str, str], extents: tuple[str, str]) -> None:
     kind = f"i{8 * size}"
     (dst, src), (rows, columns) = places, extents
     last_row = w.op("minsi", rows, w.constant(SIDE))
@@ -111,7 +113,7 @@ def transpose_text(name: str, size: int) -> str:
 
     Returns 1 if an operand that is not contiguous within partitions exceeds the scratch memory.
     """
-    w = Writer()
+    w = FunctionBuilder()
     dst, src = slot(w, 0), slot(w, 1)
     rows, columns = w.word("%words", 2), w.word("%words", 3)
     room = w.is_("sle", w.mul(w.mul(rows, columns), size), _ROOM)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nki.native.primitives.writer import Writer
+from nki.native.primitives.writer import FunctionBuilder
 
 
 class Stored(NamedTuple):
@@ -19,7 +19,7 @@ class Stored(NamedTuple):
 
     size: int
     kind: str
-    widen: Callable[[Writer, str, int], str]
+    widen: Callable[[FunctionBuilder, str, int], str]
 
 
 class Packed(NamedTuple):
@@ -35,9 +35,9 @@ class Packed(NamedTuple):
     size: int
     kind: str
     bits: int
-    widen: Callable[[Writer, str, int], str]
+    widen: Callable[[FunctionBuilder, str, int], str]
 
-    def values(self, w: Writer, raw: str, lanes: int) -> list[str]:
+    def values(self, w: FunctionBuilder, raw: str, lanes: int) -> list[str]:
         """Vectors of f32: all first values, all second ones, and so on."""
         words = f"vector<{lanes}xi32>"
         wide = raw if self.kind == "i32" else w.value(f"arith.extui {raw} : vector<{lanes}x{self.kind}> to {words}")
@@ -53,25 +53,25 @@ _NAN = 0x7FC00000
 _HALF_FRACTION, _HALF_BIAS = 10, 15
 
 
-def load_wide(w: Writer, stored: Stored, pointer: str, lanes: int, mask: str = "") -> str:
+def load_wide(w: FunctionBuilder, stored: Stored, pointer: str, lanes: int, mask: str = "") -> str:
     """vector<lanes x f32>; with a mask, lanes that are off are 0 and are not read."""
     return stored.widen(w, load_raw(w, stored, pointer, lanes, mask), lanes)
 
 
-def load_raw(w: Writer, stored: Stored | Packed, pointer: str, lanes: int, mask: str = "") -> str:
+def load_raw(w: FunctionBuilder, stored: Stored | Packed, pointer: str, lanes: int, mask: str = "") -> str:
     """A vector of items as they are stored; with a mask, lanes that are off are 0 and are not read."""
     kind = f"vector<{lanes}x{stored.kind}>"
     return masked_load(w, kind, pointer, stored.size, mask, lanes) if mask else w.load(kind, pointer, stored.size)
 
 
-def masked_load(w: Writer, kind: str, pointer: str, align: int, mask: str, lanes: int) -> str:
+def masked_load(w: FunctionBuilder, kind: str, pointer: str, align: int, mask: str, lanes: int) -> str:
     """What lies there in the lanes that the mask selects, else 0."""
     zero = w.constant("0.0" if kind.endswith(("xf32>", "xf16>")) else 0, kind)
     shown = f"{pointer}, {mask}, {zero} {{alignment = {align} : i32}}"
     return w.value(f"llvm.intr.masked.load {shown} : (!llvm.ptr, vector<{lanes}xi1>, {kind}) -> {kind}")
 
 
-def first_lanes(w: Writer, count: str, lanes: int) -> str:
+def first_lanes(w: FunctionBuilder, count: str, lanes: int) -> str:
     """The mask of the first `count` lanes: none if it is negative, all if it is larger."""
     kind = f"vector<{lanes}xi32>"
     clamped = w.op("minsi", w.op("maxsi", count, w.constant(0)), w.constant(lanes))
@@ -81,32 +81,32 @@ def first_lanes(w: Writer, count: str, lanes: int) -> str:
     return w.value(f"arith.cmpi slt, {numbers}, {spread} : {kind}")
 
 
-def _same(w: Writer, raw: str, lanes: int) -> str:
+def _same(w: FunctionBuilder, raw: str, lanes: int) -> str:
     return raw
 
 
-def _bfloat16(w: Writer, raw: str, lanes: int) -> str:
+def _bfloat16(w: FunctionBuilder, raw: str, lanes: int) -> str:
     words = f"vector<{lanes}xi32>"
     wide = w.value(f"arith.extui {raw} : vector<{lanes}xi16> to {words}")
     shifted = w.op("shli", wide, w.constant(16, words), words)
     return w.value(f"arith.bitcast {shifted} : {words} to vector<{lanes}xf32>")
 
 
-def _float16(w: Writer, raw: str, lanes: int) -> str:
+def _float16(w: FunctionBuilder, raw: str, lanes: int) -> str:
     return w.value(f"arith.extf {raw} : vector<{lanes}xf16> to vector<{lanes}xf32>")
 
 
-def _float8(fraction: int, special: int) -> Callable[[Writer, str, int], str]:
+def _float8(fraction: int, special: int) -> Callable[[FunctionBuilder, str, int], str]:
     """Floats of 8 bits; arguments as for `_small`."""
     small = _small(8, fraction, special)
 
-    def widen(w: Writer, raw: str, lanes: int) -> str:
+    def widen(w: FunctionBuilder, raw: str, lanes: int) -> str:
         return small(w, w.value(f"arith.extui {raw} : vector<{lanes}xi8> to vector<{lanes}xi32>"), lanes)
 
     return widen
 
 
-def _exponents(w: Writer, raw: str, lanes: int) -> str:
+def _exponents(w: FunctionBuilder, raw: str, lanes: int) -> str:
     """Powers of two, 2**(e - 127); 255 is NaN."""
     words = f"vector<{lanes}xi32>"
     wide = w.value(f"arith.extui {raw} : vector<{lanes}xi8> to {words}")
@@ -117,7 +117,7 @@ def _exponents(w: Writer, raw: str, lanes: int) -> str:
     return w.value(f"arith.bitcast {placed} : {words} to vector<{lanes}xf32>")
 
 
-def _small(bits: int, fraction: int, special: int | None) -> Callable[[Writer, str, int], str]:
+def _small(bits: int, fraction: int, special: int | None) -> Callable[[FunctionBuilder, str, int], str]:
     """From words with the bits of a float of at most 8 bits, in the low ones.
 
     NaN becomes the quiet NaN of its sign, as NumPy's conversions of these formats have it.
@@ -132,7 +132,7 @@ def _small(bits: int, fraction: int, special: int | None) -> Callable[[Writer, s
     bias = (1 << (bits - 2 - fraction)) - 1
     scale = f"0x{(127 + _HALF_BIAS - bias) << 23:08X}"
 
-    def widen(w: Writer, wide: str, lanes: int) -> str:
+    def widen(w: FunctionBuilder, wide: str, lanes: int) -> str:
         """By way of float16, whose exponent is too small by the difference of the biases: a product corrects it.
 
         Subnormals are ones of float16, which processors convert at full speed; with ones of float32 they do not compute

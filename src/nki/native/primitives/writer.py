@@ -10,7 +10,7 @@ SHARED_CODE = "attributes {llvm.no_inline}"
 """For functions that their module calls from several places."""
 
 
-class Writer:
+class FunctionBuilder:
     """The body of one function; values are names such as ``%v3``, integers are i64 unless said otherwise."""
 
     def __init__(self) -> None:

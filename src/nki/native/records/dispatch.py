@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 from nki.core.tensor import MemoryRegion, View
 from nki.native.operand_layout import Place, start_of
-from nki.native.records.forms import Native, Source
+from nki.native.records.forms import Native, ViewSource
 from nki.native.records.moves import Product
 from nki.sim.memory import LiveStorage
 from nki.sim.pieces import Box
 from nki.sim.window import Window
 
 
-class Operand(NamedTuple):
+class BoundOperand(NamedTuple):
     """An operand where it is."""
 
     view: View
@@ -24,7 +24,7 @@ class Operand(NamedTuple):
     place: Place
 
 
-class Slot(NamedTuple):
+class OperandAction(NamedTuple):
     """What to do for an operand of an instruction that has a plan.
 
     Attributes:
@@ -50,10 +50,10 @@ class Slot(NamedTuple):
     covers: bool
     box: Box | None
     psum: int
-    source: Source
+    source: ViewSource
 
 
-class Plan(NamedTuple):
+class RecordTemplate(NamedTuple):
     """The record of a signature, complete but for addresses.
 
     Attributes:
@@ -67,7 +67,7 @@ class Plan(NamedTuple):
         product: the multiplication, if it is one; the destination is the first slot.
     """
 
-    slots: tuple[Slot, ...]
+    slots: tuple[OperandAction, ...]
     plain: tuple[tuple[int, int, int, int, int, int, bool], ...]
     written: tuple[int, ...]
     registers: tuple[tuple[int, str], ...]
@@ -76,17 +76,19 @@ class Plan(NamedTuple):
     product: Product | None
 
 
-def plan_of(native: Native, words: Sequence[int], operands: Sequence[Operand | Place], arguments: Any) -> Plan:
+def plan_of(
+    native: Native, words: Sequence[int], operands: Sequence[BoundOperand | Place], arguments: Any
+) -> RecordTemplate:
     """The plan, from the first instruction of the signature: its record, and its arguments.
 
     Whether operands share bytes, and how, depends on the signature alone if they are in one buffer, or have explicit
     addresses. Other tensors on chip have memory of their own. Two arrays in HBM may be parts of one on the host.
     """
-    slots: list[Slot] = []
-    places: list[Operand] = []
+    slots: list[OperandAction] = []
+    places: list[BoundOperand] = []
     registers = []
     for source, patch, operand in zip(native.sources, native.template.patches, operands, strict=True):
-        if isinstance(source, Source) and isinstance(operand, Operand):
+        if isinstance(source, ViewSource) and isinstance(operand, BoundOperand):
             slots.append(_slot(source, patch.at + 1, operand, arguments))
             places.append(operand)
         else:
@@ -95,10 +97,10 @@ def plan_of(native: Native, words: Sequence[int], operands: Sequence[Operand | P
     apart = [(i, j) for i in written for j in range(len(slots)) if _may_meet(places[i].view, places[j].view)]
     move = native.move if isinstance(native.move, Product) else None
     plain = tuple([(s.argument, s.member, s.at, s.fixed, s.step, s.pitch, s.writes) for s in slots])
-    return Plan(tuple(slots), plain, written, tuple(registers), tuple(apart), array("q", words), move)
+    return RecordTemplate(tuple(slots), plain, written, tuple(registers), tuple(apart), array("q", words), move)
 
 
-def _slot(source: Source, at: int, operand: Operand, arguments: Any) -> Slot:
+def _slot(source: ViewSource, at: int, operand: BoundOperand, arguments: Any) -> OperandAction:
     view, storage, window, place = operand
     start = start_of(view, place)[0] - storage.address - storage.start
     step = 0 if view.buffer.on_chip else view.dtype.itemsize
@@ -106,7 +108,9 @@ def _slot(source: Source, at: int, operand: Operand, arguments: Any) -> Slot:
     box = None if step or window.solid is None else window.solid[0]
     fixed = start - source.given(arguments).offset * step
     argument, member = source.argument, source.member
-    return Slot(argument, member, at, fixed, step, storage.pitch, source.writes, window.covers, box, psum, source)
+    return OperandAction(
+        argument, member, at, fixed, step, storage.pitch, source.writes, window.covers, box, psum, source
+    )
 
 
 def _may_meet(one: View, other: View) -> bool:

@@ -31,7 +31,7 @@ class Extent(NamedTuple):
     high: int
 
 
-class Box(NamedTuple):
+class ViewExtent(NamedTuple):
     """The shape of what a static view touches.
 
     Attributes:
@@ -44,16 +44,16 @@ class Box(NamedTuple):
     high: int
 
 
-def box(view: View) -> Box:
+def box(view: View) -> ViewExtent:
     """The box of a view, wherever it is."""
     size, on_chip = view.dtype.itemsize, view.buffer.on_chip
     steps = [(n - 1) * s * size for n, s in zip(view.shape, view.strides, strict=True)][on_chip:]
     low = sum([step for step in steps if step < 0])
     high = sum([step for step in steps if step > 0]) + size
-    return Box(view.shape[0] if on_chip else 0, low, high)
+    return ViewExtent(view.shape[0] if on_chip else 0, low, high)
 
 
-def extent_at(begin: int, shape: Box, place: Place) -> Extent:
+def extent_at(begin: int, shape: ViewExtent, place: Place) -> Extent:
     """The bytes of a box whose first element is `begin` bytes behind the base of a place."""
     first, last = 0, 1
     if shape.partitions:

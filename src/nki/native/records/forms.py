@@ -17,7 +17,7 @@ from nki.native.emit.function import emit
 from nki.native.records.move_records import move_template
 from nki.native.records.moves import Move, Product, depth_of, moves, operands_of
 from nki.native.records.templates import Patch, Template, Unfit, column_slot, finished, header, row_slot
-from nki.native.trace.symbolic_execution import NotTraceable, Slot, trace
+from nki.native.trace.symbolic_execution import NotTraceable, OperandSlot, trace
 from nki.spec.program import Issued
 from nki.target.model import Target
 
@@ -27,7 +27,7 @@ _NUMPY_ELEMENT = 0.4e-9
 """Seconds of one NumPy operation, and for each element of it; only to decide when compiling pays."""
 
 
-class Source(NamedTuple):
+class ViewSource(NamedTuple):
     """Where the view of a slot comes from.
 
     Attributes:
@@ -77,7 +77,7 @@ class Native(NamedTuple):
     """
 
     template: Template
-    sources: tuple[Source | Register, ...]
+    sources: tuple[ViewSource | Register, ...]
     streaming: bool
     may_refuse: bool = False
     move: Move | None = None
@@ -175,12 +175,12 @@ def _renamed(value: Any, at: int, own: Own, member: int = -1) -> Any:
     return view
 
 
-def _source(view: View, own: Own, writes: bool) -> Source:
+def _source(view: View, own: Own, writes: bool) -> ViewSource:
     argument, member, given = own[id(view.buffer)]
     same = view == given
     if not same and view.dtype.itemsize != given.dtype.itemsize:
         raise NotTraceable("view of another size")
-    return Source(argument, member, view, view.offset - given.offset, same, writes)
+    return ViewSource(argument, member, view, view.offset - given.offset, same, writes)
 
 
 def _move(issued: Issued, target: Target, own: Own, matmul: str) -> tuple[Native, int]:
@@ -198,7 +198,7 @@ def _move(issued: Issued, target: Target, own: Own, matmul: str) -> tuple[Native
 def _row(issued: Issued, target: Target, own: Own, matmul: str) -> tuple[Native, int]:
     traced = trace(issued, target)
     words = header(traced.partitions, traced.count)
-    sources: list[Source | Register] = []
+    sources: list[ViewSource | Register] = []
     patches = []
     for item in traced.slots:
         slot, patch = _slot(item, len(words))
@@ -211,5 +211,5 @@ def _row(issued: Issued, target: Target, own: Own, matmul: str) -> tuple[Native,
     return Native(template, tuple(sources), traced.streaming, bool(traced.bad)), traced.operations
 
 
-def _slot(item: Slot, at: int) -> tuple[list[int], Patch]:
+def _slot(item: OperandSlot, at: int) -> tuple[list[int], Patch]:
     return column_slot(4, at) if item.view is None else row_slot(item.view, at)

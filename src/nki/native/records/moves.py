@@ -81,7 +81,7 @@ def operands_of(move: Move) -> list[View]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded(Symbol):
+class _LoadedOperand(Symbol):
     view: View
     raw: bool
     rows: int = 1
@@ -89,7 +89,7 @@ class _Loaded(Symbol):
 
 @dataclass(frozen=True, slots=True)
 class _Swapped(Symbol):
-    loaded: _Loaded
+    loaded: _LoadedOperand
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class _ByIdentity(Symbol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Product(Symbol):
+class _ProductRecognizer(Symbol):
     stationary: View
     moving: View
     rows: int = 1
@@ -129,12 +129,12 @@ def moves(issued: Issued, target: Target) -> list[Move]:
     Raises:
         NotTraceable: it does more than moving bits and multiplying.
     """
-    body = _Body(issued.engine, target)
+    body = _MoveBody(issued.engine, target)
     issued.instruction.execute(issued.arguments, body)
     return body.moves
 
 
-class _Body:
+class _MoveBody:
     """The part of `nki.spec.arrays.Arrays` that moves need."""
 
     core = 0
@@ -147,14 +147,14 @@ class _Body:
     def __getattr__(self, name: str) -> Any:
         raise NotTraceable(name)
 
-    def load(self, view: View) -> _Loaded:
-        return _Loaded(view, False)
+    def load(self, view: View) -> _LoadedOperand:
+        return _LoadedOperand(view, False)
 
-    def load_raw(self, view: View) -> _Loaded:
-        return _Loaded(view, True)
+    def load_raw(self, view: View) -> _LoadedOperand:
+        return _LoadedOperand(view, True)
 
     def reshape(self, values: Any, shape: Sequence[int]) -> Any:
-        if not isinstance(values, _Loaded):
+        if not isinstance(values, _LoadedOperand):
             raise NotTraceable("reshape")
         for rows in (1, *values.view.shape[1:2]):
             if tuple(shape) == (values.view.shape[0] * rows, values.view.free_size // rows):
@@ -162,13 +162,17 @@ class _Body:
         raise NotTraceable("reshape")
 
     def transpose(self, values: Any) -> _Swapped:
-        if not isinstance(values, _Loaded) or not values.raw or values.rows > 1:
+        if not isinstance(values, _LoadedOperand) or not values.raw or values.rows > 1:
             raise NotTraceable("transpose")
         return _Swapped(values)
 
     def store_raw(self, view: View, values: Any) -> None:
         loaded = values.loaded if isinstance(values, _Swapped) else values
-        if not isinstance(loaded, _Loaded) or not loaded.raw or loaded.view.dtype.itemsize != view.dtype.itemsize:
+        if (
+            not isinstance(loaded, _LoadedOperand)
+            or not loaded.raw
+            or loaded.view.dtype.itemsize != view.dtype.itemsize
+        ):
             raise NotTraceable("store_raw")
         if isinstance(values, _Swapped):
             self.moves.append(Transposed(view, loaded.view))
@@ -187,35 +191,35 @@ class _Body:
         self.moves.append(Copy(dst, src, order))
 
     def dequantize(self, packed: Any, dtype: DType, scales: Any) -> _Dequantized:
-        if not all(isinstance(loaded, _Loaded) and loaded.rows == 1 for loaded in (packed, scales)):
+        if not all(isinstance(loaded, _LoadedOperand) and loaded.rows == 1 for loaded in (packed, scales)):
             raise NotTraceable("dequantize")
         counts = packed.view.shape[0], scales.view.shape[0]
         if dtype.name not in PACKED or scales.view.dtype is not dtypes.float8_e8m0fnu or counts != (QUADRANT, GROUPS):
             raise NotTraceable("dequantize")
         return _Dequantized(packed.view, scales.view)
 
-    def add(self, one: Any, other: Any) -> _Product:
-        if not all(isinstance(product, _Product) and product.quadrants for product in (one, other)):
+    def add(self, one: Any, other: Any) -> _ProductRecognizer:
+        if not all(isinstance(product, _ProductRecognizer) and product.quadrants for product in (one, other)):
             raise NotTraceable("add")
         return replace(one, quadrants=(*one.quadrants, *other.quadrants))
 
     def identity(self, count: int) -> _Identity:
         return _Identity(count)
 
-    def matmul(self, stationary: Any, moving: Any) -> _Product | _ByIdentity:
+    def matmul(self, stationary: Any, moving: Any) -> _ProductRecognizer | _ByIdentity:
         if isinstance(stationary, _Dequantized) and isinstance(moving, _Dequantized):
             quadrant = Quadrant(stationary.packed, stationary.scales, moving.packed, moving.scales)
-            return _Product(stationary.packed, moving.packed, quadrants=(quadrant,))
+            return _ProductRecognizer(stationary.packed, moving.packed, quadrants=(quadrant,))
         for factor in (stationary, moving):
             if isinstance(factor, _Identity):
                 continue
-            if not isinstance(factor, _Loaded) or factor.raw or factor.view.dtype.name not in STORED:
+            if not isinstance(factor, _LoadedOperand) or factor.raw or factor.view.dtype.name not in STORED:
                 raise NotTraceable("matmul")
-        if isinstance(moving, _Identity) and isinstance(stationary, _Loaded):
+        if isinstance(moving, _Identity) and isinstance(stationary, _LoadedOperand):
             return _ByIdentity(stationary.view)
         if stationary.rows != moving.rows or stationary.rows > MOST_ROWS:
             raise NotTraceable("matmul")
-        return _Product(stationary.view, moving.view, stationary.rows)
+        return _ProductRecognizer(stationary.view, moving.view, stationary.rows)
 
     def accumulate(self, dst: View, product: Any, mode: bool | None) -> None:
         if dst.dtype not in (dtypes.float32, dtypes.bfloat16):
@@ -223,6 +227,6 @@ class _Body:
         if isinstance(product, _ByIdentity) and mode is False:
             self.moves.append(Multiplied(dst, product.view))
             return
-        if not isinstance(product, _Product):
+        if not isinstance(product, _ProductRecognizer):
             raise NotTraceable("accumulate")
         self.moves.append(Product(dst, product.stationary, product.moving, mode, product.rows, product.quadrants))

@@ -9,11 +9,11 @@ import numpy as np
 from nki.core.locks import cached_property
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, MemoryRegion, View
-from nki.native.call_context import Context, address_of
+from nki.native.call_context import CallContext, address_of
 from nki.native.operand_layout import BASES, PANELS
 from nki.native.plan.cache_layout import FIRST_BUFFER, ON_CHIP, POOL, REGISTERS, Layout
 from nki.native.plan.control import FUEL
-from nki.native.plan.steps import Plan, Repeat, Step, Steps, Stretch
+from nki.native.plan.steps import BlockSteps, ExecutionPlan, Repeat, Step, Stretch
 from nki.native.plan.tile_versions import renamed
 from nki.native.primitives.control import UNDEFINED
 from nki.native.run.huge_pages import reserved
@@ -37,7 +37,7 @@ _WORTH_THREADS = 3e-3
 """Seconds that NumPy would take, from which it is worth waking other threads."""
 
 
-class Core:
+class NativeCore:
     """Memory and machine of one core, for one call at a time.
 
     Attributes:
@@ -47,16 +47,16 @@ class Core:
     """
 
     def __init__(
-        self, number: int, layout: Layout, plan: Plan, target: Target, options: Options, functions: Functions
+        self, number: int, layout: Layout, plan: ExecutionPlan, target: Target, options: Options, functions: Functions
     ) -> None:
         threads = threads_of(options.threads)
         self.plan = plan
-        self.memory = _Memory(layout, target, options.uninitialized)
+        self.memory = _NativeMemory(layout, target, options.uninitialized)
         self._layout = layout
         self._functions = functions
         self._contexts = [functions.context(plan.context) for _ in range(1 + (threads if threads > 1 else 0))]
         self._words = [context.words for context in self._contexts]
-        self.machine = _Machine(functions, target, options, self.memory, _unheard, ALONE, number)
+        self.machine = _RegisterMachine(functions, target, options, self.memory, _unheard, ALONE, number)
         self.machine.hold(plan.registers, self._contexts[0])
         self._team = Team(self._contexts[1:]) if threads > 1 else None
         self._kept: dict[int, LiveStorage] = {}
@@ -154,7 +154,7 @@ class Core:
         for words in self._words:
             words[BASES + number] = address
 
-    def _steps(self, steps: Steps) -> None:
+    def _steps(self, steps: BlockSteps) -> None:
         for buffer in steps.renewed:
             if buffer.region is not MemoryRegion.shared_hbm and buffer.id not in self._returned:
                 self._put(self.memory.allocate(buffer))
@@ -232,10 +232,10 @@ class Core:
             check_trips(trips, loop.location)
 
 
-class _Machine(NativeMachine):
+class _RegisterMachine(NativeMachine):
     """A machine whose registers are words of a context, where native code has them."""
 
-    def hold(self, numbers: Mapping[int, int], context: Context) -> None:
+    def hold(self, numbers: Mapping[int, int], context: CallContext) -> None:
         """The word of each register, by its id."""
         self._numbers = numbers
         self._held = context
@@ -257,7 +257,7 @@ class _Machine(NativeMachine):
             self._held.base(number, super().read_register(register))
 
 
-class _Memory(Memory):
+class _NativeMemory(Memory):
     """The memories of one core; tensors of the pool get a storage when the NumPy machine asks for it.
 
     Attributes:

@@ -12,14 +12,14 @@ from nki.native.objects import blobs
 from nki.native.plan.cache_layout import Layout, arrange
 from nki.native.plan.control import Control, at_scalar_offsets
 from nki.native.plan.definite_initialization import FormOf, Proven, prove
-from nki.native.plan.execution_plan import Planner
-from nki.native.plan.steps import Plan, trips
+from nki.native.plan.execution_plan import ExecutionPlanner
+from nki.native.plan.steps import ExecutionPlan, trips
 from nki.native.plan.stored_plans import functions_of, packed, plan_key, unpacked
 from nki.native.plan.tile_versions import renamed
 from nki.native.plan.transfer_elision import forwarded
 from nki.native.records.forms import Form, form_of
 from nki.native.records.moves import Product
-from nki.native.run.core import Core
+from nki.native.run.core import NativeCore
 from nki.native.run.team import threads_of
 from nki.native.tiering.compilation_policy import Functions
 from nki.native.tiering.process_history import Earlier
@@ -55,8 +55,8 @@ class NativeKernel:
         self._proven: list[Proven] = []
         self._waiting: frozenset[int] = frozenset()
         self._layouts: list[Layout] = []
-        self._plans: list[Plan] = []
-        self._idle: list[list[Core]] = []
+        self._plans: list[ExecutionPlan] = []
+        self._idle: list[list[NativeCore]] = []
         self._key = plan_key(artifact, options, threads_of(options.threads)) if artifact else ""
         self._kept = self._take_kept()
         if not self._kept:
@@ -99,7 +99,7 @@ class NativeKernel:
                 self.functions.keep(self._key, data)
             self._key = ""
 
-    def cores(self) -> list[Core] | None:
+    def cores(self) -> list[NativeCore] | None:
         """A core for each program, with its plan; None if NumPy is to execute this call.
 
         They are given back with `release` when the call is over.
@@ -118,11 +118,11 @@ class NativeKernel:
                     self._make_plans()
                     self._keep()
                 return [
-                    Core(number, layout, plan, self._target, self._options, self.functions)
+                    NativeCore(number, layout, plan, self._target, self._options, self.functions)
                     for number, (layout, plan) in enumerate(zip(self._layouts, self._plans, strict=True))
                 ]
 
-    def release(self, cores: list[Core]) -> None:
+    def release(self, cores: list[NativeCore]) -> None:
         """The memory of a call may be used by the next one."""
         for core in cores:
             core.end()
@@ -131,7 +131,7 @@ class NativeKernel:
                 self._idle.append(cores)
 
     @staticmethod
-    def executed(cores: Sequence[Core]) -> Executed:
+    def executed(cores: Sequence[NativeCore]) -> Executed:
         """Who executed the instructions of these cores in the last call; those of a loop count once.
 
         Other calls may have made other plans meanwhile.
@@ -167,7 +167,7 @@ class NativeKernel:
             self._proven = _shared([prove(p, self._target, forms) for p, forms in found], self._programs)
             self._waiting = waiting
         constant, unread = _untouched(self._programs)
-        plans: list[Plan] = []
+        plans: list[ExecutionPlan] = []
         layouts: list[Layout] = []
         for number, (program, proven, forms) in enumerate(zip(self._programs, self._proven, looked, strict=True)):
             moving = self._moving[number]
@@ -178,7 +178,7 @@ class NativeKernel:
             layouts.append(layout)
             barrier = self.functions.barrier if threads_of(self._options.threads) > 1 else 0
             control = Control(layout.bases, self.functions.control, layout.place)
-            planner = Planner(
+            planner = ExecutionPlanner(
                 program, proven, forms, moving, moved.skipped, versions, layout.place, layout.register, control, barrier
             )
             plans.append(planner.plan())

@@ -11,11 +11,11 @@ import numpy as np
 
 from nki.core.errors import NkiError
 from nki.core.tensor import ScalarOffset, View
-from nki.native.call_context import ABSOLUTE, Context
+from nki.native.call_context import ABSOLUTE, CallContext
 from nki.native.operand_layout import Place, is_large
-from nki.native.records.dispatch import Operand, Plan, Slot, plan_of
+from nki.native.records.dispatch import BoundOperand, OperandAction, RecordTemplate, plan_of
 from nki.native.records.fill import record
-from nki.native.records.forms import Form, Native, Register, Source, form_of
+from nki.native.records.forms import Form, Native, Register, ViewSource, form_of
 from nki.native.records.move_records import with_mode
 from nki.native.records.moves import Product
 from nki.native.tiering.compilation_policy import Functions
@@ -46,7 +46,7 @@ class NativeMachine(Machine):
         self.functions = functions
         self.native = 0
         self.interpreted = 0
-        self._context: Context | None = None
+        self._context: CallContext | None = None
         self._kind = (functions, self.matmul_mode)
         self._number = next(_NUMBERS)
         self._waiting: Form | None = None
@@ -65,8 +65,8 @@ class NativeMachine(Machine):
             self._interpret(issued)
 
     def run_known(self, issued: Issued, signature: Signature) -> None:
-        known: Plan | Form | None = signature.plans.get(self._kind)
-        if type(known) is Plan and self._execute(known, issued):
+        known: RecordTemplate | Form | None = signature.plans.get(self._kind)
+        if type(known) is RecordTemplate and self._execute(known, issued):
             self.native += 1
             return
         waits = type(known) is Form and not self._ready(known, issued)
@@ -104,7 +104,7 @@ class NativeMachine(Machine):
     def executed(self) -> tuple[int, int]:
         return self.native, self.interpreted
 
-    def _execute(self, plan: Plan, issued: Issued) -> bool:
+    def _execute(self, plan: RecordTemplate, issued: Issued) -> bool:
         """Execute an instruction of a known signature; else do nothing."""
         slots, plain, written, registers, apart, words, product = plan
         _, arguments, self._location, self.engine = issued
@@ -138,7 +138,7 @@ class NativeMachine(Machine):
         assert done or product is None, "what PSUM held before a product is noted no more"
         return done
 
-    def _slot_written(self, slot: Slot, storage: LiveStorage, arguments: Any) -> bool:
+    def _slot_written(self, slot: OperandAction, storage: LiveStorage, arguments: Any) -> bool:
         """Whether the operand of a plan was written, as `is_written`."""
         if slot.box is not None and box_written(storage, slot.box, 0):
             return True
@@ -146,7 +146,7 @@ class NativeMachine(Machine):
         window = storage.window(view)
         return window.readable or is_written(storage, view, window)
 
-    def _note_slot(self, slot: Slot, storage: LiveStorage, arguments: Any) -> None:
+    def _note_slot(self, slot: OperandAction, storage: LiveStorage, arguments: Any) -> None:
         """Note a write of the operand of a plan, as `_note_write`."""
         done = storage.written is None
         if done and storage.fresh:
@@ -158,7 +158,7 @@ class NativeMachine(Machine):
             view = slot.source.of(arguments)
             self._note_write(storage, view, storage.window(view))
 
-    def _slot_adds(self, move: Product, slot: Slot, storage: LiveStorage, arguments: Any) -> bool | None:
+    def _slot_adds(self, move: Product, slot: OperandAction, storage: LiveStorage, arguments: Any) -> bool | None:
         """Whether the product of a plan adds, as `_adds`."""
         if move.mode is False:
             return False
@@ -192,17 +192,17 @@ class NativeMachine(Machine):
         adds: bool | None = False
         if isinstance(native.move, Product):
             dst = operands[0]
-            assert isinstance(dst, Operand), "a product is written to memory"
+            assert isinstance(dst, BoundOperand), "a product is written to memory"
             adds = self._adds(native.move, dst.storage, dst.view, dst.window)
-        views = [operand.view if isinstance(operand, Operand) else None for operand in operands]
-        places = [operand.place if isinstance(operand, Operand) else operand for operand in operands]
+        views = [operand.view if isinstance(operand, BoundOperand) else None for operand in operands]
+        places = [operand.place if isinstance(operand, BoundOperand) else operand for operand in operands]
         words = None if adds is None else record(native, form.function, views, places, adds)
         if words is None:
             return False
         if signature is not None:
             signature.plans[self._kind] = plan_of(native, words, operands, placed.arguments)
         for source, operand in zip(native.sources, operands, strict=True):
-            if source.writes and isinstance(operand, Operand):
+            if source.writes and isinstance(operand, BoundOperand):
                 self._note_write(operand.storage, operand.view, operand.window)
         done = self._call(array("q", words))
         assert done or not isinstance(native.move, Product), "what PSUM held before a product is noted no more"
@@ -229,9 +229,9 @@ class NativeMachine(Machine):
             return tuple([self._resolved(item) for item in value])
         return value
 
-    def _operands(self, native: Native, arguments: Any) -> list[Operand | Place] | None:
+    def _operands(self, native: Native, arguments: Any) -> list[BoundOperand | Place] | None:
         """Where the operands are; None if something about them is the NumPy machine's business."""
-        found: list[Operand | Place] = []
+        found: list[BoundOperand | Place] = []
         for source in native.sources:
             if type(source) is Register:
                 found.append(Place(ABSOLUTE, self.register_address(source.path, self.engine), 4))
@@ -242,7 +242,7 @@ class NativeMachine(Machine):
             found.append(operand)
         return found
 
-    def _operand(self, source: Source, arguments: Any) -> Operand | None:
+    def _operand(self, source: ViewSource, arguments: Any) -> BoundOperand | None:
         view = source.of(arguments)
         storage = self.memory.storage(view)
         if storage.shadow is not None:
@@ -253,7 +253,7 @@ class NativeMachine(Machine):
         # Arrays of the host may be parts of one array, so that addresses tell whether they share bytes.
         memory = storage.address if view.buffer.on_chip else 0
         place = Place(ABSOLUTE, storage.address + storage.start, storage.pitch, memory, is_large(view.buffer))
-        return Operand(view, storage, window, place)
+        return BoundOperand(view, storage, window, place)
 
     def _adds(self, move: Product, storage: LiveStorage, view: View, window: Window) -> bool | None:
         """Whether a matmul adds; None if that differs between elements or needs a warning."""

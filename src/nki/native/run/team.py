@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from nki.core.locks import lock
-from nki.native.call_context import Context
+from nki.native.call_context import CallContext
 from nki.native.primitives.abi import ARRIVED, PHASE, SHARED, STOPPED, THREAD, THREADS, YIELD
 
 _SHARED_WORDS = 1 + max(ARRIVED, PHASE, STOPPED)
@@ -27,7 +27,7 @@ class Team:
         contexts: one for each thread; the first is that of the thread that calls.
     """
 
-    def __init__(self, contexts: list[Context]) -> None:
+    def __init__(self, contexts: list[CallContext]) -> None:
         self._shared = array("q", [0] * _SHARED_WORDS)
         self._contexts = contexts
         for number, context in enumerate(contexts):

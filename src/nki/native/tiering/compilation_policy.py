@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 
 from nki.core.locks import cached_property
-from nki.native.call_context import Context
+from nki.native.call_context import CallContext
 from nki.native.objects.library import Library, library, required
 from nki.native.primitives.abi import EXPONENTS
 from nki.native.primitives.control import CONTROL
@@ -114,10 +114,10 @@ class Functions:
         """Keep data beside the native code."""
         self._library.keep(key, data)
 
-    def context(self, bases: int = 1) -> Context:
+    def context(self, bases: int = 1) -> CallContext:
         """A context with the helpers of the base module."""
         helpers = {word: self._base[name] for word, name in HELPERS.items()}
-        return Context(helpers | {EXPONENTS: self._exponents}, bases)
+        return CallContext(helpers | {EXPONENTS: self._exponents}, bases)
 
     @cached_property
     def run(self) -> Callable[[int, int, int, int], int]:

@@ -90,7 +90,7 @@ class Node(Symbol):
         return f"%{self.number} = {self.op}[{self.attribute}]({inner}) : {self.type} rank {self.rank}"
 
 
-class Step(NamedTuple):
+class RecurrenceStep(NamedTuple):
     """One step of a recurrence: `result` from the state before and the elements of the sequences."""
 
     state: Node

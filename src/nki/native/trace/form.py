@@ -10,7 +10,7 @@ from nki.core.tensor import View
 from nki.native.trace.expression import Node
 
 
-class Slot(NamedTuple):
+class OperandSlot(NamedTuple):
     """One operand of a record.
 
     Attributes:
@@ -57,7 +57,7 @@ class Trace:
     """
 
     signature: str
-    slots: tuple[Slot, ...]
+    slots: tuple[OperandSlot, ...]
     immediates: tuple[int, ...]
     partitions: int
     count: int

@@ -14,12 +14,12 @@ from nki.native.trace.expression import (
     ROW,
     Node,
     NotTraceable,
-    Step,
+    RecurrenceStep,
     float_bits,
     reachable,
     storage_type,
 )
-from nki.native.trace.form import Slot, Store
+from nki.native.trace.form import OperandSlot, Store
 from nki.native.trace.integers import Integers
 from nki.native.trace.regular_parts import piece
 from nki.spec.program import Issued
@@ -38,7 +38,7 @@ class Operands(Integers):
         super().__init__()
         self._names = list(issued.views())
         self._partitions = 0
-        self._slots: list[Slot] = []
+        self._slots: list[OperandSlot] = []
         self._stores: list[Store] = []
         self._counts: list[int] = []
         self._groups = 1
@@ -108,7 +108,7 @@ class Operands(Integers):
                 raise NotTraceable("groups and rows")
             count = 1
         domain = -1 if count == 1 else self.domain(count)
-        self._slots.append(Slot(self._name(view), view, mode, view.dtype, domain >= 0 or self._groups > 1))
+        self._slots.append(OperandSlot(self._name(view), view, mode, view.dtype, domain >= 0 or self._groups > 1))
         return len(self._slots) - 1, domain
 
     def domain(self, count: int) -> int:
@@ -191,5 +191,5 @@ class Operands(Integers):
         leaves = [self.graph.special("inside", (), i, ROW, INSIDE) for i in range(len(sequences) + 1)]
         result = self.real(step(*leaves))
         outer = [node for node in reachable([result]) if node.rank != ROW and node.op != "constant"]
-        attribute = Step(leaves[0], tuple(leaves[1:]), result)
+        attribute = RecurrenceStep(leaves[0], tuple(leaves[1:]), result)
         return self.graph.special("recurrence", (initial, *sequences, *outer), attribute, ROW, domain)

@@ -7,13 +7,13 @@ from typing import Any
 from nki.core.dtypes import float32
 from nki.core.register import VirtualRegister
 from nki.native.trace.expression import COLUMN, FREE, I32, IN_ORDER, MASK, ROW, SCALAR, Node, NotTraceable, reachable
-from nki.native.trace.form import Slot, Store, Trace
+from nki.native.trace.form import OperandSlot, Store, Trace
 from nki.native.trace.memory import Operands
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Issued
 from nki.target.model import Target
 
-__all__ = ["NotTraceable", "Slot", "Store", "Trace", "trace"]
+__all__ = ["NotTraceable", "OperandSlot", "Store", "Trace", "trace"]
 
 _NUMPY_STEPS = {"multiply_add": 7, "scaled": 6}
 """How many operations of NumPy take as long as one of these, where it is not one."""
@@ -49,7 +49,7 @@ class _Symbols(Operands):
     # --- registers of the engine
 
     def _register(self, path: str, mode: str) -> int:
-        self._slots.append(Slot(path, None, mode, float32, False))
+        self._slots.append(OperandSlot(path, None, mode, float32, False))
         return len(self._slots) - 1
 
     def _held(self, path: str) -> Node:

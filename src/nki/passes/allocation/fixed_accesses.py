@@ -17,7 +17,7 @@ Loop = tuple[int, int]
 """First and last position of a loop."""
 
 
-class Access(NamedTuple):
+class FixedAccess(NamedTuple):
     """One access; `certain` if every byte of the box is touched; `loop` is the outermost one around it."""
 
     position: int
@@ -28,20 +28,20 @@ class Access(NamedTuple):
     loop: Loop | None
 
 
-class Tensor(NamedTuple):
+class AccessedTensor(NamedTuple):
     """Whose accesses are wanted: its number, its place, and the list that takes them."""
 
     number: int
     place: Box
-    accesses: list[Access]
+    accesses: list[FixedAccess]
 
 
-def collect(block: Block, tensors: Mapping[int, Tensor]) -> None:
+def collect(block: Block, tensors: Mapping[int, AccessedTensor]) -> None:
     """Append the accesses to tensors, by id of their buffers; of an instruction the reads come first.
 
     A loop is passed twice, since a trip may need what the trip before has left.
     """
-    _Walk(tensors).block(block, None)
+    _AccessCollector(tensors).block(block, None)
 
 
 def place_in_memory(buffer: Buffer) -> Box:
@@ -50,8 +50,8 @@ def place_in_memory(buffer: Buffer) -> Box:
     return partition, partition + buffer.partitions, byte, byte + buffer.row_bytes
 
 
-class _Walk:
-    def __init__(self, tensors: Mapping[int, Tensor]) -> None:
+class _AccessCollector:
+    def __init__(self, tensors: Mapping[int, AccessedTensor]) -> None:
         self._tensors = tensors
         self._position = 0
 
@@ -89,7 +89,7 @@ class _Walk:
         tensor = self._tensors.get(view.buffer.id)
         if tensor is not None:
             box, certain = _box(view, tensor.place)
-            tensor.accesses.append(Access(self._position, tensor.number, box, writes, certain, loop))
+            tensor.accesses.append(FixedAccess(self._position, tensor.number, box, writes, certain, loop))
 
 
 @cache

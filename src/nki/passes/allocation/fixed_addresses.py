@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nki.passes.allocation.fixed_accesses import Access, Box, Tensor, collect, place_in_memory
+from nki.passes.allocation.fixed_accesses import AccessedTensor, Box, FixedAccess, collect, place_in_memory
 from nki.passes.analysis.liveness import Liveness, Range
 from nki.passes.analysis.memory_demand import Demand, demand, memories
 from nki.passes.analysis.memory_usage import place_of
@@ -43,9 +43,9 @@ def demands(program: Program, live: Liveness, target: Target) -> tuple[list[Dema
 
 def sharing(program: Program, explicit: Sequence[tuple[Range, ...]]) -> list[Sharing]:
     """Follow the bytes of the explicit tensors through a program, given their live ranges memory by memory."""
-    accesses: list[list[Access]] = [[] for _ in explicit]
+    accesses: list[list[FixedAccess]] = [[] for _ in explicit]
     tensors = {
-        own[number].buffer.id: Tensor(number, place_in_memory(own[number].buffer), into)
+        own[number].buffer.id: AccessedTensor(number, place_in_memory(own[number].buffer), into)
         for own, into in zip(explicit, accesses, strict=True)
         for number in _overlapping(own)
     }
@@ -109,7 +109,7 @@ def _grid(boxes: Iterable[Box]) -> tuple[dict[Box, tuple[slice, slice]], tuple[i
 class _Bytes:
     """Which tensor wrote each piece of a memory last, and which one before it; pieces end where an access ends."""
 
-    def __init__(self, own: Sequence[Range], accesses: Sequence[Access]) -> None:
+    def __init__(self, own: Sequence[Range], accesses: Sequence[FixedAccess]) -> None:
         self._own = own
         self._accesses = accesses
         self._pieces, shape = _grid(access.box for access in accesses)
@@ -143,14 +143,14 @@ class _Bytes:
         lost = [(own[tensor], own[by], at) for (tensor, by), at in self._lost.items() if by in self._reads_itself]
         return Sharing(tuple(ranges), tuple(lost))
 
-    def _write(self, access: Access, owner: np.ndarray, before: np.ndarray, mine: np.ndarray) -> None:
+    def _write(self, access: FixedAccess, owner: np.ndarray, before: np.ndarray, mine: np.ndarray) -> None:
         if not access.certain:  # what is between the written bytes may still be needed
             for other in {int(each) for each in owner[~mine].flat} - {_NOBODY}:
                 self._link(other, access)
         np.copyto(before, owner, where=~mine)
         owner[...] = access.tensor
 
-    def _read(self, access: Access, owner: np.ndarray, before: np.ndarray, mine: np.ndarray) -> None:
+    def _read(self, access: FixedAccess, owner: np.ndarray, before: np.ndarray, mine: np.ndarray) -> None:
         if mine.any():
             self._reads_itself.add(access.tensor)
         for other in {int(each) for each in owner[~mine].flat} - {_NOBODY}:
@@ -158,7 +158,7 @@ class _Bytes:
             if (before[owner == other] == access.tensor).any():
                 self._lost.setdefault((access.tensor, other), access.position)
 
-    def _link(self, writer: int, access: Access) -> None:
+    def _link(self, writer: int, access: FixedAccess) -> None:
         """The reader needs bytes of the writer: they stay from the write to the end of the loop that reads them."""
         span, written = self._ranges[access.tensor], self._written[writer]
         if access.loop is not None and (written > access.position or written < access.loop[0]):

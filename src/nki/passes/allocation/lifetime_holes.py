@@ -13,7 +13,7 @@ from nki.passes.analysis.footprints import Accesses
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
 
-class Use(NamedTuple):
+class BlockUse(NamedTuple):
     """An item of a buffer's own block that uses it, with its positions in the walk; a loop is one item."""
 
     item: int
@@ -24,12 +24,12 @@ class Use(NamedTuple):
 
 
 @dataclass(slots=True)
-class Tensor:
+class TensorUses:
     """A buffer with its block, its uses, and the ``(position, view)`` of what is surely written."""
 
     buffer: Buffer
     block: Block
-    uses: list[Use] = field(default_factory=list)
+    uses: list[BlockUse] = field(default_factory=list)
     written: list[tuple[int, View]] = field(default_factory=list)
 
 
@@ -37,7 +37,7 @@ class Tensor:
 class Gap:
     """A tensor after its use `number`, until the next one."""
 
-    tensor: Tensor
+    tensor: TensorUses
     number: int
 
     @property
@@ -56,7 +56,7 @@ class Gap:
         return any(use.writes for use in self.tensor.uses[self.number + 1 :])
 
 
-def tensors(program: Program, region: MemoryRegion) -> list[Tensor]:
+def tensors(program: Program, region: MemoryRegion) -> list[TensorUses]:
     """All buffers of a memory without an address, with their uses in program order."""
     finder = _Finder(region)
     finder.block(program.body, True)
@@ -85,13 +85,13 @@ class _Finder:
     def __init__(self, region: MemoryRegion) -> None:
         self._region = region
         self._position = 0
-        self.found: dict[int, Tensor] = {}
+        self.found: dict[int, TensorUses] = {}
 
     def block(self, block: Block, sure: bool) -> dict[int, bool]:
         """Note the uses in a block; returns the buffers from outside that it uses, and whether it writes them."""
         for buffer in block.buffers:
             if buffer.region is self._region and buffer.address is None:
-                self.found[buffer.id] = Tensor(buffer, block)
+                self.found[buffer.id] = TensorUses(buffer, block)
         outside: dict[int, bool] = {}
         for number, item in enumerate(block.items):
             first = self._position
@@ -100,7 +100,7 @@ class _Finder:
             for key, writes in touched.items():
                 tensor = self.found[key]
                 if tensor.block is block:
-                    tensor.uses.append(Use(number, first, last, item.location, writes))
+                    tensor.uses.append(BlockUse(number, first, last, item.location, writes))
                 else:
                     outside[key] = outside.get(key, False) or writes
         return outside

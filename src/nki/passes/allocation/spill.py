@@ -16,7 +16,7 @@ from nki.passes.allocation.fixed_addresses import demands
 from nki.passes.allocation.lifetime_holes import Gap, complete, tensors
 from nki.passes.analysis.footprints import Accesses
 from nki.passes.analysis.liveness import liveness
-from nki.passes.analysis.memory_demand import Demand, Memory
+from nki.passes.analysis.memory_demand import Demand, OnChipMemory
 from nki.passes.analysis.memory_usage import place_of
 from nki.passes.analysis.pressure import load
 from nki.passes.editing.rewrite import Edit, rewritten
@@ -154,7 +154,7 @@ def _issued(instruction: Instruction[Any], target: Target, location: Location, *
     return Issued(instruction, arguments, location, instruction.engine_for(arguments, target))
 
 
-def _finding(gap: Gap, memory: Memory) -> Finding:
+def _finding(gap: Gap, memory: OnChipMemory) -> Finding:
     buffer = gap.tensor.buffer
     after, before = gap.tensor.uses[gap.number], gap.tensor.uses[gap.number + 1]
     away = "SBUF" if memory.region is MemoryRegion.psum else "HBM"

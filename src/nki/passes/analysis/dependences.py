@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from nki.passes.analysis.footprints import Accesses, Footprint, Resource, Space, Touched
-from nki.passes.analysis.interval_index import Layout, Plane, layout_of
+from nki.passes.analysis.interval_index import IndexLayout, Plane, layout_of
 from nki.passes.editing.segments import segments
 from nki.spec.program import Block, Issued, Program
 from nki.target.model import Target
@@ -90,11 +90,11 @@ def dependences(
     for first, after in fences:
         for position in range(first + 1, after):
             extra.setdefault(position, set()).add(position - 1)
-    state = _State(touched)
+    state = _AccessHistory(touched)
     return [state.add(position, item, extra.get(position, ())) for position, item in enumerate(touched)]
 
 
-class _State:
+class _AccessHistory:
     """The last accesses of a growing sequence of instructions."""
 
     def __init__(self, touched: Sequence[Touched]) -> None:
@@ -182,7 +182,7 @@ class _State:
         self._open.add(position)
 
 
-def _layouts(touched: Sequence[Touched]) -> dict[Space, Layout]:
+def _layouts(touched: Sequence[Touched]) -> dict[Space, IndexLayout]:
     """How to index each space that is written."""
     written = {footprint.space for item in touched for footprint in item.writes}
     device: dict[Space, set[Footprint]] = {}

@@ -96,7 +96,7 @@ class Touched(NamedTuple):
         return any(f.hbm and not f.fixed for f in self.reads) or any(f.hbm for f in self.writes)
 
 
-class _Plan(NamedTuple):
+class _AccessPositions(NamedTuple):
     """Which arguments of an instruction say what it touches: ``(position, reads, writes)``."""
 
     tensors: tuple[tuple[int, bool, bool], ...]
@@ -275,8 +275,8 @@ def _states(effects: tuple[str, ...], engine: Engine) -> list[Resource]:
 
 
 @cache
-def _plan(instruction: Instruction[Any]) -> _Plan:
+def _plan(instruction: Instruction[Any]) -> _AccessPositions:
     operands = list(enumerate(instruction.operands.items()))
     tensors = tuple((at, o.reads, o.writes) for at, (_, o) in operands if o.is_tensor)
     registers = tuple((at, o.reads, o.writes) for at, (_, o) in operands if o.kind.startswith("register"))
-    return _Plan(tensors, registers, next((at for at, (name, _) in operands if name == "accumulate"), None))
+    return _AccessPositions(tensors, registers, next((at for at, (name, _) in operands if name == "accumulate"), None))

@@ -19,7 +19,7 @@ _END = 1 << 62
 _EVERYTHING = Footprint("", "", (0, _END), 0, (), _END)
 
 
-class Box(NamedTuple):
+class MemoryBox(NamedTuple):
     """Rows first:after, bytes low:high of each; `dense` if every byte of it is meant."""
 
     first: int
@@ -29,25 +29,25 @@ class Box(NamedTuple):
     dense: bool
 
 
-class Layout(NamedTuple):
+class IndexLayout(NamedTuple):
     """How an index sees a memory: HBM folded into rows of `pitch` bytes (0: not), cells along rows or along bytes."""
 
     pitch: int = 0
     by_rows: bool = False
 
 
-def layout_of(footprints: Iterable[Footprint]) -> Layout:
+def layout_of(footprints: Iterable[Footprint]) -> IndexLayout:
     """The layout of an HBM buffer under which most of its accesses are boxes, and cells hold few of them."""
     known = tuple(footprints)
     votes = Counter(f.dims[-1][0] for f in known if f.dims)
     if not votes:
-        return Layout()
+        return IndexLayout()
     pitch = max(votes, key=lambda stride: (votes[stride], stride))
     rows, columns = {f.low // pitch for f in known}, {f.low % pitch for f in known}
-    return Layout(pitch, len(rows) > len(columns))
+    return IndexLayout(pitch, len(rows) > len(columns))
 
 
-def boxes(footprint: Footprint, pitch: int) -> tuple[Box, ...]:
+def boxes(footprint: Footprint, pitch: int) -> tuple[MemoryBox, ...]:
     """A footprint as a few boxes; with `pitch`, the one row of HBM is folded into rows of that length."""
     f = footprint
     if not pitch:
@@ -59,36 +59,36 @@ def boxes(footprint: Footprint, pitch: int) -> tuple[Box, ...]:
     inner = tuple(dim for dim in f.dims if dim[0] % pitch)
     span = sum(stride * (count - 1) for stride, count in inner) + f.run
     if column + span > pitch:
-        return (Box(row, (f.high - 1) // pitch + 1, 0, pitch, False),)
+        return (MemoryBox(row, (f.high - 1) // pitch + 1, 0, pitch, False),)
     rows = 1
     if outer and outer[-1][0] == 1:
         rows = outer.pop()[1]
     if run_count(tuple(outer)) > _MOST_BOXES:
-        return (Box(row, (f.high - 1) // pitch + 1, column, column + span, False),)
+        return (MemoryBox(row, (f.high - 1) // pitch + 1, column, column + span, False),)
     return tuple(box for r in starts(row, tuple(outer)) for box in _cut(r, r + rows, column, inner, f.run))
 
 
-def _cut(first: int, after: int, low: int, dims: Dims, run: int) -> tuple[Box, ...]:
+def _cut(first: int, after: int, low: int, dims: Dims, run: int) -> tuple[MemoryBox, ...]:
     if not dims:
-        return (Box(first, after, low, low + run, True),)
+        return (MemoryBox(first, after, low, low + run, True),)
     if run_count(dims) > _MOST_BOXES:
         high = low + sum(stride * (count - 1) for stride, count in dims) + run
-        return (Box(first, after, low, high, False),)
-    return tuple(Box(first, after, start, start + run, True) for start in starts(low, dims))
+        return (MemoryBox(first, after, low, high, False),)
+    return tuple(MemoryBox(first, after, start, start + run, True) for start in starts(low, dims))
 
 
-def _folded_run(row: int, column: int, run: int, pitch: int) -> tuple[Box, ...]:
+def _folded_run(row: int, column: int, run: int, pitch: int) -> tuple[MemoryBox, ...]:
     """A contiguous run: the end of a row, whole rows, the start of a row."""
     end_row, end = divmod(column + run, pitch)
     if end_row == 0:
-        return (Box(row, row + 1, column, end, True),)
+        return (MemoryBox(row, row + 1, column, end, True),)
     found = []
     if column:
-        found.append(Box(row, row + 1, column, pitch, True))
+        found.append(MemoryBox(row, row + 1, column, pitch, True))
     if end_row > (1 if column else 0):
-        found.append(Box(row + (1 if column else 0), row + end_row, 0, pitch, True))
+        found.append(MemoryBox(row + (1 if column else 0), row + end_row, 0, pitch, True))
     if end:
-        found.append(Box(row + end_row, row + end_row + 1, 0, end, True))
+        found.append(MemoryBox(row + end_row, row + end_row + 1, 0, end, True))
     return tuple(found)
 
 
@@ -126,11 +126,11 @@ class Plane:
 
     __slots__ = ("_apart", "_boxes", "_by_rows", "_cells", "_pitch", "_starts")
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: IndexLayout) -> None:
         self._pitch, self._by_rows = layout
         self._starts = [0]
         self._cells = [_Cell({}, [])]
-        self._boxes: dict[Footprint, tuple[Box, ...]] = {}
+        self._boxes: dict[Footprint, tuple[MemoryBox, ...]] = {}
         self._apart: dict[tuple[Footprint, Footprint], bool] = {}
 
     def read(self, position: int, footprint: Footprint, found: set[int]) -> None:
@@ -242,11 +242,11 @@ class Plane:
             apart = self._apart[a, b] = disjoint(a, b)
         return apart
 
-    def _fold(self, footprint: Footprint) -> tuple[Box, ...]:
+    def _fold(self, footprint: Footprint) -> tuple[MemoryBox, ...]:
         made = self._boxes[footprint] = boxes(footprint, self._pitch)
         return made
 
-    def _reach(self, box: Box) -> tuple[int, int]:
+    def _reach(self, box: MemoryBox) -> tuple[int, int]:
         """The range of cells that a box touches."""
         if len(self._starts) == 1:
             return 0, 1
@@ -254,13 +254,13 @@ class Plane:
         first = bisect_right(self._starts, low) - 1
         return first, bisect_left(self._starts, high, first + 1)
 
-    def _within(self, at: int, box: Box) -> bool:
+    def _within(self, at: int, box: MemoryBox) -> bool:
         """Whether a box spans a whole cell."""
         low, high = (box.first, box.after) if self._by_rows else (box.low, box.high)
         end = self._starts[at + 1] if at + 1 < len(self._starts) else _END
         return low <= self._starts[at] and end <= high
 
-    def _covers(self, box: Box, within: bool) -> _Covers | None:
+    def _covers(self, box: MemoryBox, within: bool) -> _Covers | None:
         """What a write covers of the accesses to one cell; None if it leaves gaps."""
         if not box.dense:
             return None

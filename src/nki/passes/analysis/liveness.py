@@ -53,7 +53,7 @@ def liveness(program: Program) -> Liveness:
     that uses it, and a loop is one item: a buffer from outside that is used in a loop lives during all of it, one that
     belongs to the body lives in each trip anew. A register belongs to the innermost block that holds all its uses.
     """
-    walk = _Walk()
+    walk = _LivenessAnalysis()
     walk.block(program.body, ())
     found = [Range(span.buffer, span.first, span.last) for span in walk.spans.values() if span.first >= 0]
     found.sort(key=lambda item: (item.first, item.buffer.id))
@@ -62,7 +62,7 @@ def liveness(program: Program) -> Liveness:
     return Liveness(walk.position, tuple(found), tuple(registers))
 
 
-class _Span:
+class _BufferSpan:
     """What is known of a buffer during the walk; `depth` is the number of loops around its block."""
 
     __slots__ = ("buffer", "depth", "first", "last")
@@ -73,21 +73,21 @@ class _Span:
         self.first = self.last = -1
 
 
-class _Walk:
+class _LivenessAnalysis:
     """One pass over a program, which notes every use."""
 
     def __init__(self) -> None:
         self.position = 0
-        self.spans: dict[int, _Span] = {}
+        self.spans: dict[int, _BufferSpan] = {}
         self.registers: dict[VirtualRegister, list[tuple[int, Path]]] = {}
         self._extents: list[tuple[int, int]] = []  # of every loop: its first and last position
-        self._used: list[dict[int, _Span]] = []  # for every open loop: spans of its own block that it uses
+        self._used: list[dict[int, _BufferSpan]] = []  # for every open loop: spans of its own block that it uses
 
     def block(self, block: Block, path: Path) -> None:
         depth = len(path)
         for buffer in block.buffers:
             if buffer.on_chip:
-                self.spans[buffer.id] = _Span(buffer, depth)
+                self.spans[buffer.id] = _BufferSpan(buffer, depth)
         for item in block.items:
             if type(item) is Issued:
                 self._issued(item, path)
@@ -145,7 +145,7 @@ class _Walk:
             else:
                 self._registers((indices,), self.position, path)
 
-    def _touch(self, span: _Span, depth: int, path: Path) -> None:
+    def _touch(self, span: _BufferSpan, depth: int, path: Path) -> None:
         if depth == span.depth:
             if span.first < 0:
                 span.first = self.position

@@ -13,7 +13,7 @@ from nki.target.model import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class OnChipMemory:
     """SBUF or PSUM of one core; sizes in bytes of each partition.
 
     Attributes:
@@ -68,7 +68,7 @@ class Demand:
         upper: ids of the automatic ones that begin at partition `half`; all others begin at partition 0.
     """
 
-    memory: Memory
+    memory: OnChipMemory
     automatic: tuple[Range, ...]
     explicit: tuple[Range, ...]
     upper: frozenset[int] = frozenset()
@@ -101,13 +101,13 @@ def placed(needs: Demand, placement: Placement | None) -> Demand:
     return replace(needs, upper=frozenset(own), half=starts[min(own)]) if own else needs
 
 
-def memories(target: Target) -> tuple[Memory, Memory]:
+def memories(target: Target) -> tuple[OnChipMemory, OnChipMemory]:
     """SBUF and PSUM of a target."""
     psum = target.psum
     whole_banks = psum.allocations_start_at_bank
     return (
-        Memory(MemoryRegion.sbuf, target.sbuf.usable_bytes_per_partition, target.sbuf.min_align),
-        Memory(
+        OnChipMemory(MemoryRegion.sbuf, target.sbuf.usable_bytes_per_partition, target.sbuf.min_align),
+        OnChipMemory(
             MemoryRegion.psum,
             psum.banks * psum.bank_bytes,
             psum.min_align,
@@ -117,7 +117,7 @@ def memories(target: Target) -> tuple[Memory, Memory]:
     )
 
 
-def demand(memory: Memory, ranges: Iterable[Range]) -> Demand:
+def demand(memory: OnChipMemory, ranges: Iterable[Range]) -> Demand:
     """The ranges of one memory, apart by whether they have an address."""
     own = [live for live in ranges if live.buffer.region is memory.region]
     return Demand(

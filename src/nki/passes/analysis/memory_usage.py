@@ -12,7 +12,7 @@ import numpy as np
 from nki.core.source import Location
 from nki.core.tensor import Buffer
 from nki.passes.analysis.liveness import Range, liveness
-from nki.passes.analysis.memory_demand import Demand, Memory, demand, memories, placed
+from nki.passes.analysis.memory_demand import Demand, OnChipMemory, demand, memories, placed
 from nki.passes.analysis.pressure import load
 from nki.spec.program import Issued, Program
 from nki.target.model import Target
@@ -152,7 +152,7 @@ def place_of(location: Location) -> str:
     return f"{Path(location.frame.file).name}:{location.frame.line}" if location.frame is not None else "<unknown>"
 
 
-def _row(buffers: Sequence[Buffer], memory: Memory) -> TensorRow:
+def _row(buffers: Sequence[Buffer], memory: OnChipMemory) -> TensorRow:
     first = buffers[0]
     return TensorRow(
         first.name, str(first.dtype), first.shape, len(buffers), memory.size(first), place_of(first.location)

@@ -10,7 +10,7 @@ import numpy as np
 from nki.core.tensor import MemoryRegion
 from nki.passes.analysis.live_intervals import Fixed, Item
 from nki.passes.analysis.liveness import Liveness, liveness
-from nki.passes.analysis.memory_demand import Memory, demand, placed
+from nki.passes.analysis.memory_demand import OnChipMemory, demand, placed
 from nki.spec.program import Program
 
 
@@ -34,7 +34,7 @@ def memory_peak(program: Program) -> MemoryPeak:
 
 
 def _peak(live: Liveness, region: MemoryRegion, program: Program) -> int:
-    needs = placed(demand(Memory(region, 0, 1), live.buffers), program.placement)
+    needs = placed(demand(OnChipMemory(region, 0, 1), live.buffers), program.placement)
     return int(load(needs.items, needs.fixed, live.positions).max(initial=0))
 
 

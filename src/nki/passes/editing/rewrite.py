@@ -30,7 +30,7 @@ class Edit:
 
 def rewritten(program: Program, edits: Mapping[int, Edit]) -> Program:
     """The program with the edits of its blocks, by ``id(block)``; edges and fences follow their instructions."""
-    writer = _Writer(edits)
+    writer = _BlockRewriter(edits)
     body = writer.block(program.body, {})
     place = writer.places
     return replace(
@@ -44,7 +44,7 @@ def rewritten(program: Program, edits: Mapping[int, Edit]) -> Program:
     )
 
 
-class _Writer:
+class _BlockRewriter:
     """Copies blocks with their edits; `places` maps old positions in the walk to new ones."""
 
     def __init__(self, edits: Mapping[int, Edit]) -> None:

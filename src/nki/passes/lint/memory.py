@@ -50,7 +50,7 @@ def memory_findings(programs: Sequence[Program], target: Target) -> list[Finding
     return found
 
 
-class _Store(NamedTuple):
+class _UselessWrite(NamedTuple):
     """An instruction that would be useless if nobody read what it writes."""
 
     issued: Issued
@@ -70,7 +70,7 @@ class _Bytes(ControlFlow):
         self._position = 0
         self._first = True  # whether nothing of a block ran before
         self._issued: dict[int, Issued] = {}
-        self._stores: dict[int, _Store] = {}
+        self._stores: dict[int, _UselessWrite] = {}
         self._read: set[int] = set()
         self._overwritten: dict[int, Issued] = {}
         self._told: set[tuple[Location, str]] = set()
@@ -116,7 +116,7 @@ class _Bytes(ControlFlow):
         if "fence" in issued.instruction.effects(issued.arguments):
             self._anything()
         if certain and written and all(self._is_store(view) for view in written) and not _has_effects(issued):
-            self._stores[number] = _Store(issued, number)
+            self._stores[number] = _UselessWrite(issued, number)
         for view in written:
             self._writes(issued, view, number if certain and view.dynamic is None else MAYBE)
 

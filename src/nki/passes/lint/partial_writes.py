@@ -20,7 +20,7 @@ def keeps_a_part(issued: Issued, view: View) -> bool:
     return skips and any(each.dynamic is not None for _, each in issued.views())
 
 
-class _Copy(NamedTuple):
+class _PredicatedCopy(NamedTuple):
     """A copy under a predicate onto memory that nobody has written."""
 
     issued: Issued
@@ -37,7 +37,7 @@ class Kept:
     """Follows copies under a predicate onto unwritten memory, until the other half of it is written as well."""
 
     def __init__(self) -> None:
-        self._open: dict[int, _Copy] = {}
+        self._open: dict[int, _PredicatedCopy] = {}
 
     def write(self, issued: Issued, view: View, number: int, before: set[int]) -> None:
         """A write; `before` has the numbers of those whose bytes are overwritten."""
@@ -45,7 +45,7 @@ class Kept:
             return
         if not any(o.reads and o.writes for o in issued.instruction.operands.values()):
             return
-        this = _Copy(issued, view)
+        this = _PredicatedCopy(issued, view)
         where, predicate, reverse = this.chosen
         for other in before & self._open.keys():
             if self._open[other].chosen == (where, predicate, not reverse):

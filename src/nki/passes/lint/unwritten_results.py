@@ -27,7 +27,7 @@ _MOST_BOXES = 3
 _ASSIGNED = re.compile(r"\s*(\w+)\s*(?::[^=]*)?=\s*$")
 
 
-class Region(NamedTuple):
+class ElementBox(NamedTuple):
     """A box of elements: where each dimension begins and ends."""
 
     begin: tuple[int, ...]
@@ -129,7 +129,7 @@ def _finding(view: View, missing: np.ndarray) -> Finding:
     )
 
 
-def _fix(region: Region, shape: tuple[int, ...]) -> str:
+def _fix(region: ElementBox, shape: tuple[int, ...]) -> str:
     """What is missing is mostly the last tile, which is smaller than the others."""
     for begin, end, size in zip(region.begin, region.end, shape, strict=True):
         if begin > 0 and end == size:
@@ -152,10 +152,10 @@ def _name(view: View) -> str:
     return view.buffer.name
 
 
-def regions_of(missing: np.ndarray) -> list[Region]:
+def regions_of(missing: np.ndarray) -> list[ElementBox]:
     """Boxes that together are what is missing: at most one more than are named."""
     left = missing.copy()
-    found: list[Region] = []
+    found: list[ElementBox] = []
     while len(found) <= _MOST_BOXES and left.any():
         begin = np.unravel_index(int(left.argmax()), left.shape)
         region = _grown(left, tuple(int(at) for at in begin))
@@ -164,7 +164,7 @@ def regions_of(missing: np.ndarray) -> list[Region]:
     return found
 
 
-def _grown(left: np.ndarray, begin: tuple[int, ...]) -> Region:
+def _grown(left: np.ndarray, begin: tuple[int, ...]) -> ElementBox:
     """The box that begins there: as long as possible in the last dimension, then in the one before."""
     end = [at + 1 for at in begin]
     for axis in reversed(range(left.ndim)):
@@ -172,10 +172,10 @@ def _grown(left: np.ndarray, begin: tuple[int, ...]) -> Region:
         whole = left[box].all(axis=tuple(k for k in range(left.ndim) if k != axis))
         length = whole.size if whole.all() else int(whole.argmin())
         end[axis] = begin[axis] + length
-    return Region(begin, tuple(end))
+    return ElementBox(begin, tuple(end))
 
 
-def _slices(region: Region, shape: tuple[int, ...]) -> str:
+def _slices(region: ElementBox, shape: tuple[int, ...]) -> str:
     parts = []
     for begin, end, size in zip(*region, shape, strict=True):
         if (begin, end) == (0, size):

@@ -20,9 +20,9 @@ from nki.passes.scheduling.tasks import Tasks, machine_of
 from nki.spec.program import Block, Program
 from nki.target.model import Target
 from nki.timing.loops import Clockwork
-from nki.timing.plan import Planner
+from nki.timing.plan import TimingPlanner
 from nki.timing.recipe import Recipes
-from nki.timing.state import State
+from nki.timing.state import SegmentState
 
 
 class Evaluation:
@@ -103,10 +103,10 @@ def makespan(program: Program, target: Target, recipes: Recipes | None = None) -
     Args:
         program: has its schedule.
         target: of the program.
-        recipes: costs that are known already; see `Planner`.
+        recipes: costs that are known already; see `TimingPlanner`.
     """
-    plan = Planner(program, target, None, recipes)
-    spent, _ = Clockwork(plan, target).block(plan.body, State(), None)
+    plan = TimingPlanner(program, target, None, recipes)
+    spent, _ = Clockwork(plan, target).block(plan.body, SegmentState(), None)
     return spent.ns
 
 

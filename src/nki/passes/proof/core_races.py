@@ -37,7 +37,7 @@ _State = dict[int, dict[int, None]]
 
 
 @dataclass(slots=True)
-class _Core:
+class _CoreAccesses:
     """What one core does to shared memory between its meetings; 0 is the start, -1 the end.
 
     Attributes:
@@ -78,7 +78,9 @@ def _between(first: Program, second: Program, target: Target) -> list[Race]:
     return races + list(found.values())
 
 
-def _collisions(cores: tuple[_Core, _Core], mine: Iterable[int], others: Iterable[int]) -> list[Conflict]:
+def _collisions(
+    cores: tuple[_CoreAccesses, _CoreAccesses], mine: Iterable[int], others: Iterable[int]
+) -> list[Conflict]:
     """Conflicts between some instructions of the first core and some of the second, which are called ~position."""
     accesses = [(cores[0].accesses[i], 0, i) for i in mine] + [(cores[1].accesses[i], 1, i) for i in others]
     written = {f.space for (_, writes), _, _ in accesses for f in writes}
@@ -97,7 +99,7 @@ def _collisions(cores: tuple[_Core, _Core], mine: Iterable[int], others: Iterabl
 
 
 def _pairs(
-    cores: tuple[_Core, _Core], first: Program, second: Program
+    cores: tuple[_CoreAccesses, _CoreAccesses], first: Program, second: Program
 ) -> tuple[list[tuple[_Stretch, _Stretch]], list[Race]]:
     """Which stretches of both cores run at the same time, and what is wrong if the cores cannot always meet."""
     one, two = cores
@@ -116,7 +118,7 @@ def _pairs(
     return pairs, [broken("meeting", longer[0].meetings[longer[1][met] - 1], None, longer[2].core, text)]
 
 
-def _unlike(cores: tuple[_Core, _Core]) -> list[Race]:
+def _unlike(cores: tuple[_CoreAccesses, _CoreAccesses]) -> list[Race]:
     """Meetings of both cores that do not fit each other: a barrier and a sendrecv, or sendrecvs of two sizes."""
     one, two = cores
     if one.shape == two.shape:
@@ -163,7 +165,7 @@ def _sequence(shape: _Shape) -> list[int] | None:
     return found
 
 
-def _reachable(one: _Core, two: _Core) -> list[tuple[_Stretch, _Stretch]]:
+def _reachable(one: _CoreAccesses, two: _CoreAccesses) -> list[tuple[_Stretch, _Stretch]]:
     """Pairs of stretches that may run at the same time if nothing is known of how often loops run."""
     ways: list[dict[int, list[int]]] = [{}, {}]
     for core, way in zip((one, two), ways, strict=True):
@@ -194,7 +196,7 @@ class _Surveyor:
         self._shared = _shared_buffers(program)
         self._renamed: dict[Footprint, Footprint] = {}
         self._meeting: dict[int, int] = {}
-        self.core = _Core()
+        self.core = _CoreAccesses()
         for position, issued in enumerate(program.body.walk()):
             touched = accesses.of(issued)
             if touched.rendezvous:

@@ -14,7 +14,7 @@ from nki.passes.analysis.footprints import Accesses, Resource, Touched
 from nki.passes.proof.conflicts import Clock, Conflict, Conflicts, Doer
 from nki.passes.proof.core_races import between_cores
 from nki.passes.proof.faults import Race, broken, state_race, unordered
-from nki.passes.proof.vector_clocks import Clocks, Run
+from nki.passes.proof.vector_clocks import Clocks, SegmentRun
 from nki.spec.program import Block, Issued, Program, Sync
 from nki.spec.queue import by_dma, dma_queues
 from nki.target.model import Target
@@ -42,14 +42,14 @@ def check(programs: Sequence[Program], target: Target) -> list[Race]:
     return races
 
 
-def _check_run(run: Run, accesses: Accesses, target: Target, edges: dict[int, list[int]]) -> list[Race]:
+def _check_run(run: SegmentRun, accesses: Accesses, target: Target, edges: dict[int, list[int]]) -> list[Race]:
     races = list(_queue_faults(run, target))
     plan = Clocks(run)
     races += plan.faults
     if races:
         return races[:_MOST]
     touched = [accesses.of(issued) for issued in run.items]
-    watch = _Watch(touched)
+    watch = _OrderCheck(touched)
     over = plan.over(_BLOCK)
     for position, item in enumerate(touched):
         if position % _BLOCK == 0:
@@ -68,7 +68,7 @@ def _check_run(run: Run, accesses: Accesses, target: Target, edges: dict[int, li
     return races
 
 
-class _Watch:
+class _OrderCheck:
     """Looks at the instructions of a segment in their order, and collects what nothing orders."""
 
     def __init__(self, touched: Sequence[Touched]) -> None:
@@ -126,11 +126,11 @@ class _Watch:
             self.states.append((f"{resource[0]} {resource[1]}".strip(), before.position, doer.position))
 
 
-def _runs(program: Program, races: list[Race]) -> Iterator[Run]:
+def _runs(program: Program, races: list[Race]) -> Iterator[SegmentRun]:
     """The synchronised segments of a program; a block whose `sync` does not fit its items is a fault."""
     walk = 0
 
-    def of(block: Block) -> Iterator[Run]:
+    def of(block: Block) -> Iterator[SegmentRun]:
         nonlocal walk
         sync = block.sync
         items: list[Issued] = []
@@ -146,11 +146,11 @@ def _runs(program: Program, races: list[Race]) -> Iterator[Run]:
                 walk += 1
                 continue
             if items:
-                yield Run(program.core, walk - len(items), items, syncs)
+                yield SegmentRun(program.core, walk - len(items), items, syncs)
                 items, syncs = [], []
             yield from of(item.body)
         if items:
-            yield Run(program.core, walk - len(items), items, syncs)
+            yield SegmentRun(program.core, walk - len(items), items, syncs)
 
     yield from of(program.body)
 
@@ -178,7 +178,7 @@ def _orders(program: Program) -> dict[int, list[int]]:
     return found
 
 
-def _queue_faults(run: Run, target: Target) -> Iterator[Race]:
+def _queue_faults(run: SegmentRun, target: Target) -> Iterator[Race]:
     """Instructions on a queue that does not exist, or that does not belong to their engine."""
     transfers = set(dma_queues(target))
     for issued, sync in zip(run.items, run.sync, strict=True):

@@ -9,7 +9,7 @@ from nki.passes.proof.faults import Race, broken
 from nki.spec.program import Issued, Sync
 
 
-class Run(NamedTuple):
+class SegmentRun(NamedTuple):
     """The instructions between two loops, and where they come in the walk over the program."""
 
     core: int
@@ -27,7 +27,7 @@ class Clocks:
         faults: waits that never end.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: SegmentRun) -> None:
         self._run = run
         self._numbers: dict[str, int] = {}
         self._queues: list[list[int]] = []

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from nki.core.tensor import Buffer, MemoryRegion
 from nki.passes.analysis.dependences import Segment
-from nki.passes.analysis.memory_demand import Memory, memories
+from nki.passes.analysis.memory_demand import OnChipMemory, memories
 from nki.passes.scheduling.ready_list import NEVER
 from nki.spec.program import Issued
 from nki.target.model import Target
@@ -80,7 +80,7 @@ def _tensors(issued: Issued) -> list[Buffer]:
 
 
 def _needs(
-    touched: Sequence[Sequence[Buffer]], producers: Sequence[Sequence[int]], memory: Memory, room: int
+    touched: Sequence[Sequence[Buffer]], producers: Sequence[Sequence[int]], memory: OnChipMemory, room: int
 ) -> Needs | None:
     number: dict[int, int] = {}
     sizes: list[int] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from nki.asm.assemble import Leaf, Loop, Tree, assembled
+from nki.asm.assemble import AssembledLoop, QueuedInstruction, Tree, assembled
 from nki.asm.streams import Streams
 from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
@@ -139,7 +139,7 @@ def _core(streams: Streams) -> dict[str, Any]:
 def _instructions(tree: Tree) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for node in tree:
-        if isinstance(node, Loop):
+        if isinstance(node, AssembledLoop):
             found += _instructions(node.body)
             continue
         command = node.command
@@ -155,7 +155,7 @@ def _instructions(tree: Tree) -> list[dict[str, Any]]:
     return found
 
 
-def _name(leaf: Leaf) -> str | None:
+def _name(leaf: QueuedInstruction) -> str | None:
     """What the kernel calls the instruction."""
     names = list(REGISTRY[leaf.command.opcode].operands)
     if "name" not in names:

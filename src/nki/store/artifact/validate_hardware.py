@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki.asm.assemble import Leaf, Tree, assembled
+from nki.asm.assemble import QueuedInstruction, Tree, assembled
 from nki.asm.streams import Streams
 from nki.core.errors import ArtifactError, NkiError
 from nki.core.source import Location
@@ -41,9 +41,9 @@ def check_hardware(program: Program, streams: Streams, target: Target) -> None:
 def dependencies(tree: Tree) -> list[tuple[int | None, int]]:
     """``(position that signals, position that waits)`` for every wait; None for a signal that never comes."""
     found: list[tuple[int | None, int]] = []
-    segment: list[Leaf] = []
+    segment: list[QueuedInstruction] = []
     for node in tree:
-        if isinstance(node, Leaf):
+        if isinstance(node, QueuedInstruction):
             segment.append(node)
         else:
             found += _waits(segment) + dependencies(node.body)
@@ -51,7 +51,7 @@ def dependencies(tree: Tree) -> list[tuple[int | None, int]]:
     return found + _waits(segment)
 
 
-def _waits(segment: list[Leaf]) -> list[tuple[int | None, int]]:
+def _waits(segment: list[QueuedInstruction]) -> list[tuple[int | None, int]]:
     signals: dict[str, list[int]] = {}
     for leaf in segment:
         if leaf.command.signals:
