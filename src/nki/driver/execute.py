@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nki.core.tensor import Buffer
 from nki.driver import gate
-from nki.driver.compiled import Compiled
+from nki.driver.compiled import Kept
 from nki.options import Options
 from nki.ranks.protocol import Communicator
 from nki.report import Executed
@@ -20,6 +20,7 @@ from nki.sim.memory import LiveStorage, Memory, placed_memory
 from nki.sim.notes import Report
 from nki.sim.walk import run_program, runs_of
 from nki.sim.watch import Watch, WatchedMachine
+from nki.spec.program import Program
 from nki.target.model import Target
 
 if TYPE_CHECKING:
@@ -27,6 +28,22 @@ if TYPE_CHECKING:
 
 Outcome = tuple[list[LiveStorage], Executed]
 """The storages of what the first core returns, and who executed what."""
+
+
+class Runnable(Protocol):
+    """What is executed again and again: a compiled kernel, or a model."""
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """One for each core."""
+
+    @property
+    def kept(self) -> Kept:
+        """What its runs have in common."""
+
+    @property
+    def artifact(self) -> str:
+        """The key of its programs on disk; empty if they are not there."""
 
 
 def on_cores(cores: Cores, run: Callable[[int], Any]) -> list[Any]:
@@ -60,7 +77,7 @@ def executed_by(machines: Sequence[Machine]) -> Executed:
 
 
 def run_compiled(
-    compiled: Compiled,
+    compiled: Runnable,
     inputs: Sequence[np.ndarray],
     target: Target,
     options: Options,
@@ -68,7 +85,7 @@ def run_compiled(
     watch: Watch | None,
     ranks: Communicator,
 ) -> Outcome:
-    """Execute a compiled kernel on the arrays of its arguments; `ranks` is the rank that it runs as."""
+    """Execute compiled programs on the arrays of their arguments; `ranks` is the rank that it runs as."""
     kernel = None
     if watch is None:
         kernel = compiled.kept.native(lambda: gate.native_kernel(compiled.programs, target, options, compiled.artifact))
@@ -100,7 +117,7 @@ def _run_natively(
 
 
 def _interpret(
-    compiled: Compiled,
+    compiled: Runnable,
     inputs: Sequence[np.ndarray],
     target: Target,
     options: Options,

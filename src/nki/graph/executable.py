@@ -33,7 +33,6 @@ class Executable:
     def __init__(self, model: Model, report: GraphReport) -> None:
         self.model = model
         self.report = report
-        self._executed = Executed()
 
     @property
     def name(self) -> str:
@@ -62,7 +61,7 @@ class Executable:
     @property
     def executed(self) -> Executed:
         """Who executed the instructions of the last run that ended."""
-        return self._executed
+        return self.model.executed
 
     def run(self, inputs: Sequence[np.ndarray], *, donate: bool = False) -> list[np.ndarray]:
         """The results for arrays of the arguments.
@@ -79,9 +78,7 @@ class Executable:
     def outcome(self, inputs: Sequence[np.ndarray], *, donate: bool = False) -> Outcome:
         """The results, who executed, and what was noticed."""
         with span(f"call {self.name}", "framework"):
-            found = self.model.run(inputs, donate=donate)
-        self._executed = found.executed
-        return found
+            return self.model.execute(inputs, donate)
 
     def profile(self) -> Profile:
         """Where the time goes on the target, by the timing model and without running."""

@@ -14,7 +14,7 @@ from nki.core.errors import ArgumentError, ArtifactError
 from nki.core.shown import shown
 from nki.core.source import UNKNOWN
 from nki.core.tensor import MemoryRegion
-from nki.driver.compiled import Compiled, Kept
+from nki.driver.compiled import Kept
 from nki.driver.execute import run_compiled
 from nki.frontend.results import deliver, written_inputs
 from nki.options import API_VERSIONS, MATMUL, Options, from_environment, stated
@@ -22,7 +22,7 @@ from nki.ranks.current import communicator
 from nki.report import Executed
 from nki.runtime import arguments
 from nki.runtime.spans import span
-from nki.runtime.traffic import Traffic, traffic
+from nki.runtime.traffic import traffic
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.store.artifact import container
@@ -45,7 +45,7 @@ class Outcome:
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Model:
     """A compiled model, which may run in several threads at once.
 
@@ -54,23 +54,34 @@ class Model:
         programs: one for each core; their inputs are the arguments, then the constants.
         target: what it was compiled for.
         options: of its runs; who executes, and how products are summed.
+        kept: what its runs have in common.
+        executed: who executed the instructions of the last run that ended.
     """
 
     part: ModelPart
     programs: tuple[Program, ...]
     target: Target
-    options: Options = field(default_factory=from_environment)
-    _kept: Kept = field(default_factory=Kept)
-    _written: frozenset[int] = field(default=frozenset(), init=False)
-    _traffic: Traffic = field(default_factory=Traffic, init=False)
+    options: Options
+    kept: Kept = field(default_factory=Kept, init=False)
+    executed: Executed = field(default_factory=Executed, init=False)
+    _written: frozenset[int] = field(init=False)
+    _facts: Mapping[str, int] = field(init=False)
+    _weights: tuple[np.ndarray, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_written", written_inputs(self.programs))
-        object.__setattr__(self, "_traffic", traffic(self.programs))
+        self._written = written_inputs(self.programs)
+        found = traffic(self.programs)
+        self._facts = {"cores": len(self.programs), **(found.facts() if found.meetings else {})}
+        self._weights = tuple(_on_device(array) for array in self.part.weights)
 
     @property
     def name(self) -> str:
         return self.part.name
+
+    @property
+    def artifact(self) -> str:
+        """Plans of models are not kept on disk."""
+        return ""
 
     @property
     def weight_bytes(self) -> int:
@@ -99,23 +110,26 @@ class Model:
             ArgumentError: "model.arguments" for another number, shape or dtype.
             NkiError: what the machine raises.
         """
+        return self.execute(arrays, donate)
+
+    def execute(self, arrays: Sequence[np.ndarray], donate: bool = False) -> Outcome:
+        """`run`, for callers that are part of this package."""
         given = self.checked(arrays)
         for position in self._written:
             if position < len(given) and (not donate or not given[position].flags.writeable):
                 given[position] = given[position].copy()
         findings: list[Finding] = []
         program = self.programs[0]
-        compiled = Compiled(self.programs, None, (), "", self._written, self._kept)
-        inputs = [_on_device(array) for array in (*given, *self.part.weights)]
-        facts = self._traffic.facts() if self._traffic.meetings else {}
-        with span("execute", "runtime", model=self.name, cores=len(self.programs), **facts):
+        inputs = [*map(_on_device, given), *self._weights]
+        with span("execute", "runtime", model=self.part.name, **self._facts):
             storages, executed = run_compiled(
-                compiled, inputs, self.target, self.options, findings.append, None, communicator()
+                self, inputs, self.target, self.options, findings.append, None, communicator()
             )
             made = deliver(tuple(program.outputs), program, storages, [])
         results = [_seen(array, port) for array, port in zip(made, self.part.outputs, strict=True)]
         for result, argument in self.part.aliases.items():
             results[result] = given[argument]
+        self.executed = executed
         return Outcome(results, executed, tuple(findings))
 
     def checked(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

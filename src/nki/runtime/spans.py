@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
@@ -45,7 +45,9 @@ class Recording:
 
 _LOCK = lock()
 _RECORDINGS: list[Recording] = []
-_RANGES: dict[str, Range] = {}
+_RANGES: dict[str, tuple[Range, Callable[[], bool]]] = {}
+"""By framework: what opens a range, and whether its profiler records."""
+_NOTHING = nullcontext()
 
 
 @contextmanager
@@ -61,23 +63,33 @@ def recording() -> Iterator[Recording]:
             _RECORDINGS[:] = [each for each in _RECORDINGS if each is not made]
 
 
-@checked(framework=arguments.text, make=arguments.function)
-def show_ranges(framework: str, make: Range | None) -> None:
-    """Show spans in a framework's profiler as well: `make` opens a range there; None ends that."""
+def _always() -> bool:
+    return True
+
+
+@checked(framework=arguments.text, make=arguments.function, records=arguments.function)
+def show_ranges(framework: str, make: Range | None, records: Callable[[], bool] | None = None) -> None:
+    """Show spans in a framework's profiler as well: `make` opens a range there; None ends that.
+
+    Args:
+        records: whether that profiler records, so that no range is opened for nobody; None if it cannot tell.
+    """
     with _LOCK:
         if make is None:
             _RANGES.pop(framework, None)
         else:
-            _RANGES[framework] = make
+            _RANGES[framework] = make, records or _always
+
+
+def span(name: str, category: str, **facts: Fact) -> AbstractContextManager[None]:
+    """Note that the body of the ``with`` statement happens; costs next to nothing if nobody records."""
+    makers = [make for make, records in list(_RANGES.values()) if records()]
+    return _noted(name, category, facts, makers) if makers or _RECORDINGS else _NOTHING
 
 
 @contextmanager
-def span(name: str, category: str, **facts: Fact) -> Iterator[None]:
-    """Note that the body of the ``with`` statement happens; costs next to nothing if nobody records."""
-    if not _RECORDINGS and not _RANGES:
-        yield
-        return
-    with _ranges(f"nki {category}: {name}", list(_RANGES.values())):
+def _noted(name: str, category: str, facts: Mapping[str, Fact], makers: list[Range]) -> Iterator[None]:
+    with _ranges(f"nki {category}: {name}", makers):
         start = time.perf_counter_ns()
         try:
             yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -13,11 +12,6 @@ from nki.runtime import show_ranges
 _Range: Any = torch._C._profiler._RecordFunctionFast
 
 
-def _range(name: str) -> AbstractContextManager[object]:
-    made: AbstractContextManager[object] = _Range(name) if torch.autograd._profiler_enabled() else nullcontext()
-    return made
-
-
 def install() -> None:
     """Show spans to the profiler from here on."""
-    show_ranges("torch", _range)
+    show_ranges("torch", _Range, torch.autograd._profiler_enabled)

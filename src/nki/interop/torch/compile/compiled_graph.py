@@ -13,13 +13,15 @@ import torch
 
 from nki.core.errors import ArgumentError, NkiError
 from nki.core.source import UNKNOWN
+from nki.frontend.host import torch_memory
 from nki.graph.executable import Executable
 from nki.graph.importers.torch.import_graph import Imported, Returned
-from nki.graph.importers.torch.types import host_array, host_tensor, narrowed
+from nki.graph.importers.torch.types import host_array, host_tensor, narrowed, torch_dtype
 from nki.graph.ir import Value
 from nki.interop.torch.compile.host_scalars import Scalars
 from nki.interop.torch.memory import DEVICE, on_cpu, on_device
 from nki.interop.torch.user_location import user_line
+from nki.runtime.spans import span
 
 _LIVE: weakref.WeakValueDictionary[int, CompiledGraph] = weakref.WeakValueDictionary()
 
@@ -42,18 +44,23 @@ class CompiledGraph:
         self.name = name
         self.executable = executable
         self.notes = imported.notes
+        self._model, self._call = executable.model, f"call {executable.name}"
         self._imported, self._scalars = imported, scalars
         arguments = imported.module.main.arguments
-        self._places = tuple(zip(imported.inputs, arguments, strict=False))
+        self._places = tuple(
+            (place, value, torch_dtype(value.type.dtype))
+            for place, value in zip(imported.inputs, arguments, strict=False)
+        )
         _LIVE[next(_ORDER)] = self
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         """Results of the graph for its arguments; the list is emptied."""
         given, known = (arguments, {}) if self._scalars is None else self._scalars.run(arguments)
-        arrays = [_array(given[place], value) for place, value in self._places]
+        arrays = [_array(given[place], value, dtype) for place, value, dtype in self._places]
         if self._imported.random:
             arrays.append(_seed())
-        results = self.executable.run(arrays)
+        with span(self._call, "framework"):
+            results = self._model.execute(arrays).results
         arguments.clear()
         outputs = enumerate(self._imported.outputs)
         return [known[place] if place in known else self._result(kind, results) for place, kind in outputs]
@@ -85,9 +92,15 @@ def _ordered() -> Iterator[CompiledGraph]:
             yield found
 
 
-def _array(tensor: torch.Tensor, value: Value) -> np.ndarray:
-    """The memory of a tensor; a copy where it is not contiguous or has 64-bit numbers."""
+def _array(tensor: torch.Tensor, value: Value, dtype: torch.dtype) -> np.ndarray:
+    """The memory of a tensor; a copy where it is not contiguous or has 64-bit numbers.
+
+    Args:
+        dtype: of tensors that have what the device computes with.
+    """
     lower = on_cpu(tensor) if tensor.device.type == DEVICE else tensor.detach()
+    if lower.dtype == dtype and lower.is_contiguous() and not (lower.is_conj() or lower.is_neg()):
+        return torch_memory(lower, value.type.dtype)
     if lower.is_conj() or lower.is_neg():
         lower = lower.resolve_conj().resolve_neg()
     if lower.dtype == torch.int64 and lower.numel():
