@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 from nki.driver.compiled import Cache
@@ -11,7 +12,7 @@ from nki.driver.launch import Launch, bound_arguments, check_lnc, launch_options
 from nki.frontend.check.language_check import raise_errors
 from nki.frontend.host import take
 from nki.frontend.values import Arguments, SeeArray
-from nki.options import Options, from_environment
+from nki.options import Options, from_environment, stated
 from nki.spec.rule import Finding
 from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
@@ -116,6 +117,16 @@ def checked(launch: Launch, options: Options) -> tuple[Finding, ...]:
 def chosen_target(*names: str) -> Target:
     """The first target that has a name; the default one if none has. UsageError for a name that is unknown."""
     return load_target(next(filter(None, names), DEFAULT_TARGET))
+
+
+def default_options(kept: Mapping[str, Any] = MappingProxyType({})) -> Options:
+    """The options where nobody gives others: the environment's.
+
+    Args:
+        kept: those of a model's file, which count where the environment says nothing.
+    """
+    options, said = from_environment(), stated()
+    return replace(options, **{name: value for name, value in kept.items() if name not in said})
 
 
 def host_target() -> Target:

@@ -14,6 +14,7 @@ import numpy as np
 from nki.core.dtypes import bool_
 from nki.core.errors import LaunchError
 from nki.core.shown import shown
+from nki.driver.prepare import chosen_target, default_options
 from nki.graph import emit
 from nki.graph.accepted import accepted
 from nki.graph.admit import admit
@@ -38,12 +39,11 @@ from nki.graph.stablehlo.read import read
 from nki.graph.stablehlo.write import write
 from nki.ir.build import build
 from nki.ir.text import to_text
-from nki.options import Options, from_environment
+from nki.options import Options
 from nki.runtime.model import Model
 from nki.runtime.spans import span
 from nki.store.artifact import container
 from nki.store.artifact.model import ModelPart, Port, stored
-from nki.target.load import DEFAULT_TARGET, load_target
 
 PLANNED, LINKED, NEFF = "plan.json", "linked.mlir", "model.neff"
 """Names of the files of later stages in a folder of dumps."""
@@ -70,7 +70,7 @@ class Setting:
 
     name: str = "model"
     target: str = ""
-    options: Options = field(default_factory=from_environment)
+    options: Options = field(default_factory=default_options)
     dump_dir: str | Path | None = None
     patterns: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
@@ -116,7 +116,7 @@ class Compilation:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._target = load_target(setting.target or setting.options.target or DEFAULT_TARGET)
+        self._target = chosen_target(setting.target, setting.options.target)
         check_lnc(setting.name, setting.lnc, self._target)
         patterns = replacements(setting.patterns)
         self._context = Context(self._target, setting.options, patterns=patterns, disabled=setting.disabled)

@@ -19,7 +19,7 @@ from nki.graph.references import Reference, register
 from nki.graph.stablehlo.read import read
 from nki.ir.read import read as read_programs
 from nki.ir.text import from_text
-from nki.options import Options, from_environment
+from nki.options import Options
 from nki.passes.check_races import refuse_races
 from nki.runtime.model import load_model, model_of
 from nki.runtime.spans import span
@@ -85,7 +85,7 @@ def _text(path: Path) -> str:
 def _recorded(file: Path) -> Setting:
     """How the model of a folder was compiled, as far as it can be written down."""
     if not file.is_file():
-        return Setting(target=from_environment().target)
+        return Setting()
     try:
         found: Mapping[str, Any] = json.loads(read_regular(file))
         patterns, donated = found["patterns"], found["donated"]

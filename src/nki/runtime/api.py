@@ -14,6 +14,7 @@ import numpy as np
 from nki.core.dtypes import as_dtype
 from nki.core.errors import NkiError
 from nki.core.locks import lock, renewed
+from nki.driver.prepare import chosen_target
 from nki.runtime import arguments
 from nki.runtime.arguments import Check, checked
 from nki.runtime.device import Core, cores_of
@@ -23,7 +24,6 @@ from nki.runtime.model import Model
 from nki.runtime.spans import span
 from nki.runtime.status import NrtError, refused
 from nki.store.artifact.model import Port, stored
-from nki.target.load import DEFAULT_TARGET, load_target
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Runtime:
         if not 1 <= devices <= _MOST_DEVICES:
             rule = f"there are 1 to {_MOST_DEVICES} of them"
             raise refused("runtime.argument", f"{devices} devices", rule, "ask for as many as an instance has")
-        self.target = as_argument(lambda: load_target(target or DEFAULT_TARGET))
+        self.target = as_argument(lambda: chosen_target(target))
         self._cores = cores_of(self.target, devices)
         self._lock = lock()
         self._held: _Held | None = _Held()

@@ -16,8 +16,9 @@ from nki.core.source import UNKNOWN
 from nki.core.tensor import MemoryRegion
 from nki.driver.compiled import Kept
 from nki.driver.execute import run_compiled
+from nki.driver.prepare import default_options
 from nki.frontend.results import deliver, written_inputs
-from nki.options import API_VERSIONS, MATMUL, Options, from_environment, stated
+from nki.options import API_VERSIONS, MATMUL, Options
 from nki.ranks.current import communicator
 from nki.report import Executed
 from nki.runtime import arguments
@@ -197,14 +198,11 @@ def _options_of(found: Artifact) -> Options:
     Raises:
         ArtifactError: "artifact.meta" for a setting that no option has.
     """
-    options, said = from_environment(), stated()
-    for name, values in _KEPT.items():
-        kept = found.origin.options.get(name, getattr(options, name))
-        if kept not in values:
-            raise refused("artifact.meta", f"{name} is {kept!r}"[:200], f"it is one of {', '.join(values)}")
-        if name not in said:
-            options = replace(options, **{name: kept})
-    return options
+    kept = {name: value for name, value in found.origin.options.items() if name in _KEPT}
+    for name, value in kept.items():
+        if value not in _KEPT[name]:
+            raise refused("artifact.meta", f"{name} is {value!r}"[:200], f"it is one of {', '.join(_KEPT[name])}")
+    return default_options(kept)
 
 
 def _on_device(array: np.ndarray) -> np.ndarray:

@@ -67,18 +67,19 @@ def _always() -> bool:
     return True
 
 
-@checked(framework=arguments.text, make=arguments.function, records=arguments.function)
-def show_ranges(framework: str, make: Range | None, records: Callable[[], bool] | None = None) -> None:
-    """Show spans in a framework's profiler as well: `make` opens a range there; None ends that.
+@checked(framework=arguments.text, make=arguments.function)
+def show_ranges(framework: str, make: Range | None) -> None:
+    """Show spans in a framework's profiler as well: `make` opens a range there; None ends that."""
+    show_ranges_while(_always, framework, make)
 
-    Args:
-        records: whether that profiler records, so that no range is opened for nobody; None if it cannot tell.
-    """
+
+def show_ranges_while(records: Callable[[], bool], framework: str, make: Range | None) -> None:
+    """`show_ranges` for a profiler that can tell whether it records, so that no range is opened for nobody."""
     with _LOCK:
         if make is None:
             _RANGES.pop(framework, None)
         else:
-            _RANGES[framework] = make, records or _always
+            _RANGES[framework] = make, records
 
 
 def span(name: str, category: str, **facts: Fact) -> AbstractContextManager[None]:

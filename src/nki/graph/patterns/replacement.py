@@ -12,8 +12,8 @@ import numpy as np
 from nki.core.dtypes import bool_
 from nki.core.errors import NkiError
 from nki.core.source import Location
-from nki.driver.compile import compile_kernel
-from nki.driver.launch import bound_arguments, launch_options
+from nki.driver.compile import compiled
+from nki.driver.prepare import prepare
 from nki.graph.errors import GraphError
 from nki.graph.ir import Op, TensorType, Value
 from nki.graph.passes.context import Context
@@ -55,9 +55,8 @@ class Replacement:
     def _compiled(self, found: Match, context: Context) -> Reference:
         kernel = self.origin.pattern.kernel
         arrays = tuple(_stand_in(value) for value in found.inputs)
-        launch = kernel.launch()
-        arguments = bound_arguments(launch, arrays, dict(found.facts))
-        made = compile_kernel(launch, arguments, context.target, launch_options(launch, context.options), {})
+        facts, target = dict(found.facts), context.target.name
+        made = compiled(prepare(kernel, arrays, facts, context.options, "compiled", target=target, cache={}))
         reference = register(made.kernel_hash, kernel.func.__name__, made.programs)
         context.references.append(reference)
         return reference
