@@ -13,10 +13,13 @@ TORCH       := $(shell sed -n 's/^ *"\(torch==[^"]*\)",*$$/\1/p' pyproject.toml)
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 
+# Some images switch bytecode off; here hundreds of processes would compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # One set-up at a time, also under make -j.
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-of goldens docs times page-check page-test check lint layout types layers sizes format gen wheel wheel-try \
-        replay lock hooks env clean distclean
+.PHONY: help demo test test-all test-of goldens replay docs times page-check page-test check lint layout types layers sizes \
+        format gen wheel wheel-try lock hooks env clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
