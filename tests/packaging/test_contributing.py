@@ -1,4 +1,4 @@
-"""The instruction that CONTRIBUTING.md declares can be declared, and does what its text says."""
+"""The instruction and the converter of CONTRIBUTING.md can be declared, and do what the text says."""
 
 import re
 import sys
@@ -37,7 +37,40 @@ assert dst.tolist() == [[1.5, -2.5]]
 """
 
 
-def test_the_declared_instruction_works() -> None:
+CONVERTER = """
+from nki.graph.importers.torch.builder import Builder
+from nki.graph.importers.torch.table import CONVERTERS, Call, converts, together
+from nki.graph.ir import Value
+"""
+
+CONVERTED = """
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from nki.graph.importers.torch.import_graph import import_graph
+
+CONVERTERS["aten.atan2.default"] = _atan2
+graph = make_fx(torch.atan2, tracing_mode="fake")(torch.ones(3, dtype=torch.int32), torch.ones(3))
+ops = list(import_graph(graph).module.walk())
+assert [op.name for op in ops] == ["convert", "atan2"], ops
+assert ops[1].results[0].type.dtype.name == "float32"
+"""
+
+
+def snippets() -> dict[str, str]:
+    """The code of the text, by its first word."""
     text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (snippet,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    run(sys.executable, "-c", PRELUDE + snippet + USE, cwd=REPOSITORY)  # a process of its own: the registry is global
+    found = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return {re.split(r"\W", code[1:])[0]: code for code in found}
+
+
+def test_every_snippet_is_tested() -> None:
+    assert snippets().keys() == {"instruction", "converts"}
+
+
+# In processes of their own: both tables are global.
+def test_the_declared_instruction_works() -> None:
+    run(sys.executable, "-c", PRELUDE + snippets()["instruction"] + USE, cwd=REPOSITORY)
+
+
+def test_the_converter_works() -> None:
+    run(sys.executable, "-c", CONVERTER + snippets()["converts"] + CONVERTED, cwd=REPOSITORY)
