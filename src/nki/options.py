@@ -99,7 +99,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Options:
     return _options(tuple(env.get(name) for name in _NAMES))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # every call asks, and most environments are the last one
 def _decoded(values: tuple[Any, ...]) -> Options:
     return _options(tuple(None if value is None else _OS_ENVIRON.decodevalue(value) for value in values))
 

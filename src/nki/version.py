@@ -21,7 +21,7 @@ _DESCRIBED = re.compile(
 )
 
 
-@cache
+@cache  # git is asked once for each process
 def version() -> str:
     """The version as PEP 440 text; nothing is computed before the first call.
 

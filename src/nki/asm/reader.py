@@ -179,7 +179,7 @@ class Reader:
         return found
 
 
-@cache
+@cache  # one for each rank of an access, which is a byte
 def _numbers(rank: int, wide: bool) -> Struct:
     """Partition and byte of an access, and its pairs."""
     return Struct(f"<{2 * rank + 2}{'q' if wide else 'i'}")

@@ -35,7 +35,7 @@ _MEMBERS = {"numbers": _NUMBERS}
 _MAX_DEPTH = 4
 
 
-@cache
+@cache  # the declarations do not change
 def operators() -> MappingProxyType[str, Operator]:
     """Every operator of the ALUs and of the activation unit by name."""
     found = [value for module in (alu, functions) for value in vars(module).values() if isinstance(value, Operator)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _PAUSES: set[object] = set()
+"""Who paused it at this moment: Python has one collector for all threads, and each pause takes its own entry out."""
 
 
 @contextmanager

@@ -207,7 +207,7 @@ def unpack_x4(storage: npt.NDArray[Any], dtype: DType) -> npt.NDArray[np.float32
     return byte_values(element.numpy)[codes.reshape(*words.shape[:-1], words.shape[-1] * element.lanes)]
 
 
-@cache
+@cache  # a table of 1 KiB for each of a few formats
 @np.errstate(all="ignore")
 def byte_values(stored: np.dtype[Any]) -> npt.NDArray[np.float32]:
     """The float32 values of all 256 codes of a format that takes a byte, by code; read only."""

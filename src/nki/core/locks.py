@@ -19,8 +19,13 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 _KNOWN: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Every lock that a fork has to open again, wherever it was made; one goes when its owner does."""
+
 _RENEWED: weakref.WeakSet[Any] = weakref.WeakSet()
+"""What begins anew in a forked process; each goes when its owner does."""
+
 _GATES: weakref.WeakSet[Gate] = weakref.WeakSet()
+"""At which a fork waits, which asks the whole process; each goes when its owner does."""
 
 
 class Renewable(Protocol):

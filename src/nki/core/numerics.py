@@ -158,7 +158,7 @@ def poison_fill(storage: npt.NDArray[np.uint8], dtype: DType) -> None:
     storage.view(word)[...] = _poisoned(dtype).view(word)
 
 
-@cache
+@cache  # one element for each dtype
 def _poisoned(dtype: DType) -> Array:
     if dtype.is_packed:
         return pack_x4(np.full(dtypes.LANES, poison(dtype), np.float32), dtype)
@@ -195,7 +195,7 @@ def _round_to_integer(source: Float32, stored: np.dtype[Any]) -> Array:
     return result
 
 
-@cache
+@cache  # one number for each integer dtype
 def _largest_f32(limit: int) -> np.float32:
     """The largest float32 that is not above `limit`."""
     nearest = np.float32(limit)
@@ -268,7 +268,7 @@ def _pair_values(stored: np.dtype[Any]) -> Array:
     return pairs
 
 
-@cache
+@cache  # a table of 256 KiB, made when it is first needed
 @np.errstate(all="ignore")
 def _half_values() -> Float32:
     """The float32 values of all float16 codes; read only."""
@@ -277,7 +277,7 @@ def _half_values() -> Float32:
     return values
 
 
-@cache
+@cache  # a table of 64 KiB for each of a few formats
 @np.errstate(all="ignore")
 def _encoding(stored: np.dtype[Any]) -> Array:
     halves: Float32 = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16).astype(np.float32)

@@ -228,6 +228,8 @@ def of_function(code: CodeType) -> Location:
 
 
 _FRAMES: dict[tuple[int, int], tuple[CodeType, Frame]] = {}
+"""One object for each place in the process, so that places can be compared by identity; emptied at `_MOST_FRAMES`."""
+
 _MOST_FRAMES = 1 << 14
 
 

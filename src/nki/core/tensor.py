@@ -104,6 +104,8 @@ _ON_CHIP = (MemoryRegion.sbuf, MemoryRegion.psum)
 _set = object.__setattr__
 
 _LAYOUTS: dict[tuple[Any, ...], object] = {}
+"""One object for each layout in the process, so that they can be compared by identity; emptied at `_MOST_LAYOUTS`."""
+
 _MOST_LAYOUTS = 1 << 14
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nki.native.run.kernel import NativeKernel
 
 _USES = itertools.count()
+"""Numbers the uses of all kernels, so that the one that was not used for longest gives up its memory first."""
 
 
 class Kept:

@@ -42,6 +42,8 @@ class Framework(Protocol):
 
 
 _INSTALLED: list[Framework] = []
+"""The frameworks whose arrays kernels take in this process, each once; `install` adds them."""
+
 _DECLARED: dict[str, Callable[[], Framework]] = {}
 """What loads the framework of a package that was not asked for yet."""
 _ASKED: set[str] = set()

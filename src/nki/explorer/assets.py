@@ -34,13 +34,13 @@ SCRIPTS = (
 )
 
 
-@cache
+@cache  # files of the package, which do not change
 def read(name: str) -> str:
     """A file of the front end."""
     return files("nki.explorer").joinpath("static", name).read_text(encoding="utf-8")
 
 
-@cache
+@cache  # files of the package, which do not change
 def script() -> str:
     """All scripts as one."""
     return "".join(f"{read(f'{name}.js')}\n" for name in SCRIPTS)

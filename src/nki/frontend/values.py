@@ -252,7 +252,7 @@ def _as_it_is(value: Any) -> HostArray | None:
     return None if found is None else HostArray("numpy", value, value, found, True)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=64)  # asked for every argument of every call
 def _device_dtype(dtype: np.dtype[Any]) -> DType | None:
     found = find(dtype)
     return found if found is not None and found.device else None

@@ -151,6 +151,8 @@ def _refused(error: NkiError, names: str, group: Group) -> GraphError:
 _EMITTERS = str(Path(__file__).absolute().parent / "emit") + os.sep
 _LOCK = lock()
 _KNOWN: dict[str, Program] = {}
+"""Compiled groups by what they are compiled from, for all models of the process; the oldest goes at `_MOST_KNOWN`."""
+
 _MOST_KNOWN = 4096
 
 

@@ -37,6 +37,7 @@ class Reference:
 
 _LOCK = lock()
 _REFERENCES: weakref.WeakValueDictionary[str, Reference] = weakref.WeakValueDictionary()
+"""The kernels that models of this process name; each goes when nobody keeps what `register` returned."""
 
 
 def register(key: str, name: str, programs: tuple[Program, ...]) -> Reference:

@@ -29,7 +29,7 @@ def new_context() -> Context:
     return context
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # the last one: it is new only where instructions were declared since
 def _context_for(instructions: tuple[Instruction[Any], ...]) -> Context:
     return new_context()
 

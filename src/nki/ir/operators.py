@@ -12,6 +12,7 @@ from nki.core.errors import ArgumentError
 from nki.spec.operator import Operator, operator_of
 
 _TABLE: dict[str, Operator] = {}
+"""Operators by their name in the IR, once they are declared; as many as there are."""
 
 
 def operator_named(name: str) -> Operator | None:

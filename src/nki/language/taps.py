@@ -20,6 +20,7 @@ from nki.spec.sink import Sink, active_sink
 Take = Callable[[str, np.ndarray], None]
 
 _HOST: ContextVar[Take | None] = ContextVar("nki_host_taps", default=None)
+"""Who takes the values of a reference that runs in this context; the reference calls `tap` without knowing."""
 
 
 def tap(name: str, value: Any) -> None:

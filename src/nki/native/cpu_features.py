@@ -13,7 +13,7 @@ _FLAGS = ("flags", "Features")  # x86, aarch64
 _IDENTITY = ("vendor_id", "cpu family", "model", "model name", "CPU implementer", "CPU variant", "CPU part")
 
 
-@cache
+@cache  # the processor does not change
 def features() -> frozenset[str]:
     """Names of instruction sets, as in /proc/cpuinfo; empty where the system does not list them."""
     fields = _first_processor()
@@ -29,7 +29,7 @@ def has(feature: str) -> bool:
     return feature in features()
 
 
-@cache
+@cache  # the processor does not change
 def dots_pay() -> bool:
     """Whether bfloat16 dot products are faster than float32 fused multiply-adds of the same numbers.
 
@@ -39,7 +39,7 @@ def dots_pay() -> bool:
     return has("avx512_bf16") and _first_processor().get("vendor_id") == "AuthenticAMD"
 
 
-@cache
+@cache  # the processor does not change
 def digest() -> str:
     """SHA-256, in hexadecimal digits, of everything by which a compiler chooses instructions for this machine.
 
@@ -52,7 +52,7 @@ def digest() -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-@cache
+@cache  # the processor does not change
 def _first_processor() -> dict[str, str]:
     """The fields of the first processor; the others of a machine that one system runs on are of the same kind.
 

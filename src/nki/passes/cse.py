@@ -87,7 +87,7 @@ class _ResultPositions(NamedTuple):
     choices: Callable[[Any], Any]
 
 
-@cache
+@cache  # one for each declared instruction
 def _plan(instruction: Instruction[Any]) -> _ResultPositions:
     """A result is overwritten in full and not read, and the engine reaches all operands itself: none is in HBM."""
     operands = list(instruction.operands.values())

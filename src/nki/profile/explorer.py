@@ -34,7 +34,7 @@ _DEPENDENCE = {
 }
 
 
-@cache
+@cache  # a file of the package, which does not change
 def explorer_schema() -> tuple[str, Mapping[str, Mapping[str, str]]]:
     """The version of the schema, and the columns of each table with their types."""
     text = (Path(__file__).parent / "explorer.toml").read_text(encoding="utf-8")

@@ -45,6 +45,8 @@ class Recording:
 
 _LOCK = lock()
 _RECORDINGS: list[Recording] = []
+"""Who records at this moment, in whichever thread; each is here for the length of its `with` statement."""
+
 _RANGES: dict[str, tuple[Range, Callable[[], bool]]] = {}
 """By framework: what opens a range, and whether its profiler records."""
 _NOTHING = nullcontext()

@@ -74,7 +74,7 @@ def _canonical(stationary: Any, moving: Any) -> np.ndarray:
     return result
 
 
-@cache
+@cache  # measured once for each shape of a product in a kernel
 def _same_order(depth: int, rows: int, columns: int) -> bool:
     """Whether BLAS computes this shape, the left operand transposed, bit for bit as the canonical one.
 

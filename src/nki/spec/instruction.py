@@ -312,6 +312,7 @@ class Instruction(Generic[P]):
 
 
 REGISTRY: dict[str, Instruction[Any]] = {}
+"""All instructions by name, filled by their declarations: as many as there are."""
 
 
 def instruction(  # noqa: PLR0913 - one parameter for each part of a declaration

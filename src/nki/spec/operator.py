@@ -46,6 +46,8 @@ class Operator:
 
 _ATTRIBUTE = "__nki_operator__"
 _PUBLIC: dict[str, Operator] = {}
+"""Operators by their public name, filled by their declarations when a module is imported."""
+
 _ARITHMETIC = "nl.add"
 _DIVIDE = (
     "no engine divides: pass nl.multiply, and as the operand 1 / number, "

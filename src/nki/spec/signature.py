@@ -45,6 +45,7 @@ class Signature:
 
 
 _LEGAL: dict[Key, Signature] = {}
+"""Forms of instructions that were found legal, for all kernels of the process; emptied at `_MOST`."""
 
 
 def add_view(key: list[Any], view: View, seen: Seen) -> bool:

@@ -104,6 +104,7 @@ class Sink(Protocol):
 
 
 _CURRENT: ContextVar[Sink | None] = ContextVar("nki_sink", default=None)
+"""Where instructions go that are called in this context: a kernel calls them without a way to hand it on."""
 
 
 def active_sink() -> Sink | None:

@@ -41,7 +41,7 @@ def key_of(kind: str, **parts: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@cache
+@cache  # this process runs what it has imported, whatever is installed later
 def installation() -> str:
     """What wrote an entry: versions of this package, of Python, NumPy and MLIR.
 
@@ -104,7 +104,7 @@ def _name_of(place: Path) -> str:
     return place.name if place.suffix in _METADATA else f"{place} {place.stat().st_mtime_ns}"
 
 
-@cache
+@cache  # what is installed when the process begins
 def _mlir_places() -> tuple[str, ...]:
     """Directories with the metadata of MLIR; where there are none, such as in a build directory, the package's own."""
     spec = find_spec(_MLIR)

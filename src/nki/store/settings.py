@@ -64,14 +64,14 @@ def _cache(directory: Path, limit_bytes: int) -> Cache:
     return Cache(directory, limit_bytes)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # every compilation asks, and few directories are named
 def _directory(named: str) -> Path:
     if not named:
         return Path(platformdirs.user_cache_dir("nki", appauthor=False))
     return Path(named).expanduser().absolute()
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # every compilation asks, and few limits are named
 def _limit(text: str) -> int:
     if not text:
         return DEFAULT_LIMIT_BYTES

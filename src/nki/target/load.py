@@ -88,12 +88,12 @@ def _calibrate(data: dict[str, Any], coefficients: Mapping[str, Any], origin: st
         timing[name] = {**told, "note": leaf["unit"]}
 
 
-@cache
+@cache  # files of the package, which do not change
 def _files() -> Mapping[str, Path]:
     return MappingProxyType({path.stem: path for path in sorted(_FOLDER.glob("*.toml"))})
 
 
-@cache
+@cache  # one for each file of a generation, so that targets can be compared by identity
 def _load(stem: str) -> Target:
     path = _files()[stem]
     fitted = _FOLDER / "calibration" / path.name
@@ -103,7 +103,7 @@ def _load(stem: str) -> Target:
     return target
 
 
-@cache
+@cache  # files of the package, which do not change
 def _aliases() -> Mapping[str, str]:
     return MappingProxyType({alias: stem for stem in _files() for alias in _load(stem).aliases})
 

@@ -68,6 +68,7 @@ class Costs:
 
 
 _COSTS: dict[Target, Costs] = {}
+"""What is known of each target; its tables are bounded by `remember`, and targets are files."""
 
 
 def _costs(target: Target) -> Costs:
@@ -171,6 +172,7 @@ def signature(issued: Issued) -> Key:
 
 
 _PARTS: dict[Instruction[Any], _Parts] = {}
+"""Which arguments a cost may depend on, by declaration: as many as there are instructions."""
 
 _TENSORS = frozenset({"tensor", "tensor_or_number", "column", "tensors", "channels", "register", "register_or_int"})
 _SEQUENCES = frozenset({"ints", "pattern", "ranks", "rank_pairs"})

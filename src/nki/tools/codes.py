@@ -32,20 +32,20 @@ class RuleEntry:
         return self.rule.sentence.format(t=target)
 
 
-@cache
+@cache  # the declarations do not change
 def rule_entries() -> dict[str, RuleEntry]:
     """All rules of all instructions by code."""
     entries = [RuleEntry(declared, rule) for declared in REGISTRY.values() for rule in declared.rules]
     return {entry.code: entry for entry in entries}
 
 
-@cache
+@cache  # a file of the package, which does not change
 def advice_entries() -> Mapping[str, Explanation]:
     """What the rules of the advice mean, by name."""
     return read_catalogue((Path(_PROFILE).parent / "advice.toml").read_text(encoding="utf-8"))
 
 
-@cache
+@cache  # a command asks several times
 def all_codes() -> dict[str, Explanation | RuleEntry]:
     """Everything that `nki explain` can explain, sorted by code."""
     together: dict[str, Explanation | RuleEntry] = {**CATALOGUE, **advice_entries(), **rule_entries()}

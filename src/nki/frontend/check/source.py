@@ -58,7 +58,7 @@ def source_of(code: CodeType) -> FunctionSource | None:
     return FunctionSource(code.co_filename, code.co_qualname, scope)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=128)  # kernels of one file share its tree
 def _functions(text: str) -> dict[tuple[str, int], Scope | None]:
     """Scopes of functions by name and first line, as code objects give them; None where two are alike."""
     try:

@@ -84,7 +84,7 @@ def facts_of(code: CodeType) -> Facts:
     return _facts(_ByIdentity(code))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # code objects are read again in every call, and do not change
 def _facts(key: _ByIdentity) -> Facts:
     codes = tuple(_nested(key.code))
     names = frozenset(name for code in codes for name in code.co_names)

@@ -102,7 +102,7 @@ def module_of(kind: type) -> str:
     return kind.__module__ if isinstance(kind.__module__, str) else "builtins"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # asked for each code object of a file, and the text decides
 def _of_file(file: str) -> Origin:
     if file.startswith(_PACKAGE):
         return "user" if file.startswith(_EXAMPLES) else "package"

@@ -160,7 +160,7 @@ def _statement(frame: FrameType) -> Statement | None:
     return _read("".join(lines)).find(span, first)  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=32)  # a loop of a kernel asks in every trace
 def _read(text: str) -> SourceLoops:
     """A file that does not parse any more has no loops that a frame could be at."""
     try:

@@ -77,7 +77,7 @@ def installed(name: str) -> Origin:
     return _loaded(name, tuple(sys.path))
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # reading what is installed takes milliseconds; a new sys.path asks again
 def _entries(path: tuple[str, ...]) -> dict[str, list[EntryPoint]]:
     found: dict[str, list[EntryPoint]] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda each: (each.name, _distribution(each))):
@@ -85,7 +85,7 @@ def _entries(path: tuple[str, ...]) -> dict[str, list[EntryPoint]]:
     return found
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # a distribution is loaded once for each sys.path
 def _loaded(name: str, path: tuple[str, ...]) -> Origin:
     entry, *others = _entries(path)[name]
     where = _distribution(entry)

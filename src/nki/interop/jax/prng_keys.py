@@ -35,7 +35,7 @@ def typed(array: Any, wanted: Any) -> Any:
     return array if array.dtype == wanted.dtype else array.astype(wanted.dtype)
 
 
-@cache
+@cache  # one for each kind of key, of which JAX has a handful
 def _generator(dtype: Any) -> Any:
     """The generator of keys of a dtype, which JAX tells of arrays only, also of those that it traces."""
     found: list[Any] = []

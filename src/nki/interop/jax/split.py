@@ -25,6 +25,8 @@ from nki.runtime.spans import span
 from nki.target.load import DEFAULT_TARGET, load_target
 
 _RAN: Counter[str] = Counter()
+"""What ran on the host, as `provenance` tells it of the process; one count for each operation of a function, until
+`forget`."""
 
 Hosted = Mapping[Equation, NkiError]
 """Equations that run on the host, and why."""

@@ -17,7 +17,10 @@ _HOLDERS: Counter[int] = Counter()
 """How many storages there are of the memory at an address: tensors that kernels write to and return share theirs."""
 
 _WATCHED: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+"""The storages that are counted, by their identity in C++; one goes when its memory does."""
+
 _NOW = {"current": 0, "peak": 0, "allocated": 0, "freed": 0}
+"""Bytes of the process, as `torch.neuron` tells them: four numbers."""
 
 
 def count(tensor: torch.Tensor) -> torch.Tensor:

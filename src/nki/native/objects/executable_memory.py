@@ -14,7 +14,7 @@ _READ, _WRITE, _EXECUTE = 1, 2, 4
 _PRIVATE_ANONYMOUS = 0x02 | 0x20
 
 
-@cache
+@cache  # tried once: the system does not change its mind
 def refusal() -> str:
     """Why objects cannot be loaded in this process; "" if they can."""
     if sys.platform != "linux" or platform.machine() != "x86_64" or sys.maxsize < 1 << 32:
@@ -54,7 +54,7 @@ def load(data: bytes) -> dict[str, int]:
     return {name: address + offset for name, offset in image.functions.items()}
 
 
-@cache
+@cache  # addresses of the C library, which stay
 def external() -> dict[str, int]:
     """Addresses of the functions that an object may call."""
     libc = _libc()

@@ -36,7 +36,7 @@ _INEXACT = re.compile(
 )
 _LOCK = rlock()
 _KEPT: list[ExecutionEngine] = []
-"""Owners of code that somebody has an address of."""
+"""Owners of code that somebody has an address of; they stay, as nobody tells when the last address is forgotten."""
 
 
 class CompileError(Exception):
@@ -92,7 +92,7 @@ def _context() -> Context:
     return context
 
 
-@cache
+@cache  # the pipeline is one text, and parsing it takes longer than a small module
 def _passes() -> PassManager:
     return PassManager.parse(PIPELINE)
 

@@ -174,7 +174,7 @@ def library_reason(options: Options) -> str:
     return _lack()
 
 
-@cache
+@cache  # the machine does not change, nor what is installed
 def _lack() -> str:
     """What this machine lacks for native code; "" if it lacks nothing.
 
@@ -186,7 +186,7 @@ def _lack() -> str:
     return f"the processor does not have {', '.join(missing)}" if missing and cpu_features.features() else ""
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # one for each directory and limit, which the environment names
 def _library(directory: Path | None, limit_bytes: int) -> Library:
     """One object each, so that nothing is loaded twice."""
     objects = None if directory is None else Objects(directory, limit_bytes)

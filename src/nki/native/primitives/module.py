@@ -35,7 +35,7 @@ def module_text() -> str:
     return "".join(parts)
 
 
-@cache
+@cache  # this process runs the source that it has read
 def digest() -> str:
     """Of what determines the texts of this folder: its source, and that of the words of a record."""
     files = [*sorted(Path(__file__).parent.glob("*.py")), Path(operand_layout.__file__)]

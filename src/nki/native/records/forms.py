@@ -118,9 +118,10 @@ Own = dict[int, tuple[int, int, View]]
 """By the identity of a buffer: the argument and member that it was made for, and the view of it."""
 
 _SPENT: dict[str, float] = {}
-"""By the name of a function: seconds that NumPy took in its place."""
+"""By the name of a function: seconds that NumPy took in its place; one number each, which outlives `_FORMS`."""
 
 _FORMS: dict[tuple[Any, ...], Form] = {}
+"""Forms of instructions that are alike, for all kernels of the process; emptied at `_MOST_FORMS`."""
 
 
 def form_of(issued: Issued, target: Target, matmul: str) -> Form:

@@ -31,6 +31,7 @@ from nki.spec.program import Issued
 from nki.spec.signature import Signature
 
 _NUMBERS = itertools.count()
+"""Numbers the machines of the process, so that a form tells a second run from a second instruction."""
 
 
 class NativeMachine(Machine):

@@ -84,14 +84,14 @@ def threads_of(asked: int) -> int:
     return min(asked or _processors(), _processors())
 
 
-@cache
+@cache  # threads are made for those that the process began with
 def _processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-@cache
+@cache  # one team for the process, or cores would be shared by several
 def _workers() -> queue.SimpleQueue[Task]:
     """Where the threads of this process take their work from."""
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
@@ -114,7 +114,7 @@ def _work(tasks: queue.SimpleQueue[Task]) -> None:
         tasks.get()()
 
 
-@cache
+@cache  # an address of the C library, which stays
 def _give_way() -> int:
     """The address of ``sched_yield``; 0 where there is none."""
     library = ctypes.CDLL(None)

@@ -145,7 +145,7 @@ class Functions:
         return self._library.addresses(MODULE, NAMES, module_text)
 
 
-@cache
+@cache  # two for each library, of which there are at most 16
 def _functions(library: Library, always: bool) -> Functions:
     return Functions(library, always)
 

@@ -92,7 +92,7 @@ class _AccessCollector:
             tensor.accesses.append(FixedAccess(self._position, tensor.number, box, writes, certain, loop))
 
 
-@cache
+@cache  # one for each declared instruction
 def _tensor_places(instruction: Instruction[Any]) -> tuple[tuple[tuple[int, bool, bool], ...], int | None]:
     """``(position, read, written)`` of the tensor arguments, and the position of the one that says "add to dst"."""
     operands = list(instruction.operands.items())

@@ -226,7 +226,7 @@ def _bytes_of(view: View) -> tuple[int, Dims, int]:
     return _normal(low * size, steps, size)
 
 
-@lru_cache(_MOST_PATTERNS)
+@lru_cache(_MOST_PATTERNS)  # tiles of one shape have one pattern
 def _pattern(size: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, Dims, int]:
     """First byte, steps and run of a view at a fixed address, from its offset: tiles of one shape have one pattern."""
     low, steps = _steps(size, shape, strides)
@@ -274,7 +274,7 @@ def _states(effects: tuple[str, ...], engine: Engine) -> list[Resource]:
     return [(name, engine.name if name in _PER_ENGINE else "") for name in effects if name != "fence"]
 
 
-@cache
+@cache  # one for each declared instruction
 def _plan(instruction: Instruction[Any]) -> _AccessPositions:
     operands = list(enumerate(instruction.operands.items()))
     tensors = tuple((at, o.reads, o.writes) for at, (_, o) in operands if o.is_tensor)

@@ -161,7 +161,7 @@ class _LivenessAnalysis:
                 self.registers.setdefault(value, []).append((at, path))
 
 
-@cache
+@cache  # one for each declared instruction
 def register_places(instruction: Instruction[Any]) -> tuple[int, ...]:
     """Positions of the arguments that may be registers."""
     return tuple(

@@ -22,7 +22,7 @@ def location_of(node: fx.Node) -> Location:
     return _parsed(trace) if trace else UNKNOWN
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # operations of one line have one trace
 def _parsed(trace: str) -> Location:
     frames = [_frame(file, function, int(line)) for file, line, function in _LINE.findall(trace)][::-1]
     own = [frame for frame in frames if not frame.file.startswith(_TORCH)]

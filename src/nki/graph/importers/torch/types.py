@@ -163,7 +163,7 @@ _PLAIN = frozenset(
 )
 
 
-@cache
+@cache  # two tensors without memory for each dtype
 def _stand_in(dtype: torch.dtype, scalar: bool) -> torch.Tensor:
     return torch.empty(() if scalar else (1,), dtype=dtype, device="meta")
 

@@ -29,6 +29,7 @@ NAME = "neuron"
 _WAY = 'options={"fallback": "host"}'
 
 _NUMBERS = itertools.count(1)
+"""Numbers the graphs of the process, which have no names but these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,10 @@ from nki.interop.torch.user_location import user_line
 from nki.runtime.spans import span
 
 _LIVE: weakref.WeakValueDictionary[int, CompiledGraph] = weakref.WeakValueDictionary()
+"""The graphs of this process, which `compiled_graphs` lists; one goes when PyTorch lets go of it."""
 
 _ORDER = itertools.count()
+"""Numbers the graphs of the process in the order in which they were compiled."""
 
 _INT32 = (-(1 << 31), (1 << 31) - 1)
 

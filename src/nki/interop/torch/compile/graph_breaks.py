@@ -26,6 +26,7 @@ _LAYERS = "RNN, GRU, or LSTM"
 _LIMIT = "recompile limit"
 
 _TOLD: set[tuple[str, str, Location]] = set()
+"""What this process was warned of, so that each is said once; emptied at `_MOST_TOLD`."""
 
 _LEFT: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
 """Modules of PyTorch that were given up, and whether recurrent layers were allowed then."""

@@ -93,6 +93,7 @@ def enable_device() -> None:
 
 
 _THREAD = threading.local()
+"""Whether this thread's backward was asked to run in it; PyTorch's switch is one of the thread as well."""
 
 
 def in_this_thread() -> None:

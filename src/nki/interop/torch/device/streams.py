@@ -108,9 +108,10 @@ class Event:
 
 
 _CURRENT: list[Stream] = []
+"""The current stream of the process, at most one: streams order nothing on a device that runs operations one by one."""
 
 
-@cache
+@cache  # the one stream that is there from the beginning
 def _default() -> Stream:
     return Stream()  # not before the device has its name
 

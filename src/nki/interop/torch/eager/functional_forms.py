@@ -40,7 +40,7 @@ class Plain:
         return targets[0] if len(targets) == 1 else tuple(targets)
 
 
-@cache
+@cache  # one for each operator of PyTorch
 def plain_of(operator: Any) -> Plain | None:
     """The operator that computes the results; None for views and for what has no such operator."""
     schema = operator._schema

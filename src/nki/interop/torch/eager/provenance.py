@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 _RAN: Counter[str] = Counter()
+"""How often an operator ran on the CPU, told of the process; one count for each operator, until `forget`."""
+
 _MADE: Counter[str] = Counter()
+"""How often an operator ran on the device, told of the process; one count for each operator, until `forget`."""
+
 _REASONS: dict[str, str] = {}
+"""Why an operator last ran on the CPU, told of the process; one text for each operator, until `forget`."""
 
 
 def note(operator: str) -> None:

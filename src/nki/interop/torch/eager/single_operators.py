@@ -81,12 +81,13 @@ class _OneOperator:
 
 _LOCK = lock()
 _MADE: dict[Any, _OneOperator | str] = {}
-"""By operator and what it is called with; a text says why the CPU computes it."""
+"""By operator and what it is called with; a text says why the CPU computes it. Emptied at `_MOST`."""
 
 _NUMBERS: dict[Any, int] = {}
-"""How many programs there are of an operator and tensors."""
+"""How many programs there are of an operator and tensors; emptied with `_MADE`."""
 
 _PLACE = ["device"]
+"""Where operators run: one entry, set by `eager_on` for the whole process, as PyTorch has one table of operators."""
 
 
 def eager_on(place: str) -> None:

@@ -53,7 +53,8 @@ class Plan:
 
 
 _PLANS: dict[str, Plan] = {}
-"""Plans by name. Graphs hold the names, because a graph cannot hold a kernel."""
+"""Plans by name. Graphs hold the names, because a graph cannot hold a kernel; they stay, as
+nobody tells when the last graph goes."""
 
 
 def make_plan(

@@ -18,6 +18,7 @@ from nki.interop.torch.operator.run import run
 from nki.interop.torch.user_location import user_line
 
 _DEFINED: dict[str, Any] = {}
+"""The operators that PyTorch was told of, which it keeps for ever; one for each number of results."""
 
 
 def operator_name(plan: Plan) -> str:

@@ -82,6 +82,7 @@ class Watch:
 
 
 _ACTIVE: ContextVar[Watch | None] = ContextVar("nki_torch_watch", default=None)
+"""The body that this context runs: PyTorch calls operators in it without a way to hand something on."""
 
 
 def active_watch() -> Watch | None:

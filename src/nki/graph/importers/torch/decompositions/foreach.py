@@ -14,7 +14,7 @@ _PREFIX = "aten::_foreach_"
 Number: TypeAlias = float | Tensor
 
 
-@cache
+@cache  # PyTorch's operators are those of the process
 def for_each() -> dict[Any, Callable[..., Any]]:
     """Decompositions by operator, for all that return new tensors."""
     found: dict[Any, Callable[..., Any]] = {}

@@ -37,7 +37,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {**_of_pytorch(), **of_libraries()}
 
 
-@cache
+@cache  # PyTorch's operators are those of the process
 def _of_pytorch() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     wanted = [getattr(aten, name.removeprefix("aten.")) for name in _MORE if hasattr(aten, name.removeprefix("aten."))]
@@ -48,7 +48,7 @@ def _of_pytorch() -> dict[Any, Callable[..., Any]]:
     return {**table, **fast_path(), **for_each(), **grouped(), **own_decompositions()}
 
 
-@cache
+@cache  # the modules do not change
 def own_decompositions() -> dict[Any, Callable[..., Any]]:
     """Those that PyTorch does not have, operator by operator."""
     families = spelled_out, scattered, quantized, draws, derivatives, samplers
