@@ -15,7 +15,7 @@ from nki.asm.print import to_text as assembly
 from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.driver.launch import trace_only
-from nki.frontend.check.language_check import check_function, raise_errors
+from nki.driver.prepare import checked
 from nki.ir.build import build
 from nki.ir.text import fingerprint, to_text
 from nki.ir.verify import verify
@@ -124,7 +124,7 @@ def _from_kernel(
 ) -> Source:
     request = read_request(kernel, args, target, lnc, seed, as_json)
     launch, options = request.launch, request.options
-    noted = raise_errors(check_function(launch.function), options.disabled_rules)
+    noted = checked(launch, options)
     with request.user_code():
         tracers = trace_only(launch, (), request.kwargs, request.target, options, collect=False)
     programs = tuple(tracer.program for tracer in tracers)

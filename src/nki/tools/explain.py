@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from nki.core.catalogue import Explanation, close_codes
-from nki.target.load import DEFAULT_TARGET, load_target
+from nki.driver.prepare import chosen_target
 from nki.target.model import Target
 from nki.tools.codes import RuleEntry, all_codes
 from nki.tools.options import options_of
@@ -28,7 +28,7 @@ def command(code: str | None, target: str | None, as_json: bool) -> None:
 
     Numbers in rules are those of the target: that of --target, else of NEURON_PLATFORM_TARGET_OVERRIDE, else trn3.
     """
-    chip = load_target(target or options_of().target or DEFAULT_TARGET)
+    chip = chosen_target(target or "", options_of().target)
     if code is None:
         _list(chip, as_json)
         return

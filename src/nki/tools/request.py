@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,12 +12,11 @@ import click
 
 from nki.core.errors import NkiError, UsageError
 from nki.core.source import UNKNOWN, of_function
-from nki.driver.compile import compile_kernel
+from nki.driver.compile import compiled
 from nki.driver.compiled import Cache, Compiled
 from nki.driver.launch import Launch
-from nki.frontend.values import Arguments, bind
+from nki.driver.prepare import chosen_target, prepare
 from nki.options import Options
-from nki.target.load import DEFAULT_TARGET, load_target
 from nki.target.model import Target
 from nki.tools.arguments import FORMS, parse_arguments
 from nki.tools.kernel_file import load_kernel
@@ -96,19 +94,16 @@ def read_request(
     launch = loaded.launch if lnc is None else replace(loaded.launch, lnc=lnc)
     locate_kernel(of_function(launch.function.__code__))
     options = options_of()  # which the file may have set as well
-    found = load_target(target or options.target or launch.target or DEFAULT_TARGET)
+    found = chosen_target(target or "", options.target, launch.target)
     options = replace(options, target=found.name)
     return Request(loaded.path, launch, parse_arguments(args, seed), found, options, as_json)
 
 
 def compile_request(request: Request, cache: Cache) -> Compiled:
     """The compiled kernel; `cache` then holds it as a call of the driver looks it up."""
-    function = request.launch.function
     with request.user_code():
-        bound = bind(function, (), request.kwargs, request.launch.name)
-        arguments = Arguments(bound, inspect.signature(function).parameters)
         options = replace(request.options, simulator=False)
-        return compile_kernel(request.launch, arguments, request.target, options, cache)
+        return compiled(prepare(request.launch, (), request.kwargs, options, cache=cache))
 
 
 def usage_error(code: str, message: str, fix: str) -> UsageError:

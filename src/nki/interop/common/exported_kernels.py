@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -13,16 +12,14 @@ import numpy as np
 
 from nki.core.errors import NkiError
 from nki.core.source import Location
-from nki.driver.compile import compile_kernel
+from nki.driver.compile import compiled
 from nki.driver.compiled import Compiled
-from nki.driver.launch import bound_arguments, check_lnc, launch_options
-from nki.frontend.check.language_check import check_function, raise_errors
+from nki.driver.prepare import prepare
 from nki.graph.compile import Setting
 from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op
 from nki.graph.references import TARGET, Reference, is_reference, register
 from nki.jit import Kernel
-from nki.target.load import DEFAULT_TARGET, load_target
 
 
 def kernels_of(model: Module, modules: Sequence[ModuleType], setting: Setting) -> list[Reference]:
@@ -85,12 +82,7 @@ def _found(name: str, modules: Sequence[ModuleType], where: Location) -> Kernel:
 
 
 def _compile(kernel: Kernel, arguments: Mapping[str, Any], setting: Setting) -> Compiled:
-    launch = replace(kernel.launch(), eager=False)
-    options = launch_options(launch, setting.options)
-    target = load_target(setting.target or options.target or launch.target or DEFAULT_TARGET)
-    check_lnc(launch, target)
-    raise_errors(check_function(launch.function), options.disabled_rules)
-    return compile_kernel(launch, bound_arguments(launch, (), arguments), target, options, kernel.cache)
+    return compiled(prepare(kernel, (), arguments, setting.options, "compiled", target=setting.target))
 
 
 def _error(message: str, where: Location) -> NkiError:

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from nki.core.errors import NkiError
+from nki.driver.prepare import chosen_target
 from nki.graph.compile import Setting
 from nki.graph.executable import Executable
 from nki.graph.importers.jax import lower
@@ -22,7 +23,6 @@ from nki.interop.jax.prng_keys import is_key
 from nki.interop.jax.program import JaxProgram, compile_lowered
 from nki.interop.jax.unsupported import at_line, refusals
 from nki.runtime.spans import span
-from nki.target.load import DEFAULT_TARGET, load_target
 
 _RAN: Counter[str] = Counter()
 """What ran on the host, as `provenance` tells it of the process; one count for each operation of a function, until
@@ -128,7 +128,7 @@ def split(traced: Any, setting: Setting, error: Exception) -> SplitFunction:
             operations by themselves can be.
     """
     function = equations_of(traced.jaxpr)
-    target = load_target(setting.target or setting.options.target or DEFAULT_TARGET)
+    target = chosen_target(setting.target, setting.options.target)
     check_lnc(setting.name, setting.lnc, target)  # what is wrong with the options is no reason for the host
     hosted: dict[Equation, NkiError] = refusals(function, target)
     whole: NkiError | None = None

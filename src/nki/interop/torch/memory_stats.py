@@ -8,8 +8,7 @@ from collections import Counter
 import torch
 
 from nki.core.locks import rlock
-from nki.options import from_environment
-from nki.target.load import DEFAULT_TARGET, load_target
+from nki.driver.prepare import host_target
 from nki.target.model import Target
 
 _LOCK = rlock()
@@ -69,4 +68,4 @@ def forget_totals() -> None:
 
 def target() -> Target:
     """The target of the environment, whose device is simulated."""
-    return load_target(from_environment().target or DEFAULT_TARGET)
+    return host_target()

@@ -12,15 +12,12 @@ import torch
 from nki.core.dtypes import DType
 from nki.core.errors import LaunchError
 from nki.core.tensor import View
-from nki.driver.compile import compile_kernel
+from nki.driver.compile import compiled
 from nki.driver.compiled import Compiled
-from nki.driver.launch import bound_arguments, check_lnc, launch_options
-from nki.frontend.check.language_check import check_function, raise_errors
+from nki.driver.prepare import prepare
 from nki.interop.torch.operator.argument_trees import Outline, fill, spelled_result, tensors_of
 from nki.interop.torch.user_location import user_line
 from nki.jit import Kernel
-from nki.options import from_environment
-from nki.target.load import DEFAULT_TARGET, load_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +67,16 @@ def make_plan(
         LaunchError: results that no graph can hold ("torch.result").
     """
     draft = Plan(kernel, positional, named, constants, (), (), "")
-    compiled, places = compiled_plan(draft)
+    made, places = compiled_plan(draft)
     views: list[View] = []
-    structure = spelled_result(compiled.result, views, kernel.func.__name__)
+    structure = spelled_result(made.result, views, kernel.func.__name__)
     plan = replace(
         draft,
         results=tuple((tuple(view.shape), torch_dtype(view.dtype)) for view in views),
-        written=tuple(sorted(places[position] for position in compiled.written)),
+        written=tuple(sorted(places[position] for position in made.written)),
         structure=structure,
     )
-    name = _name(plan, compiled)
+    name = _name(plan, made)
     _PLANS[name] = plan
     return name, plan
 
@@ -121,18 +118,12 @@ def _compiled(
     kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any], stand_ins: list[torch.Tensor]
 ) -> tuple[Compiled, list[int]]:
     """The compiled kernel, as its next call finds it, and which tensor each of its arrays is."""
-    launch = replace(kernel.launch(), eager=False)
-    options = launch_options(launch, from_environment())
-    target = load_target(options.target or launch.target or DEFAULT_TARGET)
-    check_lnc(launch, target)
-    raise_errors(check_function(launch.function), options.disabled_rules)
-    arguments = bound_arguments(launch, args, kwargs)
-    compiled = compile_kernel(launch, arguments, target, options, kernel.cache)
+    prepared = prepare(kernel, args, kwargs, mode="compiled")
     order = {id(tensor): place for place, tensor in enumerate(stand_ins)}
-    return compiled, [order[id(host.original)] for host in arguments.arrays]
+    return compiled(prepared), [order[id(host.original)] for host in prepared.arguments.arrays]
 
 
-def _name(plan: Plan, compiled: Compiled) -> str:
+def _name(plan: Plan, made: Compiled) -> str:
     launch = plan.kernel.launch()
-    facts = (compiled.kernel_hash, plan.positional, plan.named, plan.constants, launch.lnc, launch.eager)
+    facts = (made.kernel_hash, plan.positional, plan.named, plan.constants, launch.lnc, launch.eager)
     return f"{launch.name}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"
