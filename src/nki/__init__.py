@@ -14,6 +14,7 @@ from nki.beta1 import neuronxcc as _neuronxcc
 from nki.core import errors as errors
 from nki.core.removed import missing_name
 from nki.core.removed_names import NKI
+from nki.driver import frameworks as _frameworks
 from nki.driver.prepare import host_target as _host_target
 from nki.jit import jit, simulate
 from nki.measure import benchmark, profile
@@ -39,6 +40,7 @@ __all__ = [
 
 _neuronxcc.install()
 _answer_on_the_host(_host_target)
+_frameworks.declare("jax", "nki.interop.jax.framework:FRAMEWORK")  # loaded when a kernel meets what JAX is tracing
 
 
 if TYPE_CHECKING:  # which would not see misspelt names if there were a function for them

@@ -9,7 +9,6 @@ import operator
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from nki.compiler import CompileConfig, SpecializationConfig
@@ -21,7 +20,6 @@ from nki.driver.compiled import Cache
 from nki.driver.frameworks import framework_of
 from nki.driver.launch import Launch
 from nki.driver.measure import profile_of_call
-from nki.frontend.host import JAX_TRACER
 from nki.frontend.reloaded_modules import note_loading, tell_if_reloaded
 from nki.options import API_VERSIONS
 from nki.report import Report
@@ -46,8 +44,6 @@ _OLD_KEYWORDS: dict[str, str | None] = {
 _KEYWORDS = ("compile_config", "specialization_config", "api")
 _GRIDS = ("lnc", "num_cores", "num_programs", "spmd_grid")
 """What other frameworks call the number of programs, which a launch says here."""
-
-_JAX = "nki.interop.jax"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,15 +84,8 @@ class Kernel(Generic[P]):
         sink = active_sink()
         if sink is not None:
             return self._inside(sink, args, kwargs)
-        try:
-            result, self.report = call(self._launch, args, kwargs, self.cache)
-        except LaunchError as error:
-            if error.code != JAX_TRACER:
-                raise
-        else:
-            return result
-        # The package of the frameworks lies above this one, and importing it imports JAX, which somebody else did.
-        return import_module(_JAX).traced_call(self, self.cache, args, kwargs)
+        result, self.report = call(self._launch, args, kwargs, self.cache)
+        return result
 
     def with_schedule(self, edges: list[tuple[str, str | list[str]]]) -> Kernel[P]:
         """The same kernel with dependencies between its instructions, by their names (``name=``).

@@ -6,6 +6,7 @@ import ast
 import atexit
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,11 @@ from torch._dynamo.backends import registry
 
 import nki.interop.jax
 import nki.interop.torch
+from nki.driver import frameworks
+from nki.interop.jax import framework as jax_framework
 from nki.interop.jax.primitive import nki_call
+from nki.interop.torch import framework as torch_framework
+from tests.interop.torch.kernels import product
 from tests.packaging.building import REPOSITORY, run
 
 _ROOT = Path(nki.interop.__file__).parent
@@ -53,7 +58,7 @@ def _registered() -> tuple[object, ...]:
         convert_frame.ConvertFrame.__call__,
         registry.lookup_backend("neuron"),
         nki_call.impl,
-        nki.jit(lambda: None).__call__.__func__,
+        tuple(frameworks._INSTALLED),
         torch.compiler.list_backends().count("neuron"),
     )
 
@@ -63,7 +68,17 @@ def test_the_entry_point_and_the_public_module_name_one_backend() -> None:
 from torch._dynamo.backends import registry
 assert "neuron" in registry.list_backends(), "an installed package names it"
 import nki.interop.torch
+from nki.driver import frameworks
 from nki.interop.torch_compile import neuron
 print(registry.lookup_backend("neuron") is neuron)
 """
     assert run(sys.executable, "-c", code, cwd=REPOSITORY).strip() == "True"
+
+
+@pytest.mark.parametrize("order", [(torch_framework, jax_framework), (jax_framework, torch_framework)])
+def test_dynamo_follows_no_other_framework(order: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frameworks, "_INSTALLED", [module.FRAMEWORK for module in order])
+    torch.compiler.reset()
+    x = torch.full((4, 8), 3.0)
+    compiled = torch.compile(lambda x: product(x, x) + 1, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x), x * x + 1)

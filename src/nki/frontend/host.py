@@ -101,10 +101,6 @@ def _numpy(value: np.ndarray, name: str) -> np.ndarray:
     return value
 
 
-JAX_TRACER = "argument.jax-tracer"
-"""Code of the error that says that an array of JAX has no value yet. Calls of kernels handle it, see `nki.jit`."""
-
-
 def _is_traced(value: Any) -> bool:
     return isinstance(value, sys.modules["jax"].core.Tracer)
 

@@ -20,8 +20,7 @@ from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.frontend.values import Parameters
 from nki.interop.common.backend_config import TARGET
-from nki.interop.jax import activity, ffi_handler, primitive, profiler_ranges
-from nki.interop.jax.call import traced_call
+from nki.interop.jax import activity, ffi_handler, framework, primitive, profiler_ranges
 from nki.interop.jax.compiled_function import CompiledFunction, compile
 from nki.interop.jax.split import forget, provenance
 from nki.interop.jax.xla_errors import FAILURES, kernel_errors
@@ -36,7 +35,6 @@ __all__ = [
     "install",
     "kernel_errors",
     "provenance",
-    "traced_call",
     "with_vjp",
 ]
 
@@ -92,6 +90,7 @@ def install() -> None:
     primitive.install()
     ffi_handler.install()
     profiler_ranges.install()
+    framework.install()
 
 
 install()

@@ -13,15 +13,14 @@ from nki.core.errors import ArgumentError, LaunchError, NkiError
 from nki.core.source import of_function
 from nki.core.tensor import Buffer, View
 from nki.driver.call import call
-from nki.driver.compile import compile_kernel
-from nki.driver.compiled import Cache, Compiled
+from nki.driver.compile import compiled
+from nki.driver.compiled import Compiled
 from nki.driver.execute import run_compiled
-from nki.driver.launch import Launch, check_lnc, launch_options
-from nki.frontend.check.language_check import check_function, raise_errors
+from nki.driver.launch import Launch
+from nki.driver.prepare import Prepared, prepare
 from nki.frontend.host import HostArray, Kind, as_dtype_or_raise, take
 from nki.frontend.results import check_writable, deliver
-from nki.frontend.trace import attach
-from nki.frontend.values import Arguments, Parameters, bind
+from nki.frontend.values import Arguments
 from nki.interop.common.backend_config import BackendConfig, constants_of
 from nki.interop.jax.callee import CALLEES, Arrays, Callee, Run, Shaped
 from nki.interop.jax.ffi_structures import DTYPES
@@ -30,22 +29,18 @@ from nki.interop.jax.result_trees import filled, leaves
 from nki.interop.jax.user_location import move_out, user_site
 from nki.interop.jax.xla_errors import kernel_errors
 from nki.jit import Kernel
-from nki.options import Options, from_environment
 from nki.ranks.current import communicator
 from nki.report import Report, warn
 from nki.spec.rule import Finding
 from nki.store.keys import key_of
-from nki.target.load import DEFAULT_TARGET, load_target
-from nki.target.model import Target
 
 
-def traced_call(kernel: Kernel, cache: Cache, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def traced_call(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The results as arrays of the program that JAX is tracing. Raises whatever the kernel is refused for."""
-    launch = kernel.launch()
     try:
-        callee, operands, tree = _prepared(launch, cache, args, kwargs)
+        callee, operands, tree = _callable(kernel, args, kwargs)
     except NkiError as error:
-        move_out(error, of_function(launch.function.__code__))
+        move_out(error, of_function(kernel.func.__code__))
         raise
     callee.tell(kernel)
     with kernel_errors():
@@ -53,34 +48,20 @@ def traced_call(kernel: Kernel, cache: Cache, args: tuple[Any, ...], kwargs: dic
     return filled(tree, iter(results))
 
 
-def _prepared(
-    launch: Launch, cache: Cache, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Callee, list[Any], Any]:
+def _callable(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callee, list[Any], Any]:
     """The compiled kernel, its operands, and the tree of its results."""
-    options = launch_options(launch, from_environment())
-    target = load_target(options.target or launch.target or DEFAULT_TARGET)
-    check_lnc(launch, target)
-    noted = raise_errors(check_function(launch.function), options.disabled_rules)
-    arguments = _arguments(launch, args, kwargs)
+    prepared = prepare(kernel, args, kwargs, see=_see)
+    arguments = prepared.arguments
     operands = [_operand(host) for host in arguments.arrays]
-    compiled = compile_kernel(replace(launch, eager=False), arguments, target, options, cache)
-    check_writable(compiled.programs, [host._replace(kind="jax") for host in arguments.arrays], compiled.written)
-    _check_dtypes(compiled, launch)
-    for finding in compiled.findings:
+    made = compiled(prepared)
+    check_writable(made.programs, [host._replace(kind="jax") for host in arguments.arrays], made.written)
+    _check_dtypes(made, prepared.launch)
+    for finding in made.findings:
         warn(finding)
-    eager = launch.eager or options.simulator
-    run = _eagerly(launch, _forgetful(arguments), compiled, options) if eager else _compiled(compiled, target, options)
-    report = _report(launch, target, options, compiled, noted, eager)
-    made = _callee(launch, compiled, run, report, options, constants_of(arguments.bound))
-    return CALLEES.one(made), operands, compiled.result
-
-
-def _arguments(launch: Launch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    try:
-        return Arguments(bind(launch.function, args, kwargs, launch.name), Parameters(launch.function), _see)
-    except NkiError as error:
-        attach(error, of_function(launch.function.__code__))
-        raise
+    constants = constants_of(arguments.bound)
+    run = _eagerly(prepared, _forgetful(arguments), made) if prepared.mode == "eager" else _compiled(prepared, made)
+    callee = _callee(prepared, made, run, constants)
+    return CALLEES.one(callee), operands, made.result
 
 
 def _see(value: Any, kind: Kind, name: str) -> HostArray:
@@ -121,8 +102,8 @@ def _operand(host: HostArray) -> Any:
     )
 
 
-def _check_dtypes(compiled: Compiled, launch: Launch) -> None:
-    for view in leaves(compiled.result):
+def _check_dtypes(made: Compiled, launch: Launch) -> None:
+    for view in leaves(made.result):
         if view.dtype.is_packed:
             raise LaunchError(
                 "result.dtype",
@@ -131,16 +112,16 @@ def _check_dtypes(compiled: Compiled, launch: Launch) -> None:
             )
 
 
-def _callee(launch: Launch, compiled: Compiled, run: Run, report: Report, options: Options, constants: str) -> Callee:
-    views: list[View] = leaves(compiled.result)
-    program = compiled.programs[0]
+def _callee(prepared: Prepared, made: Compiled, run: Run, constants: str) -> Callee:
+    views: list[View] = leaves(made.result)
+    program, launch, report = made.programs[0], prepared.launch, _report(prepared, made)
     inputs, outputs = [_shaped(buffer) for buffer in program.inputs], [_shaped(view) for view in views]
     code = launch.function.__code__
     key = key_of(
         "jax",
-        ir=compiled.kernel_hash,
+        ir=made.kernel_hash,
         target=report.target,
-        options=options,
+        options=prepared.options,
         mode=report.mode,
         place=(code.co_filename, code.co_firstlineno, launch.name),
         arrays=[(shaped.shape, str(shaped.dtype)) for shaped in (*inputs, *outputs)],
@@ -162,31 +143,31 @@ def _shaped(tensor: Buffer | View) -> Shaped:
     return Shaped(tensor.shape, dtype, DTYPES[dtype.name], tensor.nbytes)
 
 
-def _compiled(compiled: Compiled, target: Target, options: Options) -> Run:
+def _compiled(prepared: Prepared, made: Compiled) -> Run:
     """How a compiled kernel runs: on the buffers themselves, but for those that it writes to."""
-    views = tuple(leaves(compiled.result))
+    views, target, options = tuple(leaves(made.result)), prepared.target, prepared.options
 
     def run(arrays: Arrays) -> Any:
         findings: list[Finding] = []
-        inputs = [array.copy() if i in compiled.written else array for i, array in enumerate(arrays)]
-        storages, executed = run_compiled(compiled, inputs, target, options, findings.append, None, communicator())
+        inputs = [array.copy() if i in made.written else array for i, array in enumerate(arrays)]
+        storages, executed = run_compiled(made, inputs, target, options, findings.append, None, communicator())
         for finding in findings:
             warn(finding)
-        return deliver(views, compiled.programs[0], storages, ()), executed, findings
+        return deliver(views, made.programs[0], storages, ()), executed, findings
 
     return run
 
 
-def _eagerly(launch: Launch, arguments: Arguments, compiled: Compiled, options: Options) -> Run:
+def _eagerly(prepared: Prepared, arguments: Arguments, made: Compiled) -> Run:
     """How a kernel runs under `nki.simulate`: its Python body, on copies of the buffers, whenever XLA calls it."""
-    launch = replace(launch, eager=True)
+    launch, options = replace(prepared.launch, eager=True), prepared.options
 
     def run(arrays: Arrays) -> Any:
         feed = iter([array.copy() for array in arrays])
         args, kwargs = arguments.build(lambda host, name: next(feed))  # type: ignore[arg-type,return-value]
         result, report = call(launch, tuple(args), kwargs, {}, options)
-        new = [finding for finding in report.findings if finding not in compiled.findings]
-        return leaves(compiled.result, result), report.executed, new
+        new = [finding for finding in report.findings if finding not in made.findings]
+        return leaves(made.result, result), report.executed, new
 
     return run
 
@@ -198,20 +179,19 @@ def _forgetful(arguments: Arguments) -> Arguments:
     return arguments
 
 
-def _report(
-    launch: Launch, target: Target, options: Options, compiled: Compiled, noted: tuple[Finding, ...], eager: bool
-) -> Report:
+def _report(prepared: Prepared, made: Compiled) -> Report:
+    launch, options, eager = prepared.launch, prepared.options, prepared.mode == "eager"
     return Report(
         launch.name,
-        target.name,
-        "eager" if eager else "compiled",
+        prepared.target.name,
+        prepared.mode,
         launch.cores,
         options.matmul,
         options.precise_fp,
-        "" if eager else compiled.kernel_hash,
-        (*noted, *compiled.findings),
-        compiled.programs,
+        "" if eager else made.kernel_hash,
+        (*prepared.findings, *made.findings),
+        made.programs,
         launch.compile_config.statements() if launch.compile_config else (),
-        "" if eager else compiled.origin,
-        compiled.doubt,
+        "" if eager else made.origin,
+        made.doubt,
     )

@@ -1,20 +1,45 @@
-"""Kernels notice PyTorch: from here on, a call with tensors goes through `operator.call`.
-
-This is the one place that changes something outside of this package: what calling a kernel does.
-"""
+"""What kernels ask when they are called: whether tensors of PyTorch are among the arguments."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+import torch
+
+from nki.driver import frameworks
+from nki.frontend.values import leaves_of
 from nki.interop.torch.operator.call import call
-from nki.jit import Kernel
+from nki.spec.sink import active_sink
 
 
-def _call(self: Kernel, *args: Any, **kwargs: Any) -> Any:
-    return call(self, None, args, kwargs)
+class TorchFramework:
+    """PyTorch, as `nki.driver.frameworks` knows it: tensors on the CPU, on the device, and without values."""
+
+    def claims(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Whether it has tensors; a call in another kernel has those of that kernel."""
+        if active_sink() is not None:
+            return False
+        return any(isinstance(leaf, torch.Tensor) for leaf in leaves_of((*args, *kwargs.values())))
+
+    def call(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the kernel, or make the call a part of the graph that is being traced."""
+        return call(kernel, None, args, kwargs)
 
 
+FRAMEWORK = TorchFramework()
+
+
+def _while_dynamo_traces(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    return FRAMEWORK
+
+
+@cache
 def install() -> None:
-    """Let every kernel of the process accept tensors on the device, and tensors that are being traced."""
-    Kernel.__call__ = _call  # type: ignore[method-assign]
+    """Let every kernel of the process accept tensors on the device, and tensors that are being traced.
+
+    What Dynamo traces is PyTorch's, so that it need not follow what other frameworks look at.
+    """
+    frameworks.install(FRAMEWORK)
+    torch.compiler.substitute_in_graph(frameworks.framework_of)(_while_dynamo_traces)

@@ -13,7 +13,7 @@ from nki.interop.torch.operator.argument_trees import Outline, outline, rebuilt
 from nki.interop.torch.operator.call_plan import make_plan
 from nki.interop.torch.operator.custom_ops import operator_name
 from nki.interop.torch.operator.mutation_check import active_watch
-from nki.interop.torch.operator.run import RUN, run
+from nki.interop.torch.operator.run import run
 from nki.interop.torch.user_location import user_line
 from nki.jit import Kernel
 from nki.spec.sink import active_sink
@@ -27,7 +27,7 @@ def call(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[st
         kernel = kernel[lnc]
     kinds = _kinds((*args, *kwargs.values()))
     if not kinds or active_sink() is not None:
-        return RUN(kernel, *args, **kwargs)
+        return kernel.run(args, kwargs)
     if "batched" in kinds:
         raise LaunchError(
             "torch.vmap",
@@ -40,7 +40,7 @@ def call(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[st
         return traced(kernel, None, args, kwargs)
     if active_watch() is not None:
         _foretell(kernel, args, kwargs)
-    return run(kernel, args, kwargs) if DEVICE in kinds else RUN(kernel, *args, **kwargs)
+    return run(kernel, args, kwargs) if DEVICE in kinds else kernel.run(args, kwargs)
 
 
 def traced(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

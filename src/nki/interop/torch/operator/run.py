@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,9 +11,6 @@ from nki.interop.torch.memory import DEVICE, on_cpu, on_device
 from nki.interop.torch.operator.argument_trees import map_tensors
 from nki.interop.torch.user_location import user_line
 from nki.jit import Kernel
-
-RUN: Callable[..., Any] = Kernel.__call__
-"""What a kernel does when it is called with arrays of the host."""
 
 
 def run(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -28,7 +24,7 @@ def run(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     places: set[str] = set()
     map_tensors((args, kwargs), lambda tensor: places.add(tensor.device.type))
     if DEVICE not in places:
-        return RUN(kernel, *args, **kwargs)
+        return kernel.run(args, kwargs)
     if len(places) > 1:
         raise ArgumentError(
             "torch.mixed-devices",
@@ -50,4 +46,4 @@ def run(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return moved.setdefault(id(tensor), on_cpu(tensor))
 
     lowered = map_tensors((args, kwargs), lower)
-    return map_tensors(RUN(kernel, *lowered[0], **lowered[1]), on_device)
+    return map_tensors(kernel.run(*lowered), on_device)
