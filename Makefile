@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One set-up at a time, also under make -j.
 .NOTPARALLEL:
 .PHONY: help demo test test-all test-of goldens replay docs times page-check page-test check lint layout types layers sizes \
-        format gen wheel wheel-try lock hooks env clean distclean
+        format gen wheel wheel-try house lock hooks env clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -44,6 +44,10 @@ goldens: $(VENV)/.test ## write anew what tests compare with (ARGS="-k name": a 
 
 replay: $(VENV)/.test ## compare kernels, models and errors with what was recorded of them (ARGS="--only NAME")
 	@$(BIN)/python scripts/replay.py check $(ARGS)
+
+house: $(VENV)/.test ## print the figures of the source tree, and which way calls take through it
+	@$(BIN)/python scripts/house.py $(ARGS)
+	@$(BIN)/python scripts/house.py walks $(ARGS)
 
 check: lint layout types layers sizes ## lint, layout, types, layers, sizes (make -k check: all, whatever fails)
 

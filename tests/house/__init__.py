@@ -1,0 +1,1 @@
+"""Tests of the figures of the house, on small trees made for them."""
