@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nki.profile import build
-from nki.profile.explorer import explorer_schema
+from nki.profile.formats.neuron_explorer import explorer_schema
 from nki.profile.schema import COUNTER_NAMES, DEPENDENCES, PATHS, TABLES, VERSION, WAITS
 from tests.profile.support import LOOPING, PIPELINE, looping, pipeline, profiled
 

@@ -15,8 +15,8 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.profile import build
 from nki.tools.codes import advice_entries
+from tests.profile.advice.test_ranking import CASES
 from tests.profile.support import advice, array, hbm, loaded, profiled, psum, rules, sbuf, stored
-from tests.profile.test_advice import CASES
 from tests.tools.running import nki as command
 
 RULES = sorted(rule.__name__.replace("_", "-") for rule in build.RULES)

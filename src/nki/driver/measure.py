@@ -14,7 +14,7 @@ from nki.driver.launch import Launch
 from nki.driver.prepare import Prepared
 from nki.options import from_environment
 from nki.profile.evidence import tell_of_unmeasured
-from nki.profile.lazy import profile_programs
+from nki.profile.gate import profile_programs
 from nki.ranks.current import communicator
 from nki.report import Report
 from nki.spec.program import depends_on_data, loops

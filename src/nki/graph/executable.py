@@ -11,7 +11,7 @@ import numpy as np
 from nki.graph.report import GraphReport
 from nki.options import Options
 from nki.profile.evidence import tell_of_unmeasured
-from nki.profile.lazy import profile_programs
+from nki.profile.gate import profile_programs
 from nki.report import Executed
 from nki.runtime.model import Model, Outcome, load_model
 from nki.runtime.spans import span

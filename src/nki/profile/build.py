@@ -7,22 +7,19 @@ from typing import Any
 
 from nki.core.collector import paused_collector
 from nki.profile.about import About
-from nki.profile.advice import Advice, Evidence, advise
-from nki.profile.bounds import bounds
-from nki.profile.core import Core, core_of
-from nki.profile.counters import Series, counters, peak
-from nki.profile.edges import Edges, Waited
-from nki.profile.facts import Facter, Facts, operands_text, region_of
-from nki.profile.hardware import hardware
-from nki.profile.lines import Lines
-from nki.profile.memory import Lifetime, lifetimes, loops
-from nki.profile.path import Piece, critical_path
-from nki.profile.record import Profile
-from nki.profile.rules import far_strides, few_partitions, float32_matmul, short_instructions, slow_engine, two_inputs
-from nki.profile.rules_dma import small_descriptors, transfer_starts
-from nki.profile.rules_loads import repeated_loads
-from nki.profile.rules_repeated import repeated_results
-from nki.profile.rules_waiting import (
+from nki.profile.advice.engines import (
+    far_strides,
+    few_partitions,
+    float32_matmul,
+    short_instructions,
+    slow_engine,
+    two_inputs,
+)
+from nki.profile.advice.ranking import Advice, Evidence, advise
+from nki.profile.advice.repeated_loads import repeated_loads
+from nki.profile.advice.repeated_results import repeated_results
+from nki.profile.advice.transfers import small_descriptors, transfer_starts
+from nki.profile.advice.waiting import (
     activation_tables,
     loop_barriers,
     no_overlap,
@@ -30,7 +27,17 @@ from nki.profile.rules_waiting import (
     shared_ports,
     tensor_clock,
 )
-from nki.profile.spent import Spent, spent
+from nki.profile.facts.bounds import bounds
+from nki.profile.facts.call_tree import Lines
+from nki.profile.facts.counters import Series, counters, peak
+from nki.profile.facts.critical_path import Piece, critical_path
+from nki.profile.facts.dependence_edges import Edges, Waited
+from nki.profile.facts.hardware import hardware
+from nki.profile.facts.memory_occupancy import Lifetime, lifetimes, loops
+from nki.profile.facts.time_breakdown import Spent, spent
+from nki.profile.facts.timed_core import Core, core_of
+from nki.profile.facts.work import Facter, Facts, operands_text, region_of
+from nki.profile.record import Profile
 from nki.profile.table import Table, from_rows
 from nki.spec.program import Program
 from nki.target.model import Target

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nki.profile.about import About
-from nki.profile.extras import formats
+from nki.profile.optional_formats import formats
 from nki.profile.summary import summary_html, summary_text
 from nki.profile.table import Table
 

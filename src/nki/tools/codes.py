@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nki.isa  # noqa: F401 - declares the instructions
 from nki.core.catalogue import CATALOGUE, Explanation, read_catalogue
-from nki.profile import __file__ as _PROFILE
+from nki.profile.advice import __file__ as _ADVICE
 from nki.spec.instruction import REGISTRY, Instruction
 from nki.spec.rule import Rule
 from nki.target.model import Target
@@ -42,7 +42,7 @@ def rule_entries() -> dict[str, RuleEntry]:
 @cache  # a file of the package, which does not change
 def advice_entries() -> Mapping[str, Explanation]:
     """What the rules of the advice mean, by name."""
-    return read_catalogue((Path(_PROFILE).parent / "advice.toml").read_text(encoding="utf-8"))
+    return read_catalogue((Path(_ADVICE).parent / "advice.toml").read_text(encoding="utf-8"))
 
 
 @cache  # a command asks several times

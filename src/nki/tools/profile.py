@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nki.profile.lazy import load_profile, profile_programs
+from nki.profile.gate import load_profile, profile_programs
 from nki.profile.summary import show_summary
 from nki.tools.output import echo, stdout, working, write_json
 from nki.tools.request import compile_request, kernel_command, read_request, usage_error

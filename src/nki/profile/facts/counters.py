@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from nki.profile.core import Core
-from nki.profile.facts import Facts
-from nki.profile.memory import Change, Lifetime, changes
+from nki.profile.facts.memory_occupancy import Change, Lifetime, changes
+from nki.profile.facts.timed_core import Core
+from nki.profile.facts.work import Facts
 
 Series = list[tuple[float, float]]
 """From when on which value holds."""

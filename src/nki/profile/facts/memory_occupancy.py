@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nki.core.tensor import Buffer, MemoryRegion, View
-from nki.profile.core import Core
-from nki.profile.extent import LoopSpan, inside, top
+from nki.profile.facts.extents import LoopSpan, inside, top
+from nki.profile.facts.timed_core import Core
 
 Change = tuple[float, float]
 """When, and by how much."""

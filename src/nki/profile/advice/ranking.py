@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nki.profile.core import Core
-from nki.profile.edges import Edges, Waited
-from nki.profile.facts import Facts
-from nki.profile.path import Piece
-from nki.profile.spent import Spent
+from nki.profile.facts.critical_path import Piece
+from nki.profile.facts.dependence_edges import Edges, Waited
+from nki.profile.facts.time_breakdown import Spent
+from nki.profile.facts.timed_core import Core
+from nki.profile.facts.work import Facts
 from nki.spec.program import Issued
 from nki.spec.step import UNITS
 from nki.timing.cost import cost_of

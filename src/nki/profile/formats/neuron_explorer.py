@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from nki.profile import explorer_series as series
 from nki.profile.errors import refused, unwritable
-from nki.profile.explorer_summary import metadata, summary
-from nki.profile.folder import write_parquet
+from nki.profile.formats import neuron_explorer_series as series
+from nki.profile.formats.folder import write_parquet
+from nki.profile.formats.neuron_explorer_summary import metadata, summary
 from nki.profile.intervals import length, union
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _DEPENDENCE = {
 @cache  # a file of the package, which does not change
 def explorer_schema() -> tuple[str, Mapping[str, Mapping[str, str]]]:
     """The version of the schema, and the columns of each table with their types."""
-    text = (Path(__file__).parent / "explorer.toml").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "neuron_explorer.toml").read_text(encoding="utf-8")
     data = tomllib.loads(text)
     return data.pop("version"), data
 

@@ -6,11 +6,22 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from math import prod
 
-from nki.profile.advice import LEAST, Advice, Evidence, amount, counted, duration, engine_name, percent, ranked, where
-from nki.profile.bounds import dependence_bound
-from nki.profile.core import is_matmul
-from nki.profile.rules_dma import good_transfer
-from nki.profile.rules_loads import BOUND, caused_by_repeats
+from nki.profile.advice.ranking import (
+    LEAST,
+    Advice,
+    Evidence,
+    amount,
+    counted,
+    duration,
+    engine_name,
+    percent,
+    ranked,
+    where,
+)
+from nki.profile.advice.repeated_loads import BOUND, caused_by_repeats
+from nki.profile.advice.transfers import good_transfer
+from nki.profile.facts.bounds import dependence_bound
+from nki.profile.facts.timed_core import is_matmul
 from nki.timing.loops import LoopTime
 
 _ON_PATH = 0.3

@@ -8,8 +8,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nki.profile.core import CORE, EPS, OPERAND, PORT, UNIT, WAIT, Core, is_matmul, is_transfer, multiplies_from
-from nki.profile.extent import LoopSpan, SegmentSpan, Span, inside, top
+from nki.profile.facts.extents import LoopSpan, SegmentSpan, Span, inside, top
+from nki.profile.facts.timed_core import (
+    CORE,
+    EPS,
+    OPERAND,
+    PORT,
+    UNIT,
+    WAIT,
+    Core,
+    is_matmul,
+    is_transfer,
+    multiplies_from,
+)
 
 
 class Piece(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 
-from nki.profile.advice import Advice, Evidence, amount, busy, counted, duration, ranked, where
-from nki.profile.rules_loads import caused_by_repeats
+from nki.profile.advice.ranking import Advice, Evidence, amount, busy, counted, duration, ranked, where
+from nki.profile.advice.repeated_loads import caused_by_repeats
 
 
 def small_descriptors(evidence: Evidence) -> Advice | None:

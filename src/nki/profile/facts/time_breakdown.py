@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nki.profile.core import TABLE, Core, is_transfer
-from nki.profile.extent import LoopSpan, SegmentSpan, Span, inside, top
+from nki.profile.facts.extents import LoopSpan, SegmentSpan, Span, inside, top
+from nki.profile.facts.timed_core import TABLE, Core, is_transfer
 from nki.profile.intervals import Interval, divided
 from nki.spec.queue import SEQUENCERS
 from nki.timing.state import CAUSES

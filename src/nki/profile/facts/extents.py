@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nki.profile.core import Core
+from nki.profile.facts.timed_core import Core
 from nki.timing.loops import LoopTime
 from nki.timing.plan import BlockPlan, LoopPlan, SegmentPlan
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, View
-from nki.profile.advice import COMPUTE, Advice, Evidence, busy, counted, duration, percent, ranked, where
+from nki.profile.advice.ranking import COMPUTE, Advice, Evidence, busy, counted, duration, percent, ranked, where
 from nki.spec.operator import Operator
 from nki.spec.program import Issued
 

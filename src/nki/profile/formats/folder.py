@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
-from nki.profile.check import about_of, check_tables
 from nki.profile.errors import refused, unwritable
+from nki.profile.formats.folder_validation import about_of, check_tables
 from nki.profile.record import Profile
 from nki.profile.schema import TABLES
 from nki.profile.table import DTYPES, Table, Values

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nki.passes.analysis.dependences import segments_of
 from nki.passes.analysis.disjoint import disjoint
 from nki.passes.analysis.footprints import Accesses, Footprint, Touched
-from nki.profile.core import CORE, EPS, OPERAND, TABLE, WAIT, Core, is_transfer
+from nki.profile.facts.timed_core import CORE, EPS, OPERAND, TABLE, WAIT, Core, is_transfer
 from nki.timing.state import CAUSES
 
 

@@ -18,7 +18,7 @@ import pytest
 from nki.core.errors import ArtifactError, NkiError, UsageError
 from nki.explorer.report import report
 from nki.explorer.shown import Shown
-from nki.profile import folder as reader
+from nki.profile.formats import folder as reader
 from nki.profile.record import Profile
 from nki.profile.schema import TABLES
 from tests.profile.support import LOOPING, PIPELINE, looping, pipeline, profiled
@@ -415,7 +415,7 @@ def test_a_link_is_replaced_and_not_followed(folder: Path, tmp_path: Path) -> No
 def test_an_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import sys
 
-    for name in [name for name in sys.modules if name in ("nki.profile.folder", "pyarrow", "pyarrow.parquet")]:
+    for name in [name for name in sys.modules if name in ("nki.profile.formats.folder", "pyarrow", "pyarrow.parquet")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError) as caught:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from nki.core.tensor import Buffer, View
-from nki.profile.advice import LEAST, Advice, Evidence, amount, duration, ranked, times, where
-from nki.profile.core import is_transfer
+from nki.profile.advice.ranking import LEAST, Advice, Evidence, amount, duration, ranked, times, where
+from nki.profile.facts.timed_core import is_transfer
 from nki.spec.program import Issued
 from nki.spec.step import UNITS
 

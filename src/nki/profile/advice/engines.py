@@ -11,8 +11,8 @@ from typing import Any
 
 from nki.core.dtypes import bfloat16
 from nki.core.tensor import MemoryRegion, View, contiguous_strides
-from nki.profile.advice import Advice, Evidence, busy, counted, duration, percent, ranked, where, work
-from nki.profile.facts import on_chip
+from nki.profile.advice.ranking import Advice, Evidence, busy, counted, duration, percent, ranked, where, work
+from nki.profile.facts.work import on_chip
 from nki.spec.program import Issued
 from nki.timing.recipe import MATMUL
 

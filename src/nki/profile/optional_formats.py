@@ -16,23 +16,23 @@ class Formats:
 
     def save(self, profile: Any, folder: Path) -> None:
         """See `Profile.save`."""
-        _module("nki.profile.folder", "pyarrow").save(profile, folder)
+        _module("nki.profile.formats.folder", "pyarrow").save(profile, folder)
 
     def load(self, folder: Path) -> Any:
         """See `Profile.load`."""
-        return _module("nki.profile.folder", "pyarrow").load(folder)
+        return _module("nki.profile.formats.folder", "pyarrow").load(folder)
 
     def explorer(self, profile: Any, folder: Path) -> None:
         """See `Profile.explorer`."""
-        _module("nki.profile.explorer", "pyarrow").write_explorer(profile, folder)
+        _module("nki.profile.formats.neuron_explorer", "pyarrow").write_explorer(profile, folder)
 
     def perfetto(self, profile: Any, file: Path) -> None:
         """See `Profile.perfetto`."""
-        _module("nki.profile.trace", "perfetto").write_trace(profile, file)
+        _module("nki.profile.formats.perfetto_trace", "perfetto").write_trace(profile, file)
 
     def csv(self, profile: Any, folder: Path) -> None:
         """See `Profile.csv`."""
-        importlib.import_module("nki.profile.csv_files").write_csv(profile.tables, folder)
+        importlib.import_module("nki.profile.formats.csv_files").write_csv(profile.tables, folder)
 
 
 def formats() -> Formats:

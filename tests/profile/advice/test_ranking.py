@@ -13,7 +13,7 @@ import pytest
 import nki.isa as nisa
 import nki.language as nl
 from nki.profile import build
-from nki.profile.advice import duration
+from nki.profile.advice.ranking import duration
 from tests.profile.support import advice, array, hbm, loaded, profiled, psum, rules, sbuf, stored
 
 BF16 = nl.bfloat16
@@ -369,7 +369,7 @@ def test_the_numbers_of_two_inputs() -> None:
     line = next(
         n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "data1=x, data2=y, op=nl.add)" in text
     )
-    assert f"in line {line} of test_advice.py" in found["message"]
+    assert f"in line {line} of test_ranking.py" in found["message"]
     assert np.array_equal(
         np.unique([profile["instructions"]["opcode"][n] for n in found["instructions"]]), ["nisa.tensor_tensor"]
     )

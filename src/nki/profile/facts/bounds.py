@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nki.profile.core import Core, segments
-from nki.profile.facts import Facts
+from nki.profile.facts.timed_core import Core, segments
+from nki.profile.facts.work import Facts
 from nki.timing.bound import lower_bound
 
 
