@@ -84,10 +84,10 @@ def test_start_partitions(name: str) -> None:
 
 
 SINCE = {
-    3: "double_row transpose_exact range_select scalar_bias_immediate reciprocal_bias scalar_tensor_copy "
-    "scalar_copy_exact vector_perf_mode rng_gpsimd rand_state nonzero_with_count topk hwdge dma_transpose dma_indirect "
-    "dma_indirect_transpose core_barrier sendrecv gpsimd_dma sbuf_parallel_vector_gpsimd psum_parallel_vector_scalar "
-    "vector_borrows_gpsimd_bus",
+    3: "double_row transpose_exact range_select scalar_bias_immediate scalar_copy_bias reciprocal_bias "
+    "scalar_tensor_copy scalar_copy_exact vector_perf_mode rng_gpsimd rand_state nonzero_with_count topk hwdge "
+    "dma_transpose dma_indirect dma_indirect_transpose core_barrier sendrecv gpsimd_dma sbuf_parallel_vector_gpsimd "
+    "psum_parallel_vector_scalar vector_borrows_gpsimd_bus",
     4: "nc_matmul_mx fp8_e4m3fn bf16_psum matmul_multi_bank accumulate_over_foreign_psum background_transpose "
     "exponential quantize_mx rand2 abs_max tensor_scalar_unary vector_perf_mode_fp8 activate2 reduce_op_any_scalar "
     "scalar_tensor_scalar_any_op scalar_perf_mode rand_state_vector rand_state_psum tensor_indirection dma_priority",

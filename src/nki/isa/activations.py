@@ -47,7 +47,6 @@ from nki.spec.rule import Rule
 
 _ISA = "nki/api/nki/isa"
 _FUNCTIONS = "nki/api/nki.api.shared.rst, Supported Activation Functions"
-_GEN2 = 2  # nisa.nc_version.gen2
 _REDUCING = (reduce_cmd.reduce, reduce_cmd.reset_reduce)
 
 _Float32Column = Annotated["float | NkiTensor", column((float32,))]
@@ -97,7 +96,7 @@ _NO_SLOPE = Rule(
 _COPY_BIAS = Rule(
     "copy-bias",
     "a bias is added by another function than nl.copy on NeuronCore-v2",
-    lambda a, t: a.op != functions.COPY or (not isinstance(a.bias, View) and not a.bias) or t.generation != _GEN2,
+    lambda a, t: a.op != functions.COPY or (not isinstance(a.bias, View) and not a.bias) or t.has("scalar_copy_bias"),
     "github.com/aws-neuron/aws-neuron-sdk/issues/1296",
     "compute it on Vector: nisa.tensor_scalar(dst, data, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias)",
     lambda a, t: f"op is nl.copy with a bias, which {t.name} is reported to leave out; here it is added, as documented",

@@ -28,6 +28,7 @@ FEATURES: Mapping[str, str] = MappingProxyType(
         # Scalar Engine
         "activate2": "nisa.activate2 exists.",
         "scalar_bias_immediate": "The bias of an activation may be a constant instead of a [P, 1] tile.",
+        "scalar_copy_bias": "activation(op=copy) adds its bias; else it is reported to leave it out.",
         "reciprocal_bias": "activation(op=reciprocal) may have a bias.",
         "reduce_op_any_scalar": "Scalar can reduce with max, min, abs_max and abs_min (activate2), not add alone.",
         "scalar_tensor_copy": "tensor_copy may run on Scalar.",

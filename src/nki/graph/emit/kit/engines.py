@@ -315,9 +315,9 @@ class Engines:
     def _affine(self, result: NkiTensor, *operands: Number | NkiTensor | None) -> bool:
         """Whether a multiplication and an addition are quicker on Scalar, which they then are given to.
 
-        NeuronCore-v2 is reported to leave the addition out there (the rule activation.copy-bias).
+        Some targets are reported to leave the addition out there (the rule activation.copy-bias).
         """
-        if operands[-1] is not None and self.target.generation == nisa.nc_version.gen2:
+        if operands[-1] is not None and not self.target.has("scalar_copy_bias"):
             return False
         return result.dtype.is_float and self._quicker(nisa.engine.scalar, result)
 

@@ -17,6 +17,7 @@ import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
 from nki.graph.emit.kit import squares
+from nki.spec.sink import current_target
 
 PARTITIONS = 128
 """Queries at a time, and keys that the second product contracts at once: the rows of the Tensor engine."""
@@ -162,7 +163,7 @@ def _load_heads(named: _Named, place: Place, letter: str, start: int, count: int
 
 def _moves_bits() -> bool:
     """Whether the Tensor engine transposes bits; else it multiplies by 0 and 1, and infinities and NaN spoil others."""
-    return nisa.get_nc_version() != nisa.nc_version.gen2
+    return current_target().has("transpose_exact")
 
 
 def _turned_by_vector(result: NkiTensor, named: _Named, place: Place, letter: str, start: int) -> None:
