@@ -1,8 +1,8 @@
 """``nki.testing``: where a kernel leaves its reference, and what a pass of the compiler must not change.
 
 `tap` is for kernels, so that importing this package is light. The rest is for tests of kernels and of passes, and is
-loaded when it is first asked for: programs in any legal order (`run_adversely`, `Policy`), equality of programs
-(`differences`, `same_program`), and assembly as text (`parse_assembly`).
+loaded when it is first asked for: any legal order of a kernel or of its programs (`check_any_order`, `run_adversely`,
+`Policy`), equality of programs (`differences`, `same_program`), and assembly as text (`parse_assembly`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from nki.language.taps import tap
 if TYPE_CHECKING:
     from nki.testing.adversary import Policy as Policy
     from nki.testing.adversary import run_adversely as run_adversely
+    from nki.testing.any_order import check_any_order as check_any_order
     from nki.testing.assembly import parse as parse_assembly
     from nki.testing.equality import differences as differences
     from nki.testing.equality import same_program as same_program
 
-__all__ = ["Policy", "differences", "parse_assembly", "run_adversely", "same_program", "tap"]
+__all__ = ["Policy", "check_any_order", "differences", "parse_assembly", "run_adversely", "same_program", "tap"]
 
 _LOADED = {
     "Policy": ("nki.testing.adversary", "Policy"),
+    "check_any_order": ("nki.testing.any_order", "check_any_order"),
     "differences": ("nki.testing.equality", "differences"),
     "parse_assembly": ("nki.testing.assembly", "parse"),
     "run_adversely": ("nki.testing.adversary", "run_adversely"),
