@@ -20,7 +20,7 @@ from nki.driver.compiled import Cache
 from nki.driver.frameworks import framework_of
 from nki.driver.launch import Launch
 from nki.driver.measure import profile_of_call
-from nki.frontend.reloaded_modules import note_loading, tell_if_reloaded
+from nki.frontend.reloaded_modules import loading_of
 from nki.options import API_VERSIONS
 from nki.report import Report
 from nki.spec.rule import Finding
@@ -68,7 +68,7 @@ class Kernel(Generic[P]):
         self._profiled: tuple[Report, Profile] | None = None
         self._launch = launch
         self.cache: Cache = {} if cache is None else cache
-        note_loading(self.func)
+        self._loading = loading_of(self.func)
 
     def __getitem__(self, lnc: Any) -> Kernel[P]:
         """The same kernel on `lnc` cores."""
@@ -80,7 +80,7 @@ class Kernel(Generic[P]):
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on arrays of the host, or in the body of another kernel, with no framework asked."""
-        tell_if_reloaded(self.func)
+        self._loading.tell_if_again()
         sink = active_sink()
         if sink is not None:
             return self._inside(sink, args, kwargs)
@@ -127,7 +127,7 @@ class Kernel(Generic[P]):
         outer = sink.options
         sink.options = replace(outer, api=self._launch.api or outer.api)
         try:
-            return self._launch.front_end.inside(self.func, self._launch.name, args, kwargs)
+            return self._launch.front_end.inside(self.func, args, kwargs)
         finally:
             sink.options = outer
 

@@ -31,8 +31,8 @@ class Tiles(NkiFrontEnd):
 
         return super().trace(whole, tracer, arguments, place)
 
-    def bind(self, function: Any, name: str, args: Any, kwargs: Any, see: Any) -> Any:
-        return super().bind(function, name, (np.zeros_like(args[0]), *args), kwargs, see)
+    def bind(self, function: Any, args: Any, kwargs: Any, see: Any) -> Any:
+        return super().bind(function, (np.zeros_like(args[0]), *args), kwargs, see)
 
     def spell(self, problem: Exception, function: Any, args: Any, kwargs: Any) -> Exception:
         if isinstance(problem, ZeroDivisionError):

@@ -18,6 +18,7 @@ from nki.driver.launch import Launch, trace_body, tracer_of
 from nki.driver.prepare import Prepared, prepare
 from nki.frontend.host import HostArray
 from nki.frontend.results import (
+    Delivery,
     check_writable,
     deliver,
     returns_nothing,
@@ -56,16 +57,32 @@ def call(
 
 
 def _run_compiled(prepared: Prepared, kernel: Compiled, watch: Watch | None) -> tuple[Any, Report]:
-    arrays = prepared.arguments.arrays
-    check_writable(kernel.programs, arrays, kernel.written)
+    arrays, setting, again = prepared.arguments.arrays, prepared.setting, kernel.again
+    if kernel.written:
+        check_writable(kernel.programs, arrays, kernel.written)
     findings = list(kernel.findings)
     inputs = [host.array for host in arrays]
     storages, executed = run_compiled(
-        kernel, inputs, prepared.target, prepared.options, findings.append, watch, communicator()
+        kernel, inputs, setting.target, setting.options, findings.append, watch, communicator()
     )
-    write_inputs(arrays, kernel.written)
-    result = deliver(kernel.result, kernel.programs[0], storages, arrays)
-    return result, _report(prepared, kernel.programs, findings, kernel, executed)
+    if kernel.written:
+        write_inputs(arrays, kernel.written)
+    if again.delivery is None:
+        again.delivery = Delivery(kernel.result, kernel.programs[0])
+    result = again.delivery(storages, arrays)
+    return result, _report_again(prepared, findings, kernel, executed)
+
+
+def _report_again(prepared: Prepared, findings: list[Finding], kernel: Compiled, executed: Executed) -> Report:
+    """The report of a call, which is that of the call before if nothing is said of this one alone."""
+    again = kernel.again
+    known = again.report
+    if known is not None and again.setting is prepared.setting and known.executed is executed and not findings:
+        return known
+    made = _report(prepared, kernel.programs, findings, kernel, executed)
+    if not findings:
+        again.report, again.setting = made, prepared.setting
+    return made
 
 
 def _run_eager(prepared: Prepared, watch: Watch | None) -> tuple[Any, Report]:

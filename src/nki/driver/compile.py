@@ -12,7 +12,7 @@ from nki.core.tensor import Storage
 from nki.driver import gate
 from nki.driver.compiled import TRACED, Cache, Compiled, Kept, keep_traced, remember
 from nki.driver.launch import Launch, trace_body, tracer_of
-from nki.driver.prepare import Prepared
+from nki.driver.prepare import Prepared, Setting
 from nki.frontend.dependencies.arguments import Described, describe
 from nki.frontend.dependencies.manifest import Manifest, manifest_of
 from nki.frontend.results import returns_nothing, unwritten_outputs, writes_of, written_inputs
@@ -37,9 +37,9 @@ def compiled(prepared: Prepared) -> Compiled:
     Remembered by shapes, dtypes and constants, here and on disk, while everything that the kernel can read is the same.
     Where that cannot be told, the kernel is traced in every call, and compiled if it gives other programs.
     """
-    launch, arguments, cache = prepared.launch, prepared.arguments, prepared.cache
-    key = (prepared.target.name, launch.lnc, launch.schedule, prepared.options, arguments.key())
-    language = launch.references
+    launch, setting, arguments, _, cache = prepared
+    key = (setting, arguments.key())
+    language = setting.language
     known = cache.get(key)
     if known is not None and arguments.plain and known[0].untouched(language):
         known[1].kept.use()
@@ -63,8 +63,8 @@ def compiled(prepared: Prepared) -> Compiled:
 
 
 def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options: Options, cache: Cache) -> Compiled:
-    """The same for arguments that are bound already, without the check of the source."""
-    return compiled(Prepared(launch, options, target, (), arguments, "compiled", cache))
+    """The same for arguments that are bound already."""
+    return compiled(Prepared(launch, Setting(launch, options, target.name), arguments, "compiled", cache))
 
 
 def _compile(prepared: Prepared, manifest: Manifest, disk: str) -> Compiled:

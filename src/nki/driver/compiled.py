@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nki.core.locks import lock
 from nki.frontend.dependencies.manifest import Manifest
+from nki.frontend.results import Delivery
+from nki.report import Report
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 
@@ -38,12 +40,29 @@ class Kept:
         """Note that it is used now."""
         self.used = next(_USES)
 
-    def native(self, make: Callable[[], NativeKernel | None]) -> NativeKernel | None:
-        """The native code, if there is any; `make` is called once."""
-        with self._lock:
-            if not self._made:
-                self._native, self._made = make(), True
-            return self._native
+    def native(self, make: Callable[..., NativeKernel | None], *of: Any) -> NativeKernel | None:
+        """The native code, if there is any; `make` is called once, with the other arguments."""
+        if not self._made:
+            with self._lock:
+                if not self._made:
+                    self._native, self._made = make(*of), True  # in this order, as others read without the lock
+        return self._native
+
+
+class Again:
+    """What a call of a compiled kernel makes, and the next one uses as well.
+
+    Attributes:
+        delivery: makes results of storages.
+        report: of the last call without a finding of its own, if it was made in this mode and setting.
+    """
+
+    __slots__ = ("delivery", "report", "setting")
+
+    def __init__(self) -> None:
+        self.delivery: Delivery | None = None
+        self.report: Report | None = None
+        self.setting: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +75,7 @@ class Compiled:
         origin: "compiled" in this call, from "memory" or from "disk".
         doubt: why the next call has to trace the kernel anew; empty if it need not.
         artifact: the key of its programs on disk; empty if they are not there.
+        again: what its calls need again and again, made by the first one.
     """
 
     programs: tuple[Program, ...]
@@ -67,6 +87,7 @@ class Compiled:
     origin: str = "compiled"
     doubt: str = ""
     artifact: str = ""
+    again: Again = field(default_factory=Again, init=False, repr=False, compare=False)
 
 
 Cache = dict[Any, tuple[Manifest, Compiled]]

@@ -88,7 +88,7 @@ def run_compiled(
     """Execute compiled programs on the arrays of their arguments; `ranks` is the rank that it runs as."""
     kernel = None
     if watch is None:
-        kernel = compiled.kept.native(lambda: gate.native_kernel(compiled.programs, target, options, compiled.artifact))
+        kernel = compiled.kept.native(gate.native_kernel, compiled.programs, target, options, compiled.artifact)
     natives = None if kernel is None else kernel.cores()
     if kernel is not None and natives is not None:
         storages = _run_natively(natives, inputs, report, ranks)

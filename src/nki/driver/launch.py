@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nki.compiler import CompileConfig, SpecializationConfig
@@ -34,6 +34,7 @@ class Launch:
         compile_config, specialization_config: settings of the decorator; None if it has none.
         schedule: edges of ``kernel.with_schedule``, by name: (producer, consumer).
         front_end: the language that the function is written in.
+        settled: what `nki.driver.prepare` worked out for it, by options and target, so that it does so once.
     """
 
     function: Callable[..., Any]
@@ -45,6 +46,7 @@ class Launch:
     specialization_config: SpecializationConfig | None = None
     schedule: tuple[NamedEdge, ...] = ()
     front_end: FrontEnd = NKI
+    settled: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -95,7 +97,7 @@ def bound_arguments(
 ) -> Arguments:
     """What the kernel was called with, by parameter. Raises what the front end does, at the kernel's definition."""
     try:
-        return launch.front_end.bind(launch.function, launch.name, args, kwargs, see)
+        return launch.front_end.bind(launch.function, args, kwargs, see)
     except NkiError as error:
         attach(error, of_function(launch.function.__code__))
         raise

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from nki.driver.compiled import Cache
 from nki.driver.launch import Launch, bound_arguments, check_lnc, launch_options
@@ -19,6 +19,11 @@ from nki.target.model import Target
 
 Mode = Literal["compiled", "eager"]
 
+_new_tuple = tuple.__new__
+"""Makes a named tuple in half the time."""
+_MOST_SETTLED = 16
+"""Records of options that a launch is settled for at the same time; the environment's stay the same object."""
+
 
 class Launchable(Protocol):
     """A kernel, as far as the driver knows one: `nki.jit` makes them."""
@@ -31,27 +36,68 @@ class Launchable(Protocol):
         """How it is launched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Setting:
+    """What a launch comes to under some options, whatever its arguments are.
+
+    Equal ones lead to the same programs; the hash is taken once, because every call of a kernel looks its programs up.
+
+    Attributes:
+        options: of the call, with what the kernel says about itself.
+        target: what it is checked, compiled and run for.
+        findings: warnings of the source check.
+        language: what a trace depends on beside the function and its arguments; see `Launch.references`.
+    """
+
+    __slots__ = ("_hash", "_identity", "_wanted", "findings", "language", "options", "target")
+
+    def __init__(self, launch: Launch, wanted: Options, name: str = "") -> None:
+        """See `prepare`, of which these are options and target, for the errors."""
+        self._wanted = wanted  # which keeps its identity from becoming that of another record
+        self.options, self.target = settled(launch, wanted, name)
+        check_lnc(launch, self.target)
+        self.findings = checked(launch, self.options)
+        self.language = launch.references
+        self._identity = (self.target.name, launch.lnc, launch.schedule, self.options)
+        self._hash = hash(self._identity)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Setting) and self._identity == other._identity
+
+
+class Prepared(NamedTuple):
     """A call that may run: nothing is wrong with its source, and its arguments fit.
 
     Attributes:
         launch: the kernel and how it was launched.
-        options: of this call, with what the kernel says about itself.
-        target: what it is checked, compiled and run for.
-        findings: warnings of the source check.
+        setting: options, target, and what the source check found.
         arguments: by parameter, arrays of the host apart from constants.
         mode: whether it is compiled, or runs instruction by instruction.
         cache: where compiled programs of the kernel are remembered.
     """
 
     launch: Launch
-    options: Options
-    target: Target
-    findings: tuple[Finding, ...]
+    setting: Setting
     arguments: Arguments
     mode: Mode
     cache: Cache
+
+    @property
+    def options(self) -> Options:
+        """Of this call, with what the kernel says about itself."""
+        return self.setting.options
+
+    @property
+    def target(self) -> Target:
+        """What it is checked, compiled and run for."""
+        return self.setting.target
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Warnings of the source check."""
+        return self.setting.findings
 
     @property
     def cores(self) -> int:
@@ -82,7 +128,8 @@ def prepare(
         see: makes a host array of an array of a framework; see `nki.frontend.values.Arguments`.
 
     Raises:
-        UsageError: a variable of the environment or the name of a target makes no sense.
+        UsageError: a variable of the environment makes no sense.
+        TargetError: there is no such target.
         LaunchError: the target has not as many cores (``launch.lnc``).
         FrontendError: the source cannot be traced.
         ArgumentError: the call does not fit the kernel, or an argument is nothing that a kernel takes.
@@ -90,13 +137,20 @@ def prepare(
     launch = kernel if isinstance(kernel, Launch) else kernel.launch()
     if cache is None:
         cache = {} if isinstance(kernel, Launch) else kernel.cache
-    options, chosen = settled(launch, options, target)
-    check_lnc(launch, chosen)
-    findings = checked(launch, options)
+    wanted = from_environment() if options is None else options
+    setting = launch.settled.get((id(wanted), target)) or _setting(launch, wanted, target)
     arguments = bound_arguments(launch, args, kwargs, see)
     if mode is None:
-        mode = "eager" if launch.eager or options.simulator else "compiled"
-    return Prepared(launch, options, chosen, findings, arguments, mode, cache)
+        mode = "eager" if launch.eager or setting.options.simulator else "compiled"
+    return _new_tuple(Prepared, (launch, setting, arguments, mode, cache))
+
+
+def _setting(launch: Launch, wanted: Options, target: str) -> Setting:
+    """Settle a launch, and keep that for its next calls."""
+    if len(launch.settled) >= _MOST_SETTLED:
+        launch.settled.clear()
+    found = launch.settled[id(wanted), target] = Setting(launch, wanted, target)
+    return found
 
 
 def settled(launch: Launch, options: Options | None = None, target: str = "") -> tuple[Options, Target]:
@@ -115,7 +169,7 @@ def checked(launch: Launch, options: Options) -> tuple[Finding, ...]:
 
 
 def chosen_target(*names: str) -> Target:
-    """The first target that has a name; the default one if none has. UsageError for a name that is unknown."""
+    """The first target that has a name; the default one if none has. TargetError for a name that is unknown."""
     return load_target(next(filter(None, names), DEFAULT_TARGET))
 
 

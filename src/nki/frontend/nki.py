@@ -24,9 +24,9 @@ class NkiFrontEnd(FrontEnd):
         return check_function(function)
 
     def bind(
-        self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], see: SeeArray
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], see: SeeArray
     ) -> Arguments:
-        return Arguments(bind(function, args, kwargs, name), Parameters(function), see)
+        return Arguments(bind(function, args, kwargs, function.__name__), Parameters(function), see)
 
     def trace(self, function: Callable[..., Any], tracer: Tracer, arguments: Arguments, place: Place) -> Any:
         def make(host: HostArray, name: str) -> NkiTensor:
@@ -40,8 +40,8 @@ class NkiFrontEnd(FrontEnd):
     ) -> Exception:
         return spelled(problem, function, args, kwargs)
 
-    def inside(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        bind(function, args, kwargs, name)
+    def inside(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        bind(function, args, kwargs, function.__name__)
         return function(*args, **kwargs)
 
 

@@ -31,12 +31,11 @@ class FrontEnd(Protocol):
         """What is wrong with the source of a kernel and of what it calls; nothing is run. An error refuses the call."""
 
     def bind(
-        self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], see: SeeArray
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], see: SeeArray
     ) -> Arguments:
         """The arguments of a call by parameter, arrays apart from constants, whose values are part of the program.
 
         Args:
-            name: of the kernel, for errors.
             see: makes a host array of an array of a framework.
 
         Raises:
@@ -59,5 +58,5 @@ class FrontEnd(Protocol):
             function, args, kwargs: what `tracer.run` was given.
         """
 
-    def inside(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def inside(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """A call in the body of another kernel, which becomes part of that kernel's trace."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -134,50 +134,78 @@ def write_inputs(
 
 
 def deliver(tree: Any, program: Program, storages: Sequence[LiveStorage], arrays: Sequence[HostArray]) -> Any:
-    """The kernel's result with an array of the caller's kind in place of every view.
+    """The kernel's result with an array of the caller's kind in place of every view; see `Delivery`."""
+    return Delivery(tree, program)(storages, arrays)
+
+
+class Delivery:
+    """Makes results of calls of one program: what can be said about its outputs before any call is said once.
 
     Each array has memory of its own. Memory that only the run knew, and that one view shows as a whole, is handed over
     instead of copied.
     """
-    kind: Kind = next((host.kind for host in arrays if host.kind != "numpy"), "numpy")
-    like = next((host.original for host in arrays if host.kind == kind), None)
-    return _fill(tree, _Stock(program, storages), kind, like)
 
+    __slots__ = ("_inputs", "_tree", "_whole")
 
-class _Stock:
-    """The memory of results, by view."""
-
-    def __init__(self, program: Program, storages: Sequence[LiveStorage]) -> None:
-        self._storages = {storage.buffer.id: storage for storage in storages}
+    def __init__(self, tree: Any, program: Program) -> None:
+        self._tree = tree
         # A buffer that is handed over must not be an input, which is the caller's, nor be in two results.
-        self._taken = {buffer.id for buffer in program.inputs}
+        self._inputs = frozenset(buffer.id for buffer in program.inputs)
+        self._whole = {id(view): _whole_bytes(view) for view in _views(tree)}
 
-    def array(self, view: View) -> np.ndarray:
-        """The elements of a view."""
-        storage = self._storages[view.buffer.id]
-        shadow = shadow_of(storage, view)
+    def __call__(self, storages: Sequence[LiveStorage], arrays: Sequence[HostArray]) -> Any:
+        """The result of a call.
+
+        Args:
+            storages: of the views, wherever they were made.
+            arrays: of the arguments; the first of a framework says what the results are.
+        """
+        kind: Kind = "numpy"
+        like = arrays[0].original if arrays else None
+        for host in arrays:
+            if host.kind != "numpy":
+                kind, like = host.kind, host.original
+                break
+        tree = self._tree
+        if type(tree) is View and kind == "numpy":  # what most kernels return
+            return self._array(tree, storages[0], set(self._inputs))
+        held = {storage.buffer.id: storage for storage in storages}
+        return self._filled(self._tree, held, set(self._inputs), kind, like)
+
+    def _filled(self, tree: Any, held: Mapping[int, LiveStorage], taken: set[int], kind: Kind, like: Any) -> Any:
+        if isinstance(tree, View):
+            array = self._array(tree, held[tree.buffer.id], taken)
+            return array if kind == "numpy" else give(array, tree.dtype, kind, like)
+        match tree:
+            case tuple() if hasattr(tree, "_fields"):
+                return type(tree)(*(self._filled(item, held, taken, kind, like) for item in tree))
+            case tuple() | list():
+                return type(tree)(self._filled(item, held, taken, kind, like) for item in tree)
+            case dict():
+                return {key: self._filled(item, held, taken, kind, like) for key, item in tree.items()}
+        return tree
+
+    def _array(self, view: View, storage: LiveStorage, taken: set[int]) -> np.ndarray:
+        """The elements of a view; a buffer that is handed over is `taken` from then on."""
+        shadow = None if storage.shadow is None else shadow_of(storage, view)
         if shadow is not None:
             return round_to(np.ascontiguousarray(shadow), view.dtype)
-        if view.buffer.id in self._taken or not _is_all(view, storage):
+        if view.buffer.id in taken or storage.base.nbytes != self._whole[id(view)]:
             return np.array(strided(storage, view), order="C")
-        self._taken.add(view.buffer.id)
-        storage.settle()
+        taken.add(view.buffer.id)
+        if storage.fresh:
+            storage.settle()
         return storage.base.view(view.dtype.numpy).reshape(view.shape)
 
 
-def _is_all(view: View, storage: LiveStorage) -> bool:
-    """Whether a view shows all bytes of a storage's memory in their order."""
-    return view.nbytes == storage.base.nbytes and view.strides == contiguous_strides(view.shape) and not view.on_chip
-
-
-def _fill(tree: Any, stock: _Stock, kind: Kind, like: Any) -> Any:
+def _views(tree: Any) -> Iterator[View]:
     if isinstance(tree, View):
-        return give(stock.array(tree), tree.dtype, kind, like)
-    match tree:
-        case tuple() if hasattr(tree, "_fields"):
-            return type(tree)(*(_fill(item, stock, kind, like) for item in tree))
-        case tuple() | list():
-            return type(tree)(_fill(item, stock, kind, like) for item in tree)
-        case dict():
-            return {key: _fill(item, stock, kind, like) for key, item in tree.items()}
-    return tree
+        yield tree
+    elif isinstance(tree, tuple | list | dict):
+        for item in tree.values() if isinstance(tree, dict) else tree:
+            yield from _views(item)
+
+
+def _whole_bytes(view: View) -> int:
+    """The size of the memory all of whose bytes the view shows in their order; -1 if it does not show any memory so."""
+    return view.nbytes if view.strides == contiguous_strides(view.shape) and not view.on_chip else -1

@@ -157,7 +157,13 @@ class Arguments:
         self._seen: dict[int, int] = {}
         self._open: list[int] = []
         self._parameters = parameters
-        self._tree = {name: self._strip(value, name) for name, value in bound.items()}
+        self._tree: dict[str, Any] = {}
+        for name, value in bound.items():  # every call comes here: no more than these two types need to be quick
+            kind = type(value)
+            if kind is np.ndarray:
+                self._tree[name] = self._leaf(value, "numpy", name)
+            else:
+                self._tree[name] = value if kind in CONSTANTS else self._strip(value, name)
 
     def build(self, make: MakeTensor) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments with a tensor in place of every array; objects are fresh copies."""
@@ -179,8 +185,11 @@ class Arguments:
 
     def key(self) -> Hashable:
         """Shapes, dtypes and constants: equal keys may share a compiled kernel."""
-        shapes = tuple([(a.array.shape, a.dtype) for a in self.arrays])
-        return shapes, tuple([(name, _key(tree)) for name, tree in self._tree.items()])
+        parts: list[Hashable] = [(array.shape, dtype) for _, _, array, dtype, _ in self.arrays]
+        for name, tree in self._tree.items():
+            parts.append(name)
+            parts.append(tree if type(tree) is _ArrayLeaf else _key(tree))
+        return tuple(parts)
 
     def _strip(self, value: Any, name: str) -> Any:
         if type(value) in CONSTANTS:
@@ -230,11 +239,12 @@ class Arguments:
         return _Record(value, fields)
 
     def _leaf(self, value: Any, kind: Any, name: str) -> _ArrayLeaf:
-        number = self._seen.setdefault(id(value), len(self.arrays))
-        if number == len(self.arrays):
-            self.arrays.append(_as_it_is(value) or self._see(value, kind, name))
+        arrays = self.arrays
+        number = self._seen.setdefault(id(value), len(arrays))
+        if number == len(arrays):
+            arrays.append(_as_it_is(value) or self._see(value, kind, name))
             self.names.append(name if name.isidentifier() else _identifier(name))
-        return _ArrayLeaf(number)
+        return _LEAVES[number] if number < len(_LEAVES) else _ArrayLeaf(number)
 
 
 def _identifier(path: str) -> str:
@@ -245,23 +255,30 @@ def _as_it_is(value: Any) -> HostArray | None:
     """What `take` makes of a NumPy array whose memory a kernel can use; None for everything else."""
     if type(value) is not np.ndarray or value.ndim == 0 or value.size == 0:
         return None
-    flags, dtype = value.flags, value.dtype
-    if not flags.c_contiguous or not flags.writeable or not dtype.isbuiltin:
+    flags, found = value.flags, _device_dtype(value.dtype)
+    if found is None or not flags.c_contiguous or not flags.writeable:
         return None
-    found = _device_dtype(dtype)
-    return None if found is None else HostArray("numpy", value, value, found, True)
+    return _new_tuple(HostArray, ("numpy", value, value, found, True))
 
 
 @functools.lru_cache(maxsize=64)  # asked for every argument of every call
 def _device_dtype(dtype: np.dtype[Any]) -> DType | None:
-    found = find(dtype)
+    found = find(dtype) if dtype.isbuiltin else None
     return found if found is not None and found.device else None
+
+
+_new_tuple = tuple.__new__
+"""Makes a named tuple in half the time."""
 
 
 class _ArrayLeaf(NamedTuple):
     """Stands for the array of this number."""
 
     number: int
+
+
+_LEAVES = [_ArrayLeaf(number) for number in range(32)]
+"""The first ones, which every call needs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -320,7 +337,7 @@ def _fill(tree: Any, tensors: list[NkiTensor]) -> Any:
 def _key(tree: Any) -> Hashable:
     kind = type(tree)
     if kind is _ArrayLeaf:
-        return "", tree.number  # no type has an empty name
+        return tree  # no other part of a key is one number in a tuple
     if kind in (int, str, bool, NoneType, DType):
         return kind.__name__, tree
     match tree:

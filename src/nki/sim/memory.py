@@ -76,9 +76,9 @@ class LiveStorage(Storage):
     def __init__(
         self, buffer: Buffer, base: np.ndarray, pitch: int, start: int, written: np.ndarray | None, fresh: bool = False
     ) -> None:
-        super().__init__(buffer, base)
-        self.base = base
-        self.address = _address(base)
+        self.buffer = buffer  # what `Storage` sets as well: every call makes some of these
+        self.array = self.base = base
+        self.address = address_in(base)
         self.pitch = pitch
         self.start = start
         self.written = written
@@ -108,7 +108,7 @@ class LiveStorage(Storage):
     def move(self, old: Arena, new: Arena) -> None:
         """Be at the same address in a memory whose partitions have become longer."""
         partition, byte = divmod(self.start, old.pitch)
-        self.base, self.address = new.base, _address(new.base)
+        self.base, self.address = new.base, address_in(new.base)
         self.pitch, self.start = new.pitch, partition * new.pitch + byte
         self.note_pitch, self.note_start = self.pitch, self.start
         self.written = None if self.written is None else new.written
@@ -141,8 +141,8 @@ class LiveStorage(Storage):
         return np.array(strided(self, view) if shadow is None else shadow)
 
 
-def _address(base: np.ndarray) -> int:
-    """Of the first byte."""
+def address_in(base: np.ndarray) -> int:
+    """The address of the first byte of a contiguous array."""
     try:
         return addressof(c_char.from_buffer(base))  # type: ignore[arg-type]
     except (TypeError, ValueError):  # read-only, or empty; what follows takes longer, as it makes a dictionary
@@ -319,17 +319,16 @@ def _own(buffer: Buffer) -> LiveStorage:
         )
     if buffer.data is not None:
         return LiveStorage(buffer, np.frombuffer(buffer.data, np.uint8).copy(), buffer.row_bytes, 0, None)
-    return LiveStorage(buffer, _empty(size), buffer.row_bytes, 0, None, fresh=True)
+    base = np.empty(size, np.uint8) if size < _ALIGNED else _at_a_page(size)
+    return LiveStorage(buffer, base, buffer.row_bytes, 0, None, fresh=True)
 
 
-def _empty(size: int) -> np.ndarray:
-    """So many bytes, uint8; many begin at a page, so that lines of them can be written past the caches.
+def _at_a_page(size: int) -> np.ndarray:
+    """So many bytes, uint8, that begin at a page, so that lines of them can be written past the caches.
 
     NumPy's own arrays begin some bytes behind a page. What is stored here is not at the same place of a page as what is
     loaded next from such an array, for which a processor would wait.
     """
-    if size < _ALIGNED:
-        return np.empty(size, np.uint8)
     found = np.empty(size + _PAGE, np.uint8)
     start = -found.__array_interface__["data"][0] % _PAGE
     return found[start : start + size]

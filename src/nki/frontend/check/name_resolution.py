@@ -101,7 +101,7 @@ def function_of(value: Any) -> FunctionType | None:
 
 
 KERNEL_ATTRIBUTES = frozenset(
-    {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "func", "report", "_profiled", "_launch", "_cache"}
+    {*functools.WRAPPER_ASSIGNMENTS, "__wrapped__", "func", "report", "cache", "_profiled", "_launch", "_loading"}
 )
 """What `nki.jit` itself puts on a kernel."""
 

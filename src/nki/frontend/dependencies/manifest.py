@@ -36,11 +36,10 @@ class Manifest:
         Args:
             references: what the arguments of the call in question name; see `manifest_of`.
         """
-        return (
-            len(references) == len(self.references)
-            and all(map(is_, references, self.references))
-            and self._probes.untouched()
-        )
+        mine = self.references
+        if (references or mine) and not (len(references) == len(mine) and all(map(is_, references, mine))):
+            return False
+        return self._probes.untouched()
 
     def renewed(self, references: tuple[Any, ...] = ()) -> Manifest:
         """How things are now: this object if nothing was touched, else a new one. Equal digests mean equal values."""

@@ -37,7 +37,7 @@ def write_object(writer: DigestWriter, value: Any, label: str) -> None:
     kind = type(value)
     if is_kernel(value):
         writer.text("kernel")
-        writer.value(value.launch(), label)
+        writer.value(dataclasses.replace(value.launch()), label)  # a new one: for this one calls were settled
         _attributes_put_on(writer, value, label)
         return
     base = next(each for each in kind.__mro__ if each in CONTENTS)

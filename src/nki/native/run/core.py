@@ -13,7 +13,7 @@ from nki.native.call_context import CallContext, address_of
 from nki.native.operand_layout import BASES, PANELS
 from nki.native.plan.cache_layout import FIRST_BUFFER, ON_CHIP, POOL, REGISTERS, Layout
 from nki.native.plan.control import FUEL
-from nki.native.plan.steps import BlockSteps, ExecutionPlan, Repeat, Step, Stretch
+from nki.native.plan.steps import BlockSteps, ExecutionPlan, Repeat, Stretch
 from nki.native.plan.tile_versions import renamed
 from nki.native.primitives.control import UNDEFINED
 from nki.native.run.huge_pages import reserved
@@ -24,7 +24,7 @@ from nki.options import Options
 from nki.ranks.protocol import ALONE, Communicator
 from nki.report import Executed
 from nki.sim.machine import Machine, Meet
-from nki.sim.memory import LiveStorage, Memory
+from nki.sim.memory import LiveStorage, Memory, address_in
 from nki.sim.notes import Report
 from nki.sim.walk import TRIP_LIMIT, bounds, check_trips
 from nki.spec.program import ForLoop, Issued, WhileLoop
@@ -65,6 +65,7 @@ class NativeCore:
         self._explicit = [b for b in layout.buffers if layout.place(b).base in ON_CHIP.values()]
         self._device = [b for b in layout.buffers if not b.on_chip]
         self._outermost = layout.outermost
+        self._inputs = [layout.place(buffer).base for buffer in layout.inputs]
         for (engine, path), base in REGISTERS.items():
             self._base(base, self.machine.register_address(path, engine))
         self._base(POOL, address_of(self.memory.pool))
@@ -82,24 +83,26 @@ class NativeCore:
         `claim` gives storage for shared_hbm buffers, which the cores of a launch have in common.
         """
         self._claim = claim
-        self.machine.begin(report, ranks, meet)
-        self.machine.trips.clear()
+        machine, memory, shared = self.machine, self.memory, MemoryRegion.shared_hbm
+        machine.begin(report, ranks, meet)
+        machine.trips.clear()
         for number in self.plan.trips.values():
             self._base(number, 0)
         self._refuel()
-        self.memory.forget()
-        for buffer, array in zip(self._layout.inputs, inputs, strict=True):
-            self._put(self.memory.adopt(buffer, array))
+        memory.forget()
+        memory.inputs = inputs
+        for base, array in zip(self._inputs, inputs, strict=True):
+            self._base(base, address_in(array))
         doubtful = self._layout.doubtful
         for buffer in self._explicit:
             if buffer.id not in self._kept or buffer.id in doubtful:
-                self._put(self._known(self.memory.allocate(buffer)))
+                self._put(self._known(memory.allocate(buffer)))
         for buffer in self._device:
-            if buffer.region is MemoryRegion.shared_hbm:
+            if buffer.region is shared:
                 if buffer.id in self._outermost or buffer.id not in doubtful:
                     self._put(self._known(claim(buffer)))
             elif buffer.id in self._returned or buffer.id in doubtful or buffer.id not in self._kept:
-                self._put(self._known(self.memory.allocate(buffer)))
+                self._put(self._known(memory.allocate(buffer)))
 
     def run(self) -> list[LiveStorage]:
         """Execute the plan; returns the storages of the outputs."""
@@ -108,7 +111,7 @@ class NativeCore:
                 self._steps(self.plan.steps)
         else:
             self._steps(self.plan.steps)
-        return [self._kept[view.buffer.id] for view in self._layout.outputs]
+        return [self._kept.get(view.buffer.id) or self.memory.storage(view) for view in self._layout.outputs]
 
     def executed(self) -> Executed:
         """Who executed the instructions of the last call; those of a loop count once."""
@@ -127,8 +130,6 @@ class NativeCore:
 
     def end(self) -> None:
         """Let go of the caller's memory."""
-        for buffer in self._layout.inputs:
-            del self._kept[buffer.id]
         for key in self._returned:
             self._kept.pop(key, None)
         self._claim = self.memory.allocate
@@ -146,8 +147,9 @@ class NativeCore:
         return storage
 
     def _put(self, storage: LiveStorage) -> None:
-        base = self._layout.place(storage.buffer).base
-        self._kept[storage.buffer.id] = storage
+        key = storage.buffer.id
+        base = self._layout.places[key].base
+        self._kept[key] = storage
         self._base(base, storage.address + (storage.start if base >= FIRST_BUFFER else 0))
 
     def _base(self, number: int, address: int) -> None:
@@ -161,15 +163,12 @@ class NativeCore:
             elif buffer.region is MemoryRegion.shared_hbm and buffer.id not in self._outermost:
                 self._put(self._claim(buffer))
         for item in steps.items:
-            self._step(item)
-
-    def _step(self, item: Step) -> None:
-        if isinstance(item, Stretch):
-            self._stretch(item)
-        elif isinstance(item, Issued):
-            self.machine.run(item)
-        elif isinstance(item, Repeat):
-            self._repeat(item)
+            if isinstance(item, Stretch):
+                self._stretch(item)
+            elif isinstance(item, Issued):
+                self.machine.run(item)
+            elif isinstance(item, Repeat):
+                self._repeat(item)
 
     def _stretch(self, stretch: Stretch) -> None:
         """Execute records; where a function leaves one to NumPy, NumPy executes it, and the rest goes on."""
@@ -258,31 +257,49 @@ class _RegisterMachine(NativeMachine):
 
 
 class _NativeMemory(Memory):
-    """The memories of one core; tensors of the pool get a storage when the NumPy machine asks for it.
+    """The memories of one core; arguments and tensors of the pool get a storage when somebody asks for it.
+
+    Native code needs no more of them than an address.
 
     Attributes:
         pool: the bytes that on-chip tensors share.
+        inputs: the arrays of the arguments of this call.
     """
 
     def __init__(self, layout: Layout, target: Target, uninitialized: str) -> None:
         super().__init__(target, placement=layout.placement, reach=layout.reach, uninitialized=uninitialized)
         self._layout = layout
         self.pool = reserved(layout.pool_bytes)
+        self.inputs: Sequence[np.ndarray] = ()
+        self._arguments = {buffer.id: (number, buffer) for number, buffer in enumerate(layout.inputs)}
         self._strong: dict[int, LiveStorage] = {}
 
     def end(self) -> None:
         """The next call has other arrays."""
-        self._strong.clear()
+        self.inputs = ()
+        if self._strong:
+            for key in self._strong:
+                del self._live.references[key]
+            self._strong.clear()
 
     def storage(self, view: View) -> LiveStorage:
-        found = self._live.get(view.buffer.id)
-        return self._placed(view.buffer) if found is None else found
+        key = view.buffer.id
+        found = self._live.get(key)
+        if found is None:
+            found = self._argument(key) if key in self._arguments else self._placed(view.buffer)
+        return found
+
+    def _argument(self, key: int) -> LiveStorage:
+        """The storage of an array of the call."""
+        number, buffer = self._arguments[key]
+        storage = self._strong[key] = self.adopt(buffer, self.inputs[number])
+        return storage
 
     def _placed(self, buffer: Buffer) -> LiveStorage:
         """The storage of a tensor in the pool, or of one that is part of device memory."""
         chunk, elsewhere = self._layout.chunks.get(buffer.id), self._layout.elsewhere.get(buffer.id)
         if elsewhere is not None:
-            device = self._live[elsewhere.buffer]
+            device = self._live.get(elsewhere.buffer) or self._argument(elsewhere.buffer)
             storage = LiveStorage(buffer, device.base, elsewhere.pitch, device.start + elsewhere.start, None)
         else:
             assert chunk is not None, "every other tensor got its storage when the call began"

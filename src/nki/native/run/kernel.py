@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from operator import is_
 
 from nki.core.collector import paused_collector
 from nki.core.locks import lock
@@ -127,7 +128,8 @@ class NativeKernel:
         for core in cores:
             core.end()
         with self._lock:
-            if len(self._idle) < _MOST_IDLE and all(c.plan is p for c, p in zip(cores, self._plans, strict=True)):
+            plans = [core.plan for core in cores]
+            if len(self._idle) < _MOST_IDLE and all(map(is_, plans, self._plans)) and len(plans) == len(self._plans):
                 self._idle.append(cores)
 
     @staticmethod
@@ -136,9 +138,9 @@ class NativeKernel:
 
         Other calls may have made other plans meanwhile.
         """
+        if len(cores) == 1:
+            return cores[0].executed()
         found = [core.executed() for core in cores]
-        if len(found) == 1:
-            return found[0]
         reasons = sum((Counter(each.reasons) for each in found), Counter())
         native = sum(each.native for each in found)
         return Executed(native, reasons.total(), reasons, tuple(trips for each in found for trips in each.trips))
