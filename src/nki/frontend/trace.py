@@ -348,22 +348,24 @@ def _output(tensor: NkiTensor, tracer: Tracer) -> View:
             location=view.buffer.location,
         )
     if view.region is MemoryRegion.private_hbm and view.buffer.role != "input":
-        tracer.report(
-            Finding(
-                "return.private-hbm",
-                "warning",
-                f"output {view.buffer.name} is in private_hbm",
-                "kernel outputs are in shared_hbm",
-                "release-notes/components/nki.rst 0.3.0",
-                "allocate it with buffer=nl.shared_hbm",
-                view.buffer.location,
-                {},
-            )
-        )
+        tracer.report(_private(view.buffer))
     if view.dynamic is not None:
         raise LaunchError("return.dynamic", f"output {view.buffer.name} has a dynamic address", fix="copy it first")
     tracer.program.outputs.append(view)
     return view
+
+
+def _private(buffer: Buffer) -> Finding:
+    return Finding(
+        "return.private-hbm",
+        "warning",
+        f"output {buffer.name} is in private_hbm",
+        "kernel outputs are in shared_hbm",
+        "release-notes/components/nki.rst 0.3.0",
+        "allocate it with buffer=nl.shared_hbm",
+        buffer.location,
+        {},
+    )
 
 
 def _tensors(result: Any) -> list[Any]:

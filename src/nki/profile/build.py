@@ -194,15 +194,26 @@ def _tables(seen: list[_Seen], lines: Lines) -> dict[str, Table]:
     return made
 
 
-def _instructions(seen: _Seen, lines: Lines) -> list[tuple[Any, ...]]:
-    core, line = seen.core, seen.core.line
-    critical = [0.0] * len(core.items)
+def _critical_ns(seen: _Seen) -> list[float]:
+    """How much of the critical path each instruction is, in ns."""
+    critical = [0.0] * len(seen.core.items)
     for piece in seen.path:
         if piece.position >= 0:
             critical[piece.position] += piece.end - piece.start
-    within = [-1] * len(core.items)
-    for loop in core.plan.loops:
+    return critical
+
+
+def _loops_around(seen: _Seen) -> list[int]:
+    """The number of the innermost loop around each instruction; -1 outside of every one."""
+    within = [-1] * len(seen.core.items)
+    for loop in seen.core.plan.loops:
         within[loop.first : loop.last] = [loop.number] * (loop.last - loop.first)
+    return within
+
+
+def _instructions(seen: _Seen, lines: Lines) -> list[tuple[Any, ...]]:
+    core, line = seen.core, seen.core.line
+    critical, within = _critical_ns(seen), _loops_around(seen)
     slow, runs = line.slow.tolist(), line.runs.tolist()
     rows = []
     for at, issued in enumerate(core.items):

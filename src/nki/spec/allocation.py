@@ -20,6 +20,26 @@ def checked_shape(shape: Any, region: MemoryRegion) -> tuple[int, ...]:
     least = 2 if region.on_chip else 1
     if type(shape) is tuple and len(shape) >= least and all([type(size) is int and size > 0 for size in shape]):
         return shape
+    result = _sizes(shape)
+    if any(size < 1 for size in result):
+        raise TensorError(
+            "tensor.empty",
+            f"shape {tuple(result)} holds no element",
+            fix="use sizes of at least 1",
+            rule="all sizes are positive",
+        )
+    if len(result) < least:
+        raise TensorError(
+            "tensor.rank",
+            f"shape {tuple(result)} has {len(result)} dimension{'' if len(result) == 1 else 's'} in {region}",
+            rule="on-chip tensors have a partition dimension and at least one free dimension",
+            fix=f"use ({', '.join(str(s) for s in result) or '1'}, 1)",
+        )
+    return tuple(result)
+
+
+def _sizes(shape: Any) -> list[int]:
+    """What somebody wrote as a shape, as ints of any sign."""
     sizes = (shape,) if isinstance(shape, int | np.integer) else shape
     if not isinstance(sizes, Sequence) or isinstance(sizes, str):
         raise ArgumentError(
@@ -36,21 +56,7 @@ def checked_shape(shape: Any, region: MemoryRegion) -> tuple[int, ...]:
                 fix="use ints; divide with // instead of /",
             )
         result.append(int(size))
-    if any(size < 1 for size in result):
-        raise TensorError(
-            "tensor.empty",
-            f"shape {tuple(result)} holds no element",
-            fix="use sizes of at least 1",
-            rule="all sizes are positive",
-        )
-    if len(result) < least:
-        raise TensorError(
-            "tensor.rank",
-            f"shape {tuple(result)} has {len(result)} dimension{'' if len(result) == 1 else 's'} in {region}",
-            rule="on-chip tensors have a partition dimension and at least one free dimension",
-            fix=f"use ({', '.join(str(s) for s in result) or '1'}, 1)",
-        )
-    return tuple(result)
+    return result
 
 
 def checked_dtype(dtype: Any) -> DType:

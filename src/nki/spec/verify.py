@@ -85,21 +85,30 @@ def _available(instruction: Instruction[Any], engine: Engine, target: Target, at
 
 
 def _operand(issued: Issued, name: str, operand: Operand, view: View, target: Target) -> Iterator[Finding]:
-    instruction, arguments, at, engine = issued
-    region = view.buffer.region
-    label = f"{name} of {instruction.label}"
-    if region not in operand.regions:
-        allowed = " or ".join(str(r) for r in operand.regions)
-        yield _finding(
-            "operand.region",
-            f"{label} is {view.describe()}",
-            f"{label} must be in {allowed}",
-            instruction.source,
-            _write_fix(region, operand.regions) if operand.writes else _read_fix(view, operand),
-            at,
-            region=region,
-        )
+    label = f"{name} of {issued.instruction.label}"
+    if view.buffer.region not in operand.regions:
+        yield _misplaced(issued, label, operand, view)
         return
+    yield from _dtypes(issued, label, operand, view)
+    if view.buffer.on_chip:
+        yield from _on_chip(issued, label, operand, view, target)
+
+
+def _misplaced(issued: Issued, label: str, operand: Operand, view: View) -> Finding:
+    region, allowed = view.buffer.region, " or ".join(str(r) for r in operand.regions)
+    return _finding(
+        "operand.region",
+        f"{label} is {view.describe()}",
+        f"{label} must be in {allowed}",
+        issued.instruction.source,
+        _write_fix(region, operand.regions) if operand.writes else _read_fix(view, operand),
+        issued.location,
+        region=region,
+    )
+
+
+def _dtypes(issued: Issued, label: str, operand: Operand, view: View) -> Iterator[Finding]:
+    instruction, at = issued.instruction, issued.location
     if operand.dtypes is not None and view.dtype not in operand.dtypes:
         allowed = ", ".join(str(d) for d in operand.dtypes)
         only = operand.dtypes[0]
@@ -124,9 +133,11 @@ def _operand(issued: Issued, name: str, operand: Operand, view: View, target: Ta
             at,
             dtype=view.dtype,
         )
-    if not view.buffer.on_chip:
-        return
-    if region is MemoryRegion.psum and engine is Engine.gpsimd:
+
+
+def _on_chip(issued: Issued, label: str, operand: Operand, view: View, target: Target) -> Iterator[Finding]:
+    instruction, arguments, at, engine = issued
+    if view.buffer.region is MemoryRegion.psum and engine is Engine.gpsimd:
         yield _finding(
             "operand.gpsimd-psum",
             f"{label} is {view.describe()}, and the instruction runs on GpSimd",

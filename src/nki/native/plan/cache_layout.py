@@ -7,7 +7,7 @@ do tensors that the NumPy machine watches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -96,18 +96,7 @@ def arrange(
     pool_bytes = _Pool(proven.doubtful | forwarded.places.keys(), versions).block(program.body, chunks)
     placement, reach = program.placement or {}, reach_of(program)
     memory = Memory(target, placement=placement, reach=reach)
-    places: dict[int, Place] = {}
-    bases = FIRST_BUFFER
-    for buffer in (*program.inputs, *buffers):
-        chunk = chunks.get(buffer.id)
-        if chunk is not None:
-            places[buffer.id] = Place(POOL, chunk.start, chunk.pitch, chunk.start)
-        elif buffer.on_chip:
-            watched = memory.allocate(buffer)
-            places[buffer.id] = Place(ON_CHIP[buffer.region], watched.start, watched.pitch)
-        else:
-            places[buffer.id] = Place(bases, 0, buffer.row_bytes, large=is_large(buffer))
-            bases += 1
+    places, bases = _places((*program.inputs, *buffers), chunks, memory)
     for key, elsewhere in forwarded.places.items():
         places[key] = elsewhere.at(places[elsewhere.buffer])
     at_address = ON_CHIP.values()
@@ -127,6 +116,23 @@ def arrange(
         reach=reach,
         placement=placement,
     )
+
+
+def _places(buffers: Iterable[Buffer], chunks: Mapping[int, Chunk], memory: Memory) -> tuple[dict[int, Place], int]:
+    """Where each buffer lies (in the pool, on chip or at a base of its own), and the first base that is free."""
+    places: dict[int, Place] = {}
+    bases = FIRST_BUFFER
+    for buffer in buffers:
+        chunk = chunks.get(buffer.id)
+        if chunk is not None:
+            places[buffer.id] = Place(POOL, chunk.start, chunk.pitch, chunk.start)
+        elif buffer.on_chip:
+            watched = memory.allocate(buffer)
+            places[buffer.id] = Place(ON_CHIP[buffer.region], watched.start, watched.pitch)
+        else:
+            places[buffer.id] = Place(bases, 0, buffer.row_bytes, large=is_large(buffer))
+            bases += 1
+    return places, bases
 
 
 class _Pool:

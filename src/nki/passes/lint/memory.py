@@ -165,17 +165,24 @@ class _Bytes(ControlFlow):
         self._read |= writers
         if not certain or view.dynamic is not None:
             return
-        name = _named(view.buffer)
         if always and NOBODY in writers:
-            self._tell(
-                "psum.accumulate-unwritten",
-                f"accumulate=True adds to {_some(writers)} of {name}, which nobody has written",
-                "a sum starts with a matmul that overwrites",
-                f"{_ISA}, nc_matmul",
-                "pass accumulate=False in the first matmul, or omit accumulate",
-                issued,
-                {"tensor": view.buffer.name},
-            )
+            self._tell_unwritten(issued, view.buffer, writers)
+        self._tell_mixed(issued, view.buffer, writers)
+
+    def _tell_unwritten(self, issued: Issued, buffer: Buffer, writers: set[int]) -> None:
+        self._tell(
+            "psum.accumulate-unwritten",
+            f"accumulate=True adds to {_some(writers)} of {_named(buffer)}, which nobody has written",
+            "a sum starts with a matmul that overwrites",
+            f"{_ISA}, nc_matmul",
+            "pass accumulate=False in the first matmul, or omit accumulate",
+            issued,
+            {"tensor": buffer.name},
+        )
+
+    def _tell_mixed(self, issued: Issued, buffer: Buffer, writers: set[int]) -> None:
+        """Sums that go on after they were read, or on what another engine has written."""
+        name = _named(buffer)
         finished = [self._issued[n] for n in sorted(writers & self._finished) if n > 0]
         if finished and all(each.engine is Engine.tensor for each in finished):
             self._tell(
@@ -185,7 +192,7 @@ class _Bytes(ControlFlow):
                 f"{_ISA}, nc_matmul",
                 "pass accumulate=False in the first matmul of the next sum, or allocate the tensor in the loop",
                 issued,
-                {"tensor": view.buffer.name},
+                {"tensor": buffer.name},
             )
         others = [self._issued[n] for n in sorted(writers) if n > 0 and self._issued[n].engine is not Engine.tensor]
         if others and not self._target.pe.accumulate_over_foreign_psum:
@@ -196,7 +203,7 @@ class _Bytes(ControlFlow):
                 f"{_ISA}, nc_matmul",
                 "start the sum with a matmul, and add the initial value afterwards",
                 issued,
-                {"tensor": view.buffer.name},
+                {"tensor": buffer.name},
             )
 
     def _writes(self, issued: Issued, view: View, number: int) -> None:

@@ -39,11 +39,7 @@ def synchronize(queues: Sequence[str], producers: Sequence[Sequence[int]]) -> Sy
     known = [[0] * len(names) for _ in names]
     after: list[list[int]] = []  # empty for those that no other queue asks about
     awaited: list[list[int]] = []
-    watched = [False] * len(lanes)
-    for lane, before in zip(lanes, producers, strict=True):
-        for producer in before:
-            if lanes[producer] != lane:
-                watched[producer] = True
+    watched = _watched(lanes, producers)
     signals = [False] * len(lanes)
     crossing = 0
     for position, lane in enumerate(lanes):
@@ -69,6 +65,16 @@ def synchronize(queues: Sequence[str], producers: Sequence[Sequence[int]]) -> Sy
         for position, (name, asked) in enumerate(zip(queues, awaited, strict=True))
     ]
     return Synchronized(syncs, crossing, sum(map(len, awaited)))
+
+
+def _watched(lanes: Sequence[int], producers: Sequence[Sequence[int]]) -> list[bool]:
+    """Which instructions another queue asks about."""
+    watched = [False] * len(lanes)
+    for lane, before in zip(lanes, producers, strict=True):
+        for producer in before:
+            if lanes[producer] != lane:
+                watched[producer] = True
+    return watched
 
 
 def _places(lanes: Sequence[int], count: int) -> tuple[list[int], list[int]]:

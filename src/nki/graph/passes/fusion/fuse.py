@@ -8,7 +8,7 @@ from math import prod
 
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Module, Op, Region, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import Context, Traffic
 from nki.graph.passes.fusion.clusters import Cluster, Clusters
 from nki.graph.passes.fusion.groups import boundary, group_of, roots_first
 from nki.graph.passes.fusion.limits import fits
@@ -60,12 +60,22 @@ def _block(ops: Sequence[Op], results: Sequence[Value], context: Context) -> lis
     merge_rows(clusters, possible, context.target.psum.bank_bytes // 4)
     for position in reversed(range(len(ops))):
         _hand_on(clusters, position, results, context)
+    _count_unfused(ops, context.traffic)
+    return _groups(ops, clusters, results, context)
+
+
+def _count_unfused(ops: Sequence[Op], traffic: Traffic) -> None:
+    """The kernels and bytes that there would be if each operation were a kernel; constants are none."""
+    for op in ops:
+        if kind_of(op) and op.name != "constant":
+            traffic.kernels_before += 1
+            traffic.bytes_before += _moved(op.operands) + _moved(op.results)
+
+
+def _groups(ops: Sequence[Op], clusters: Clusters, results: Sequence[Value], context: Context) -> list[Op | Group]:
+    """The operations again, those of a cluster as one group."""
     body: list[Op | Group] = []
     traffic = context.traffic
-    for op in ops:
-        if kind_of(op):
-            traffic.kernels_before += op.name != "constant"
-            traffic.bytes_before += _moved(op.operands) + _moved(op.results) if op.name != "constant" else 0
     for cluster in clusters.ordered():
         members = [ops[position] for position in cluster.members]
         if not cluster.kind:
