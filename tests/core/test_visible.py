@@ -15,7 +15,7 @@ from nki.core.visible import file_name, visible
 from nki.report import NkiWarning
 from nki.spec.rule import Finding
 from nki.tools.output import SafeConsole, echo
-from nki.tools.run_model import save_results
+from nki.tools.run.model import save_results
 
 EVIL = "\x1b]0;pwn\x07\u202ek\r\x9b2J\u2066\ud800"
 SHOWN = r"\x1b]0;pwn\x07\u202ek\r\x9b2J\u2066\ud800"

@@ -20,13 +20,13 @@ from nki.spec.rule import Finding
 from nki.target.load import load_target
 from nki.timing.cores import timelines
 from nki.tools.attention import BOUND, Accuracy, Inputs, accuracy, random_inputs
-from nki.tools.check import check_request
+from nki.tools.check.command import check_request
 from nki.tools.examples import example
 from nki.tools.kernel_file import load_kernel
 from nki.tools.options import options_of
 from nki.tools.output import REFUSED, Command, locate_kernel, show_finding, stdout, working, write_json
 from nki.tools.request import JSON, Request, compile_request
-from nki.tools.run import run_request
+from nki.tools.run.command import run_request
 from nki.tools.usage import usage_of, usage_rows
 
 SEQUENCE = 2048

@@ -11,7 +11,7 @@ from nki.profile.gate import load_profile, profile_programs
 from nki.profile.summary import show_summary
 from nki.tools.output import echo, stdout, working, write_json
 from nki.tools.request import compile_request, kernel_command, read_request, usage_error
-from nki.tools.run_artifact import load_artifact
+from nki.tools.run.artifact import load_artifact
 
 if TYPE_CHECKING:
     from nki.profile.record import Profile

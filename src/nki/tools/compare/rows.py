@@ -10,7 +10,7 @@ import numpy as np
 
 from nki.core.dtypes import DType
 from nki.core.source import UNKNOWN, Location
-from nki.tools.compare_measure import Difference, Doubles, Tolerance, difference, doubles, tolerance_for
+from nki.tools.compare.measure import Difference, Doubles, Tolerance, difference, doubles, tolerance_for
 
 Allow = Callable[[Doubles, DType], Tolerance]
 

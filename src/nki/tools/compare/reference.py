@@ -21,9 +21,9 @@ from nki.frontend.values import bind
 from nki.jit import Kernel
 from nki.language.taps import host_taps
 from nki.report import NkiWarning, Report
-from nki.tools.compare_history import History
-from nki.tools.compare_rows import Allow, Row
-from nki.tools.compare_sides import Arrays, First, first_difference, left_over, output_rows, tap_rows
+from nki.tools.compare.history import History
+from nki.tools.compare.rows import Allow, Row
+from nki.tools.compare.sides import Arrays, First, first_difference, left_over, output_rows, tap_rows
 from nki.tools.kernel_file import import_file
 from nki.tools.output import quiet_stdout
 from nki.tools.request import Request

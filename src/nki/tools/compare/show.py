@@ -12,12 +12,12 @@ from rich.table import Table
 from nki.core.source import Location
 from nki.ir.print import instruction_text
 from nki.spec.program import Issued
-from nki.tools.compare_against import Setup
-from nki.tools.compare_measure import Difference, doubles, plain
-from nki.tools.compare_reference import Comparison
-from nki.tools.compare_rows import Row, figure, subscript
-from nki.tools.compare_runs import Diverged, Operands, Parted, Runs
-from nki.tools.compare_sides import First, instruction_json
+from nki.tools.compare.against import Setup
+from nki.tools.compare.measure import Difference, doubles, plain
+from nki.tools.compare.reference import Comparison
+from nki.tools.compare.rows import Row, figure, subscript
+from nki.tools.compare.runs import Diverged, Operands, Parted, Runs
+from nki.tools.compare.sides import First, instruction_json
 from nki.tools.output import echo, show_finding, stdout
 
 _ORIGINS = 8

@@ -15,9 +15,9 @@ from nki.passes.context import Context
 from nki.passes.pipeline import Stage, compile_programs, passes_named
 from nki.spec.program import Program
 from nki.spec.rule import Finding
-from nki.tools.compile import check_directory
-from nki.tools.compile_stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
-from nki.tools.compile_summary import PassRow
+from nki.tools.compile.command import check_directory
+from nki.tools.compile.stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
+from nki.tools.compile.summary import PassRow
 from nki.tools.options import options_of
 from nki.tools.output import Command, echo, show_finding, write_json
 from nki.tools.request import JSON, TARGET, usage_error

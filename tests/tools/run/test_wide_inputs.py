@@ -11,7 +11,7 @@ import pytest
 from nki.core.errors import NkiError
 from nki.graph.compile import compile_module
 from nki.runtime import Model
-from nki.tools.run_model import model_inputs
+from nki.tools.run.model import model_inputs
 
 TEXT = """
 func.func @main(%i: tensor<i64>, %x: tensor<4xi64>, %f: tensor<4xf64>) -> tensor<4xi64> {

@@ -18,11 +18,11 @@ from nki.report import NkiWarning, Report
 from nki.sim.machine import Machine
 from nki.sim.watch import observable, snapshot
 from nki.spec.program import Issued
-from nki.tools.compare_against import Setup
-from nki.tools.compare_measure import Difference
-from nki.tools.compare_reference import copied, written_arguments
-from nki.tools.compare_rows import Allow, Row, compared
-from nki.tools.compare_sides import Arrays, output_rows
+from nki.tools.compare.against import Setup
+from nki.tools.compare.measure import Difference
+from nki.tools.compare.reference import copied, written_arguments
+from nki.tools.compare.rows import Allow, Row, compared
+from nki.tools.compare.sides import Arrays, output_rows
 from nki.tools.request import Request
 from nki.tools.results import named_arrays
 

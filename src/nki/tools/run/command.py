@@ -23,8 +23,8 @@ from nki.target.model import Target
 from nki.tools.output import show_finding, stdout, working, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error
 from nki.tools.results import ArrayFacts, check_output, facts_of, named_arrays, save
-from nki.tools.run_artifact import artifact_inputs, load_artifact, run_artifact
-from nki.tools.run_model import model_inputs, save_results
+from nki.tools.run.artifact import artifact_inputs, load_artifact, run_artifact
+from nki.tools.run.model import model_inputs, save_results
 from nki.tools.usage import Usage, usage_of, usage_rows
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from nki.core.errors import NkiError, UsageError
 from nki.core.source import is_internal
 from nki.jit import Kernel
-from nki.tools.left_out import NAME, Place, code_without, statement_at
-from nki.tools.missing import MISSING, is_missing
+from nki.tools.check.left_out_statements import NAME, Place, code_without, statement_at
+from nki.tools.check.missing_value import MISSING, is_missing
 
 _MOST = 20
 """Statements that are left out before the rest is given up."""

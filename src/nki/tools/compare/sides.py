@@ -12,8 +12,8 @@ import numpy as np
 from nki.core.dtypes import DType, from_numpy
 from nki.core.tensor import View
 from nki.spec.program import Issued
-from nki.tools.compare_history import History, Tapped, origins, writer
-from nki.tools.compare_rows import Allow, Row, compared
+from nki.tools.compare.history import History, Tapped, origins, writer
+from nki.tools.compare.rows import Allow, Row, compared
 
 Arrays = list[tuple[str, np.ndarray]]
 

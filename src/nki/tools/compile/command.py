@@ -27,8 +27,8 @@ from nki.spec.rule import Finding
 from nki.store.artifact.container import pack, save
 from nki.store.artifact.metadata import Option
 from nki.target.model import Target
-from nki.tools.compile_stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
-from nki.tools.compile_summary import Summary, console_for, show_summary, summarize
+from nki.tools.compile.stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
+from nki.tools.compile.summary import Summary, console_for, show_summary, summarize
 from nki.tools.options import options_of
 from nki.tools.output import echo, show_finding, working, write_json
 from nki.tools.request import kernel_command, read_request, usage_error

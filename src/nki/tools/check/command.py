@@ -22,8 +22,8 @@ from nki.passes.lint.mistakes import mistakes
 from nki.spec.program import Program
 from nki.spec.rule import Finding, finding_of
 from nki.target.model import Target
-from nki.tools.check_all import check_whole, compiled, usage_text
-from nki.tools.check_onward import further_errors
+from nki.tools.check.after_errors import further_errors
+from nki.tools.check.whole_program import check_whole, compiled, usage_text
 from nki.tools.codes import all_codes
 from nki.tools.output import REFUSED, echo, placed, show_error, show_finding, stdout, working, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from nki.tools.compare_against import FORMS, Setup, setups
-from nki.tools.compare_reference import Comparison, compare_with, load_reference
-from nki.tools.compare_rows import allowance, exact_unless
-from nki.tools.compare_runs import Runs, compare_runs
-from nki.tools.compare_show import diverged_json, parted_json, show_comparison, show_runs
+from nki.tools.compare.against import FORMS, Setup, setups
+from nki.tools.compare.reference import Comparison, compare_with, load_reference
+from nki.tools.compare.rows import allowance, exact_unless
+from nki.tools.compare.runs import Runs, compare_runs
+from nki.tools.compare.show import diverged_json, parted_json, show_comparison, show_runs
 from nki.tools.output import REFUSED, working, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error
 

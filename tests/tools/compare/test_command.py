@@ -15,7 +15,7 @@ from nki.core.dtypes import bfloat16, float32, int32
 from nki.core.errors import NkiError
 from nki.ir.print import readable
 from nki.testing import tap
-from nki.tools.compare_measure import Tolerance, difference, tolerance_for
+from nki.tools.compare.measure import Tolerance, difference, tolerance_for
 from tests.tools.kernels import write
 from tests.tools.running import nki as run
 from tests.tools.running import nki_json

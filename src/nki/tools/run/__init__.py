@@ -1,0 +1,1 @@
+"""``nki run``: kernels, compiled files and models."""
