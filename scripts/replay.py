@@ -2,7 +2,7 @@
 
 usage: python scripts/replay.py record|check [--json] [--only NAME...]
 
-Of every kernel of benchmarks/kernels, the examples and ten models it records digests of the IR, of the instruction
+Of every kernel of benchmarks/kernels, the examples and a dozen models it records digests of the IR, of the instruction
 streams of all queues and of the results' bytes, and the makespan on the timing model; of every kernel of tests/rejected
 a digest of its errors. Lines and modules of the package do not count, so that code may be moved; names of passes do not
 count either. ``record`` writes scripts/replay.json, ``check`` compares with it, prints what differs and ends with 1 if

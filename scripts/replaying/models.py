@@ -1,4 +1,4 @@
-"""Ten models. Their weights are numbers of NumPy, so that no framework's generator counts; each needs its framework."""
+"""A dozen models with numbers of NumPy for weights, so that no generator of a framework counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nki.graph.executable import Executable
 
 MODELS = {
     "torch_models": ("mlp", "lenet", "block bf16", "llama prefill", "mamba", "classifier, gradient"),
-    "jax_models": ("cnn", "block, gradient", "recurrent (scan)"),
+    "jax_models": ("cnn", "block, gradient", "recurrent (scan)", "large", "operators"),
     "text_models": ("attention", "attention, two cores"),
 }
 """Names by the module that makes them, which has a function ``run``; the last two are one model."""
