@@ -19,6 +19,7 @@ from nki.driver.prepare import Prepared, prepare
 from nki.frontend.host import HostArray
 from nki.frontend.results import (
     Delivery,
+    Writes,
     check_writable,
     deliver,
     returns_nothing,
@@ -122,13 +123,19 @@ def _run_eager(prepared: Prepared, watch: Watch | None) -> tuple[Any, Report]:
     check_writable(programs, arrays, written)
     write_inputs(arrays, written, planes)
     findings += [finding for tracer in tracers for finding in tracer.findings]
+    _look_through(prepared, programs, writes, findings)
+    tree, storages = outcomes[0]
+    result = deliver(tree, programs[0], storages, arrays)
+    return result, _report(prepared, programs, findings, None, executed_by(machines))
+
+
+def _look_through(prepared: Prepared, programs: list[Program], writes: Writes, findings: list[Finding]) -> None:
+    """Add what programs as a whole do wrong, which no instruction by itself shows."""
+    launch, target, options = prepared.launch, prepared.target, prepared.options
     findings += unwritten_outputs(programs, writes, options.disabled_rules)
     findings += returns_nothing(programs, writes, "warning", options.disabled_rules)
     findings += _capacity(launch, programs, target, options, findings)
     findings += gate.mistakes(programs, target, options)
-    tree, storages = outcomes[0]
-    result = deliver(tree, programs[0], storages, arrays)
-    return result, _report(prepared, programs, findings, None, executed_by(machines))
 
 
 def _capacity(

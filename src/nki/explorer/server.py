@@ -24,6 +24,8 @@ from nki.explorer.protocol import PatientProtocol
 from nki.explorer.shown import Shown, title
 from nki.explorer.sql import Database, QueryError
 
+Endpoint = Callable[[Request], Awaitable[Response]]
+
 _BODY_SECONDS = 10.0
 
 
@@ -71,11 +73,30 @@ def application(shown: Sequence[Shown], databases: Sequence[Database], host: str
         script_tag='<script src="explorer.js"></script>',
     )
 
+    routes = [
+        Route("/", _fixed(start, "text/html")),
+        Route("/explorer.js", _fixed(script(), "text/javascript")),
+        Route("/style.css", _fixed(style(), "text/css")),
+        Route("/api/profile/{number:int}", _block(blocks)),
+        Route("/api/sql", _sql(databases), methods=["POST"]),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(Guard, host=host)])
+
+
+def _block(blocks: Sequence[bytes]) -> Endpoint:
+    """Gives the data of a profile."""
+
     async def block(request: Request) -> Response:
         number = request.path_params["number"]
         if number >= len(blocks):
             return PlainTextResponse("there is no such profile", 404)
         return Response(blocks[number], media_type="application/octet-stream")
+
+    return block
+
+
+def _sql(databases: Sequence[Database]) -> Endpoint:
+    """Asks the database of a profile."""
 
     async def sql(request: Request) -> Response:
         asked = await _asked(request, len(databases))
@@ -88,17 +109,10 @@ def application(shown: Sequence[Shown], databases: Sequence[Database], host: str
             return JSONResponse({"error": str(problem)}, 400)
         return Response(json.dumps(asdict(answer), allow_nan=False), media_type="application/json")
 
-    routes = [
-        Route("/", _fixed(start, "text/html")),
-        Route("/explorer.js", _fixed(script(), "text/javascript")),
-        Route("/style.css", _fixed(style(), "text/css")),
-        Route("/api/profile/{number:int}", block),
-        Route("/api/sql", sql, methods=["POST"]),
-    ]
-    return Starlette(routes=routes, middleware=[Middleware(Guard, host=host)])
+    return sql
 
 
-def _fixed(text: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
+def _fixed(text: str, kind: str) -> Endpoint:
     data = text.encode()
 
     async def answer(request: Request) -> Response:

@@ -59,12 +59,17 @@ def synchronize(queues: Sequence[str], producers: Sequence[Sequence[int]]) -> Sy
         mine[lane] = place[position]
         after.append(mine.copy() if watched[position] else [])
     assert sum(length) == len(lanes), "every instruction has one place in one queue"
-    counts = _counts(lanes, signals, len(names))
-    syncs = [
+    syncs = _syncs(queues, awaited, signals, _counts(lanes, signals, len(names)))
+    return Synchronized(syncs, crossing, sum(map(len, awaited)))
+
+
+def _syncs(
+    queues: Sequence[str], awaited: Sequence[Sequence[int]], signals: Sequence[bool], counts: Sequence[int]
+) -> list[Sync]:
+    return [
         Sync(name, _waits(asked, queues, counts) if asked else (), signals[position])
         for position, (name, asked) in enumerate(zip(queues, awaited, strict=True))
     ]
-    return Synchronized(syncs, crossing, sum(map(len, awaited)))
 
 
 def _watched(lanes: Sequence[int], producers: Sequence[Sequence[int]]) -> list[bool]:

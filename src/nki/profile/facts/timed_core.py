@@ -126,14 +126,20 @@ def core_of(
     for segment in parts:
         _order(core, segment)
         _transfers(core, segment)
-        for position in range(segment.first, segment.first + len(segment.items)):
-            if core.recipes[position].kind == MATMUL:
-                before = core.before[position]
-                free = core.end[before] if before >= 0 else 0.0
-                core.move[position] = min(max(multiplies_from(core, position), free), core.end[position])
-            if core.cause[position] == TABLE:
-                core.table[position] = min(plan.hardware.table_load, start[position] - turn[position])
+        _parts_of_time(core, segment)
     return core
+
+
+def _parts_of_time(core: Core, segment: SegmentPlan) -> None:
+    """From when products multiply, behind the loading of weights, and how long tables of functions are loaded."""
+    for position in range(segment.first, segment.first + len(segment.items)):
+        if core.recipes[position].kind == MATMUL:
+            before = core.before[position]
+            free = core.end[before] if before >= 0 else 0.0
+            core.move[position] = min(max(multiplies_from(core, position), free), core.end[position])
+        if core.cause[position] == TABLE:
+            waited = core.start[position] - core.turn[position]
+            core.table[position] = min(core.plan.hardware.table_load, waited)
 
 
 def _finite(values: np.ndarray) -> list[float]:

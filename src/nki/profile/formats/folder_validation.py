@@ -176,21 +176,32 @@ def _number(data: Mapping[str, Any], name: str, least: float = 0.0) -> float:
 
 def check_tables(about: About, tables: Mapping[str, Table]) -> None:
     """Raise ArtifactError "profile.values" for the first table with a value that cannot be."""
-    instructions, sources = len(tables["instructions"]), len(tables["sources"])
-    for name, table in tables.items():
-        _check_kinds(table)
-        if "core" in table.columns:
-            _within(table, "core", 0, about.cores)
-        for column, most in _REFERENCES.get(name, {}).items():
-            _within(table, column, -1, instructions if most == "instructions" else sources)
-        for earlier, later in _ASCENDING.get(name, ()):
-            _require(table, np.all(table[earlier] <= table[later]), f"{earlier} is after {later}")
-        for column, allowed in _ALLOWED.get(name, {}).items():
-            strange = set(table[column]) - allowed.keys()
-            _require(table, not strange, f"{column} is {sorted(strange)[:3]}"[:200])
-        for column, pattern in _PATTERNS.get(name, {}).items():
-            odd = sorted(text for text in set(table[column]) if not pattern.fullmatch(text))
-            _require(table, not odd, f"{column} is {odd[:3]}"[:200])
+    counts = {"instructions": len(tables["instructions"]), "sources": len(tables["sources"])}
+    for table in tables.values():
+        _check_columns(table, about.cores, counts)
+    _check_order(tables, counts["instructions"])
+    _check_numbers(about, **counts)
+
+
+def _check_columns(table: Table, cores: int, counts: Mapping[str, int]) -> None:
+    """Each column by itself, and those that ascend from left to right."""
+    _check_kinds(table)
+    if "core" in table.columns:
+        _within(table, "core", 0, cores)
+    for column, most in _REFERENCES.get(table.name, {}).items():
+        _within(table, column, -1, counts["instructions" if most == "instructions" else "sources"])
+    for earlier, later in _ASCENDING.get(table.name, ()):
+        _require(table, np.all(table[earlier] <= table[later]), f"{earlier} is after {later}")
+    for column, allowed in _ALLOWED.get(table.name, {}).items():
+        strange = set(table[column]) - allowed.keys()
+        _require(table, not strange, f"{column} is {sorted(strange)[:3]}"[:200])
+    for column, pattern in _PATTERNS.get(table.name, {}).items():
+        odd = sorted(text for text in set(table[column]) if not pattern.fullmatch(text))
+        _require(table, not odd, f"{column} is {odd[:3]}"[:200])
+
+
+def _check_order(tables: Mapping[str, Table], instructions: int) -> None:
+    """Numbers of rows, and rows that lie in others."""
     for name in ("instructions", "sources"):
         _require(
             tables[name], np.array_equal(tables[name]["id"], np.arange(len(tables[name]))), "ids are no row numbers"
@@ -206,6 +217,10 @@ def check_tables(about: About, tables: Mapping[str, Table]) -> None:
     _within(loops, "after", 0, instructions + 1)
     for column in ("producer", "consumer"):
         _within(tables["edges"], column, 0, instructions)
+
+
+def _check_numbers(about: About, instructions: int, sources: int) -> None:
+    """What the advice is about."""
     for advice in about.advice:
         if not all(0 <= number < instructions for number in advice["instructions"]):
             raise _wrong("advice about instructions that are not there")

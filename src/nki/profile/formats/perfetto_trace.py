@@ -171,18 +171,23 @@ def slices_of(profile: Profile) -> list[dict[str, list[Slice]]]:
             tracks[row["engine"]].append(whole)
             if row["move_ns"] > row["start_ns"]:
                 matmuls[row["core"]].append(row)
-        if row["table_ns"]:
-            start = row["start_ns"] - row["table_ns"]
-            tracks[row["engine"]].append(Slice(start, row["start_ns"], "load table", "table"))
-        waited = row["wait_ns"] - row["table_ns"]
-        if row["wait_kind"] and waited > 0.5:
-            facts = (("for", row["wait_text"]), ("instruction", number))
-            turn = row["turn_ns"]
-            tracks[f"{row['queue']} waits"].append(Slice(turn, turn + waited, row["wait_kind"], "wait", facts))
+        _before_the_start(tracks, row)
     for core, rows in matmuls.items():
         found[core]["tensor weights"] = _weights(rows)
     _around(profile, found)
     return found
+
+
+def _before_the_start(tracks: dict[str, list[Slice]], row: dict[str, Any]) -> None:
+    """What an instruction waits for when it is its turn, and the table that it loads then."""
+    if row["table_ns"]:
+        start = row["start_ns"] - row["table_ns"]
+        tracks[row["engine"]].append(Slice(start, row["start_ns"], "load table", "table"))
+    waited = row["wait_ns"] - row["table_ns"]
+    if row["wait_kind"] and waited > 0.5:
+        facts = (("for", row["wait_text"]), ("instruction", row["id"]))
+        turn = row["turn_ns"]
+        tracks[f"{row['queue']} waits"].append(Slice(turn, turn + waited, row["wait_kind"], "wait", facts))
 
 
 def _around(profile: Profile, found: list[dict[str, list[Slice]]]) -> None:

@@ -23,7 +23,7 @@ from nki.target.model import Target
 from nki.tools.output import show_finding, stdout, working, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error
 from nki.tools.results import ArrayFacts, check_output, facts_of, named_arrays, save
-from nki.tools.run.artifact import artifact_inputs, load_artifact, run_artifact
+from nki.tools.run.artifact import Loaded, artifact_inputs, load_artifact, run_artifact
 from nki.tools.run.model import model_inputs, save_results
 from nki.tools.usage import Usage, usage_of, usage_rows
 
@@ -64,21 +64,7 @@ def command(
     if Path(kernel).suffix == ".neff":
         if mode is not None or lnc is not None:
             raise usage_error("run.compiled", f"--mode or --lnc with {kernel}", "leave them out: it is compiled")
-        loaded = load_artifact(Path(kernel), target)
-        if loaded.artifact.model is not None:
-            with recording() as found:
-                _run_model(model_of(loaded.artifact), args, inputs, seed, output, as_json)
-            if trace is not None:
-                write_system_trace(found.spans, trace, profile_programs(loaded.artifact.programs, loaded.target))
-            return None
-        check_trace(trace)
-        check_output(output)
-        arrays = artifact_inputs(loaded.artifact, args, inputs, seed)
-        start = time.perf_counter()
-        with working(f"running {kernel}"):
-            result, report = run_artifact(loaded, arrays)
-        done = Done(result, report, [(b.name, a) for b, a in zip(report.programs[0].inputs, arrays, strict=True)])
-        return _finish(done, loaded.target, time.perf_counter() - start, output, as_json)
+        return _run_file(load_artifact(Path(kernel), target), kernel, args, inputs, seed, output, as_json, trace)
     check_trace(trace)
     check_output(output)
     if inputs is not None:
@@ -89,6 +75,33 @@ def command(
         result, report = run_request(request, mode)
     done = Done(result, report, list(request.kwargs.items()))
     return _finish(done, request.target, time.perf_counter() - start, output, as_json)
+
+
+def _run_file(
+    loaded: Loaded,
+    file: str,
+    args: tuple[str, ...],
+    inputs: str | None,
+    seed: int,
+    output: Path | None,
+    as_json: bool,
+    trace: Path | None,
+) -> None:
+    """Run a compiled kernel or model."""
+    if loaded.artifact.model is not None:
+        with recording() as found:
+            _run_model(model_of(loaded.artifact), args, inputs, seed, output, as_json)
+        if trace is not None:
+            write_system_trace(found.spans, trace, profile_programs(loaded.artifact.programs, loaded.target))
+        return
+    check_trace(trace)
+    check_output(output)
+    arrays = artifact_inputs(loaded.artifact, args, inputs, seed)
+    start = time.perf_counter()
+    with working(f"running {file}"):
+        result, report = run_artifact(loaded, arrays)
+    done = Done(result, report, [(b.name, a) for b, a in zip(report.programs[0].inputs, arrays, strict=True)])
+    _finish(done, loaded.target, time.perf_counter() - start, output, as_json)
 
 
 def check_trace(trace: Path | None) -> None:
