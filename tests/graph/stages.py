@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nki.graph.compile import Compilation, Setting
+from nki.graph.compile import GraphCompilation, Setting
 from nki.graph.executable import Executable
 from nki.graph.ir import Module
 
 
 def compiled(module: Module, setting: Setting) -> Executable:
-    return Compilation(setting).grouped(module)
+    return GraphCompilation(setting).grouped(module)

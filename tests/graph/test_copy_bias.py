@@ -11,7 +11,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.source import UNKNOWN
-from nki.graph.emit.kit.engines import Engines
+from nki.graph.emit.kit.engines import EngineOps
 from nki.graph.ir import TensorType
 from nki.graph.kernels import compile_function
 from nki.isa import alu
@@ -24,7 +24,7 @@ X = np.linspace(-3, 3, 128 * 512, dtype=np.float32).reshape(128, 512)
 
 def kernel(target: str) -> Any:
     def affine(a: Any, out: Any) -> None:
-        engines, tile = Engines(load_target(target)), nl.load(a)
+        engines, tile = EngineOps(load_target(target)), nl.load(a)
         for _ in range(6):
             tile = engines.scalar(tile, alu.MULTIPLY, 0.5, alu.ADD, 1.25)
         nisa.dma_copy(dst=out, src=tile)

@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from nki.runtime import NrtError, device
-from nki.runtime.device import Core, Job
+from nki.runtime.device import DeviceCore, Job
 from nki.runtime.memory import Account
 from tests.forked import statuses
 
 
-def _core(number: int) -> Core:
-    return Core(number, 0, Account("stack", 1))
+def _core(number: int) -> DeviceCore:
+    return DeviceCore(number, 0, Account("stack", 1))
 
 
-def _waits(core: Core, run: Callable[[], Any], *others: Core) -> threading.Thread:
+def _waits(core: DeviceCore, run: Callable[[], Any], *others: DeviceCore) -> threading.Thread:
     """A thread that executes something, once it waits for the core."""
     before = core._lane.jobs.qsize()
     thread = threading.Thread(target=core.execute, args=(run, None, others))

@@ -24,14 +24,14 @@ from nki.graph.ir import Function, Module, Value
 from nki.graph.kernels import Emitter, Kernels
 from nki.graph.link.bind import bind
 from nki.graph.link.link import Linked, link
-from nki.graph.link.plan import Plan, plan
-from nki.graph.link.steps import Run, Steps, steps_of, walk
+from nki.graph.link.plan import MemoryPlan, plan
+from nki.graph.link.steps import KernelRun, ModelSteps, steps_of, walk
 from nki.graph.partition.choose import link_for_two
 from nki.graph.partition.cut import cut_kernels, whole_kernels
 from nki.graph.partition.divide import Division, divide
 from nki.graph.partition.halves import Divisible
 from nki.graph.partition.meeting_cost import check_lnc
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.pipeline import STAGES, run_passes
 from nki.graph.patterns.selection import replacements
 from nki.graph.report import GraphReport, report_of
@@ -94,7 +94,7 @@ def compile_module(module: Module | str | bytes, setting: Setting | None = None,
     _check(module, setting, changes)
     made = replace(setting or Setting(), **accepted("compile_module", "graph.setting", changes))
     with span(f"compile {made.name}", "compile"):
-        return Compilation(made).run(read(module) if isinstance(module, str | bytes) else module)
+        return GraphCompilation(made).run(read(module) if isinstance(module, str | bytes) else module)
 
 
 def _check(module: Any, setting: Any, changes: Mapping[str, Any]) -> None:
@@ -111,7 +111,7 @@ def _check(module: Any, setting: Any, changes: Mapping[str, Any]) -> None:
         raise LaunchError("graph.setting", f"compile_module got {problem[0]}", rule=problem[1], fix=fix)
 
 
-class Compilation:
+class GraphCompilation:
     """One way through the stages."""
 
     def __init__(self, setting: Setting) -> None:
@@ -119,7 +119,7 @@ class Compilation:
         self._target = chosen_target(setting.target, setting.options.target)
         check_lnc(setting.name, setting.lnc, self._target)
         patterns = replacements(setting.patterns)
-        self._context = Context(self._target, setting.options, patterns=patterns, disabled=setting.disabled)
+        self._context = GraphContext(self._target, setting.options, patterns=patterns, disabled=setting.disabled)
         self._folder = None if setting.dump_dir is None else Path(setting.dump_dir)
         self._seconds: dict[str, float] = {}
         if self._folder is not None:
@@ -169,16 +169,16 @@ class Compilation:
             _dump(self._folder, planned, linked, steps, found)
         return found
 
-    def _cuts(self, steps: Steps) -> dict[int, Divisible] | None:
+    def _cuts(self, steps: ModelSteps) -> dict[int, Divisible] | None:
         """The kernels for a model on two cores, by the identity of their programs; None for a model on one core."""
         found = list(walk(steps.steps))
         if self._setting.lnc > 1:
             return cut_kernels(found, self._target)
-        several = any(isinstance(step, Run) and len(step.programs) > 1 for step in found)
+        several = any(isinstance(step, KernelRun) and len(step.programs) > 1 for step in found)
         return whole_kernels(found) if several else None
 
     def _linked(
-        self, steps: Steps, planned: Plan, cuts: dict[int, Divisible] | None, kernels: Kernels
+        self, steps: ModelSteps, planned: MemoryPlan, cuts: dict[int, Divisible] | None, kernels: Kernels
     ) -> tuple[Linked, Division | None]:
         """The programs, and how the steps were divided if the model is compiled for two cores."""
         name, target = self._setting.name, self._target
@@ -190,7 +190,7 @@ class Compilation:
 
 
 def _part(
-    name: str, function: Function, names: Sequence[str], steps: Steps, planned: Plan, report: GraphReport
+    name: str, function: Function, names: Sequence[str], steps: ModelSteps, planned: MemoryPlan, report: GraphReport
 ) -> ModelPart:
     """The names, types and weights of a model."""
     constants = [
@@ -255,14 +255,14 @@ def _written(setting: Setting, target: str) -> bytes:
     return json.dumps(found, indent=1).encode()
 
 
-def _dump(folder: Path, planned: Plan, linked: Linked, steps: Steps, found: Executable) -> None:
+def _dump(folder: Path, planned: MemoryPlan, linked: Linked, steps: ModelSteps, found: Executable) -> None:
     """The stages that are no StableHLO, and the user's kernels."""
     slots = [{**asdict(slot), "dtype": slot.dtype.name} for slot in planned.slots]
     places = [{"value": str(value.type), "name": value.name, "slot": number} for value, number in planned.of.items()]
     container.save(folder / PLANNED, json.dumps({"slots": slots, "values": places}, indent=1).encode())
     container.save(folder / LINKED, to_text(build(linked.programs)).encode())
     for step in walk(steps.steps):
-        if isinstance(step, Run) and step.reference is not None:
+        if isinstance(step, KernelRun) and step.reference is not None:
             file = folder / f"{REFERENCE}{step.reference.key}.neff"
             container.save(file, container.pack(step.reference.programs))
     found.save(folder / NEFF)

@@ -10,10 +10,10 @@ from typing import Any
 from nki.core.html import html_table
 from nki.graph.ir import Function, Group, Op
 from nki.graph.link.link import Linked
-from nki.graph.link.plan import Plan
-from nki.graph.link.steps import Run, Steps, walk
+from nki.graph.link.plan import MemoryPlan
+from nki.graph.link.steps import KernelRun, ModelSteps, walk
 from nki.graph.partition.divide import Division
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.store.artifact.metadata import refused
 
 
@@ -126,17 +126,17 @@ class GraphReport:
 
 def report_of(
     model: str,
-    context: Context,
+    context: GraphContext,
     function: Function,
-    steps: Steps,
-    plan: Plan,
+    steps: ModelSteps,
+    plan: MemoryPlan,
     linked: Linked,
     seconds: Mapping[str, float],
     division: Division | None = None,
 ) -> GraphReport:
     """The report of a compilation that ended."""
     unsplit = () if division is None else tuple((*kind, count) for kind, count in sorted(division.reasons.items()))
-    runs = [step for step in walk(steps.steps) if isinstance(step, Run)]
+    runs = [step for step in walk(steps.steps) if isinstance(step, KernelRun)]
     kernels = Counter("call" if run.reference is not None else run.kind for run in runs)
     kernels["copy"] = linked.copies
     traffic = context.traffic

@@ -12,7 +12,7 @@ from typing import Any
 from nki.core.errors import UsageError
 from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
-from nki.graph.compile import IMPORTED, LINKED, NEFF, REFERENCE, SETTING, Compilation, Setting
+from nki.graph.compile import IMPORTED, LINKED, NEFF, REFERENCE, SETTING, GraphCompilation, Setting
 from nki.graph.executable import Executable
 from nki.graph.passes.pipeline import STAGES
 from nki.graph.references import Reference, register
@@ -63,7 +63,7 @@ def resume(path: str | Path, setting: Setting | None = None, **changes: Any) -> 
         )
     held = [_reference(file) for file in sorted(path.parent.glob(f"{REFERENCE}*.neff"))]
     with span(f"compile {made.name}", "compile"):
-        found = Compilation(made).run(read(_text(path), str(path)), match[1])
+        found = GraphCompilation(made).run(read(_text(path), str(path)), match[1])
     del held  # the program has copies of the kernels now
     return found
 

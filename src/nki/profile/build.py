@@ -35,7 +35,7 @@ from nki.profile.facts.dependence_edges import Edges, Waited
 from nki.profile.facts.hardware import hardware
 from nki.profile.facts.memory_occupancy import Lifetime, lifetimes, loops
 from nki.profile.facts.time_breakdown import Spent, spent
-from nki.profile.facts.timed_core import Core, core_of
+from nki.profile.facts.timed_core import CoreFacts, core_of
 from nki.profile.facts.work import Facter, Facts, operands_text, region_of
 from nki.profile.record import Profile
 from nki.profile.table import Table, from_rows
@@ -73,7 +73,7 @@ Trips = Sequence[Mapping[int, float]]
 class _Seen:
     """All that is known of one core; instructions of the cores are numbered one after the other from `base` on."""
 
-    def __init__(self, core: Core, base: int, facter: Facter, trips: Mapping[int, float] | None) -> None:
+    def __init__(self, core: CoreFacts, base: int, facter: Facter, trips: Mapping[int, float] | None) -> None:
         self.core, self.base, self.trips = core, base, trips
         self.facts: list[Facts] = [facter.of(issued) for issued in core.items]
         self.edges = Edges(core)

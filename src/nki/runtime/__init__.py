@@ -1,7 +1,7 @@
 """Simulated devices and a small runtime: load, allocate, write, execute, read, unload; see docs/runtime.md."""
 
 from nki.runtime.api import Runtime
-from nki.runtime.handles import CoreState, Loaded, Tensor
+from nki.runtime.handles import CoreState, LoadedModel, Tensor
 from nki.runtime.model import Model, load_model
 from nki.runtime.ranks import run_ranks
 from nki.runtime.spans import Span, recording, show_ranges
@@ -10,7 +10,7 @@ from nki.runtime.trace import write_system_trace
 
 __all__ = [
     "CoreState",
-    "Loaded",
+    "LoadedModel",
     "Model",
     "NrtError",
     "Runtime",

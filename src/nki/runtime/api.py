@@ -17,9 +17,9 @@ from nki.core.locks import lock, renewed
 from nki.driver.prepare import chosen_target
 from nki.runtime import arguments
 from nki.runtime.arguments import Check, checked
-from nki.runtime.device import Core, cores_of
-from nki.runtime.handles import CoreState, Loaded, Tensor, as_argument, check_shape, failed, model_in, named
-from nki.runtime.memory import Use
+from nki.runtime.device import DeviceCore, cores_of
+from nki.runtime.handles import CoreState, LoadedModel, Tensor, as_argument, check_shape, failed, model_in, named
+from nki.runtime.memory import MemoryUse
 from nki.runtime.model import Model
 from nki.runtime.spans import span
 from nki.runtime.status import NrtError, refused
@@ -29,7 +29,7 @@ from nki.store.artifact.model import Port, stored
 @dataclass(slots=True)
 class _Held:
     tensors: set[Tensor] = field(default_factory=set)
-    models: set[Loaded] = field(default_factory=set)
+    models: set[LoadedModel] = field(default_factory=set)
 
 
 def _model(call: str, name: str, value: Any) -> Model | Path:
@@ -51,7 +51,7 @@ _CHECKS: Mapping[str, Check] = {
     "shape": arguments.shape,
     "model": _model,
     "tensor": arguments.one_of(Tensor, rule=_HANDED_OUT, code="runtime.handle"),
-    "loaded": arguments.one_of(Loaded, rule=_HANDED_OUT, code="runtime.handle"),
+    "loaded": arguments.one_of(LoadedModel, rule=_HANDED_OUT, code="runtime.handle"),
     "inputs": arguments.by_name(Tensor),
     "outputs": arguments.by_name(Tensor),
     "timeout": arguments.seconds,
@@ -96,7 +96,7 @@ class Runtime:
         self.close()
 
     @checked(**_CHECKS)
-    def load(self, model: Model | str | Path, core: int = 0) -> Loaded:
+    def load(self, model: Model | str | Path, core: int = 0) -> LoadedModel:
         """Put a model, or a ``.neff`` file of one, on a core; its weights and temporaries take memory there.
 
         A model of two cores takes `core` and the next one, which belong together: `core` is even.
@@ -116,7 +116,7 @@ class Runtime:
             )
         cores = self._group(made, core)
         with span(f"load {made.name}", "runtime", core=core, nbytes=made.weight_bytes):
-            loaded = Loaded(made, core, cores, self._taken(made, cores))
+            loaded = LoadedModel(made, core, cores, self._taken(made, cores))
             held.models.add(loaded)
             return loaded
 
@@ -137,7 +137,7 @@ class Runtime:
         return made
 
     @checked(**_CHECKS)
-    def tensors_of(self, loaded: Loaded) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def tensors_of(self, loaded: LoadedModel) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """New tensors for the arguments and for the results of a model, by name, on its core."""
         self._check_loaded(loaded)
         part = loaded.model.part
@@ -180,7 +180,7 @@ class Runtime:
     @checked(**_CHECKS)
     def execute(
         self,
-        loaded: Loaded,
+        loaded: LoadedModel,
         inputs: Mapping[str, Tensor],
         outputs: Mapping[str, Tensor],
         timeout: float | None = None,
@@ -227,7 +227,7 @@ class Runtime:
         self._cores[tensor.core].account.give(tensor._number)
 
     @checked(**_CHECKS)
-    def unload(self, loaded: Loaded) -> None:
+    def unload(self, loaded: LoadedModel) -> None:
         """Take a model from its core. Raises NrtError "runtime.busy" while it runs."""
         self._check_loaded(loaded)
         with self._lock:
@@ -270,7 +270,7 @@ class Runtime:
         ]
 
     @checked(**_CHECKS)
-    def memory(self, core: int) -> list[Use]:
+    def memory(self, core: int) -> list[MemoryUse]:
         """Who has memory of a core's stack, the largest first."""
         self._holds()
         return self._core(core).account.uses()
@@ -324,7 +324,7 @@ class Runtime:
             raise refused("runtime.closed", "the runtime is closed", "calls come before close", "open another one")
         return held
 
-    def _core(self, number: int) -> Core:
+    def _core(self, number: int) -> DeviceCore:
         self._holds()
         if not 0 <= number < len(self._cores):
             raise refused(
@@ -344,7 +344,7 @@ class Runtime:
                 "allocate it again",
             )
 
-    def _check_loaded(self, loaded: Loaded) -> None:
+    def _check_loaded(self, loaded: LoadedModel) -> None:
         if loaded not in self._holds().models:
             raise refused(
                 "runtime.handle",

@@ -86,7 +86,7 @@ class _Lane:
         return True
 
 
-class Core:
+class DeviceCore:
     """A simulated core.
 
     Attributes:
@@ -116,7 +116,7 @@ class Core:
             return "ready" if self._lane.jobs.empty() else "running"
         return "timed out" if running.given_up else "running"
 
-    def execute(self, run: Callable[[], Any], timeout: float | None, others: Sequence[Core] = ()) -> Any:
+    def execute(self, run: Callable[[], Any], timeout: float | None, others: Sequence[DeviceCore] = ()) -> Any:
         """Run on this core, after what waits for it already.
 
         Args:
@@ -215,7 +215,7 @@ class Core:
                 self._end_lane()
 
 
-def _holding(others: Sequence[Core], job: Job, run: Callable[[], Any]) -> Any:
+def _holding(others: Sequence[DeviceCore], job: Job, run: Callable[[], Any]) -> Any:
     """Run with other cores held; nothing if nobody waits any more."""
     with ExitStack() as held:
         for core in others:
@@ -223,7 +223,7 @@ def _holding(others: Sequence[Core], job: Job, run: Callable[[], Any]) -> Any:
         return _NOTHING if job.late else run()
 
 
-def cores_of(target: Target, devices: int) -> list[Core]:
+def cores_of(target: Target, devices: int) -> list[DeviceCore]:
     """The cores of a number of devices, with the memory of the target."""
     cores = []
     for device in range(devices):
@@ -231,5 +231,5 @@ def cores_of(target: Target, devices: int) -> list[Core]:
         accounts = [Account(f"device {device}, stack {stack}", hbm.bytes_per_stack) for stack in range(hbm.stacks)]
         for core in range(target.cores_per_device):
             account = accounts[min(core // hbm.cores_per_stack, hbm.stacks - 1)]
-            cores.append(Core(device * target.cores_per_device + core, device, account))
+            cores.append(DeviceCore(device * target.cores_per_device + core, device, account))
     return cores

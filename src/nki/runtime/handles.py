@@ -45,7 +45,7 @@ class Tensor:
 
 
 @dataclass(eq=False, slots=True)
-class Loaded:
+class LoadedModel:
     """A model on a core, or on several that follow each other.
 
     Attributes:
@@ -85,7 +85,7 @@ class CoreState:
         return self.status != "ready"
 
 
-def named(loaded: Loaded, given: Mapping[str, Tensor], ports: tuple[Port, ...], what: str) -> list[Tensor]:
+def named(loaded: LoadedModel, given: Mapping[str, Tensor], ports: tuple[Port, ...], what: str) -> list[Tensor]:
     """The tensors of a call in the order of the ports. Raises NrtError "runtime.input"."""
     found = []
     for port in ports:
@@ -132,7 +132,7 @@ def model_in(path: Path) -> Model:
         raise refused("runtime.file", error.message, error.rule, error.fix) from error
 
 
-def failed(loaded: Loaded, error: NkiError) -> NrtError:
+def failed(loaded: LoadedModel, error: NkiError) -> NrtError:
     """What a model's failure is to the caller; the error itself is the cause."""
     return NrtError(
         "runtime.input"

@@ -11,7 +11,7 @@ _SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class MemoryUse:
     """Memory that something has.
 
     Attributes:
@@ -29,7 +29,7 @@ class Account:
         self.name = name
         self.capacity = capacity
         self._lock = lock()
-        self._uses: dict[int, Use] = {}
+        self._uses: dict[int, MemoryUse] = {}
         self._next = 0
 
     @property
@@ -38,7 +38,7 @@ class Account:
         with self._lock:
             return sum(use.nbytes for use in self._uses.values())
 
-    def uses(self) -> list[Use]:
+    def uses(self) -> list[MemoryUse]:
         """What has memory, the largest first."""
         with self._lock:
             return sorted(self._uses.values(), key=lambda use: (-use.nbytes, use.owner))
@@ -49,7 +49,7 @@ class Account:
             used = sum(use.nbytes for use in self._uses.values())
             if used + nbytes <= self.capacity:
                 self._next += 1
-                self._uses[self._next] = Use(owner, nbytes)
+                self._uses[self._next] = MemoryUse(owner, nbytes)
                 return self._next
         raise self._full(owner, nbytes, used)
 

@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 from nki.core.dtypes import as_dtype
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.pipeline import run_passes
 from nki.graph.stablehlo.read import read
 from nki.target.load import load_target
@@ -180,5 +180,5 @@ def test_windows_beside_each_other_are_a_product(image: Any, kernel: Any, layout
     arrays = _arrays(image, kernel, "float32")
     check_function(patches, arrays, 3e-5)  # sums of up to 3,072 products, in two orders
     text = jax.jit(patches).lower(*arrays).as_text()
-    made = run_passes(read(text), Context(load_target("trn2")))
+    made = run_passes(read(text), GraphContext(load_target("trn2")))
     assert "convolution" not in {op.name for item in made.main.body for op in getattr(item, "ops", (item,))}

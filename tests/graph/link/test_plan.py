@@ -13,8 +13,8 @@ from nki.core.dtypes import bfloat16, float32
 from nki.graph.ir import Function, TensorType, Value
 from nki.graph.kernels import compile_function
 from nki.graph.link.bind import bind
-from nki.graph.link.plan import Plan, plan
-from nki.graph.link.steps import Copy, Run, Steps
+from nki.graph.link.plan import MemoryPlan, plan
+from nki.graph.link.steps import KernelRun, ModelSteps, ValueCopy
 from nki.graph.sharing import may_share
 from nki.options import from_environment
 from nki.spec.program import Program
@@ -22,13 +22,15 @@ from nki.target.load import load_target
 from tests.graph.hand_made import line, value
 
 
-def _run(reads: Sequence[Value], writes: Sequence[Value], within: tuple[tuple[int, int], ...] = ()) -> Run:
-    return Run((), tuple(reads), tuple(writes), line(1), "pointwise", None, within)
+def _run(reads: Sequence[Value], writes: Sequence[Value], within: tuple[tuple[int, int], ...] = ()) -> KernelRun:
+    return KernelRun((), tuple(reads), tuple(writes), line(1), "pointwise", None, within)
 
 
-def _planned(arguments: Sequence[Value], runs: Sequence[Run], results: Sequence[Value], **more: object) -> Plan:
+def _planned(
+    arguments: Sequence[Value], runs: Sequence[KernelRun], results: Sequence[Value], **more: object
+) -> MemoryPlan:
     function = Function("main", tuple(arguments), [], tuple(results))
-    steps = Steps(list(runs))
+    steps = ModelSteps(list(runs))
     outputs = bind(function, steps)
     return plan(function, steps, outputs, [v.name for v in arguments], **more)
 
@@ -111,10 +113,10 @@ def test_a_result_keeps_its_memory_although_it_was_read_for_the_last_time():
 def test_results_that_are_the_same_value_are_copied():
     a, b = value("a", 8), value("b", 8)
     function = Function("main", (a,), [], (b, b, a))
-    steps = Steps([_run([a], [b])])
+    steps = ModelSteps([_run([a], [b])])
     outputs = bind(function, steps)
     assert len(set(outputs)) == 3 and outputs[0] is b
-    assert sum(isinstance(step, Copy) for step in steps.steps) == 2
+    assert sum(isinstance(step, ValueCopy) for step in steps.steps) == 2
     assert TensorType((8,), a.type.dtype) == outputs[1].type
 
 

@@ -21,7 +21,7 @@ from nki.core.tensor import View
 from nki.graph.compile import Setting, compile_module
 from nki.graph.executable import Executable
 from nki.graph.ir import Group
-from nki.graph.link.shares import Share
+from nki.graph.link.shares import StepShare
 from nki.graph.partition.device_bytes import marks
 from nki.graph.partition.halves import Divisible, halves
 from nki.options import from_environment
@@ -108,7 +108,7 @@ def test_without_its_meeting_a_model_is_refused(monkeypatch):
 
     def left_out(*arguments):
         found = divide(*arguments)
-        return replace(found, shares=tuple(Share(False, share.programs) for share in found.shares))
+        return replace(found, shares=tuple(StepShare(False, share.programs) for share in found.shares))
 
     monkeypatch.setattr(best, "divide", left_out)
     _chain("add", "multiply")  # needs none

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nki.graph.ir import Module
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.pipeline import STAGES, run_passes
 from nki.graph.stablehlo.read import read
 from nki.graph.stablehlo.write import write
@@ -18,7 +18,7 @@ from tests.graph.random_models import random_model
 
 def _stages(module: Module) -> dict[str, str]:
     texts: dict[str, str] = {}
-    run_passes(module, Context(load_target("trn2")), after=lambda name, now: texts.update({name: write(now)}))
+    run_passes(module, GraphContext(load_target("trn2")), after=lambda name, now: texts.update({name: write(now)}))
     return texts
 
 
@@ -43,12 +43,12 @@ def test_passes_are_deterministic_and_resume(name: str) -> None:
     one, two = _stages(read(text)), _stages(read(text))
     assert one == two
     for start in list(STAGES)[:-1]:
-        context = Context(load_target("trn2"))
+        context = GraphContext(load_target("trn2"))
         assert write(run_passes(read(one[start]), context, start=start)) == one["fused"]
 
 
 def test_every_operation_keeps_a_line_of_the_model() -> None:
-    module = run_passes(read(lowered("attention_grad")), Context(load_target("trn2")))
+    module = run_passes(read(lowered("attention_grad")), GraphContext(load_target("trn2")))
     assert module.main.body
     for item in module.main.body:
         assert item.location.frame is not None
@@ -65,7 +65,7 @@ def test_wide_types_are_gone() -> None:
       %4 = stablehlo.constant dense<7> : tensor<i64>
       return %1, %3, %4 : tensor<3xi64>, tensor<3xf64>, tensor<i64>
     }"""
-    module = run_passes(read(text), Context(load_target("trn2")))
+    module = run_passes(read(text), GraphContext(load_target("trn2")))
     assert "64" not in "".join(str(v.type) for v in (*module.main.arguments, *module.main.results))
     found = xla.run(write(module), [np.array([1, 2, 3], np.int32), np.array([2, 3, 4], np.float32)])
     np.testing.assert_array_equal(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nki.graph.ir import Module, Op
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.pipeline import run_passes
 from nki.graph.stablehlo.read import read
 from nki.target.load import load_target
@@ -19,7 +19,7 @@ def simplified(body: str, arguments: str = "%x: tensor<4x6xf32>", result: str = 
 
 def _module(body: str, arguments: str, result: str) -> Module:
     text = f"func.func @main({arguments}) -> {result} {{ {body} return %r : {result} }}"
-    context = Context(load_target("trn2"), disabled=frozenset({"reductions", "rematerialize", "fuse"}))
+    context = GraphContext(load_target("trn2"), disabled=frozenset({"reductions", "rematerialize", "fuse"}))
     return run_passes(read(text), context)
 
 

@@ -20,7 +20,7 @@ import nki.language as nl
 from nki.graph import patterns
 from nki.graph.compile import compile_module
 from nki.graph.errors import GraphError
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.pipeline import run_passes
 from nki.graph.patterns.attention.match import match as match_attention
 from nki.graph.patterns.selection import replacements
@@ -100,7 +100,7 @@ def test_what_only_looks_like_it_stays() -> None:
         inputs = [np.ones(s, np.float32) for s in ((48, 32), (32, 48), (48,))]
         if function is other:
             inputs = [np.ones(s, np.float32) for s in ((48, 48), (48, 48), (48,))]
-        context = Context(load_target("trn2"), patterns=replacements(None))
+        context = GraphContext(load_target("trn2"), patterns=replacements(None))
         run_passes(read(xla.lowered(function, *inputs)), context)
         assert context.replaced == []
 

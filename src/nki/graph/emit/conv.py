@@ -12,10 +12,10 @@ from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.depthwise import Depthwise
 from nki.graph.emit.dot import multiplied
-from nki.graph.emit.kit.conv_shape import ConvShape, Share, Side, conv_shape
-from nki.graph.emit.kit.images import Box, Images, boxes, filling
-from nki.graph.emit.kit.panels import Block, Chunks, Dim, Loader, Operand, chunked, joined, strides_of
-from nki.graph.emit.kit.results import Part, Results
+from nki.graph.emit.kit.conv_shape import ConvGroup, ConvShape, Side, conv_shape
+from nki.graph.emit.kit.images import Images, WindowBlock, boxes, filling
+from nki.graph.emit.kit.panels import Chunks, Dim, Loader, OperandBlock, ProductOperand, chunked, joined, strides_of
+from nki.graph.emit.kit.results import ResultBlock, Results
 from nki.graph.ir import Group, Value
 from nki.target.model import Target
 
@@ -64,7 +64,9 @@ def dims(value: Value, which: Sequence[int]) -> tuple[Dim, ...]:
     return joined([Dim(shape[d], steps[d]) for d in which])[0]
 
 
-def part_of(side: Side, order: Sequence[str], starts: dict[str, int], counts: dict[str, int], box: Box) -> Part:
+def part_of(
+    side: Side, order: Sequence[str], starts: dict[str, int], counts: dict[str, int], box: WindowBlock
+) -> ResultBlock:
     """A block of the result, by the names of its dimensions: "n" batch, "f" features, "s" the spatial ones."""
     rank = len(side.spatial) + 2
     at, size = [0] * rank, [1] * rank
@@ -73,7 +75,7 @@ def part_of(side: Side, order: Sequence[str], starts: dict[str, int], counts: di
     for dim, start, count in zip(side.spatial, box.starts, box.counts, strict=True):
         at[dim], size[dim] = start, count
     named = {"n": (side.first,), "f": (side.second,), "s": side.spatial}
-    return Part(tuple(at), tuple(size), tuple(sum((named[name] for name in names), ()) for names in order))
+    return ResultBlock(tuple(at), tuple(size), tuple(sum((named[name] for name in names), ()) for names in order))
 
 
 class Convolution:
@@ -82,7 +84,7 @@ class Convolution:
     def __init__(
         self,
         shape: ConvShape,
-        share: Share,
+        share: ConvGroup,
         tensors: tuple[NkiTensor, NkiTensor],
         values: Sequence[Value],
         dtype: DType,
@@ -93,7 +95,7 @@ class Convolution:
         self._dtype = dtype
         channels = (Dim(shape.features, strides_of(values[0].type.shape)[shape.input.second]),)
         self._chunks = chunked(channels, target.pe.rows)
-        image = Operand(
+        image = ProductOperand(
             tensors[0],
             dims(values[0], (shape.input.first,)),
             dims(values[0], shape.input.spatial),
@@ -123,15 +125,15 @@ class Convolution:
         taps = dims(value, shape.kernel.spatial)
         offset = self._share.out * steps[shape.kernel.second]
         if self._packed == 1:
-            operand = Operand(self._kernel, taps, outs, features, offset)
+            operand = ProductOperand(self._kernel, taps, outs, features, offset)
             return Loader(operand, self._chunks, self._dtype, self._target)
         rows = joined([Dim(value.type.shape[d], steps[d]) for d in shape.kernel.spatial] + list(features))[0]
         chunks = Chunks(shape.taps * shape.features, self._packed * shape.features, len(rows) == 1)
-        return Loader(Operand(self._kernel, (Dim(1, 1),), outs, rows, offset), chunks, self._dtype, self._target)
+        return Loader(ProductOperand(self._kernel, (Dim(1, 1),), outs, rows, offset), chunks, self._dtype, self._target)
 
     def _kernel_block(self, loader: Loader, first: int, count: int) -> NkiTensor:
         batches = self._shape.taps if self._packed == 1 else 1
-        return loader.load(Block(0, batches, first, count, 0, loader.chunks.count))
+        return loader.load(OperandBlock(0, batches, first, count, 0, loader.chunks.count))
 
     # --- the loops
 
@@ -196,7 +198,7 @@ class Convolution:
         most = filling(counts, windows)
         together = max(1, min(batch[1], windows // prod(most))) if most == counts else 1
         for box in boxes(counts, most):
-            box = Box((box.starts[0] + rows[0], *box.starts[1:]), box.counts)
+            box = WindowBlock((box.starts[0] + rows[0], *box.starts[1:]), box.counts)
             for image in range(0, batch[1], together):
                 images = slice(image, min(image + together, batch[1]))
                 for feature in range(0, outs[1], features):
@@ -206,11 +208,13 @@ class Convolution:
                     sizes = {"n": images.stop - image, "f": here.stop - feature}
                     self._put(starts, sizes, box, sums)
 
-    def _put(self, starts: dict[str, int], sizes: dict[str, int], box: Box, sums: NkiTensor) -> None:
+    def _put(self, starts: dict[str, int], sizes: dict[str, int], box: WindowBlock, sums: NkiTensor) -> None:
         order = ("ns", "f") if self._features_last else ("f", "n", "s")
         self._results.put(part_of(self._shape.output, order, starts, sizes, box), sums)
 
-    def _sum(self, kernel: NkiTensor, tile: NkiTensor, outs: slice, images: slice, box: Box, start: int) -> NkiTensor:
+    def _sum(
+        self, kernel: NkiTensor, tile: NkiTensor, outs: slice, images: slice, box: WindowBlock, start: int
+    ) -> NkiTensor:
         count, features = images.stop - images.start, outs.stop - outs.start
         shape = (count * box.size, features) if self._features_last else (features, count, box.size)
         sums = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
@@ -222,7 +226,7 @@ class Convolution:
         return sums
 
     def _factors(
-        self, kernel: NkiTensor, tile: NkiTensor, outs: slice, images: slice, box: Box, start: int
+        self, kernel: NkiTensor, tile: NkiTensor, outs: slice, images: slice, box: WindowBlock, start: int
     ) -> list[tuple[NkiTensor, NkiTensor]]:
         """Images and kernel for each product of a sum."""
         if self._packed > 1:

@@ -9,9 +9,9 @@ import nki.language as nl
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit.conv_shape import ConvShape
-from nki.graph.emit.kit.images import Box, Images, shifted
-from nki.graph.emit.kit.panels import Chunks, Dim, Loader, Operand, joined, strides_of
-from nki.graph.emit.kit.results import Part, Results
+from nki.graph.emit.kit.images import Images, WindowBlock, shifted
+from nki.graph.emit.kit.panels import Chunks, Dim, Loader, ProductOperand, joined, strides_of
+from nki.graph.emit.kit.results import ResultBlock, Results
 from nki.graph.ir import Op
 from nki.target.model import Target
 
@@ -55,7 +55,7 @@ class Depthwise:
             for start in range(0, self._shape.windows[0].out, height):
                 outs = min(height, self._shape.windows[0].out - start)
                 tile = images.load(batch, size, start, outs)
-                box = Box(
+                box = WindowBlock(
                     (start, *(0 for _ in self._shape.windows[1:])), (outs, *(w.out for w in self._shape.windows[1:]))
                 )
                 for multiple in range(self._shape.outs):
@@ -65,7 +65,7 @@ class Depthwise:
         shape, value = self._shape, self._op.operands[0]
         sizes, steps = value.type.shape, strides_of(value.type.shape)
         feature = shape.input.second
-        operand = Operand(
+        operand = ProductOperand(
             self._tensors[0],
             (Dim(shape.batch, steps[shape.input.first]),),
             joined([Dim(sizes[d], steps[d]) for d in shape.input.spatial])[0],
@@ -85,7 +85,9 @@ class Depthwise:
         nisa.dma_copy(dst=tile, src=self._tensors[1].ap(pattern, offset=first * shape.outs * out))
         return tile
 
-    def _sum(self, tile: NkiTensor, weights: NkiTensor, multiple: int, first: int, batch: int, box: Box) -> None:
+    def _sum(
+        self, tile: NkiTensor, weights: NkiTensor, multiple: int, first: int, batch: int, box: WindowBlock
+    ) -> None:
         """One output feature for each input feature; those that belong together lie `outs` apart in the result."""
         rows, images = tile.shape[0], tile.shape[1]
         sums = nl.ndarray((rows, images, box.size), dtype=nl.float32, buffer=nl.sbuf)
@@ -100,7 +102,7 @@ class Depthwise:
                 )
         self._results.put(self._part(multiple, (first, rows), (batch, images), box), sums)
 
-    def _part(self, multiple: int, rows: tuple[int, int], batch: tuple[int, int], box: Box) -> Part:
+    def _part(self, multiple: int, rows: tuple[int, int], batch: tuple[int, int], box: WindowBlock) -> ResultBlock:
         """In the result with its features as (groups, multiples)."""
         side = self._shape.output
         dims = {side.first: [batch], side.second: [rows, (multiple, 1)]}
@@ -110,4 +112,4 @@ class Depthwise:
         order = (
             tuple(place[side.second]), tuple(place[side.first]), tuple(place[dim][0] for dim in side.spatial),
         )  # fmt: skip
-        return Part(tuple(start for _, (start, _) in spans), tuple(count for _, (_, count) in spans), order)
+        return ResultBlock(tuple(start for _, (start, _) in spans), tuple(count for _, (_, count) in spans), order)

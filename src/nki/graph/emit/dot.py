@@ -11,10 +11,9 @@ import nki.language as nl
 from nki.core.dtypes import DType, as_dtype
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit.operand_views import OperandView, view_of
-from nki.graph.emit.kit.panels import Block, Chunks, Dim, Loader, Operand, chunked, joined
+from nki.graph.emit.kit.panels import Chunks, Dim, Loader, OperandBlock, ProductOperand, chunked, joined
 from nki.graph.emit.kit.product_group import split
-from nki.graph.emit.kit.results import Part as ResultPart
-from nki.graph.emit.kit.results import Results
+from nki.graph.emit.kit.results import ResultBlock, Results
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target
@@ -112,14 +111,14 @@ def multiplied(op: Op, terms: int, target: Target) -> DType:
 
 def _operand(
     known: Mapping[Value, NkiTensor], view: OperandView, value: Value, groups: Sequence[Sequence[int]]
-) -> Operand:
+) -> ProductOperand:
     shape = value.type.shape
     batch, free, contracted = (tuple(Dim(shape[d], view.steps[d]) for d in group) for group in groups)
-    return Operand(known[view.source], batch, free, contracted, view.offset)
+    return ProductOperand(known[view.source], batch, free, contracted, view.offset)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProductTiling:
     """Sizes of the blocks.
 
     Attributes:
@@ -137,7 +136,9 @@ class Plan:
     keep_right: bool
 
 
-def multiply(left: Operand, rights: Sequence[Operand], dtype: DType, target: Target, results: Results) -> None:
+def multiply(
+    left: ProductOperand, rights: Sequence[ProductOperand], dtype: DType, target: Target, results: Results
+) -> None:
     """``left @ right`` per batch, (batch, rows, columns), handed to `results` in blocks, those of all rights together.
 
     Args:
@@ -149,34 +150,36 @@ def multiply(left: Operand, rights: Sequence[Operand], dtype: DType, target: Tar
     batch = joined(left.batch, rights[0].batch)
     contracted = joined(left.contracted, rights[0].contracted)
     (rows,), (columns,) = joined(left.free), joined(rights[0].free)
-    left = Operand(left.tensor, batch[0], rows, contracted[0], left.offset)
+    left = ProductOperand(left.tensor, batch[0], rows, contracted[0], left.offset)
     chunks = chunked(left.contracted, target.pe.rows)
-    made = [Operand(right.tensor, batch[1], columns, contracted[1], right.offset) for right in rights]
+    made = [ProductOperand(right.tensor, batch[1], columns, contracted[1], right.offset) for right in rights]
     loaders = [Loader(operand, chunks, dtype, target) for operand in (left, *made)]
     batches = prod(dim.count for dim in left.batch)
     plan = _plan(batches, left.columns, made[0].columns, len(made), chunks, dtype, target)
     results.arrange(batches, left.columns, made[0].columns)
-    _Product(loaders[0], loaders[1:], chunks, plan, target, results).run(batches)
+    _BlockedProduct(loaders[0], loaders[1:], chunks, plan, target, results).run(batches)
 
 
-def _plan(batches: int, rows: int, columns: int, products: int, chunks: Chunks, dtype: DType, target: Target) -> Plan:
+def _plan(
+    batches: int, rows: int, columns: int, products: int, chunks: Chunks, dtype: DType, target: Target
+) -> ProductTiling:
     bank = nl.tile_size.psum_bank_fmax
     per_column = chunks.count * dtype.itemsize
     width = min(columns, bank)
     if per_column * max(target.pe.columns, width) > _RESIDENT_BYTES and per_column * width > _RESIDENT_BYTES:
         fewer = max(1, _RESIDENT_BYTES // (bank * dtype.itemsize) // (1 + products))
         tall = max(1, _BANKS_SUMMED // products)
-        return Plan(1, min(rows, tall * target.pe.columns), width, min(fewer, chunks.count), False)
+        return ProductTiling(1, min(rows, tall * target.pe.columns), width, min(fewer, chunks.count), False)
     fit = _RESIDENT_BYTES // per_column
     all_columns = columns * products
     keep = all_columns <= fit
     held = rows if rows <= fit else max(fit // target.pe.columns, 1) * target.pe.columns
     together = max(1, min(batches, fit // max(1, (rows if rows <= fit else held) + all_columns)))
-    return Plan(together if keep and rows <= fit else 1, held, width, chunks.count, keep)
+    return ProductTiling(together if keep and rows <= fit else 1, held, width, chunks.count, keep)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProductBlock:
     """A block of the result seen as (batches, rows, columns): starts and counts."""
 
     batch: int
@@ -186,17 +189,23 @@ class Part:
     column: int
     columns: int
 
-    def placed(self) -> ResultPart:
+    def placed(self) -> ResultBlock:
         """As (rows, batches, columns) of a tile."""
         starts, counts = (self.batch, self.row, self.column), (self.batches, self.rows, self.columns)
-        return ResultPart(starts, counts, ((1,), (0,), (2,)))
+        return ResultBlock(starts, counts, ((1,), (0,), (2,)))
 
 
-class _Product:
+class _BlockedProduct:
     """The loops over blocks."""
 
     def __init__(
-        self, left: Loader, rights: Sequence[Loader], chunks: Chunks, plan: Plan, target: Target, results: Results
+        self,
+        left: Loader,
+        rights: Sequence[Loader],
+        chunks: Chunks,
+        plan: ProductTiling,
+        target: Target,
+        results: Results,
     ) -> None:
         self._left, self._rights = left, rights
         self._rows, self._columns = left.operand.columns, rights[0].operand.columns
@@ -225,15 +234,15 @@ class _Product:
                     moving = self._all_loaded(batch, batches, column, width)
                 else:
                     moving = [tile[:, :, :, column : column + width] for tile in kept]
-                self._block(stationary, moving, Part(batch, batches, row, height, column, width))
+                self._block(stationary, moving, ProductBlock(batch, batches, row, height, column, width))
 
     def _all_loaded(self, batch: int, batches: int, column: int, columns: int) -> list[NkiTensor]:
         return [self._loaded(right, batch, batches, column, columns) for right in self._rights]
 
     def _loaded(self, loader: Loader, batch: int, batches: int, column: int, columns: int) -> NkiTensor:
-        return loader.load(Block(batch, batches, column, columns, 0, self._chunks.count))
+        return loader.load(OperandBlock(batch, batches, column, columns, 0, self._chunks.count))
 
-    def _block(self, stationary: NkiTensor, moving: Sequence[NkiTensor], part: Part) -> None:
+    def _block(self, stationary: NkiTensor, moving: Sequence[NkiTensor], part: ProductBlock) -> None:
         """As many batches together as a bank holds, so that one instruction takes their results out of it."""
         bank, tall = nl.tile_size.psum_bank_fmax, self._target.pe.columns
         together = max(1, bank // part.columns) if part.columns == self._columns else 1
@@ -249,7 +258,7 @@ class _Product:
                         held = stationary[:, first + i, :, row : row + height]
                         self._sum(total[:, i, :], held, tile[:, first + i, :, :])
                 self._results.put(
-                    Part(part.batch + first, count, part.row + row, height, part.column, part.columns).placed(),
+                    ProductBlock(part.batch + first, count, part.row + row, height, part.column, part.columns).placed(),
                     *sums,
                 )
 
@@ -266,9 +275,9 @@ class _Product:
         for row in range(0, rows, plan.rows):
             height = min(plan.rows, rows - row)
             for column in range(0, columns, plan.columns):
-                self._long(Part(batch, 1, row, height, column, min(plan.columns, columns - column)))
+                self._long(ProductBlock(batch, 1, row, height, column, min(plan.columns, columns - column)))
 
-    def _long(self, part: Part) -> None:
+    def _long(self, part: ProductBlock) -> None:
         tall = self._target.pe.columns
         starts = range(0, part.rows, tall)
         sums = [
@@ -277,15 +286,16 @@ class _Product:
         ]
         for first in range(0, self._chunks.count, self._plan.chunks):
             count = min(self._plan.chunks, self._chunks.count - first)
-            stationary = self._left.load(Block(part.batch, 1, part.row, part.rows, first, count))
+            stationary = self._left.load(OperandBlock(part.batch, 1, part.row, part.rows, first, count))
             for right, blocks in zip(self._rights, sums, strict=True):
-                moving = right.load(Block(part.batch, 1, part.column, part.columns, first, count))
+                moving = right.load(OperandBlock(part.batch, 1, part.column, part.columns, first, count))
                 for start, total in zip(starts, blocks, strict=True):
                     self._add(total, stationary[:, 0, :, start : start + total.shape[0]], moving[:, 0, :, :], first)
         for position, start in enumerate(starts):
             blocks = [each[position] for each in sums]
             self._results.put(
-                Part(part.batch, 1, part.row + start, blocks[0].shape[0], part.column, part.columns).placed(), *blocks
+                ProductBlock(part.batch, 1, part.row + start, blocks[0].shape[0], part.column, part.columns).placed(),
+                *blocks,
             )
 
     def _add(self, total: NkiTensor, stationary: NkiTensor, moving: NkiTensor, first: int) -> None:

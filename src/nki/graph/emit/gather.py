@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.kit.offsets import Choice, Indices, Rows, Span, WindowPart, batch_base, copy_rows, window_parts
+from nki.graph.emit.kit.offsets import (
+    Choice,
+    IndexBlock,
+    Indices,
+    Rows,
+    WindowPart,
+    batch_base,
+    copy_rows,
+    window_parts,
+)
 from nki.graph.emit.kit.panels import Dim, joined, runs, strides_of
 from nki.graph.ir import Group, Op
 from nki.target.model import Target
@@ -53,7 +62,7 @@ class _Gather:
             for column in range(span.columns):
                 self._column(flat, offsets[:, column : column + 1], result, span, column)
 
-    def _column(self, flat: NkiTensor, starts: NkiTensor, result: NkiTensor, span: Span, column: int) -> None:
+    def _column(self, flat: NkiTensor, starts: NkiTensor, result: NkiTensor, span: IndexBlock, column: int) -> None:
         if span.columns > 1:
             step = span.columns * self._rows[0].stride
             pieces = [(0, span.rows, step, (span.first + column) * self._rows[0].stride)]

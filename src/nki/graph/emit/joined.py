@@ -8,8 +8,8 @@ from dataclasses import replace
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit.access import Index, Leaf, Resolved, flat, resolve
-from nki.graph.emit.kit.engines import Engines, storage
-from nki.graph.emit.kit.tiles import Block, Merged, Source, best_row_axis, blocks, budget, store
+from nki.graph.emit.kit.engines import EngineOps, storage
+from nki.graph.emit.kit.tiles import Merged, TileBlock, TileLoader, best_row_axis, blocks, budget, store
 from nki.graph.emit.pointwise import bound, evaluate
 from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target
@@ -28,7 +28,7 @@ def joined(group: Group, target: Target) -> Callable[..., None]:
     (output,) = group.outputs
 
     def kernel(*tensors: NkiTensor) -> None:
-        engines = Engines(target)
+        engines = EngineOps(target)
         memory = bound(group, tensors)
         together = _Together.of(found, engines, memory, memory[output])
         if together is not None:
@@ -59,7 +59,7 @@ def pieces(ops: tuple[Op, ...]) -> list[tuple[Resolved, Index]]:
 
 
 def _compute(
-    phase: Resolved, place: Index, there: NkiTensor, engines: Engines, memory: Mapping[Value, NkiTensor]
+    phase: Resolved, place: Index, there: NkiTensor, engines: EngineOps, memory: Mapping[Value, NkiTensor]
 ) -> None:
     """All elements of one piece."""
     space = Merged.of(phase, [*(leaf.index for leaf in phase.leaves), place])
@@ -67,7 +67,7 @@ def _compute(
     index = space.index(place)
     partitions = nl.tile_size.pmax
     axis = best_row_axis(space.sizes, [*(leaf.index for leaf in leaves), index], partitions)
-    source = Source(engines, memory)
+    source = TileLoader(engines, memory)
     (wanted,) = phase.results.values()
     for block in blocks(space.sizes, axis, partitions, budget(phase, engines.target)):
         values = evaluate(phase.ops, leaves, [wanted], block, source, engines)
@@ -87,18 +87,18 @@ class _Together:
         leaves: Sequence[Sequence[Leaf]],
         places: Sequence[Index],
         sizes: Sequence[int],
-        tensors: tuple[Engines, Mapping[Value, NkiTensor], NkiTensor],
+        tensors: tuple[EngineOps, Mapping[Value, NkiTensor], NkiTensor],
     ) -> None:
         self._phases, self._leaves, self._places, self._sizes = phases, leaves, places, tuple(sizes)
         self._engines, self._memory, self._there = tensors
-        self._source = Source(self._engines, self._memory)
+        self._source = TileLoader(self._engines, self._memory)
         self._base = _bases(leaves)
 
     @classmethod
     def of(
         cls,
         found: Sequence[tuple[Resolved, Index]],
-        engines: Engines,
+        engines: EngineOps,
         memory: Mapping[Value, NkiTensor],
         there: NkiTensor,
     ) -> _Together | None:
@@ -126,7 +126,7 @@ class _Together:
         for block in blocks(self._sizes, axis, partitions, max(elements, self._sizes[last])):
             self._block(block)
 
-    def _block(self, block: Block) -> None:
+    def _block(self, block: TileBlock) -> None:
         count, e = len(self._phases), self._engines
         width = block.shape[-1]
         wide = e.new((*block.shape[:-1], width * count), self._there.dtype)
@@ -140,7 +140,7 @@ class _Together:
             e.copy(tile, wide.dtype, wide[(..., slice(number * width, (number + 1) * width))])
         store(self._there, self._places[0], _widened(block, count), wide, e)
 
-    def _part(self, leaf: Leaf, block: Block) -> NkiTensor | None:
+    def _part(self, leaf: Leaf, block: TileBlock) -> NkiTensor | None:
         """A leaf that other pieces read beside this one, as a part of the whole rows; None for any other leaf."""
         last = len(self._sizes) - 1
         source, width = leaf.source, self._sizes[last]
@@ -168,7 +168,7 @@ def _bases(leaves: Sequence[Sequence[Leaf]]) -> dict[tuple[Value, tuple[tuple[in
     return found
 
 
-def _widened(block: Block, count: int) -> Block:
+def _widened(block: TileBlock, count: int) -> TileBlock:
     """The block with rows that are several times as long."""
     *outer, inner = block.free
     return replace(block, free=(*outer, replace(inner, count=inner.count * count)))

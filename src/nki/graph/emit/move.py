@@ -14,7 +14,7 @@ import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit import squares
 from nki.graph.emit.kit.conversions import splat_of
-from nki.graph.emit.kit.engines import Engines, Number, storage
+from nki.graph.emit.kit.engines import EngineOps, Number, storage
 from nki.graph.emit.kit.squares import SQUARE, padded
 from nki.graph.emit.pointwise import bound
 from nki.graph.errors import unsupported
@@ -35,7 +35,7 @@ class Dim:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class StridedBox:
     """Elements of a row-major tensor: where they begin, their shape and their strides."""
 
     offset: int
@@ -43,7 +43,7 @@ class Box:
     strides: tuple[int, ...]
 
     @classmethod
-    def whole(cls, shape: Sequence[int]) -> Box:
+    def whole(cls, shape: Sequence[int]) -> StridedBox:
         """All elements."""
         strides, step = [], 1
         for size in reversed(shape):
@@ -51,14 +51,14 @@ class Box:
             step *= size
         return cls(0, tuple(shape), tuple(reversed(strides)))
 
-    def sliced(self, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Box:
+    def sliced(self, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> StridedBox:
         """Every step-th element from a start, in each dimension."""
         offset = self.offset + sum(a * b for a, b in zip(starts, self.strides, strict=True))
-        return Box(offset, tuple(sizes), tuple(a * b for a, b in zip(steps, self.strides, strict=True)))
+        return StridedBox(offset, tuple(sizes), tuple(a * b for a, b in zip(steps, self.strides, strict=True)))
 
-    def permuted(self, order: Sequence[int]) -> Box:
+    def permuted(self, order: Sequence[int]) -> StridedBox:
         """Dimension i of the result is dimension ``order[i]``."""
-        return Box(self.offset, tuple(self.shape[d] for d in order), tuple(self.strides[d] for d in order))
+        return StridedBox(self.offset, tuple(self.shape[d] for d in order), tuple(self.strides[d] for d in order))
 
     @property
     def size(self) -> int:
@@ -78,7 +78,7 @@ def move(group: Group, target: Target) -> Callable[..., None]:
 
     def kernel(*tensors: NkiTensor) -> None:
         memory = bound(group, tensors)
-        mover = Mover(Engines(target), memory, group.ops)
+        mover = Mover(EngineOps(target), memory, group.ops)
         for op in group.ops:
             if op.name != "constant":
                 _RULES[op.name](mover, op)
@@ -93,7 +93,7 @@ class Mover:
         memory: device memory of inputs and outputs; what is in between gets its own.
     """
 
-    def __init__(self, engines: Engines, memory: dict[Value, NkiTensor], ops: Sequence[Op]) -> None:
+    def __init__(self, engines: EngineOps, memory: dict[Value, NkiTensor], ops: Sequence[Op]) -> None:
         self.e = engines
         self._memory = memory
         self.constants = {op.results[0]: np.asarray(op.attributes["value"]) for op in ops if op.name == "constant"}
@@ -113,9 +113,9 @@ class Mover:
     def copy(
         self,
         to: NkiTensor,
-        here: Box,
+        here: StridedBox,
         source: NkiTensor,
-        there: Box,
+        there: StridedBox,
         *,
         start: int | nisa.NkiScalar = 0,
         source_start: int | nisa.NkiScalar = 0,
@@ -133,7 +133,7 @@ class Mover:
                 src=_part(source, [[dim.source, dim.count] for dim in inner], first, source_start),
             )
 
-    def fill(self, to: NkiTensor, here: Box, value: NkiTensor) -> None:
+    def fill(self, to: NkiTensor, here: StridedBox, value: NkiTensor) -> None:
         """``to[here] =`` what every element of a tile ``(partitions, count)`` is."""
         if not here.size:
             return
@@ -163,7 +163,7 @@ class Mover:
         return tile
 
 
-def joined(here: Box, there: Box) -> list[Dim]:
+def joined(here: StridedBox, there: StridedBox) -> list[Dim]:
     """The loops of a copy, neighbours joined where both sides go on as if they were one."""
     dims: list[Dim] = []
     for count, to, source in zip(here.shape, here.strides, there.strides, strict=True):
@@ -181,15 +181,15 @@ def joined(here: Box, there: Box) -> list[Dim]:
 
 def _reshape(m: Mover, op: Op) -> None:
     (source,), (result,) = op.operands, op.results
-    box = Box.whole((source.type.size,))
+    box = StridedBox.whole((source.type.size,))
     m.copy(m.tensor(result), box, m.tensor(source), box)
 
 
 def _slice(m: Mover, op: Op) -> None:
     (source,), (result,) = op.operands, op.results
-    box = Box.whole(source.type.shape)
+    box = StridedBox.whole(source.type.shape)
     there = box.sliced(op.attributes["start_indices"], result.type.shape, op.attributes["strides"])
-    m.copy(m.tensor(result), Box.whole(result.type.shape), m.tensor(source), there)
+    m.copy(m.tensor(result), StridedBox.whole(result.type.shape), m.tensor(source), there)
 
 
 def _reverse(m: Mover, op: Op) -> None:
@@ -197,29 +197,29 @@ def _reverse(m: Mover, op: Op) -> None:
     shape, dims = source.type.shape, op.attributes["dimensions"]
     starts = [size - 1 if dim in dims else 0 for dim, size in enumerate(shape)]
     steps = [-1 if dim in dims else 1 for dim in range(len(shape))]
-    there = Box.whole(shape).sliced(starts, shape, steps)
-    m.copy(m.tensor(result), Box.whole(shape), m.tensor(source), there)
+    there = StridedBox.whole(shape).sliced(starts, shape, steps)
+    m.copy(m.tensor(result), StridedBox.whole(shape), m.tensor(source), there)
 
 
 def _concatenate(m: Mover, op: Op) -> None:
     (result,) = op.results
     dimension = int(op.attributes["dimension"])
-    whole, to = Box.whole(result.type.shape), m.tensor(result)
+    whole, to = StridedBox.whole(result.type.shape), m.tensor(result)
     start = [0] * len(result.type.shape)
     for source in op.operands:
         shape = source.type.shape
-        m.copy(to, whole.sliced(start, shape, [1] * len(shape)), m.tensor(source), Box.whole(shape))
+        m.copy(to, whole.sliced(start, shape, [1] * len(shape)), m.tensor(source), StridedBox.whole(shape))
         start[dimension] += shape[dimension]
 
 
 def _broadcast_in_dim(m: Mover, op: Op) -> None:
     (source,), (result,) = op.operands, op.results
-    whole = Box.whole(source.type.shape)
+    whole = StridedBox.whole(source.type.shape)
     strides = [0] * len(result.type.shape)
     for dim, size, stride in zip(op.attributes["broadcast_dimensions"], whole.shape, whole.strides, strict=True):
         strides[dim] = stride if size != 1 else 0
-    there = Box(0, result.type.shape, tuple(strides))
-    m.copy(m.tensor(result), Box.whole(result.type.shape), m.tensor(source), there)
+    there = StridedBox(0, result.type.shape, tuple(strides))
+    m.copy(m.tensor(result), StridedBox.whole(result.type.shape), m.tensor(source), there)
 
 
 # -------------------------------------------------------------------------------------------------------------- pad
@@ -240,23 +240,23 @@ def _pad(m: Mover, op: Op) -> None:
         starts.append(begin)
         sizes.append(max(0, min(size - skipped, -(-(limit - begin) // step))))
         steps.append(step)
-    whole, to = Box.whole(wide), m.tensor(result)
+    whole, to = StridedBox.whole(wide), m.tensor(result)
     boxes = [whole] if any(inner) else _around(whole, starts, sizes)
     boxes = [box for box in boxes if box.size]
     if boxes:
         tile = m.splat(number, max(joined(b, b)[-1].count for b in boxes), max(_rows(b) for b in boxes))
         for box in boxes:
             m.fill(to, box, tile)
-    there = Box.whole(shape).sliced(first, sizes, [1] * len(shape))
+    there = StridedBox.whole(shape).sliced(first, sizes, [1] * len(shape))
     m.copy(to, whole.sliced(starts, sizes, steps), m.tensor(source), there)
 
 
-def _rows(box: Box) -> int:
+def _rows(box: StridedBox) -> int:
     dims = joined(box, box)
     return dims[-2].count if len(dims) > 1 else 1
 
 
-def _around(whole: Box, starts: Sequence[int], sizes: Sequence[int]) -> list[Box]:
+def _around(whole: StridedBox, starts: Sequence[int], sizes: Sequence[int]) -> list[StridedBox]:
     """Boxes that cover what a box in the middle leaves."""
     found = []
     begin, extent = [0] * len(whole.shape), list(whole.shape)
@@ -274,11 +274,11 @@ def _around(whole: Box, starts: Sequence[int], sizes: Sequence[int]) -> list[Box
 
 def _transpose(m: Mover, op: Op) -> None:
     (source,), (result,) = op.operands, op.results
-    there = Box.whole(source.type.shape).permuted(op.attributes["permutation"])
-    transposed(m, m.tensor(result), Box.whole(result.type.shape), m.tensor(source), there)
+    there = StridedBox.whole(source.type.shape).permuted(op.attributes["permutation"])
+    transposed(m, m.tensor(result), StridedBox.whole(result.type.shape), m.tensor(source), there)
 
 
-def transposed(m: Mover, to: NkiTensor, here: Box, source: NkiTensor, there: Box) -> None:
+def transposed(m: Mover, to: NkiTensor, here: StridedBox, source: NkiTensor, there: StridedBox) -> None:
     """A copy whose rows lie across on the other side."""
     dims = joined(here, there)
     rows = [dim for dim in dims if dim.to == 1]
@@ -376,20 +376,20 @@ def _part(tensor: NkiTensor, pattern: list[list[int]], offset: int, start: int |
 def _dynamic_slice(m: Mover, op: Op) -> None:
     source, *indices = op.operands
     (result,) = op.results
-    whole, here = Box.whole(source.type.shape), Box.whole(result.type.shape)
+    whole, here = StridedBox.whole(source.type.shape), StridedBox.whole(result.type.shape)
     limits = [a - b for a, b in zip(whole.shape, here.shape, strict=True)]
-    there = Box(0, here.shape, whole.strides)
+    there = StridedBox(0, here.shape, whole.strides)
     m.copy(m.tensor(result), here, m.tensor(source), there, source_start=_start(m, indices, limits, whole.strides))
 
 
 def _dynamic_update_slice(m: Mover, op: Op) -> None:
     source, update, *indices = op.operands
     (result,) = op.results
-    box = Box.whole((source.type.size,))
+    box = StridedBox.whole((source.type.size,))
     m.copy(m.tensor(result), box, m.tensor(source), box)
-    whole, there = Box.whole(source.type.shape), Box.whole(update.type.shape)
+    whole, there = StridedBox.whole(source.type.shape), StridedBox.whole(update.type.shape)
     limits = [a - b for a, b in zip(whole.shape, there.shape, strict=True)]
-    here = Box(0, there.shape, whole.strides)
+    here = StridedBox(0, there.shape, whole.strides)
     m.copy(m.tensor(result), here, m.tensor(update), there, start=_start(m, indices, limits, whole.strides))
 
 

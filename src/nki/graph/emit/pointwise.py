@@ -8,9 +8,9 @@ import nki.language as nl
 from nki.core.dtypes import bool_, uint8
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit.access import Leaf, NotAffineError, Resolved, flat, resolve
-from nki.graph.emit.kit.engines import Engines, Form
+from nki.graph.emit.kit.engines import EngineOps, Form
 from nki.graph.emit.kit.expressions import apply
-from nki.graph.emit.kit.tiles import Block, Merged, Source, best_row_axis, blocks, budget, store
+from nki.graph.emit.kit.tiles import Merged, TileBlock, TileLoader, best_row_axis, blocks, budget, store
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target
@@ -25,7 +25,7 @@ def pointwise(group: Group, target: Target) -> Callable[..., None]:
     phases = [resolved_or_refused(group, outputs) for outputs in same_shapes(group.outputs)]
 
     def kernel(*tensors: NkiTensor) -> None:
-        engines = Engines(target)
+        engines = EngineOps(target)
         memory = bound(group, tensors)
         for phase in phases:
             compute(phase, engines, memory)
@@ -65,7 +65,7 @@ def bound(group: Group, tensors: Sequence[NkiTensor]) -> dict[Value, NkiTensor]:
     }
 
 
-def compute(phase: Resolved, engines: Engines, memory: Mapping[Value, NkiTensor]) -> None:
+def compute(phase: Resolved, engines: EngineOps, memory: Mapping[Value, NkiTensor]) -> None:
     """All elements of outputs of one shape."""
     outputs = {value: flat(phase.maps[value], value.type.shape) for value in phase.results}
     indices = [*(leaf.index for leaf in phase.leaves), *outputs.values()]
@@ -74,7 +74,7 @@ def compute(phase: Resolved, engines: Engines, memory: Mapping[Value, NkiTensor]
     targets = {value: space.index(index) for value, index in outputs.items()}
     partitions = nl.tile_size.pmax
     axis = best_row_axis(space.sizes, [*(leaf.index for leaf in leaves), *targets.values()], partitions)
-    source = Source(engines, memory)
+    source = TileLoader(engines, memory)
     for block in blocks(space.sizes, axis, partitions, budget(phase, engines.target)):
         values = evaluate(phase.ops, leaves, list(phase.results.values()), block, source, engines)
         for value, index in targets.items():
@@ -88,9 +88,9 @@ def evaluate(
     ops: Sequence[Op],
     leaves: Sequence[Leaf],
     wanted: Sequence[Value],
-    block: Block,
-    source: Source,
-    engines: Engines,
+    block: TileBlock,
+    source: TileLoader,
+    engines: EngineOps,
     given: Mapping[Value, Form] | None = None,
 ) -> dict[Value, Form]:
     """Wanted values in one block, as tiles or numbers."""

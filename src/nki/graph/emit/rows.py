@@ -10,10 +10,10 @@ import nki.language as nl
 from nki.core.dtypes import float32
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit.access import Index, Leaf, NotAffineError, Resolved, flat, resolve
-from nki.graph.emit.kit.engines import Engines, Form, Splat, storage
+from nki.graph.emit.kit.engines import EngineOps, Form, Splat, storage
 from nki.graph.emit.kit.expressions import apply
 from nki.graph.emit.kit.reducers import Extreme, Reducer, both, combined, crosses, replaces, with_initial
-from nki.graph.emit.kit.tiles import Block, Extent, Merged, Source, best_row_axis, budget, cut, row_parts, store
+from nki.graph.emit.kit.tiles import Extent, Merged, TileBlock, TileLoader, best_row_axis, budget, cut, row_parts, store
 from nki.graph.emit.pointwise import bound
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
@@ -49,7 +49,7 @@ def rows(group: Group, target: Target) -> Callable[..., None]:
         ) from None
 
     def kernel(*tensors: NkiTensor) -> None:
-        Rows(resolved, reduced, shape, Engines(target), bound(group, tensors)).run()
+        Rows(resolved, reduced, shape, EngineOps(target), bound(group, tensors)).run()
 
     return kernel
 
@@ -65,13 +65,13 @@ class Rows:
         phase: Resolved,
         reduced: tuple[int, ...],
         shape: tuple[int, ...],
-        engines: Engines,
+        engines: EngineOps,
         memory: Mapping[Value, NkiTensor],
     ) -> None:
         self._phase = phase
         self._engines = engines
         self._memory = memory
-        self._source = Source(engines, memory)
+        self._source = TileLoader(engines, memory)
         space = phase.space
         kept = [axis for dim, axes in enumerate(space.dims) if dim not in reduced for axis in axes]
         outputs = {value: flat(phase.maps[value], value.type.shape) for value in phase.results}
@@ -104,7 +104,7 @@ class Rows:
             else:
                 self._in_pieces(block, room)
 
-    def _row_blocks(self, row_axis: int, most: int) -> Iterator[Block]:
+    def _row_blocks(self, row_axis: int, most: int) -> Iterator[TileBlock]:
         """Blocks of rows alone, at most so many for each partition."""
         for first, count, repeat in row_parts(self._sizes[row_axis], nl.tile_size.pmax):
             free = [
@@ -121,11 +121,11 @@ class Rows:
                 max(1, 4 - len(self._columns)),
             )
 
-    def _widened(self, block: Block, columns: Sequence[Extent], start: Sequence[int] | None = None) -> Block:
+    def _widened(self, block: TileBlock, columns: Sequence[Extent], start: Sequence[int] | None = None) -> TileBlock:
         """Rows with columns, in the order of axes."""
         free = sorted([*block.free, *(e for e in columns if e.count > 1)], key=lambda extent: extent.axis)
         begin = block.start if start is None else tuple(a + b for a, b in zip(block.start, start, strict=True))
-        return Block(begin, block.rows, tuple(free))
+        return TileBlock(begin, block.rows, tuple(free))
 
     # --- what is reduced on partitions
 
@@ -158,7 +158,7 @@ class Rows:
         for block in cut(self._sizes, nothing, 0, rows, min(_BANK, room), 2):
             self._across_rows(block, axis, room // prod(block.shape[1:]))
 
-    def _across_rows(self, block: Block, axis: int, room: int) -> None:
+    def _across_rows(self, block: TileBlock, axis: int, room: int) -> None:
         ops = [op for op in self._phase.ops if op.name == "reduce"]
         totals: dict[Value, NkiTensor] = {}
         for first, count, repeat in row_parts(self._sizes[axis], nl.tile_size.pmax):
@@ -168,7 +168,7 @@ class Rows:
             part = Extent(axis, repeat, count)
             kept = [extent for extent in extents if extent.count > 1]
             for piece in cut(self._sizes, part, first, kept, room, 4 - len(block.free)):
-                wide = self._widened(Block(block.start, part, block.free), piece.free, piece.start)
+                wide = self._widened(TileBlock(block.start, part, block.free), piece.free, piece.start)
                 self._add_partitions(wide, ops, totals)
         done: dict[Value, Form] = {}
         for op in ops:
@@ -177,7 +177,7 @@ class Rows:
             done.update(self._started(op, _tile(done[op.results[0]]), block, done))
         self._final(block, [block], done)
 
-    def _add_partitions(self, piece: Block, ops: Sequence[Op], totals: dict[Value, NkiTensor]) -> None:
+    def _add_partitions(self, piece: TileBlock, ops: Sequence[Op], totals: dict[Value, NkiTensor]) -> None:
         reducer = Reducer(piece, self._columns, pieces=True)
         found = self._evaluate(piece, {}, [operand for op in ops for operand in op.operands], ops, reducer)
         for op in ops:
@@ -192,7 +192,7 @@ class Rows:
             view = totals[result][0 : part.shape[0], 0 : part.shape[1]]
             nisa.tensor_tensor(dst=view, data1=view, data2=part, op=how)
 
-    def _over_partitions(self, op: Op, total: NkiTensor, block: Block) -> NkiTensor:
+    def _over_partitions(self, op: Op, total: NkiTensor, block: TileBlock) -> NkiTensor:
         """``(1, *rows)``: sums by a product with ones, the rest on GpSimd."""
         e, how = self._engines, combined(op)
         shape = (1, total.shape[1])
@@ -210,7 +210,7 @@ class Rows:
             nisa.tensor_partition_reduce(dst=result, op=how, data=total)
         return result.reshape(block.shape)
 
-    def _started(self, op: Op, total: NkiTensor, block: Block, done: Mapping[Value, Form]) -> dict[Value, Form]:
+    def _started(self, op: Op, total: NkiTensor, block: TileBlock, done: Mapping[Value, Form]) -> dict[Value, Form]:
         """The initial value and the dtype of the result."""
         found = self._evaluate(block, done, op.operands[1:], (), None)
         tile = with_initial(self._engines, op, total, found[op.operands[1]])
@@ -219,7 +219,7 @@ class Rows:
 
     # --- one piece
 
-    def _whole(self, block: Block) -> None:
+    def _whole(self, block: TileBlock) -> None:
         reducer = Reducer(block, self._columns)
         values = {leaf.value: self._source.form(leaf, block) for leaf in self._leaves}
         wanted = list(self._phase.results.values())
@@ -227,7 +227,7 @@ class Rows:
         for value in self._outputs:
             self._store(value, found[self._phase.results[value]], block)
 
-    def _store(self, value: Value, form: Form, block: Block) -> None:
+    def _store(self, value: Value, form: Form, block: TileBlock) -> None:
         index, memory = self._outputs[value], self._memory[value]
         shape = block.shape_of(index)
         tile = self._engines.tile(form, memory.dtype, shape)
@@ -237,7 +237,7 @@ class Rows:
 
     # --- several pieces
 
-    def _in_pieces(self, block: Block, room: int) -> None:
+    def _in_pieces(self, block: TileBlock, room: int) -> None:
         """A pass over the row for the reductions of each level, and one for what has the full shape."""
         done: dict[Value, Form] = {}
         pieces = self._pieces(block, room)
@@ -255,7 +255,7 @@ class Rows:
                 done.update(self._finished(op, totals, pieces[0], done))
         self._final(block, pieces, done)
 
-    def _final(self, block: Block, pieces: Sequence[Block], done: Mapping[Value, Form]) -> None:
+    def _final(self, block: TileBlock, pieces: Sequence[TileBlock], done: Mapping[Value, Form]) -> None:
         wide = [v for v, index in self._outputs.items() if any(index.step(axis) for axis in self._columns)]
         narrow = [v for v in self._outputs if v not in wide]
         for values, parts in ((narrow, pieces[:1]), (wide, pieces)):
@@ -264,7 +264,7 @@ class Rows:
                 for value in values:
                     self._store(value, found[self._phase.results[value]], piece)
 
-    def _pieces(self, block: Block, room: int) -> list[Block]:
+    def _pieces(self, block: TileBlock, room: int) -> list[TileBlock]:
         columns = [Extent(axis, 1, self._sizes[axis]) for axis in self._columns]
         nothing = Extent(self._rows[0], 0, 1)
         cuts = cut(self._sizes, nothing, 0, [extent for extent in columns if extent.count > 1], room, 4)
@@ -272,7 +272,7 @@ class Rows:
 
     def _evaluate(
         self,
-        piece: Block,
+        piece: TileBlock,
         done: Mapping[Value, Form],
         wanted: Sequence[Value],
         reduces: Sequence[Op],
@@ -308,7 +308,7 @@ class Rows:
         totals[op.results[0]] = both(engines, old[0], parts[0], how)
 
     def _finished(
-        self, op: Op, totals: Mapping[Value, NkiTensor], piece: Block, done: Mapping[Value, Form]
+        self, op: Op, totals: Mapping[Value, NkiTensor], piece: TileBlock, done: Mapping[Value, Form]
     ) -> dict[Value, Form]:
         """Totals with the initial values, in the dtypes of the results."""
         count = len(op.results)

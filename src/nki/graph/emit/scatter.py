@@ -13,7 +13,16 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
 from nki.graph.emit.kit.combine import Combination, combination, spread
 from nki.graph.emit.kit.engines import storage
-from nki.graph.emit.kit.offsets import Choice, Indices, Rows, Span, WindowPart, batch_base, copy_rows, window_parts
+from nki.graph.emit.kit.offsets import (
+    Choice,
+    IndexBlock,
+    Indices,
+    Rows,
+    WindowPart,
+    batch_base,
+    copy_rows,
+    window_parts,
+)
 from nki.graph.emit.kit.panels import Dim, joined, runs, strides_of
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op
@@ -92,14 +101,14 @@ class _Scatter:
 
         return rows
 
-    def _replace(self, flat: NkiTensor, offsets: NkiTensor, updates: NkiTensor, span: Span) -> None:
+    def _replace(self, flat: NkiTensor, offsets: NkiTensor, updates: NkiTensor, span: IndexBlock) -> None:
         for run in runs(self._rows, span.first, span.rows):
             starts = offsets[run.at : run.at + run.count, :]
             for part in window_parts(self._window):
                 rows = self._updates(updates, run.stride, run.offset + part.own, part.there)
                 copy_rows(flat, part.offset, part.window, starts, rows, scatter=True, skip=True, target=self._target)
 
-    def _same(self, indices: Indices, span: Span, offsets: NkiTensor) -> NkiTensor:
+    def _same(self, indices: Indices, span: IndexBlock, offsets: NkiTensor) -> NkiTensor:
         """1 where two updates of a block go to the same slice, so that a product sums them up."""
         across = indices.offsets(span, self._choice, across=True)
         equal = nl.ndarray(across.shape, dtype=int32, buffer=nl.sbuf)
@@ -113,7 +122,7 @@ class _Scatter:
         flat: NkiTensor,
         offsets: NkiTensor,
         updates: NkiTensor,
-        span: Span,
+        span: IndexBlock,
         piece: WindowPart,
         same: NkiTensor | None,
     ) -> None:

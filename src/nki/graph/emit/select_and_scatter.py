@@ -12,8 +12,8 @@ from nki.core.dtypes import float32, uint8
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit.combine import column_of, combination, spread
 from nki.graph.emit.kit.conv_shape import Window
-from nki.graph.emit.kit.images import Box, Images, shifted
-from nki.graph.emit.kit.panels import Dim, Loader, Operand, chunked, joined, store, strides_of
+from nki.graph.emit.kit.images import Images, WindowBlock, shifted
+from nki.graph.emit.kit.panels import Dim, Loader, ProductOperand, chunked, joined, store, strides_of
 from nki.graph.errors import unsupported
 from nki.graph.ir import Op, Value
 from nki.isa import alu
@@ -71,10 +71,12 @@ class Gradient:
             given = gradients.load(0, 1, 0, self._windows[0].out, (piece, 1))[rows]
             store(there, chunks, piece, 0, self._finished(self._scattered(tile, given), column))
 
-    def _side(self, tensor: NkiTensor, value: Value) -> Operand:
+    def _side(self, tensor: NkiTensor, value: Value) -> ProductOperand:
         shape, steps = value.type.shape, strides_of(value.type.shape)
         rest = [Dim(shape[d], steps[d]) for d in range(len(shape)) if d not in self._along]
-        return Operand(tensor, (Dim(1, 1),), joined([Dim(shape[d], steps[d]) for d in self._along])[0], joined(rest)[0])
+        return ProductOperand(
+            tensor, (Dim(1, 1),), joined([Dim(shape[d], steps[d]) for d in self._along])[0], joined(rest)[0]
+        )
 
     def _scattered(self, tile: NkiTensor, given: NkiTensor) -> NkiTensor:
         """The gradient at each padded position, in float32."""
@@ -127,7 +129,7 @@ class Gradient:
             nisa.tensor_copy_predicated(dst=places[here], src=float(number), predicate=lost)
         return places
 
-    def _within(self, tap: Sequence[int]) -> Box:
+    def _within(self, tap: Sequence[int]) -> WindowBlock:
         """The windows in which a tap is on the image and not on its padding."""
         spans = []
         for window, number in zip(self._windows, tap, strict=True):
@@ -135,7 +137,7 @@ class Gradient:
             first = max(0, -(-before // window.stride))
             stop = min(window.out, (before + window.size - 1) // window.stride + 1)
             spans.append((first, max(0, stop - first)))
-        return Box(tuple(first for first, _ in spans), tuple(count for _, count in spans))
+        return WindowBlock(tuple(first for first, _ in spans), tuple(count for _, count in spans))
 
     def _finished(self, sums: NkiTensor, column: NkiTensor) -> NkiTensor:
         """Without the padding, with the initial value, in the dtype of the result: (rows, elements)."""
@@ -151,6 +153,6 @@ class Gradient:
         return result.reshape((rows, prod(sizes)))
 
 
-def _windows_of(rows: int, box: Box) -> tuple[slice, ...]:
+def _windows_of(rows: int, box: WindowBlock) -> tuple[slice, ...]:
     spans = zip(box.starts, box.counts, strict=True)
     return (slice(0, rows), *(slice(first, first + count) for first, count in spans))

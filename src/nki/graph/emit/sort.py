@@ -8,10 +8,10 @@ from math import prod
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.kit.engines import Engines, Splat, storage
+from nki.graph.emit.kit.engines import EngineOps, Splat, storage
 from nki.graph.emit.kit.expressions import apply
 from nki.graph.emit.kit.network import sort_rows
-from nki.graph.emit.kit.panels import Block, Chunks, Dim, Loader, Operand, joined, store, strides_of
+from nki.graph.emit.kit.panels import Chunks, Dim, Loader, OperandBlock, ProductOperand, joined, store, strides_of
 from nki.graph.emit.topk import TopK
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
@@ -45,11 +45,11 @@ def emit_sort(group: Group, target: Target) -> Callable[..., None]:
     return sort
 
 
-def rows_of(tensor: NkiTensor, value: Value, dim: int) -> Operand:
+def rows_of(tensor: NkiTensor, value: Value, dim: int) -> ProductOperand:
     """One dimension as the free one, all others over the partitions."""
     shape, steps = value.type.shape, strides_of(value.type.shape)
     rest = joined([Dim(shape[d], steps[d]) for d in range(len(shape)) if d != dim])[0]
-    return Operand(tensor, (Dim(1, 1),), (Dim(shape[dim], steps[dim]),), rest)
+    return ProductOperand(tensor, (Dim(1, 1),), (Dim(shape[dim], steps[dim]),), rest)
 
 
 class Sort:
@@ -74,7 +74,7 @@ class Sort:
         """As many rows as there are partitions at a time."""
         rows = prod(self._op.operands[0].type.shape) // self._length
         chunks = Chunks(rows, min(rows, self._target.partitions), True)
-        engines = Engines(self._target)
+        engines = EngineOps(self._target)
         for piece in range(chunks.count):
             tiles = [self._loaded(t, v, chunks, piece) for t, v in zip(sources, self._op.operands, strict=True)]
             sort_rows(tiles, self._length, lambda a, b: self._before(engines, a, b), self._stable)
@@ -86,7 +86,7 @@ class Sort:
         operand, dtype = rows_of(tensor, value, self._dim), storage(value.type.dtype)
         whole = len(operand.contracted) == 1
         loader = Loader(operand, Chunks(chunks.total, chunks.size, whole), dtype, self._target)
-        tile = loader.load(Block(0, 1, 0, self._length, piece, 1)).reshape((chunks.size, self._length))
+        tile = loader.load(OperandBlock(0, 1, 0, self._length, piece, 1)).reshape((chunks.size, self._length))
         rows = chunks.rows(piece)
         result = nl.ndarray((rows, self._size), dtype=dtype, buffer=nl.sbuf)
         if self._size > self._length:
@@ -94,7 +94,7 @@ class Sort:
         nisa.tensor_copy(dst=result[:, 0 : self._length], src=tile[0:rows, :])
         return result
 
-    def _before(self, engines: Engines, first: Sequence[NkiTensor], second: Sequence[NkiTensor]) -> NkiTensor:
+    def _before(self, engines: EngineOps, first: Sequence[NkiTensor], second: Sequence[NkiTensor]) -> NkiTensor:
         """The comparator of the model, on all pairs at once."""
         region = self._op.regions[0]
         pairs = [tile for both in zip(first, second, strict=True) for tile in both]

@@ -11,7 +11,7 @@ from nki.core.dtypes import float32, int16, int32, uint8, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MIN
 from nki.graph.emit.kit.network import sort_rows
-from nki.graph.emit.kit.panels import Block, Chunks, Dim, Loader, Operand, joined, store, strides_of
+from nki.graph.emit.kit.panels import Chunks, Dim, Loader, OperandBlock, ProductOperand, joined, store, strides_of
 from nki.graph.errors import unsupported
 from nki.graph.ir import Op, Value
 from nki.isa import alu
@@ -61,7 +61,7 @@ class TopK:
             rows = chunks.rows(piece)
 
             def part(start: int, length: int, piece: int = piece, rows: int = rows) -> NkiTensor:
-                tile = loader.load(Block(0, 1, start, length, piece, 1))
+                tile = loader.load(OperandBlock(0, 1, start, length, piece, 1))
                 return tile.reshape((chunks.size, length))[0:rows, :]
 
             found = self._floats(part) if self._dtype.is_float else self._integers(part(0, self._length))
@@ -173,8 +173,8 @@ def _at(tile: NkiTensor, places: NkiTensor) -> NkiTensor:
     return result
 
 
-def _rows(tensor: NkiTensor, value: Value) -> Operand:
+def _rows(tensor: NkiTensor, value: Value) -> ProductOperand:
     """The last dimension as the free one, all others over the partitions."""
     shape, steps = value.type.shape, strides_of(value.type.shape)
     rest = joined([Dim(size, step) for size, step in zip(shape[:-1], steps[:-1], strict=True)])[0]
-    return Operand(tensor, (Dim(1, 1),), (Dim(shape[-1], 1),), rest)
+    return ProductOperand(tensor, (Dim(1, 1),), (Dim(shape[-1], 1),), rest)

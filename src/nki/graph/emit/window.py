@@ -13,8 +13,8 @@ from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit.combine import Combination, column_of, combination, spread
 from nki.graph.emit.kit.conv_shape import MOST_POOLED, Window, refuse_dims
 from nki.graph.emit.kit.engines import storage
-from nki.graph.emit.kit.images import Box, Images, shifted
-from nki.graph.emit.kit.panels import Chunks, Dim, Loader, Operand, chunked, joined, store, strides_of
+from nki.graph.emit.kit.images import Images, WindowBlock, shifted
+from nki.graph.emit.kit.panels import Chunks, Dim, Loader, ProductOperand, chunked, joined, store, strides_of
 from nki.graph.emit.select_and_scatter import Gradient
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op, Value
@@ -93,12 +93,12 @@ def window_dims(op: Op) -> tuple[list[int], list[Window]]:
     return found, [windows[d] for d in found]
 
 
-def operand_of(tensor: NkiTensor, value: Value, along: list[int]) -> Operand:
+def operand_of(tensor: NkiTensor, value: Value, along: list[int]) -> ProductOperand:
     """Dimensions with windows as the free group, the others over the partitions."""
     shape, steps = value.type.shape, strides_of(value.type.shape)
     rest = [Dim(shape[d], steps[d]) for d in range(len(shape)) if d not in along]
     free = joined([Dim(shape[d], steps[d]) for d in along])[0]
-    return Operand(tensor, (Dim(1, 1),), free, joined(rest)[0])
+    return ProductOperand(tensor, (Dim(1, 1),), free, joined(rest)[0])
 
 
 class _Pooling:
@@ -129,7 +129,7 @@ class _Pooling:
                 inner = prod(window.out for window in self._windows[1:])
                 store(there, chunks, piece, start * inner, self._finished(sums, column))
 
-    def _chunks(self, image: Operand, there: Operand) -> Chunks:
+    def _chunks(self, image: ProductOperand, there: ProductOperand) -> Chunks:
         both = joined(image.contracted, there.contracted) if len(image.contracted) == len(there.contracted) else None
         rows = self._target.partitions
         return chunked(image.contracted if both is None else both[0], rows)
@@ -161,7 +161,7 @@ class _Pooling:
             )
             return sums
         for number, taps in enumerate(combinations(*(range(window.taps) for window in self._windows))):
-            box = Box((0,) * len(counts), counts)
+            box = WindowBlock((0,) * len(counts), counts)
             seen = tile[(slice(0, tile.shape[0]), 0, 0, *shifted(self._windows, taps, box, 0))]
             if number == 0:
                 nisa.tensor_copy(dst=sums, src=seen)
@@ -188,7 +188,9 @@ class _Pooling:
             return 0
         return {(window.taps - 1, 0): 1, (0, window.taps - 1): -1}.get((window.low, window.high), 0)
 
-    def _running(self, image: Operand, there: Operand, chunks: Chunks, piece: int, column: NkiTensor) -> None:
+    def _running(
+        self, image: ProductOperand, there: ProductOperand, chunks: Chunks, piece: int, column: NkiTensor
+    ) -> None:
         rows, length = chunks.rows(piece), self._windows[0].size
         plain = Images(Loader(image, chunks, self._dtype, self._target), [Window(length, 1, length)])
         tile = plain.load(0, 1, 0, length, (piece, 1)).reshape((chunks.size, length))[0:rows, :]

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from nki.core.source import Location
 from nki.graph.ir import Function, Value
-from nki.graph.link.steps import Choice, Copy, Loop, Run, Step, Steps
+from nki.graph.link.steps import Choice, KernelRun, ModelLoop, ModelSteps, Step, ValueCopy
 
 
-def bind(function: Function, steps: Steps) -> tuple[Value, ...]:
+def bind(function: Function, steps: ModelSteps) -> tuple[Value, ...]:
     """Put copies into the steps; returns for each result of the function the value that holds it.
 
     A result has memory of its own, that of no argument, constant or other result, and of its own element type.
@@ -21,30 +21,30 @@ def bind(function: Function, steps: Steps) -> tuple[Value, ...]:
         root = steps.root(result)
         if root in given or root.type.dtype != result.type.dtype:
             target = Value(result.type, result.name)
-            steps.steps.append(Copy(result, target, Location()))
+            steps.steps.append(ValueCopy(result, target, Location()))
             root = target
         given.add(root)
         outputs.append(root)
     return tuple(outputs)
 
 
-def reads(step: Step, steps: Steps) -> list[Value]:
+def reads(step: Step, steps: ModelSteps) -> list[Value]:
     """The memory that a step reads, also in what is in it, in order."""
     return list(dict.fromkeys(steps.root(value) for value in _read(step)))
 
 
-def writes(step: Step, steps: Steps) -> list[Value]:
+def writes(step: Step, steps: ModelSteps) -> list[Value]:
     """The memory that a step writes, also in what is in it, in order."""
     return list(dict.fromkeys(steps.root(value) for value in _written(step)))
 
 
 def _read(step: Step) -> Iterator[Value]:
     match step:
-        case Run():
+        case KernelRun():
             yield from step.reads
-        case Copy():
+        case ValueCopy():
             yield step.source
-        case Loop():
+        case ModelLoop():
             yield step.test
             for inner in (*step.condition, *step.body):
                 yield from _read(inner)
@@ -57,11 +57,11 @@ def _read(step: Step) -> Iterator[Value]:
 
 def _written(step: Step) -> Iterator[Value]:
     match step:
-        case Run():
+        case KernelRun():
             yield from step.writes
-        case Copy():
+        case ValueCopy():
             yield step.target
-        case Loop():
+        case ModelLoop():
             for inner in (*step.condition, *step.body):
                 yield from _written(inner)
         case Choice():
@@ -71,10 +71,10 @@ def _written(step: Step) -> Iterator[Value]:
                     yield from _written(inner)
 
 
-def _block(block: Sequence[Step], steps: Steps) -> list[Step]:
+def _block(block: Sequence[Step], steps: ModelSteps) -> list[Step]:
     made: list[Step] = []
     for step in block:
-        if isinstance(step, Loop):
+        if isinstance(step, ModelLoop):
             made += _loop(step, steps)
         elif isinstance(step, Choice):
             made.append(_choice(step, steps))
@@ -83,7 +83,7 @@ def _block(block: Sequence[Step], steps: Steps) -> list[Step]:
     return made
 
 
-def _loop(loop: Loop, steps: Steps) -> list[Step]:
+def _loop(loop: ModelLoop, steps: ModelSteps) -> list[Step]:
     changed = []
     for first, carried, following in zip(loop.initial, loop.carried, loop.following, strict=True):
         if steps.root(following) is carried:
@@ -92,38 +92,42 @@ def _loop(loop: Loop, steps: Steps) -> list[Step]:
             changed.append((first, carried, following))
     loop.condition = _block(loop.condition, steps)
     loop.body = _block(loop.body, steps)
-    before: list[Step] = [Copy(first, carried, loop.location) for first, carried, _ in changed]
+    before: list[Step] = [ValueCopy(first, carried, loop.location) for first, carried, _ in changed]
     kept = [(carried, following) for _, carried, following in changed if not _in_place(carried, following, loop, steps)]
-    loop.body += _at_once([Copy(following, carried, loop.location) for carried, following in kept], steps)
+    loop.body += _at_once([ValueCopy(following, carried, loop.location) for carried, following in kept], steps)
     return [*before, loop]
 
 
-def _at_once(copies: list[Copy], steps: Steps) -> list[Copy]:
+def _at_once(copies: list[ValueCopy], steps: ModelSteps) -> list[ValueCopy]:
     """Copies in an order in which none overwrites what another one still reads; where there is none, through others."""
-    made: list[Copy] = []
+    made: list[ValueCopy] = []
     while copies:
         needed = {steps.root(copy.source) for copy in copies}
         free = [copy for copy in copies if copy.target not in needed or steps.root(copy.source) is copy.target]
         if not free:
             first = copies[0]
             kept = Value(first.target.type, first.target.name)
-            made.append(Copy(first.target, kept, first.location))
-            copies = [Copy(kept, c.target, c.location) if steps.root(c.source) is first.target else c for c in copies]
+            made.append(ValueCopy(first.target, kept, first.location))
+            copies = [
+                ValueCopy(kept, c.target, c.location) if steps.root(c.source) is first.target else c for c in copies
+            ]
             continue
         made += free
         copies = [copy for copy in copies if copy not in free]
     return made
 
 
-def _in_place(carried: Value, following: Value, loop: Loop, steps: Steps) -> bool:
+def _in_place(carried: Value, following: Value, loop: ModelLoop, steps: ModelSteps) -> bool:
     """Whether the next trip's value is made where this trip's is: nobody reads that any more."""
     root = steps.root(following)
-    at = next((n for n, step in enumerate(loop.body) if not isinstance(step, Copy) and root in writes(step, steps)), -1)
+    at = next(
+        (n for n, step in enumerate(loop.body) if not isinstance(step, ValueCopy) and root in writes(step, steps)), -1
+    )
     alone = sum(steps.root(other) is root for other in loop.following) == 1
     later = {steps.root(other) for other in loop.following if other is not following}
     if at < 0 or not alone or carried in later or root.type != carried.type:
         return False
-    if isinstance(loop.body[at], Loop) or any(carried in reads(step, steps) for step in loop.body[at + 1 :]):
+    if isinstance(loop.body[at], ModelLoop) or any(carried in reads(step, steps) for step in loop.body[at + 1 :]):
         return False
     if carried in reads(loop.body[at], steps) and not _is_within(loop.body[at], root, carried, steps):
         return False
@@ -131,15 +135,15 @@ def _in_place(carried: Value, following: Value, loop: Loop, steps: Steps) -> boo
     return True
 
 
-def _is_within(step: Step, new: Value, old: Value, steps: Steps) -> bool:
+def _is_within(step: Step, new: Value, old: Value, steps: ModelSteps) -> bool:
     """Whether a kernel makes a value in the memory of an operand, which it reads only once."""
-    if not isinstance(step, Run) or sum(steps.root(value) is old for value in step.reads) != 1:
+    if not isinstance(step, KernelRun) or sum(steps.root(value) is old for value in step.reads) != 1:
         return False
     pairs = [(steps.root(step.writes[result]), steps.root(step.reads[operand])) for result, operand in step.within]
     return (new, old) in pairs
 
 
-def _choice(choice: Choice, steps: Steps) -> Choice:
+def _choice(choice: Choice, steps: ModelSteps) -> Choice:
     branches = []
     for block, results in choice.branches:
         made = _block(block, steps)
@@ -150,7 +154,7 @@ def _choice(choice: Choice, steps: Steps) -> Choice:
                 steps.same[root] = result
                 own.discard(root)
             else:
-                made.append(Copy(value, result, choice.location))
+                made.append(ValueCopy(value, result, choice.location))
         branches.append((made, results))
     choice.branches = tuple(branches)
     return choice

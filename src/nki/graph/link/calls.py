@@ -15,9 +15,9 @@ from nki.graph.ir import TensorType, Value
 from nki.graph.kernels import KernelFunction, Kernels, joined
 from nki.graph.link import glue
 from nki.graph.link.bind import writes
-from nki.graph.link.plan import Plan, Slot
+from nki.graph.link.plan import BufferSlot, MemoryPlan
 from nki.graph.link.room import Room, Shift
-from nki.graph.link.steps import Steps
+from nki.graph.link.steps import ModelSteps
 from nki.graph.sharing import same_bytes
 from nki.passes.analysis.liveness import register_places
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
@@ -42,7 +42,7 @@ class Linker:
     """
 
     def __init__(
-        self, name: str, steps: Steps, plan: Plan, kernels: Kernels, target: Target, core: int, cores: int
+        self, name: str, steps: ModelSteps, plan: MemoryPlan, kernels: Kernels, target: Target, core: int, cores: int
     ) -> None:
         self.steps, self.plan, self.kernels, self.target = steps, plan, kernels, target
         self.core, self.cores = core, cores
@@ -114,7 +114,7 @@ class Linker:
             found = self._glue["meet"] = self.kernels.made_for(self.cores, "meet", glue.meet, glue.BOTH)[self.core]
         return found
 
-    def _slot(self, number: int, slot: Slot) -> Buffer:
+    def _slot(self, number: int, slot: BufferSlot) -> Buffer:
         role = "input" if slot.kind in ("argument", "constant") else "temporary"
         if role == "input" and self.cores > 1 and number not in self._written:
             role = "fixed"  # so that it can be loaded before the cores meet

@@ -22,10 +22,10 @@ from nki.graph.kernels import Kernels, tensor_of
 from nki.graph.link import glue
 from nki.graph.link.calls import Bindings, Call, Linker
 from nki.graph.link.collisions import refuse_collisions
-from nki.graph.link.plan import Plan
+from nki.graph.link.plan import MemoryPlan
 from nki.graph.link.room import Shift
-from nki.graph.link.shares import CORES, Share, blocks
-from nki.graph.link.steps import Choice, Copy, Loop, Run, Step, Steps, is_whole, walk
+from nki.graph.link.shares import CORES, StepShare, blocks
+from nki.graph.link.steps import Choice, KernelRun, ModelLoop, ModelSteps, Step, ValueCopy, is_whole, walk
 from nki.passes.analysis.liveness import register_places
 from nki.passes.check_races import refuse_races
 from nki.passes.scheduling.resynchronize import relink
@@ -51,7 +51,12 @@ class Linked:
 
 
 def link(
-    name: str, steps: Steps, plan: Plan, kernels: Kernels, target: Target, shares: Sequence[Share] | None = None
+    name: str,
+    steps: ModelSteps,
+    plan: MemoryPlan,
+    kernels: Kernels,
+    target: Target,
+    shares: Sequence[StepShare] | None = None,
 ) -> Linked:
     """Put the kernels of a model together.
 
@@ -68,13 +73,13 @@ def link(
     programs = tuple(_linked(linker, steps.steps, shares, target) for linker in linkers)
     refuse_races(programs, target)
     if shares is not None:
-        own = [step.location for step in walk(steps.steps) if isinstance(step, Run) and len(step.programs) > 1]
+        own = [step.location for step in walk(steps.steps) if isinstance(step, KernelRun) and len(step.programs) > 1]
         refuse_collisions(programs, own, target)
     waits = sum(_waits(program.body) for program in programs)
     return Linked(programs, linkers[0].copies, waits, linkers[0].meetings)
 
 
-def _linked(linker: Linker, steps: Sequence[Step], shares: Sequence[Share] | None, target: Target) -> Program:
+def _linked(linker: Linker, steps: Sequence[Step], shares: Sequence[StepShare] | None, target: Target) -> Program:
     block = _Builder(linker)
     if shares is None:
         block.steps(steps)
@@ -105,34 +110,34 @@ class _Builder:
         """What steps do, one after another, on one core."""
         for step in steps:
             match step:
-                case Run() if step.reference is not None:
+                case KernelRun() if step.reference is not None:
                     self._reference(step)
-                case Run():
+                case KernelRun():
                     self._run(step, step.programs[0])
-                case Copy():
+                case ValueCopy():
                     self._copy(self._at(step.source), self._at(step.target), step.source.type, step.location)
-                case Loop():
+                case ModelLoop():
                     self._loop(step)
                 case Choice():
                     self._choice(step)
 
-    def shared(self, steps: Sequence[Step], shares: Sequence[Share]) -> None:
+    def shared(self, steps: Sequence[Step], shares: Sequence[StepShare]) -> None:
         """This core's share of steps, and the meetings."""
         core = self._linker.core
         for step, share in zip(steps, shares, strict=True):
             if share.meets:
                 self._meet(step.location)
             mine = share.programs[core]
-            if isinstance(step, Run) and mine is not None and step.reference is None:
+            if isinstance(step, KernelRun) and mine is not None and step.reference is None:
                 self._run(step, mine)
-            elif isinstance(step, Run) and (mine is not None or len(step.programs) > 1):
+            elif isinstance(step, KernelRun) and (mine is not None or len(step.programs) > 1):
                 self._reference(step, mine)
-            elif isinstance(step, Loop | Choice) and share.inner is not None:
-                self._loop(step, share) if isinstance(step, Loop) else self._choice(step, share)
+            elif isinstance(step, ModelLoop | Choice) and share.inner is not None:
+                self._loop(step, share) if isinstance(step, ModelLoop) else self._choice(step, share)
             elif share.programs == (None, None) and core == 0:
                 self.steps([step])
 
-    def _inner(self, steps: Sequence[Step], share: Share | None, number: int) -> None:
+    def _inner(self, steps: Sequence[Step], share: StepShare | None, number: int) -> None:
         """The steps in a step, by number; None if one core runs it alone."""
         if share is None or share.inner is None:
             self.steps(steps)
@@ -146,7 +151,7 @@ class _Builder:
     def _at(self, value: Value) -> Buffer:
         return self._linker.buffer(value)
 
-    def _run(self, run: Run, program: Program) -> None:
+    def _run(self, run: KernelRun, program: Program) -> None:
         arguments = [self._at(value) for value in (*run.reads, *run.writes)]
         self._call(program, arguments, run.location)
 
@@ -156,7 +161,7 @@ class _Builder:
         self._linker.copies += 1
         self._call(self._linker.small("copy", glue.copy, (kind, kind)), [source, target], where)
 
-    def _reference(self, run: Run, half: Program | None = None) -> None:
+    def _reference(self, run: KernelRun, half: Program | None = None) -> None:
         """The user's kernel; what it writes in place is a copy of the operand unless the plan gave it the memory.
 
         Args:
@@ -204,7 +209,7 @@ class _Builder:
         self.block.buffers.append(made)
         return made
 
-    def _loop(self, loop: Loop, share: Share | None = None) -> None:
+    def _loop(self, loop: ModelLoop, share: StepShare | None = None) -> None:
         """If both cores run it, they meet before each of them loads the condition."""
         kind = TensorType((1,), tensor_of(loop.test.type)[1])
         test = self._linker.small("truth", glue.truth, (kind,))
@@ -220,7 +225,7 @@ class _Builder:
         body._call(test, [self._at(loop.test)], loop.location, register=register)
         self._nested(WhileLoop(_known(register), body.block, loop.location))
 
-    def _choice(self, choice: Choice, share: Share | None = None) -> None:
+    def _choice(self, choice: Choice, share: StepShare | None = None) -> None:
         """Branches as loops that run once or not at all; cores that both run one meet at its end."""
         kind = TensorType((1,), uint8 if choice.truth else int32)
         index = [self._at(choice.index)]
@@ -273,7 +278,7 @@ class _Builder:
         return None if last is None else call.registers.get(last)
 
 
-def check_reference(run: Run, core: int) -> Program:
+def check_reference(run: KernelRun, core: int) -> Program:
     """A core's program of the user's kernel, which takes and gives what its call says. Raises GraphError otherwise."""
     assert run.reference is not None, "only references are checked"
     program, name = run.programs[core if len(run.programs) > 1 else 0], run.reference.name

@@ -10,14 +10,14 @@ from nki.core.dtypes import DType, uint8
 from nki.graph.ir import Function, TensorType, Value
 from nki.graph.kernels import tensor_of
 from nki.graph.link.bind import reads, writes
-from nki.graph.link.steps import Choice, Loop, Run, Step, Steps
+from nki.graph.link.steps import Choice, KernelRun, ModelLoop, ModelSteps, Step
 
 _UNIT = 64
 """Bytes that a slot is a multiple of, so that any element type fits."""
 
 
 @dataclass(slots=True)
-class Slot:
+class BufferSlot:
     """Device memory that values have one after another.
 
     Attributes:
@@ -35,7 +35,7 @@ class Slot:
 
 
 @dataclass(slots=True)
-class Plan:
+class MemoryPlan:
     """Where every value is.
 
     Attributes:
@@ -45,7 +45,7 @@ class Plan:
         bytes_without: of temporaries if each had memory of its own.
     """
 
-    slots: list[Slot] = field(default_factory=list)
+    slots: list[BufferSlot] = field(default_factory=list)
     of: dict[Value, int] = field(default_factory=dict)
     arguments: tuple[int, ...] = ()
     constants: tuple[int, ...] = ()
@@ -59,11 +59,11 @@ class Plan:
 
 def plan(
     function: Function,
-    steps: Steps,
+    steps: ModelSteps,
     outputs: Sequence[Value],
     names: Sequence[str],
     donated: Mapping[int, int] | None = None,
-) -> Plan:
+) -> MemoryPlan:
     """Give every value a slot.
 
     Args:
@@ -72,8 +72,8 @@ def plan(
         names: of the arguments.
         donated: for results that may take the memory of an argument, result and argument by position.
     """
-    found = Plan()
-    planner = _Planner(found, steps)
+    found = MemoryPlan()
+    planner = _MemoryPlanner(found, steps)
     found.arguments = tuple(
         planner.fixed(value, "argument", name) for value, name in zip(function.arguments, names, strict=True)
     )
@@ -86,7 +86,7 @@ def plan(
     return found
 
 
-class _Planner:
+class _MemoryPlanner:
     """Gives out slots in the order of the steps.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Planner:
         given: arguments whose memory a result may take.
     """
 
-    def __init__(self, found: Plan, steps: Steps) -> None:
+    def __init__(self, found: MemoryPlan, steps: ModelSteps) -> None:
         self._plan = found
         self._steps = steps
         self._free: list[int] = []
@@ -104,7 +104,7 @@ class _Planner:
     def fixed(self, value: Value, kind: str, name: str) -> int:
         """A slot of its own."""
         shape, dtype = tensor_of(value.type)
-        self._plan.slots.append(Slot(name, kind, _bytes(value.type), shape, dtype))
+        self._plan.slots.append(BufferSlot(name, kind, _bytes(value.type), shape, dtype))
         self._plan.of[value] = len(self._plan.slots) - 1
         return self._plan.of[value]
 
@@ -115,7 +115,7 @@ class _Planner:
         last = {value: position for position, values in enumerate(touched) for value in values}
         own: set[Value] = set()
         for position, step in enumerate(block):
-            if isinstance(step, Run):
+            if isinstance(step, KernelRun):
                 own |= self._within(step, last, position, own)
             for value in sorted(self._made(step), key=lambda value: -_bytes(value.type)):
                 if value not in self._plan.of:
@@ -129,16 +129,16 @@ class _Planner:
     def _made(self, step: Step) -> list[Value]:
         if isinstance(step, Choice):
             return [self._steps.root(value) for value in step.results]
-        return [] if isinstance(step, Loop) else writes(step, self._steps)
+        return [] if isinstance(step, ModelLoop) else writes(step, self._steps)
 
     def _inner(self, step: Step) -> None:
-        if isinstance(step, Loop):
+        if isinstance(step, ModelLoop):
             self.block([*step.body, *step.condition])
         elif isinstance(step, Choice):
             for branch, _ in step.branches:
                 self.block(branch)
 
-    def _within(self, run: Run, last: Mapping[Value, int], position: int, own: set[Value]) -> set[Value]:
+    def _within(self, run: KernelRun, last: Mapping[Value, int], position: int, own: set[Value]) -> set[Value]:
         """Results that take the memory of an operand that is not needed later."""
         taken = set()
         for result, operand in run.within:
@@ -173,7 +173,7 @@ class _Planner:
         number = self._fitting(size)
         if number is None:
             shape, dtype = tensor_of(value.type)
-            self._plan.slots.append(Slot(f"slot{len(self._plan.slots)}", "temporary", size, shape, dtype))
+            self._plan.slots.append(BufferSlot(f"slot{len(self._plan.slots)}", "temporary", size, shape, dtype))
             number = len(self._plan.slots) - 1
         else:
             self._free.remove(number)

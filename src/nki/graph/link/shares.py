@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nki.graph.link.steps import Choice, Loop, Step
+from nki.graph.link.steps import Choice, ModelLoop, Step
 from nki.spec.program import Program
 
 CORES = 2
@@ -12,7 +12,7 @@ CORES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class StepShare:
     """A step on two cores.
 
     Attributes:
@@ -28,12 +28,12 @@ class Share:
     inner: tuple[Shares, ...] | None = None
 
 
-Shares = tuple[Share, ...]
+Shares = tuple[StepShare, ...]
 """Of steps, in order."""
 
 
 def blocks(step: Step) -> list[list[Step]]:
     """The steps in a step, as they are divided: a loop's condition, and its body with the condition; branches."""
-    if isinstance(step, Loop):
+    if isinstance(step, ModelLoop):
         return [step.condition, [*step.body, *step.condition]]
     return [branch for branch, _ in step.branches] if isinstance(step, Choice) else []

@@ -18,7 +18,7 @@ from nki.spec.program import Program
 
 
 @dataclass(eq=False, slots=True)
-class Run:
+class KernelRun:
     """One kernel.
 
     Attributes:
@@ -40,7 +40,7 @@ class Run:
 
 
 @dataclass(eq=False, slots=True)
-class Copy:
+class ValueCopy:
     """The bytes of a value into the memory of another one of the same type."""
 
     source: Value
@@ -49,7 +49,7 @@ class Copy:
 
 
 @dataclass(eq=False, slots=True)
-class Loop:
+class ModelLoop:
     """``while condition(carried): carried = body(carried)``.
 
     Attributes:
@@ -83,11 +83,11 @@ class Choice:
     location: Location
 
 
-Step = Run | Copy | Loop | Choice
+Step = KernelRun | ValueCopy | ModelLoop | Choice
 
 
 @dataclass(slots=True)
-class Steps:
+class ModelSteps:
     """A model in order.
 
     Attributes:
@@ -109,18 +109,18 @@ class Steps:
         return value
 
 
-def steps_of(function: Function, kernels: Kernels) -> Steps:
+def steps_of(function: Function, kernels: Kernels) -> ModelSteps:
     """The steps of a function of groups. Raises what emitters and compilation raise, at the model's line."""
-    maker = _Maker(kernels)
+    maker = _StepMaker(kernels)
     maker.made.steps = maker.block(function.body)
     return maker.made
 
 
-class _Maker:
+class _StepMaker:
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
         self._within: dict[str, tuple[tuple[int, int], ...]] = {}
-        self.made = Steps()
+        self.made = ModelSteps()
 
     def block(self, body: Sequence[Op | Group]) -> list[Step]:
         return [step for item in body for step in self._item(item)]
@@ -146,23 +146,23 @@ class _Maker:
             yield self._choice(op)
         elif is_reference(op):
             found = reference_of(op)
-            yield Run(found.programs, op.operands, op.results, op.location, "call", found, _in_place(found))
+            yield KernelRun(found.programs, op.operands, op.results, op.location, "call", found, _in_place(found))
         else:
             raise unsupported(op, "it is in no group", "report the model: grouping leaves no such operation behind")
 
-    def _kernel(self, group: Group) -> Run:
+    def _kernel(self, group: Group) -> KernelRun:
         kernel = self._kernels.of(group)
         self.made.kernels.setdefault(kernel.key, kernel)
         if kernel.key not in self._within:
             self._within[kernel.key] = self._kernels.may_share(kernel.program, len(group.inputs))
         within = self._within[kernel.key]
-        return Run((kernel.program,), group.inputs, group.outputs, group.location, group.kind, None, within)
+        return KernelRun((kernel.program,), group.inputs, group.outputs, group.location, group.kind, None, within)
 
-    def _loop(self, op: Op) -> Loop:
+    def _loop(self, op: Op) -> ModelLoop:
         condition, body = op.regions
         for region in (condition, body):
             self.made.same.update(zip(region.arguments, op.results, strict=True))
-        return Loop(
+        return ModelLoop(
             op.operands,
             op.results,
             self.block(condition.ops),
@@ -197,7 +197,7 @@ def walk(steps: Sequence[Step]) -> Iterator[Step]:
     """All steps, each before those in it."""
     for step in steps:
         yield step
-        if isinstance(step, Loop):
+        if isinstance(step, ModelLoop):
             yield from walk(step.condition)
             yield from walk(step.body)
         elif isinstance(step, Choice):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from nki.graph.ir import Value
 from nki.graph.link.bind import reads, writes
-from nki.graph.link.plan import Plan
-from nki.graph.link.steps import Run, Step, Steps
+from nki.graph.link.plan import MemoryPlan
+from nki.graph.link.steps import KernelRun, ModelSteps, Step
 from nki.graph.partition.cut import stays
 from nki.graph.partition.device_bytes import Marks, marks
 from nki.graph.partition.halves import Divisible, meet
@@ -45,14 +45,14 @@ class Ways:
         cuts: of kernels, by the identity of their programs.
     """
 
-    def __init__(self, steps: Steps, plan: Plan, cuts: Mapping[int, Divisible], target: Target) -> None:
+    def __init__(self, steps: ModelSteps, plan: MemoryPlan, cuts: Mapping[int, Divisible], target: Target) -> None:
         self._steps, self._plan, self._cuts, self._target = steps, plan, cuts, target
         self._written = {plan.of[value] for step in steps.steps for value in writes(step, steps)}
         self._marks: dict[int, dict[int, tuple[Marks | None, Marks | None]]] = {}
 
     def of(self, step: Step) -> list[Way]:
         """The first core first; kernels whose times are not known have no other way."""
-        if not isinstance(step, Run):
+        if not isinstance(step, KernelRun):
             return [Way((None, None), (0.0, 0.0), (self._whole(step), {}))]
         if len(step.programs) > 1:  # the first core makes copies before it, and takes results apart after it
             return [Way((None, None), (0.0, 0.0), (self._whole(step), {}), leaves=not stays(step))]
@@ -83,7 +83,7 @@ class Ways:
                     found.setdefault(slot, []).append((None, everything) if is_write else (everything, None))
         return found
 
-    def _of(self, run: Run, program: Program) -> Touched:
+    def _of(self, run: KernelRun, program: Program) -> Touched:
         """Of a kernel's program."""
         tensors = [*program.inputs, *([view.buffer for view in program.outputs] if run.reference is not None else ())]
         slots = [self._slot(value) for value in (*run.reads, *run.writes)]

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from nki.graph.kernels import Kernels
 from nki.graph.link.link import Linked, link
-from nki.graph.link.plan import Plan
-from nki.graph.link.steps import Steps, walk
+from nki.graph.link.plan import MemoryPlan
+from nki.graph.link.steps import ModelSteps, walk
 from nki.graph.partition.cut import whole_kernels
 from nki.graph.partition.divide import Division, divide
 from nki.graph.partition.halves import Divisible
@@ -23,7 +23,7 @@ _LONGER = "the whole model would take longer on two cores"
 
 
 def link_for_two(
-    name: str, steps: Steps, plan: Plan, cuts: Mapping[int, Divisible], kernels: Kernels, target: Target
+    name: str, steps: ModelSteps, plan: MemoryPlan, cuts: Mapping[int, Divisible], kernels: Kernels, target: Target
 ) -> tuple[Linked, Division]:
     """Divide the steps between two cores, and link them. Raises what `link` raises.
 

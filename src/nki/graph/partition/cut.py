@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from nki.core.tensor import Buffer
 from nki.frontend.results import written_inputs
-from nki.graph.link.steps import Run, Step, is_whole
+from nki.graph.link.steps import KernelRun, Step, is_whole
 from nki.graph.partition.device_bytes import marks
 from nki.graph.partition.halves import Divisible, halves, meet
 from nki.target.model import Target
@@ -18,11 +18,12 @@ _ONE = "the model is compiled for one core"
 def cut_kernels(steps: Iterable[Step], target: Target) -> dict[int, Divisible]:
     """The halves of kernels on one core, by the identity of their programs.
 
-    Results no longer take the memory of an operand (`Run.within`) where one half would overwrite what the other reads.
+    Results no longer take the memory of an operand (`KernelRun.within`) where one half would overwrite what the other
+    reads.
     """
     found: dict[int, Divisible] = {}
     for run in steps:
-        if isinstance(run, Run) and len(run.programs) == 1:
+        if isinstance(run, KernelRun) and len(run.programs) == 1:
             program = run.programs[0]
             if id(program) not in found:
                 found[id(program)] = _cut(run, target)
@@ -30,14 +31,14 @@ def cut_kernels(steps: Iterable[Step], target: Target) -> dict[int, Divisible]:
     return found
 
 
-def _cut(run: Run, target: Target) -> Divisible:
+def _cut(run: KernelRun, target: Target) -> Divisible:
     program = run.programs[0]
     if run.reference is not None and (written_inputs(run.programs) or not all(map(is_whole, program.outputs))):
         return Divisible(timeline(program, target).makespan, why="its results are parts of tensors, or operands")
     return halves(program, results_of(run), target)
 
 
-def _apart(run: Run, cuts: Divisible, target: Target) -> tuple[tuple[int, int], ...]:
+def _apart(run: KernelRun, cuts: Divisible, target: Target) -> tuple[tuple[int, int], ...]:
     """Results that take the memory of an operand: those whose bytes no other half reads of the operand."""
     within = run.within
     for cut in cuts.cuts if within else ():
@@ -54,17 +55,17 @@ def _apart(run: Run, cuts: Divisible, target: Target) -> tuple[tuple[int, int], 
 
 def whole_kernels(steps: Iterable[Step]) -> dict[int, Divisible]:
     """All kernels as they are, for a model of which only the user's own kernels run on two cores."""
-    runs = [step for step in steps if isinstance(step, Run) and len(step.programs) == 1]
+    runs = [step for step in steps if isinstance(step, KernelRun) and len(step.programs) == 1]
     return {id(run.programs[0]): Divisible(0.0, why=_ONE) for run in runs}
 
 
-def results_of(run: Run) -> Sequence[Buffer]:
+def results_of(run: KernelRun) -> Sequence[Buffer]:
     """The tensors of a kernel's program that it makes."""
     program = run.programs[0]
     return program.inputs[len(run.reads) :] if run.reference is None else [view.buffer for view in program.outputs]
 
 
-def stays(run: Run) -> bool:
+def stays(run: KernelRun) -> bool:
     """Whether a kernel of the user leaves its results where they are to be: each is a tensor that it writes."""
     program, written = run.programs[0], written_inputs(run.programs)
     given = {buffer.id for number, buffer in enumerate(program.inputs) if number not in written}

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
-from nki.graph.link.plan import Plan
-from nki.graph.link.shares import CORES, Share, Shares, blocks
-from nki.graph.link.steps import Choice, Copy, Loop, Run, Step, Steps, walk
+from nki.graph.link.plan import MemoryPlan
+from nki.graph.link.shares import CORES, Shares, StepShare, blocks
+from nki.graph.link.steps import Choice, KernelRun, ModelLoop, ModelSteps, Step, ValueCopy, walk
 from nki.graph.partition.candidates import Way, Ways, collide
 from nki.graph.partition.halves import Divisible
 from nki.target.model import Target
@@ -58,7 +59,7 @@ _Open = tuple[tuple[int, int], ...]
 """(atom, way) of what was done since the last meeting."""
 
 
-class _State(NamedTuple):
+class _Division(NamedTuple):
     """Some steps, divided in some way.
 
     Attributes:
@@ -70,8 +71,8 @@ class _State(NamedTuple):
 
     times: tuple[float, float]
     open: _Open
-    share: Share | None = None
-    before: _State | None = None
+    share: StepShare | None = None
+    before: _Division | None = None
     meetings: int = 0
 
     @property
@@ -102,7 +103,9 @@ class _Atom(NamedTuple):
     after: Sequence[_Open | None]
 
 
-def divide(steps: Steps, plan: Plan, cuts: Mapping[int, Divisible], pause: float, target: Target) -> Division:
+def divide(
+    steps: ModelSteps, plan: MemoryPlan, cuts: Mapping[int, Divisible], pause: float, target: Target
+) -> Division:
     """Divide the steps of a model between two cores.
 
     Args:
@@ -123,16 +126,16 @@ class _Divider:
         self._atoms: list[_Atom] = []
         self._conflicts: dict[tuple[tuple[int, int], tuple[int, int]], bool] = {}
 
-    def divided(self, steps: Sequence[Step], entry: _Open) -> _State:
+    def divided(self, steps: Sequence[Step], entry: _Open) -> _Division:
         """The best state after steps, of those that were followed to the end.
 
         Args:
             entry: what was done since the last meeting before the steps.
         """
-        states = [_State((0.0, 0.0), entry)]
+        states = [_Division((0.0, 0.0), entry)]
         for step in steps:
             number = self._add(self._atom(step))
-            found: dict[_Open, _State] = {}
+            found: dict[_Open, _Division] = {}
             for state in states:
                 for way in range(len(self._atoms[number].ways)):
                     made = self._next(state, number, way)
@@ -146,7 +149,7 @@ class _Divider:
         self._atoms.append(atom)
         return len(self._atoms) - 1
 
-    def _next(self, state: _State, number: int, way: int) -> _State:
+    def _next(self, state: _Division, number: int, way: int) -> _Division:
         """One more step."""
         atom, key = self._atoms[number], (number, way)
         made = atom.ways[way]
@@ -158,7 +161,9 @@ class _Divider:
         after = atom.after[way]
         if after is None and made.leaves:
             after = (key,) if meets else (*state.open, key)
-        return _State(times, after or (), Share(meets, made.programs, atom.inner[way]), state, state.meetings + meets)
+        return _Division(
+            times, after or (), StepShare(meets, made.programs, atom.inner[way]), state, state.meetings + meets
+        )
 
     def _conflict(self, one: tuple[int, int], other: tuple[int, int]) -> bool:
         found = self._conflicts.get((one, other))
@@ -171,22 +176,22 @@ class _Divider:
 
     def _atom(self, step: Step) -> _Atom:
         ways = self._ways.of(step)
-        if not isinstance(step, Loop | Choice):
+        if not isinstance(step, ModelLoop | Choice):
             return _Atom(ways, [None] * len(ways), [None] * len(ways))
         load = self._load(step)
-        inner, after, times = self._loop(step, load) if isinstance(step, Loop) else self._choice(step, load)
+        inner, after, times = self._loop(step, load) if isinstance(step, ModelLoop) else self._choice(step, load)
         both = Way((None, None), times, ways[0].touched, meets=True)
-        if any(isinstance(each, Run) and len(each.programs) > 1 for each in walk([step])):
+        if any(isinstance(each, KernelRun) and len(each.programs) > 1 for each in walk([step])):
             return _Atom([both], [inner], [after])  # the first core cannot run it alone
         alone = ways[0]._replace(ns=(self._alone(step), 0.0))
         return _Atom([alone, both], [None, inner], [None, after])
 
-    def _load(self, step: Loop | Choice) -> _Open:
+    def _load(self, step: ModelLoop | Choice) -> _Open:
         """Both cores load what decides how the step goes on, right after a meeting."""
-        way = self._ways.loaded(step.test if isinstance(step, Loop) else step.index, by=CORES)
+        way = self._ways.loaded(step.test if isinstance(step, ModelLoop) else step.index, by=CORES)
         return ((self._add(_Atom([way], [None], [None])), 0),)
 
-    def _loop(self, loop: Loop, load: _Open) -> tuple[tuple[Shares, ...], _Open, tuple[float, float]]:
+    def _loop(self, loop: ModelLoop, load: _Open) -> tuple[tuple[Shares, ...], _Open, tuple[float, float]]:
         condition = self.divided(loop.condition, ())
         body = self.divided([*loop.body, *loop.condition], load)
         ns = max(condition.times) + self._pause + _TRIPS * (max(body.times) + self._pause)
@@ -199,7 +204,7 @@ class _Divider:
 
     def _alone(self, step: Step) -> float:
         """ns that a step takes on the first core."""
-        if isinstance(step, Loop):
+        if isinstance(step, ModelLoop):
             return self.alone(step.condition) + _TRIPS * self.alone([*step.body, *step.condition])
         if isinstance(step, Choice):
             return max(self.alone(branch) for branch, _ in step.branches)
@@ -210,7 +215,7 @@ class _Divider:
         return sum(map(self._alone, steps))
 
 
-def _pairs(steps: Sequence[Step], shares: Shares) -> Iterator[tuple[Step, Share]]:
+def _pairs(steps: Sequence[Step], shares: Shares) -> Iterator[tuple[Step, StepShare]]:
     """All steps with their shares, each before those in it."""
     for step, share in zip(steps, shares, strict=True):
         yield step, share
@@ -219,14 +224,18 @@ def _pairs(steps: Sequence[Step], shares: Shares) -> Iterator[tuple[Step, Share]
                 yield from _pairs(block, inner)
 
 
-def _lone(step: Step, share: Share) -> bool:
+def _lone(step: Step, share: StepShare) -> bool:
     """Whether one core runs a step that could be thought of as two halves."""
     return share.inner is None and not (
-        isinstance(step, Run) and (len(step.programs) > 1 or None not in share.programs)
+        isinstance(step, KernelRun) and (len(step.programs) > 1 or None not in share.programs)
     )
 
 
-def _why(step: Step, share: Share, cuts: Mapping[int, Divisible]) -> tuple[str, str]:
-    if isinstance(step, Run):
+def _why(step: Step, share: StepShare, cuts: Mapping[int, Divisible]) -> tuple[str, str]:
+    if isinstance(step, KernelRun):
         return step.kind, cuts[id(step.programs[0])].why or _DEAR
-    return type(step).__name__.lower(), _FIRST if isinstance(step, Copy) else _DEAR
+    return _KINDS[type(step)], _FIRST if isinstance(step, ValueCopy) else _DEAR
+
+
+_KINDS: Mapping[type, str] = MappingProxyType({ValueCopy: "copy", ModelLoop: "loop", Choice: "choice"})
+"""What the steps that are no kernels are called in reports."""

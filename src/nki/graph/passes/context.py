@@ -31,12 +31,12 @@ class Replacement(Protocol):
     def name(self) -> str:
         """For reports."""
 
-    def replaced(self, r: Rewriter, op: Op, context: Context) -> Sequence[Value] | None:
+    def replaced(self, r: Rewriter, op: Op, context: GraphContext) -> Sequence[Value] | None:
         """Values in place of an operation's results; None where it has none."""
 
 
 @dataclass(slots=True)
-class Context:
+class GraphContext:
     """One compilation.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.graph.ir import Module, Op, Region, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.fingerprint import attribute_text, op_text
 
 _OWN = frozenset({"rng", "custom_call", "optimization_barrier", "call", "while", "infeed", "recv", "send", "outfeed"})
@@ -16,7 +16,7 @@ _LEAVES = frozenset({"constant", "iota"})
 """What each block makes itself, because a kernel in it holds them as numbers."""
 
 
-def cse(module: Module, context: Context) -> Module:
+def cse(module: Module, context: GraphContext) -> Module:
     """The model with equal operations merged into the first one; inner blocks see what outer ones computed."""
     for function in module.functions.values():
         same: dict[Value, Value] = {}

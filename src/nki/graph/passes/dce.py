@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.graph.ir import Module, Op, Region, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.regions import outside_values
 
 _EFFECTS = frozenset({"custom_call", "outfeed", "send", "infeed", "recv"})
 
 
-def dce(module: Module, context: Context) -> Module:
+def dce(module: Module, context: GraphContext) -> Module:
     """The model without what does not reach its results, and without functions that nothing calls."""
     for function in module.functions.values():
         ops = [item for item in function.body if isinstance(item, Op)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from nki.core.dtypes import DType
 from nki.graph.ir import Module, Op, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.kinds import nbytes
 from nki.graph.passes.numpy_ops import Array, compute, is_elementwise
 from nki.graph.passes.rewriter import Rewriter, rewrite
@@ -21,14 +21,14 @@ _KEPT = frozenset({"iota", "broadcast_in_dim"})
 _SMALL, _LARGE = 1 << 12, 1 << 24  # elements
 
 
-def fold(module: Module, context: Context) -> Module:
+def fold(module: Module, context: GraphContext) -> Module:
     """The model with constants in place of what they determine, as long as those take at most `context.fold_bytes`, or
     no more than what they replace."""
 
     return rewrite(module, partial(_folded, context))
 
 
-def fold_wide(module: Module, context: Context, wide: Container[DType]) -> Module:
+def fold_wide(module: Module, context: GraphContext, wide: Container[DType]) -> Module:
     """The same for operations on integers of these types and reductions of them, before they lose bits."""
 
     def rule(r: Rewriter, op: Op) -> Sequence[Value] | None:
@@ -54,7 +54,7 @@ def _beyond(r: Rewriter, op: Op) -> Sequence[Value] | None:
     return [r.constant(made)]
 
 
-def _folded(context: Context, r: Rewriter, op: Op) -> Sequence[Value] | None:
+def _folded(context: GraphContext, r: Rewriter, op: Op) -> Sequence[Value] | None:
     if op.name == "constant" or len(op.results) != 1 or op.regions or op.name in _KEPT:
         return None
     arrays = [_constant(r, value) for value in op.operands]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.graph.ir import Module, Op, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.rewriter import Rewriter, rewrite
 
 
-def patterns(module: Module, context: Context) -> Module:
+def patterns(module: Module, context: GraphContext) -> Module:
     """The model with calls of kernels in place of what the context's patterns find; the first that finds comes first.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from nki.graph.errors import guarded
 from nki.graph.ir import Module
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.cse import cse
 from nki.graph.passes.dce import dce
 from nki.graph.passes.fold import fold
@@ -21,7 +21,7 @@ from nki.graph.passes.simplify import simplify
 from nki.graph.passes.spread import spread
 from nki.graph.passes.widen import widen
 
-Pass = Callable[[Module, Context], Module]
+Pass = Callable[[Module, GraphContext], Module]
 
 STAGES: Mapping[str, tuple[Pass, ...]] = {
     "legalized": (inline_calls, split_complex, dce, fold_narrowed, dce, legalize, quotients, dce),
@@ -34,7 +34,7 @@ STAGES: Mapping[str, tuple[Pass, ...]] = {
 
 def run_passes(
     module: Module,
-    context: Context,
+    context: GraphContext,
     *,
     start: str = "imported",
     after: Callable[[str, Module], None] | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import gcd, prod
 
 from nki.graph.ir import Module, Op, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.kinds import combiner
 from nki.graph.passes.rewriter import Rewriter, rewrite
 
@@ -15,7 +15,7 @@ _LONG = 1024
 """Elements from which on a row is worth two kernels' starts."""
 
 
-def reductions(module: Module, context: Context) -> Module:
+def reductions(module: Module, context: GraphContext) -> Module:
     """The model with sums of floats over dimensions before the last one as products with ones, which read whole rows;
     and with long reductions to few elements cut into as many rows as there are partitions."""
 

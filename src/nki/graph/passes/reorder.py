@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nki.graph.ir import Module, Op, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.rewriter import Rewriter, rewrite
 
 
-def reorder(module: Module, context: Context) -> Module:
+def reorder(module: Module, context: GraphContext) -> Module:
     """The model with transposes of a product's rows as transposes of its left operand, which kernels read through."""
     return rewrite(module, _rule)
 

@@ -7,7 +7,7 @@ from math import frexp, isfinite
 
 from nki.core.dtypes import DType
 from nki.graph.ir import Module, Op, TensorType, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.kinds import is_pointwise
 from nki.graph.passes.lossless import lossless
 from nki.graph.passes.rewriter import Rewriter, rewrite
@@ -18,7 +18,7 @@ Simplifier = Callable[[Rewriter, Op], "Sequence[Value] | None"]
 _MOST_POWER = 4
 
 
-def simplify(module: Module, context: Context) -> Module:
+def simplify(module: Module, context: GraphContext) -> Module:
     """The model with simpler operations in place of what they equal."""
     return rewrite(module, _rule)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nki.graph.ir import Module, Op, TensorType, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.kinds import is_pointwise
 from nki.graph.passes.rewriter import Rewriter, rewrite
 
@@ -15,7 +15,7 @@ _DEPTH = 4
 """Operations through which a slice is moved towards what they read."""
 
 
-def spread(module: Module, context: Context) -> Module:
+def spread(module: Module, context: GraphContext) -> Module:
     """The model with concatenations of slices after the elementwise operations that use them, so that one kernel reads
     the slices, computes, and writes the pieces of the result."""
     return rewrite(module, _Spread().rule)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from nki.graph.ir import Module, Op, TensorType, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.rewriter import Rewriter, rewrite
 
 
-def widen(module: Module, context: Context) -> Module:
+def widen(module: Module, context: GraphContext) -> Module:
     """The model with broadcasts and reduces of what a reshape gave other dimensions of size 1 as of its operand."""
     return rewrite(module, _rule)
 

@@ -16,7 +16,7 @@ from nki.driver.compile import compiled
 from nki.driver.prepare import prepare
 from nki.graph.errors import GraphError
 from nki.graph.ir import Op, TensorType, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.rewriter import Rewriter
 from nki.graph.patterns.pattern import Match
 from nki.graph.patterns.registry import Origin
@@ -34,7 +34,7 @@ class Replacement:
         """The pattern's."""
         return self.origin.pattern.name
 
-    def replaced(self, r: Rewriter, op: Op, context: Context) -> Sequence[Value] | None:
+    def replaced(self, r: Rewriter, op: Op, context: GraphContext) -> Sequence[Value] | None:
         """What the kernel makes, in place of the operation's results; None if the pattern finds nothing.
 
         Raises:
@@ -52,7 +52,7 @@ class Replacement:
             reference = self._compiled(found, context)
         return self._called(r, op, found, reference)
 
-    def _compiled(self, found: Match, context: Context) -> Reference:
+    def _compiled(self, found: Match, context: GraphContext) -> Reference:
         kernel = self.origin.pattern.kernel
         arrays = tuple(_stand_in(value) for value in found.inputs)
         facts, target = dict(found.facts), context.target.name

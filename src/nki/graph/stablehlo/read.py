@@ -33,7 +33,7 @@ def read(source: str | bytes, file: str = "") -> Module:
 
 def read_module(module: Any, file: str = "") -> Module:
     """As `read`, of a module of the bindings in `nki.graph.stablehlo.mlir`."""
-    reader = _Reader(0 if _PRODUCER_FROM_0 in module.operation.attributes else 1, file)
+    reader = _ModuleParser(0 if _PRODUCER_FROM_0 in module.operation.attributes else 1, file)
     functions = {}
     for item in module.body.operations:
         operation = item.operation
@@ -60,7 +60,7 @@ def _entry(functions: Mapping[str, Function]) -> str:
     return public[0]
 
 
-class _Reader:
+class _ModuleParser:
     """One module; `columns` is what its producer counts columns from."""
 
     def __init__(self, columns: int, file: str) -> None:

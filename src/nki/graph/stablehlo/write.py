@@ -17,12 +17,12 @@ def write(module: Module) -> str:
 
     A group becomes a private function with the attribute ``nki.kind`` and a call of it.
     """
-    writer = _Writer(module)
+    writer = _ModulePrinter(module)
     body = [writer.function(function) for function in module.functions.values()]
     return "\n".join([*writer.aliases, "module {", *body, *writer.groups, "}"]) + "\n"
 
 
-class _Writer:
+class _ModulePrinter:
     """One module. `aliases` are the locations, which operations repeat; `groups` the functions of groups."""
 
     def __init__(self, module: Module) -> None:

@@ -9,7 +9,7 @@ from nki.core.errors import NkiError
 from nki.core.source import Frame, is_own
 from nki.graph.errors import GraphError
 from nki.graph.importers.jax import lower
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.pipeline import run_passes
 from nki.interop.jax.equations import Equation, Equations, shape_of
 from nki.interop.jax.program import references
@@ -63,7 +63,7 @@ def _refused(function: Equations, equation: Equation, target: Target) -> NkiErro
     try:
         module = lower(alone, [shape_of(variable) for variable in inputs], {}, donate=(), static=((), ())).module
         kept = references(module)
-        run_passes(module, Context(target))
+        run_passes(module, GraphContext(target))
         del kept  # the kernels that the equation calls were needed until here
     except NkiError as error:
         frame = error.location.frame

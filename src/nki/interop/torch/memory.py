@@ -20,7 +20,7 @@ DEVICE = "neuron"
 _CPU, _EXTENSION = 1, 12
 
 
-class _Tensor(ctypes.Structure):
+class _DLTensor(ctypes.Structure):
     """The start of DLTensor: all that is read or written here."""
 
     _fields_ = (("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
@@ -45,7 +45,7 @@ def _relabelled(tensor: torch.Tensor, device_type: int) -> torch.Tensor:
     conjugate, negative = tensor.is_conj(), tensor.is_neg()
     _flag(tensor, False, False)  # DLPack has the bytes only
     capsule: Any = torch._C._to_dlpack(tensor)
-    head = _Tensor.from_address(_pointer(capsule, b"dltensor"))
+    head = _DLTensor.from_address(_pointer(capsule, b"dltensor"))
     head.device_type, head.device_id = device_type, 0
     made = torch._C._from_dlpack(capsule)
     _flag(made, conjugate, negative)

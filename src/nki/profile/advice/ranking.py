@@ -10,7 +10,7 @@ from typing import Any
 from nki.profile.facts.critical_path import Piece
 from nki.profile.facts.dependence_edges import Edges, Waited
 from nki.profile.facts.time_breakdown import Spent
-from nki.profile.facts.timed_core import Core
+from nki.profile.facts.timed_core import CoreFacts
 from nki.profile.facts.work import Facts
 from nki.spec.program import Issued
 from nki.spec.step import UNITS
@@ -56,7 +56,7 @@ class Advice:
 class Evidence:
     """What rules look at: one core in time, by position in the walk over its program."""
 
-    core: Core
+    core: CoreFacts
     facts: Sequence[Facts]
     spent: Spent
     path: Sequence[Piece]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nki.profile.facts.timed_core import Core, segments
+from nki.profile.facts.timed_core import CoreFacts, segments
 from nki.profile.facts.work import Facts
 from nki.timing.bound import lower_bound
 
 
-def bounds(core: Core, facts: list[Facts], trips: Mapping[int, float] | None = None) -> dict[str, float]:
+def bounds(core: CoreFacts, facts: list[Facts], trips: Mapping[int, float] | None = None) -> dict[str, float]:
     """ns by name.
 
     * ``unit NAME``: all work of a unit, one after the other; for dma the part of its engines that transfers use.
@@ -27,7 +27,7 @@ def bounds(core: Core, facts: list[Facts], trips: Mapping[int, float] | None = N
     return {name: float(ns) for name, ns in found.items()}
 
 
-def dependence_bound(core: Core, needs: Sequence[tuple[int, ...]], trips: Mapping[int, float] | None) -> float:
+def dependence_bound(core: CoreFacts, needs: Sequence[tuple[int, ...]], trips: Mapping[int, float] | None) -> float:
     """ns that no schedule beats if each instruction needs these earlier ones, by position in the walk."""
     by_segment = [
         [tuple(p - segment.first for p in needs[segment.first + at]) for at in range(len(segment.items))]
@@ -36,7 +36,7 @@ def dependence_bound(core: Core, needs: Sequence[tuple[int, ...]], trips: Mappin
     return lower_bound(core.program, core.target, by_segment, trips)
 
 
-def _compute(core: Core, facts: list[Facts]) -> float:
+def _compute(core: CoreFacts, facts: list[Facts]) -> float:
     """ns of all matmuls at the peak of their operands' width; TFLOPS are 1000 operations per ns."""
     peak, total = core.target.peak, 0.0
     for position, issued in enumerate(core.items):
@@ -50,7 +50,7 @@ def _compute(core: Core, facts: list[Facts]) -> float:
     return total
 
 
-def _compulsory(core: Core) -> float:
+def _compulsory(core: CoreFacts) -> float:
     """Bytes of the tensors in HBM that come in and go out, each once; shared ones by the cores that share them."""
     touched: dict[int, int] = {}
     for position in core.transfers():

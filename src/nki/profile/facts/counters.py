@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from nki.profile.facts.memory_occupancy import Change, Lifetime, changes
-from nki.profile.facts.timed_core import Core
+from nki.profile.facts.timed_core import CoreFacts
 from nki.profile.facts.work import Facts
 
 Series = list[tuple[float, float]]
 """From when on which value holds."""
 
 
-def counters(core: Core, facts: list[Facts], lives: Iterable[Lifetime]) -> dict[str, Series]:
+def counters(core: CoreFacts, facts: list[Facts], lives: Iterable[Lifetime]) -> dict[str, Series]:
     """All counters of a core by name."""
     steps = {**changes(lives, core), **_rates(core, facts)}
     found = {name: series(changed) for name, changed in sorted(steps.items())}
@@ -38,7 +38,7 @@ def _together(parts: Sequence[Series], combine: Callable[[list[float]], float]) 
     return found
 
 
-def _rates(core: Core, facts: list[Facts]) -> dict[str, list[Change]]:
+def _rates(core: CoreFacts, facts: list[Facts]) -> dict[str, list[Change]]:
     """Each transfer counts with its mean rate while its data move."""
     found: dict[str, list[Change]] = defaultdict(list)
     for position in core.transfers():

@@ -16,7 +16,7 @@ from nki.profile.facts.timed_core import (
     PORT,
     UNIT,
     WAIT,
-    Core,
+    CoreFacts,
     is_matmul,
     is_transfer,
     multiplies_from,
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
     position: int
 
 
-def critical_path(core: Core) -> list[Piece]:
+def critical_path(core: CoreFacts) -> list[Piece]:
     """The path of one core, from 0 to its makespan."""
     found: list[Piece] = []
     for span in top(core):
@@ -40,11 +40,11 @@ def critical_path(core: Core) -> list[Piece]:
     return found
 
 
-def _of_span(core: Core, span: Span) -> list[Piece]:
-    return _of_loop(core, span) if isinstance(span, LoopSpan) else _Walk(core, span).pieces()
+def _of_span(core: CoreFacts, span: Span) -> list[Piece]:
+    return _of_loop(core, span) if isinstance(span, LoopSpan) else _CriticalPathWalk(core, span).pieces()
 
 
-def _of_loop(core: Core, loop: LoopSpan) -> list[Piece]:
+def _of_loop(core: CoreFacts, loop: LoopSpan) -> list[Piece]:
     first = min(loop.first, loop.end)
     found = [Piece(loop.start, first, "barrier", -1)]
     at = first
@@ -58,10 +58,10 @@ def _of_loop(core: Core, loop: LoopSpan) -> list[Piece]:
     return found
 
 
-class _Walk:
+class _CriticalPathWalk:
     """Back through one segment."""
 
-    def __init__(self, core: Core, span: SegmentSpan) -> None:
+    def __init__(self, core: CoreFacts, span: SegmentSpan) -> None:
         self._core, self._span = core, span
         self._found: list[Piece] = []
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nki.passes.analysis.dependences import segments_of
 from nki.passes.analysis.disjoint import disjoint
 from nki.passes.analysis.footprints import Accesses, Footprint, Touched
-from nki.profile.facts.timed_core import CORE, EPS, OPERAND, TABLE, WAIT, Core, is_transfer
+from nki.profile.facts.timed_core import CORE, EPS, OPERAND, TABLE, WAIT, CoreFacts, is_transfer
 from nki.timing.state import CAUSES
 
 
@@ -38,7 +38,7 @@ NOTHING = Waited("", -1, "")
 class Edges:
     """The dependences of one core."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: CoreFacts) -> None:
         self._core = core
         accesses = Accesses(core.program, core.target)
         self._touched = [accesses.of(issued) for issued in core.items]

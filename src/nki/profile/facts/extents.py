@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nki.profile.facts.timed_core import Core
+from nki.profile.facts.timed_core import CoreFacts
 from nki.timing.loops import LoopTime
 from nki.timing.plan import BlockPlan, LoopPlan, SegmentPlan
 
@@ -40,17 +40,17 @@ class LoopSpan(NamedTuple):
 Span = SegmentSpan | LoopSpan
 
 
-def top(core: Core) -> list[Span]:
+def top(core: CoreFacts) -> list[Span]:
     """The parts of the whole program."""
     return list(spans(core, core.plan.body, 0.0, core.line.makespan))
 
 
-def inside(core: Core, loop: LoopSpan) -> list[Span]:
+def inside(core: CoreFacts, loop: LoopSpan) -> list[Span]:
     """The parts of the first trip of a loop."""
     return list(spans(core, loop.plan.body, loop.first, loop.first + loop.trip - core.plan.hardware.barrier))
 
 
-def spans(core: Core, block: BlockPlan, start: float, end: float) -> Iterator[Span]:
+def spans(core: CoreFacts, block: BlockPlan, start: float, end: float) -> Iterator[Span]:
     """The parts of a block that runs from `start` to `end` in its first run."""
     times = {loop.number: loop for loop in core.line.loops}
     parts = block.parts
@@ -65,7 +65,7 @@ def spans(core: Core, block: BlockPlan, start: float, end: float) -> Iterator[Sp
         start = after
 
 
-def _begin(core: Core, part: SegmentPlan | LoopPlan, times: dict[int, LoopTime]) -> float:
+def _begin(core: CoreFacts, part: SegmentPlan | LoopPlan, times: dict[int, LoopTime]) -> float:
     """The first instruction of a queue is ready when its segment starts."""
     if isinstance(part, LoopPlan):
         return times[part.number].start - core.plan.hardware.barrier

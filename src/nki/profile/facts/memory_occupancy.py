@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.profile.facts.extents import LoopSpan, inside, top
-from nki.profile.facts.timed_core import Core
+from nki.profile.facts.timed_core import CoreFacts
 
 Change = tuple[float, float]
 """When, and by how much."""
@@ -24,7 +24,7 @@ class Lifetime:
     place: tuple[int, int] | None
 
 
-def lifetimes(core: Core) -> list[Lifetime]:
+def lifetimes(core: CoreFacts) -> list[Lifetime]:
     """All tensors that are touched, by first use; one that is used in a loop is needed during all its trips."""
     found: dict[int, Lifetime] = {}
     placement = core.program.placement or {}
@@ -57,7 +57,7 @@ def _buffers(views: Iterable[View]) -> set[Buffer]:
     return found
 
 
-def _extents(core: Core) -> Iterable[tuple[int, tuple[float, float]]]:
+def _extents(core: CoreFacts) -> Iterable[tuple[int, tuple[float, float]]]:
     """For the instructions in loops, when the outermost loop around each runs."""
     for span in top(core):
         if isinstance(span, LoopSpan):
@@ -65,7 +65,7 @@ def _extents(core: Core) -> Iterable[tuple[int, tuple[float, float]]]:
                 yield position, (span.start, span.end)
 
 
-def changes(lives: Iterable[Lifetime], core: Core) -> dict[str, list[Change]]:
+def changes(lives: Iterable[Lifetime], core: CoreFacts) -> dict[str, list[Change]]:
     """Bytes that come and go, by counter. On chip they are those of one partition: the first of each quadrant for
     SBUF, of any for the banks of PSUM. Tensors that a kernel puts at one address count each.
     """
@@ -94,7 +94,7 @@ def _banks(start: int, nbytes: int, size: int) -> Iterable[tuple[int, int]]:
         yield bank, min(end, (bank + 1) * size) - max(start, bank * size)
 
 
-def loops(core: Core) -> list[tuple[LoopSpan, int]]:
+def loops(core: CoreFacts) -> list[tuple[LoopSpan, int]]:
     """All loops that are entered, with the number of the loop around each, or -1."""
     found: list[tuple[LoopSpan, int]] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nki.profile.facts.extents import LoopSpan, SegmentSpan, Span, inside, top
-from nki.profile.facts.timed_core import TABLE, Core, is_transfer
+from nki.profile.facts.timed_core import TABLE, CoreFacts, is_transfer
 from nki.profile.intervals import Interval, divided
 from nki.spec.queue import SEQUENCERS
 from nki.timing.state import CAUSES
@@ -18,13 +18,13 @@ ALL = "dma"
 """The track of all DMA queues together."""
 
 
-def tracks(core: Core) -> tuple[str, ...]:
+def tracks(core: CoreFacts) -> tuple[str, ...]:
     """The engines, all DMA queues together, and the queues that are used."""
     used = sorted({core.queue[position] for position in core.transfers()})
     return (*SEQUENCERS, ALL, *(core.line.queues[queue] for queue in used))
 
 
-def spent(core: Core) -> Spent:
+def spent(core: CoreFacts) -> Spent:
     """ns of every track by category, over all trips of loops; the categories of a track add up to the makespan."""
     total: Spent = {track: {} for track in tracks(core)}
     for span in top(core):
@@ -44,7 +44,7 @@ def _add(total: Spent, more: Spent, times: float = 1.0) -> None:
             here[name] = here.get(name, 0.0) + ns * times
 
 
-def _of_span(core: Core, span: Span) -> Spent:
+def _of_span(core: CoreFacts, span: Span) -> Spent:
     if isinstance(span, SegmentSpan):
         return _of_segment(core, span)
     found: Spent = {track: {"barrier": min(span.first, span.end) - span.start} for track in tracks(core)}
@@ -56,7 +56,7 @@ def _of_span(core: Core, span: Span) -> Spent:
     return found
 
 
-def _of_trip(core: Core, loop: LoopSpan) -> Spent:
+def _of_trip(core: CoreFacts, loop: LoopSpan) -> Spent:
     """The first trip with its barrier; of one that is not shown nothing is known."""
     if not loop.whole:
         return {track: {"idle": loop.end - loop.first} for track in tracks(core)}
@@ -66,7 +66,7 @@ def _of_trip(core: Core, loop: LoopSpan) -> Spent:
     return found
 
 
-def _of_segment(core: Core, span: SegmentSpan) -> Spent:
+def _of_segment(core: CoreFacts, span: SegmentSpan) -> Spent:
     names = tracks(core)
     busy: dict[str, list[Interval]] = {track: [] for track in names}
     waits: dict[str, dict[str, list[Interval]]] = {track: {} for track in names}
@@ -95,7 +95,9 @@ def _of_segment(core: Core, span: SegmentSpan) -> Spent:
 _ORDER = ("table", "trigger", "queue", "unit", "port", "operand", "core", "signal")
 
 
-def _transfer(core: Core, position: int, busy: dict[str, list[Interval]], waits: dict[str, list[Interval]]) -> None:
+def _transfer(
+    core: CoreFacts, position: int, busy: dict[str, list[Interval]], waits: dict[str, list[Interval]]
+) -> None:
     moving = (core.move[position], core.end[position])
     busy[core.line.queues[core.queue[position]]].append(moving)
     busy[ALL].append(moving)
@@ -106,7 +108,7 @@ def _transfer(core: Core, position: int, busy: dict[str, list[Interval]], waits:
     waits.setdefault("queue", []).append((arrival, core.move[position]))
 
 
-def _fit(core: Core, total: Spent) -> None:
+def _fit(core: CoreFacts, total: Spent) -> None:
     """With loops: the work that the timeline counted over all trips; what was seen of waiting shares the rest."""
     for track in ("vector", "scalar", "gpsimd", "sync", ALL):
         categories, work = total[track], core.line.busy[track]

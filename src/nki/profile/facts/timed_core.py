@@ -26,7 +26,7 @@ EPS = 1e-6
 
 
 @dataclass(slots=True)
-class Core:
+class CoreFacts:
     """Lists are by position in ``program.body.walk()``; times in ns.
 
     Attributes:
@@ -87,14 +87,14 @@ class Core:
 
 def core_of(
     number: int, program: Program, target: Target, line: Timeline, trips: Mapping[int, float] | None = None
-) -> Core:
+) -> CoreFacts:
     """A core from its synchronized program and its timeline, which was made with these trips."""
     plan = TimingPlanner(program, target, trips)
     items = list(program.body.walk())
     parts = list(segments(plan.body))
     recipes = [recipe for segment in parts for recipe in segment.recipes]
     start, turn, end = (_finite(values) for values in (line.start, line.turn, line.end))
-    core = Core(
+    core = CoreFacts(
         number,
         program,
         target,
@@ -130,7 +130,7 @@ def core_of(
     return core
 
 
-def _parts_of_time(core: Core, segment: SegmentPlan) -> None:
+def _parts_of_time(core: CoreFacts, segment: SegmentPlan) -> None:
     """From when products multiply, behind the loading of weights, and how long tables of functions are loaded."""
     for position in range(segment.first, segment.first + len(segment.items)):
         if core.recipes[position].kind == MATMUL:
@@ -156,7 +156,7 @@ def segments(block: BlockPlan) -> Iterator[SegmentPlan]:
             yield part
 
 
-def _order(core: Core, segment: SegmentPlan) -> None:
+def _order(core: CoreFacts, segment: SegmentPlan) -> None:
     """Who follows whom in a queue, and the producers of each."""
     first = segment.first
     for local, after in enumerate(segment.after):
@@ -169,7 +169,7 @@ def _order(core: Core, segment: SegmentPlan) -> None:
             core.release[position] = core.issued(position)
 
 
-def _transfers(core: Core, segment: SegmentPlan) -> None:
+def _transfers(core: CoreFacts, segment: SegmentPlan) -> None:
     """When triggers arrive and data begin to move: after the transfer before, and after operands of the same queue."""
     queues: dict[int, list[tuple[float, int]]] = {}
     for local, recipe in enumerate(segment.recipes):
@@ -192,17 +192,17 @@ def _transfers(core: Core, segment: SegmentPlan) -> None:
             last = position
 
 
-def multiplies_from(core: Core, position: int) -> float:
+def multiplies_from(core: CoreFacts, position: int) -> float:
     """When a multiplication could begin for all that its weights and its queue know."""
     (_, load, depth), _ = core.recipes[position].chain
     return core.start[position] + load + depth
 
 
-def is_matmul(core: Core, position: int) -> bool:
+def is_matmul(core: CoreFacts, position: int) -> bool:
     """Whether an instruction loads weights and multiplies."""
     return core.recipes[position].kind == MATMUL
 
 
-def is_transfer(core: Core, position: int) -> bool:
+def is_transfer(core: CoreFacts, position: int) -> bool:
     """Whether an instruction moves data by DMA."""
     return core.recipes[position].kind == TRANSFER

@@ -40,12 +40,12 @@ def write_trace(profile: Profile, file: Path) -> None:
     """Write a ``.pftrace`` file. Raises UsageError "profile.write"."""
     try:
         with file.open("wb") as stream:
-            _Writer(stream, profile).write()
+            _TraceWriter(stream, profile).write()
     except OSError as problem:
         raise unwritable(file, problem) from problem
 
 
-class _Writer:
+class _TraceWriter:
     def __init__(self, stream: BinaryIO, profile: Profile) -> None:
         self._builder = StreamingTraceProtoBuilder(stream)
         self._profile = profile

@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 from nki.graph.ir import Group, Module, Op
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.fusion.clusters import outside_values
 from nki.graph.passes.fusion.fuse import groups_of
 from nki.graph.passes.fusion.limits import live_tiles
@@ -28,8 +28,8 @@ def _f(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 
 
-def fused(function: object, *inputs: object, context: Context | None = None) -> Module:
-    return run_passes(read(xla.lowered(function, *inputs)), context or Context(load_target("trn2")))
+def fused(function: object, *inputs: object, context: GraphContext | None = None) -> Module:
+    return run_passes(read(xla.lowered(function, *inputs)), context or GraphContext(load_target("trn2")))
 
 
 def kinds(module: Module) -> list[str]:
@@ -186,7 +186,7 @@ def test_groups_are_read_back() -> None:
 
 
 def test_traffic_is_measured() -> None:
-    context = Context(load_target("trn2"))
+    context = GraphContext(load_target("trn2"))
     fused(lambda x: jnp.tanh(x) * 2 + 1, _f(128, 128), context=context)
     traffic = context.traffic
     assert (traffic.kernels_before, traffic.kernels_after, traffic.distinct) == (3, 1, 1)
@@ -197,7 +197,7 @@ def test_traffic_is_measured() -> None:
 @pytest.mark.parametrize("seed", range(100, 160))
 def test_random_groups_are_in_order_and_whole(seed: int) -> None:
     module, _ = random_model(seed)
-    _check(run_passes(module, Context(load_target("trn2"))))
+    _check(run_passes(module, GraphContext(load_target("trn2"))))
 
 
 def _check(module: Module) -> None:

@@ -14,7 +14,7 @@ from itertools import pairwise
 import nki.language as nl
 from nki.core.dtypes import DType, float16, float32, int32, uint8, uint32
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.kit.engines import Engines, Splat
+from nki.graph.emit.kit.engines import EngineOps, Splat
 from nki.isa import alu
 from nki.isa import functions as unit
 from nki.language.trigonometry import PI
@@ -53,29 +53,29 @@ class _Turns:
     near: NkiTensor
 
 
-def sine(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def sine(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The sine of any number; NaN for infinities."""
     return nl.sin(x, dtype=dtype) if x.dtype == float16 else _sine(e, _turns(e, x), dtype)
 
 
-def cosine(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def cosine(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The cosine of any number; NaN for infinities."""
     return _short_cosine(e, x, dtype) if x.dtype == float16 else _cosine(e, _turns(e, x), dtype)
 
 
-def tan(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def tan(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The tangent of any number; NaN for infinities."""
     turns = _turns(e, x)
     return e.binary(_sine(e, turns, float32), e.inverse(_cosine(e, turns, float32)), alu.MULTIPLY, dtype)
 
 
-def _sine(e: Engines, turns: _Turns, dtype: DType) -> NkiTensor:
+def _sine(e: EngineOps, turns: _Turns, dtype: DType) -> NkiTensor:
     angle = _angle(e, turns.high, turns.low)
     e.replace(angle, turns.near, e.scalar(turns.x, alu.ABS, 0.0))
     return _signed_sine(e, turns, angle, e.binary(turns.high, turns.x.view(uint32), alu.BITWISE_XOR), dtype)
 
 
-def _cosine(e: Engines, turns: _Turns, dtype: DType) -> NkiTensor:
+def _cosine(e: EngineOps, turns: _Turns, dtype: DType) -> NkiTensor:
     """The sine of a quarter turn more. So next to its zeros the cosine is as accurate as anywhere."""
     more = e.column(_QUARTER, uint32, turns.high.shape[0], len(turns.high.shape))
     high = e.binary(turns.high, more, alu.ADD)
@@ -84,14 +84,14 @@ def _cosine(e: Engines, turns: _Turns, dtype: DType) -> NkiTensor:
     return _signed_sine(e, turns, angle, high, dtype)
 
 
-def _signed_sine(e: Engines, turns: _Turns, angle: NkiTensor, signs: NkiTensor, dtype: DType) -> NkiTensor:
+def _signed_sine(e: EngineOps, turns: _Turns, angle: NkiTensor, signs: NkiTensor, dtype: DType) -> NkiTensor:
     """The sine of angles from 0 to a quarter turn with the highest bits of `signs`; NaN where x has none."""
     angle = e.fused(turns.x, alu.MULTIPLY, 0.0, alu.ADD, angle)
     odd = e.bits(signs, alu.BITWISE_AND, _HALF_TURN)
     return e.activate(e.binary(angle.view(uint32), odd, alu.BITWISE_XOR).view(float32), unit.SIN, dtype)
 
 
-def _angle(e: Engines, high: NkiTensor, low: NkiTensor) -> NkiTensor:
+def _angle(e: EngineOps, high: NkiTensor, low: NkiTensor) -> NkiTensor:
     """How far an angle is from the nearest number of half turns, in radians.
 
     Magnitudes are converted, not signed numbers: then what `low` adds cancels nothing.
@@ -103,7 +103,7 @@ def _angle(e: Engines, high: NkiTensor, low: NkiTensor) -> NkiTensor:
     return e.scalar(half_turns, alu.MULTIPLY, math.pi * 2.0**-_BELOW_HALF)
 
 
-def _turns(e: Engines, x: NkiTensor) -> _Turns:
+def _turns(e: EngineOps, x: NkiTensor) -> _Turns:
     """The product of an angle's significand and 96 bits of 1/pi, but for the 32 lowest bits."""
     wide = e.here(x) if x.dtype == float32 else e.copy(x, float32)
     bits = wide.view(uint32)
@@ -119,7 +119,7 @@ def _turns(e: Engines, x: NkiTensor) -> _Turns:
     return _Turns(e.binary(high, carry, alu.ADD), low, wide, near)
 
 
-def _window(e: Engines, start: NkiTensor) -> list[NkiTensor]:
+def _window(e: EngineOps, start: NkiTensor) -> list[NkiTensor]:
     """Three words of 1/pi from the bit `start` on, which is at most 128: inf and NaN, for which any will do."""
     after = e.bits(start, alu.BITWISE_AND, _WORD - 1)
     before = e.bits(start, alu.BITWISE_AND, _WORD - 1, alu.BITWISE_XOR, _WORD - 1)
@@ -138,7 +138,7 @@ def _window(e: Engines, start: NkiTensor) -> list[NkiTensor]:
     return found
 
 
-def _upper_product(e: Engines, number: NkiTensor, word: NkiTensor, skipped: int) -> NkiTensor:
+def _upper_product(e: EngineOps, number: NkiTensor, word: NkiTensor, skipped: int) -> NkiTensor:
     """``number * word >> 32`` of 24 bits and 32, byte by byte of the word but for the lowest `skipped`.
 
     A byte's product and what is carried to it are below 2**32.
@@ -151,7 +151,7 @@ def _upper_product(e: Engines, number: NkiTensor, word: NkiTensor, skipped: int)
     return total
 
 
-def _short_cosine(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def _short_cosine(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The cosine of float16: the sine of what is left after an odd number of quarter turns, which are few."""
     count = e.scalar(x, alu.MULTIPLY, 1 / math.pi, alu.SUBTRACT, 0.5, dtype=int32)
     turns = e.scalar(count, alu.ADD, 0.5, dtype=float32)

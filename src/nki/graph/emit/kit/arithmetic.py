@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from nki.core.dtypes import DType, bool_, float32
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit import angles, floats, integers, remainders
-from nki.graph.emit.kit.engines import Engines, Form, Number, Splat, is_word, storage
-from nki.graph.emit.kit.evaluation import Evaluation, Pending, Rule, Step, base_name
+from nki.graph.emit.kit.engines import EngineOps, Form, Number, Splat, is_word, storage
+from nki.graph.emit.kit.evaluation import Evaluation, Pending, PendingOp, Rule, base_name
 from nki.graph.ir import Op, Value
 from nki.isa import alu
 from nki.isa import functions as unit
@@ -37,7 +37,7 @@ _ACTIVATIONS: Mapping[str, Operator] = {
     "rsqrt": alu.RSQRT,
     "erf": unit.ERF,
 }
-_FUNCTIONS: Mapping[str, Callable[[Engines, NkiTensor, DType], NkiTensor]] = {
+_FUNCTIONS: Mapping[str, Callable[[EngineOps, NkiTensor, DType], NkiTensor]] = {
     "floor": floats.floor,
     "ceil": floats.ceil,
     "round_nearest_even": floats.round_nearest_even,
@@ -82,7 +82,7 @@ def _float_arithmetic(v: Evaluation, result: Value, a: Value, b: Value, op: Oper
     for data, other, reverse in ((a, b, False), (b, a, True)):
         operand = v.step_operand(other)
         if operand is not None:
-            return v.pend(data, Step(op, operand, reverse and not op.commutes), dtype)
+            return v.pend(data, PendingOp(op, operand, reverse and not op.commutes), dtype)
     for data, other, reverse in ((a, b, False), (b, a, True)):
         held = v.held(data)
         if not isinstance(held, Pending) or len(held.steps) > 1 or not held.is_exact:
@@ -99,7 +99,7 @@ def _float_arithmetic(v: Evaluation, result: Value, a: Value, b: Value, op: Oper
 def _negate(v: Evaluation, op: Op) -> Form | Pending:
     (x,) = op.operands
     if x.type.dtype.is_float:
-        return v.pend(x, Step(alu.MULTIPLY, -1.0), x.type.dtype)
+        return v.pend(x, PendingOp(alu.MULTIPLY, -1.0), x.type.dtype)
     return integers.negative(v.e, v.tile(x))
 
 
@@ -112,25 +112,25 @@ def _divide(v: Evaluation, op: Op) -> Form | Pending:
     if isinstance(divisor, int | float):
         return _divided_by(v, a, float(divisor))
     if divisor is not None:
-        return v.pend(a, Step(alu.MULTIPLY, v.e.inverse(divisor)), dtype)
+        return v.pend(a, PendingOp(alu.MULTIPLY, v.e.inverse(divisor)), dtype)
     numerator = v.step_operand(a)
     inverse_tile = v.e.inverse(v.tile(b))
     if numerator is not None:
-        return Pending(inverse_tile, (Step(alu.MULTIPLY, numerator),), dtype)
+        return Pending(inverse_tile, (PendingOp(alu.MULTIPLY, numerator),), dtype)
     return v.e.binary(v.tile(a), inverse_tile, alu.MULTIPLY, dtype)
 
 
 def _divided_by(v: Evaluation, a: Value, divisor: float) -> Form | Pending:
     """By way of the reciprocal; in two steps where it is infinite or has lost digits as float32."""
     if divisor == 0:
-        return v.pend(a, Step(alu.MULTIPLY, math.copysign(math.inf, divisor)), a.type.dtype)
+        return v.pend(a, PendingOp(alu.MULTIPLY, math.copysign(math.inf, divisor)), a.type.dtype)
     if abs(divisor) < 2.0**-126:
         scale = 2.0**64
     elif 2.0**126 < abs(divisor) < math.inf:
         scale = 2.0**-64
     else:
-        return v.pend(a, Step(alu.MULTIPLY, 1.0 / divisor), a.type.dtype)
-    steps = (Step(alu.MULTIPLY, scale), Step(alu.MULTIPLY, 1.0 / (divisor * scale)))
+        return v.pend(a, PendingOp(alu.MULTIPLY, 1.0 / divisor), a.type.dtype)
+    steps = (PendingOp(alu.MULTIPLY, scale), PendingOp(alu.MULTIPLY, 1.0 / (divisor * scale)))
     return Pending(v.tile(a), steps, a.type.dtype)
 
 
@@ -156,7 +156,7 @@ def _power(v: Evaluation, op: Op) -> Form | Pending:
     if number == _CUBED:
         x = v.tile(a)
         return v.e.binary(v.e.squared(x, float32), x, alu.MULTIPLY, dtype)
-    return v.pend(a, Step(alu.POWER, number), dtype)
+    return v.pend(a, PendingOp(alu.POWER, number), dtype)
 
 
 def _square(v: Evaluation, op: Op) -> Form | Pending:
@@ -170,7 +170,7 @@ def _square(v: Evaluation, op: Op) -> Form | Pending:
 def _absolute(v: Evaluation, op: Op) -> Form | Pending:
     (x,) = op.operands
     if x.type.dtype.is_float:
-        return v.pend(x, Step(alu.ABS, 0.0), x.type.dtype)
+        return v.pend(x, PendingOp(alu.ABS, 0.0), x.type.dtype)
     return integers.absolute(v.e, v.tile(x))
 
 
@@ -209,7 +209,7 @@ def _activated(
     return tile
 
 
-def _scale_and_bias(steps: tuple[Step, ...]) -> tuple[Number | NkiTensor, Number | NkiTensor | None] | None:
+def _scale_and_bias(steps: tuple[PendingOp, ...]) -> tuple[Number | NkiTensor, Number | NkiTensor | None] | None:
     """Steps as ``x * scale + bias``, None if they are something else."""
     scale: Number | NkiTensor = 1.0
     bias: Number | NkiTensor | None = None
@@ -241,7 +241,7 @@ def _clamp(v: Evaluation, op: Op) -> Form | Pending:
     if dtype.is_float:
         bounds = v.step_operand(low), v.step_operand(high)
         if bounds[0] is not None and bounds[1] is not None:
-            steps = Step(alu.MAXIMUM, bounds[0]), Step(alu.MINIMUM, bounds[1])
+            steps = PendingOp(alu.MAXIMUM, bounds[0]), PendingOp(alu.MINIMUM, bounds[1])
             return Pending(v.tile(x), steps, dtype)
     lowest, tile, highest = (v.tile(value) for value in (low, x, high))
     return v.e.binary(v.e.binary(tile, lowest, alu.MAXIMUM), highest, alu.MINIMUM, storage(dtype))

@@ -20,7 +20,7 @@ class Dim:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DimensionRun:
     """Part of a group of dimensions: `count` elements from `at` of the flattened group, in steps of `stride`.
 
     Attributes:
@@ -57,7 +57,7 @@ def joined(*sides: Sequence[Dim]) -> list[tuple[Dim, ...]]:
     return [tuple(m) or (Dim(1, 1),) for m in merged]
 
 
-def runs(dims: Sequence[Dim], start: int, count: int) -> Iterator[Run]:
+def runs(dims: Sequence[Dim], start: int, count: int) -> Iterator[DimensionRun]:
     """A range of a flattened group as runs along its last dimension."""
     inner, at = dims[-1], start
     while at < start + count:
@@ -67,12 +67,12 @@ def runs(dims: Sequence[Dim], start: int, count: int) -> Iterator[Run]:
         for dim in reversed(dims[:-1]):
             outer, index = divmod(outer, dim.count)
             offset += index * dim.stride
-        yield Run(at - start, length, inner.stride, offset)
+        yield DimensionRun(at - start, length, inner.stride, offset)
         at += length
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class RangeBox:
     """Part of a range: `count` elements from `at` of it on.
 
     Attributes:
@@ -86,20 +86,20 @@ class Box:
     offset: int
 
 
-ONE = Box(0, 1, (), 0)
+ONE = RangeBox(0, 1, (), 0)
 """A single element that is there for all."""
 
-Cut = Callable[[Sequence[Dim], int, int], Iterator[Box]]
+Cut = Callable[[Sequence[Dim], int, int], Iterator[RangeBox]]
 """Cuts a range, by start and count, of dimensions."""
 
 
-def lines(dims: Sequence[Dim], start: int, count: int) -> Iterator[Box]:
+def lines(dims: Sequence[Dim], start: int, count: int) -> Iterator[RangeBox]:
     """Boxes of one dimension."""
     for run in runs(dims, start, count):
-        yield Box(run.at, run.count, ((run.stride, run.count),), run.offset)
+        yield RangeBox(run.at, run.count, ((run.stride, run.count),), run.offset)
 
 
-def boxes(dims: Sequence[Dim], start: int, count: int) -> Iterator[Box]:
+def boxes(dims: Sequence[Dim], start: int, count: int) -> Iterator[RangeBox]:
     """Boxes of several dimensions, where the range begins and ends with whole rows of the inner ones."""
     inner = dims[-1].count
     if len(dims) == 1 or start % inner or count % inner:
@@ -107,10 +107,10 @@ def boxes(dims: Sequence[Dim], start: int, count: int) -> Iterator[Box]:
         return
     for box in boxes(dims[:-1], start // inner, count // inner):
         pattern = (*box.pattern, (dims[-1].stride, inner))
-        yield Box(box.at * inner, box.count * inner, pattern, box.offset)
+        yield RangeBox(box.at * inner, box.count * inner, pattern, box.offset)
 
 
-def bands_of(dims: Sequence[Sequence[Box]]) -> list[Box]:
+def bands_of(dims: Sequence[Sequence[RangeBox]]) -> list[RangeBox]:
     """All elements of the ranges that a dimension of a tile goes through, the last one fastest."""
     sizes = [sum(box.count for box in found) for found in dims]
     if all(len(found) == 1 for found in dims):
@@ -123,18 +123,18 @@ def bands_of(dims: Sequence[Sequence[Box]]) -> list[Box]:
     ]
 
 
-def _together(chosen: Sequence[Box], at: int, count: int) -> Box:
+def _together(chosen: Sequence[RangeBox], at: int, count: int) -> RangeBox:
     pattern = tuple(pair for box in chosen for pair in box.pattern)
-    return Box(at, count, pattern, sum(box.offset for box in chosen))
+    return RangeBox(at, count, pattern, sum(box.offset for box in chosen))
 
 
-def _single(box: Box, index: int) -> Box:
+def _single(box: RangeBox, index: int) -> RangeBox:
     """One element of a box."""
     offset, rest = box.offset, index
     for stride, count in reversed(box.pattern):
         rest, place = divmod(rest, count)
         offset += place * stride
-    return Box(box.at + index, 1, ((0, 1),), offset)
+    return RangeBox(box.at + index, 1, ((0, 1),), offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Move:
     offset: int
 
 
-def moves(pieces: Sequence[Box]) -> Iterator[Move]:
+def moves(pieces: Sequence[RangeBox]) -> Iterator[Move]:
     """The transfers between a tile and a box for each of its dimensions: one, unless its pattern had too many."""
     pattern = [pair for piece in pieces for pair in piece.pattern]
     if len(pattern) > _MOST_DIMS:
@@ -160,13 +160,13 @@ def moves(pieces: Sequence[Box]) -> Iterator[Move]:
         yield from moves([*pieces[:most], part, *pieces[most + 1 :]])
 
 
-def even(box: Box) -> Iterator[Box]:
+def even(box: RangeBox) -> Iterator[RangeBox]:
     """A box in parts whose elements follow each other in one step, which is the only one of their patterns."""
     pattern = _merged(box.pattern)
     if len(pattern) == 1:
-        yield Box(box.at, box.count, tuple(pattern), box.offset)
+        yield RangeBox(box.at, box.count, tuple(pattern), box.offset)
         return
-    for part in _taken_apart(Box(box.at, box.count, tuple(pattern), box.offset)):
+    for part in _taken_apart(RangeBox(box.at, box.count, tuple(pattern), box.offset)):
         yield from even(part)
 
 
@@ -183,9 +183,9 @@ def _merged(pattern: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found or [(1, 1)]
 
 
-def _taken_apart(box: Box) -> Iterator[Box]:
+def _taken_apart(box: RangeBox) -> Iterator[RangeBox]:
     """A box for each step of the outermost dimension of one."""
     (stride, count), *rest = box.pattern
     size = prod(inner for _, inner in rest)
     for step in range(count):
-        yield Box(box.at + step * size, size, tuple(rest), box.offset + step * stride)
+        yield RangeBox(box.at + step * size, size, tuple(rest), box.offset + step * stride)

@@ -77,7 +77,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ConvGroup:
     """One group of a convolution: where its batch, input features and output features begin."""
 
     batch: int
@@ -105,7 +105,7 @@ class ConvShape:
     batch: int
     features: int
     outs: int
-    shares: tuple[Share, ...]
+    shares: tuple[ConvGroup, ...]
     by_feature: bool
 
     @property
@@ -136,7 +136,8 @@ def conv_shape(op: Op) -> ConvShape:
     groups = max(by_feature, by_batch)
     batch, features, outs = result[sides[2].first], kernel[sides[1].first], kernel[sides[1].second] // groups
     shares = tuple(
-        Share(0, g * features, g * outs) if by_feature > 1 else Share(g * batch, 0, g * outs) for g in range(groups)
+        ConvGroup(0, g * features, g * outs) if by_feature > 1 else ConvGroup(g * batch, 0, g * outs)
+        for g in range(groups)
     )
     windows = _windows(a, image, kernel, result, sides)
     return ConvShape(*sides, windows, batch, features, outs, shares, by_feature > 1)

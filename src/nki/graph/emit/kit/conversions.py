@@ -12,8 +12,8 @@ from nki.core.dtypes import DType, bool_, float32, int32, uint8, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
 from nki.graph.emit.kit import floats, integers
-from nki.graph.emit.kit.engines import Engines, Form, Number, Splat, is_word, storage
-from nki.graph.emit.kit.evaluation import Evaluation, Pending, Rule, Step, base_name
+from nki.graph.emit.kit.engines import EngineOps, Form, Number, Splat, is_word, storage
+from nki.graph.emit.kit.evaluation import Evaluation, Pending, PendingOp, Rule, base_name
 from nki.graph.errors import unsupported
 from nki.graph.ir import Op
 from nki.isa import alu
@@ -71,12 +71,12 @@ def _compare(v: Evaluation, op: Op) -> Form:
     for data, other, reverse in ((a, b, False), (b, a, True)):
         operand = v.step_operand(other)
         if operand is not None:
-            pending = v.pend(data, Step(comparison, operand, reverse and not comparison.commutes), bool_)
+            pending = v.pend(data, PendingOp(comparison, operand, reverse and not comparison.commutes), bool_)
             return v.issue(pending) if isinstance(pending, Pending) else pending
     return v.e.binary(*v.pair(a, b), comparison, uint8)
 
 
-def _sort_key(e: Engines, x: NkiTensor) -> NkiTensor:
+def _sort_key(e: EngineOps, x: NkiTensor) -> NkiTensor:
     """int32 in the order of the floats, -NaN < -inf < ... < -0 < 0 < ... < inf < NaN."""
     bits = e.copy(x, float32).view(int32)
     mask = e.scalar(bits, alu.LESS, 0.0, alu.MULTIPLY, -1.0)
@@ -123,7 +123,7 @@ def converted_number(value: Number, wanted: DType) -> Splat:
     return Splat(int(np.asarray(value, np.int64).astype(wanted.numpy)))
 
 
-def converted(e: Engines, x: NkiTensor, source: DType, wanted: DType) -> NkiTensor:
+def converted(e: EngineOps, x: NkiTensor, source: DType, wanted: DType) -> NkiTensor:
     """A tile with another dtype, as StableHLO converts: towards zero from floats, wrapping among integers."""
     if source == wanted:
         return x
@@ -140,7 +140,7 @@ def converted(e: Engines, x: NkiTensor, source: DType, wanted: DType) -> NkiTens
     return integers.wrapped(e, x, wanted) if is_word(source) else _low_bytes(e, x, wanted)
 
 
-def _low_bytes(e: Engines, x: NkiTensor, wanted: DType) -> NkiTensor:
+def _low_bytes(e: EngineOps, x: NkiTensor, wanted: DType) -> NkiTensor:
     return integers.wrapped(e, integers.widened(e, x), wanted)
 
 

@@ -62,7 +62,7 @@ def in_sbuf(*tiles: NkiTensor) -> bool:
     return all(tile.buffer is MemoryRegion.sbuf for tile in tiles)
 
 
-class Engines:
+class EngineOps:
     """Issues instructions; results are new SBUF tiles.
 
     Args:

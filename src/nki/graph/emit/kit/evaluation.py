@@ -9,7 +9,7 @@ from typing import Protocol
 
 from nki.core.dtypes import DType, float32
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.kit.engines import Engines, Form, Number, Splat, is_column, storage
+from nki.graph.emit.kit.engines import EngineOps, Form, Number, Splat, is_column, storage
 from nki.graph.errors import unsupported
 from nki.graph.ir import Op, Value
 from nki.isa import alu
@@ -23,7 +23,7 @@ _ALIASES = frozenset({*TRANSPARENT, "bitcast_convert", "convert", "abs"})
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PendingOp:
     """An arithmetic operation with a number or a float32 column, not issued yet."""
 
     op: Operator
@@ -47,7 +47,7 @@ class Pending:
     """
 
     data: NkiTensor
-    steps: tuple[Step, ...]
+    steps: tuple[PendingOp, ...]
     dtype: DType
 
     @property
@@ -83,7 +83,7 @@ class Evaluation:
 
     def __init__(
         self,
-        engines: Engines,
+        engines: EngineOps,
         values: Mapping[Value, Form],
         keep: Collection[Value],
         shape: tuple[int, ...],
@@ -185,7 +185,7 @@ class Evaluation:
     def issue(self, pending: Pending) -> NkiTensor:
         """What the steps give."""
         first, *rest = pending.steps
-        second = rest[0] if rest else Step(alu.BYPASS, 0.0)
+        second = rest[0] if rest else PendingOp(alu.BYPASS, 0.0)
         return self.e.scalar(
             pending.data,
             first.op,
@@ -197,7 +197,7 @@ class Evaluation:
             dtype=storage(pending.dtype),
         )
 
-    def pend(self, value: Value, step: Step, dtype: DType) -> Form | Pending:
+    def pend(self, value: Value, step: PendingOp, dtype: DType) -> Form | Pending:
         """A step after what the value is."""
         held = self._values[value]
         if isinstance(held, Pending) and len(held.steps) == 1 and held.is_exact:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from nki.graph.emit.kit.arithmetic import ARITHMETIC
 from nki.graph.emit.kit.conversions import CONVERSIONS
-from nki.graph.emit.kit.engines import Engines, Form
+from nki.graph.emit.kit.engines import EngineOps, Form
 from nki.graph.emit.kit.evaluation import Evaluation, Reducer, Rule
 from nki.graph.ir import Op, Value
 from nki.target.model import Target
@@ -19,7 +19,7 @@ def apply(
     values: Mapping[Value, Form],
     *,
     target: Target | None = None,
-    engines: Engines | None = None,
+    engines: EngineOps | None = None,
     keep: Collection[Value] = (),
     shape: tuple[int, ...] = (1, 1),
     reduce: Reducer | None = None,
@@ -48,5 +48,5 @@ def apply(
     """
     if engines is None:
         assert target is not None, "a target or engines"
-        engines = Engines(target)
+        engines = EngineOps(target)
     return Evaluation(engines, values, keep, shape, reduce, _RULES).run(ops)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from nki.core.dtypes import DType, float32, int32, uint8, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
-from nki.graph.emit.kit.engines import Engines, Splat
+from nki.graph.emit.kit.engines import EngineOps, Splat
 from nki.isa import alu
 from nki.isa import functions as unit
 
@@ -28,27 +28,27 @@ _TAIL = (
 """Polynomials of the inverse error function in w - 2.5 and sqrt(w) - 3: M. Giles, Approximating the erfinv function."""
 
 
-def floor(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def floor(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The largest integer that is not above x."""
     return _integral(e, x, dtype, lambda n: e.binary(n, e.binary(n, x, alu.GREATER, float32), alu.SUBTRACT, float32))
 
 
-def ceil(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def ceil(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The smallest integer that is not below x."""
     return _integral(e, x, dtype, lambda n: e.binary(n, e.binary(n, x, alu.LESS, float32), alu.ADD, float32))
 
 
-def round_nearest_even(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def round_nearest_even(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The nearest integer, ties to even: as the engines convert."""
     return _integral(e, x, dtype, lambda n: e.copy(n, float32))
 
 
-def round_nearest_afz(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def round_nearest_afz(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The nearest integer, ties away from zero."""
     return _integral(e, x, dtype, lambda n: _ties_away(e, x, n))
 
 
-def _ties_away(e: Engines, x: NkiTensor, nearest: NkiTensor) -> NkiTensor:
+def _ties_away(e: EngineOps, x: NkiTensor, nearest: NkiTensor) -> NkiTensor:
     rest = e.binary(x, nearest, alu.SUBTRACT, float32)
     tied = e.scalar(rest, alu.ABS, 0.0, alu.EQUAL, 0.5, dtype=float32)
     same = e.binary(rest, x, alu.MULTIPLY, float32)  # below zero where the tie went away from zero already
@@ -57,7 +57,7 @@ def _ties_away(e: Engines, x: NkiTensor, nearest: NkiTensor) -> NkiTensor:
     return e.binary(nearest, signed, alu.ADD, float32)
 
 
-def _integral(e: Engines, x: NkiTensor, dtype: DType, rounded: Callable[[NkiTensor], NkiTensor]) -> NkiTensor:
+def _integral(e: EngineOps, x: NkiTensor, dtype: DType, rounded: Callable[[NkiTensor], NkiTensor]) -> NkiTensor:
     """What `rounded` makes of the nearest int32, with the sign of x; x itself where it is integral, inf or NaN."""
     whole = rounded(e.copy(x, int32))
     wide = x if x.dtype == float32 else e.copy(x, float32)
@@ -67,7 +67,7 @@ def _integral(e: Engines, x: NkiTensor, dtype: DType, rounded: Callable[[NkiTens
     return _cast(e, e.where(large, whole, wide, float32), dtype)
 
 
-def truncated(e: Engines, x: NkiTensor, word: DType) -> NkiTensor:
+def truncated(e: EngineOps, x: NkiTensor, word: DType) -> NkiTensor:
     """float32 without its fraction, for a conversion to integers of up to 32 bits; the sign of zero is lost.
 
     Args:
@@ -80,7 +80,7 @@ def truncated(e: Engines, x: NkiTensor, word: DType) -> NkiTensor:
     return e.binary(whole, e.activate(x, unit.SIGN, float32), alu.MULTIPLY, float32)
 
 
-def exponential_minus_one(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def exponential_minus_one(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """``exp(x) - 1``: near 0 as ``2 t / (1 - t)`` with ``t = tanh(x / 2)``."""
     half = e.activate(x, unit.TANH, float32, scale=0.5)
     below = e.inverse(e.scalar(half, alu.MULTIPLY, -1.0, alu.ADD, 1.0, dtype=float32))
@@ -90,7 +90,7 @@ def exponential_minus_one(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
     return _cast(e, far, dtype)
 
 
-def log_plus_one(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def log_plus_one(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """``log(1 + x)``, with what the sum lost put back: ``log(u) + (x - (u - 1)) / u``."""
     bounded = e.scalar(x, alu.MINIMUM, FP32_MAX / 2, dtype=float32)
     total = e.scalar(bounded, alu.ADD, 1.0, dtype=float32)
@@ -103,7 +103,7 @@ def log_plus_one(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
     return _cast(e, result, dtype)
 
 
-def cbrt(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def cbrt(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The cube root: the power of the magnitude, one step of Newton's method, the sign."""
     size = e.scalar(x, alu.ABS, 0.0, dtype=float32)
     root = e.scalar(size, alu.POWER, 1.0 / 3.0)
@@ -115,7 +115,7 @@ def cbrt(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
     return _cast(e, _with_sign(e, root, e.copy(x, float32)), dtype)
 
 
-def erf_inv(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def erf_inv(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The inverse of the error function."""
     wide = e.copy(x, float32)
     less = e.scalar(wide, alu.SUBTRACT, 1.0, reverse0=True)
@@ -130,7 +130,7 @@ def erf_inv(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
     return _cast(e, result, dtype)
 
 
-def _polynomial(e: Engines, x: NkiTensor, coefficients: Sequence[float]) -> NkiTensor:
+def _polynomial(e: EngineOps, x: NkiTensor, coefficients: Sequence[float]) -> NkiTensor:
     first, *rest = coefficients
     value = e.scalar(x, alu.MULTIPLY, first)
     for coefficient in rest[:-1]:
@@ -138,7 +138,7 @@ def _polynomial(e: Engines, x: NkiTensor, coefficients: Sequence[float]) -> NkiT
     return e.scalar(value, alu.ADD, rest[-1])
 
 
-def atan2(e: Engines, y: NkiTensor, x: NkiTensor, dtype: DType) -> NkiTensor:
+def atan2(e: EngineOps, y: NkiTensor, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The angle of a point: the arctangent of the smaller by the larger coordinate, then octant by octant."""
     shape = e.common(x, y)
     y, x = (e.copy(e.fit(tile, shape), float32, e.new(shape, float32)) for tile in (y, x))
@@ -159,15 +159,15 @@ def atan2(e: Engines, y: NkiTensor, x: NkiTensor, dtype: DType) -> NkiTensor:
     return _cast(e, _with_sign(e, angle, y), dtype)
 
 
-def _with_sign(e: Engines, magnitude: NkiTensor, like: NkiTensor) -> NkiTensor:
+def _with_sign(e: EngineOps, magnitude: NkiTensor, like: NkiTensor) -> NkiTensor:
     sign = e.bits(like.view(uint32), alu.BITWISE_AND, 1 << 31)
     return e.binary(magnitude.view(uint32), sign, alu.BITWISE_OR).view(float32)
 
 
-def sign(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def sign(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """-1, 1, NaN, or zero with its own sign, which the activation unit drops."""
     return _cast(e, _with_sign(e, e.activate(x, unit.SIGN, float32), e.copy(x, float32)), dtype)
 
 
-def _cast(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def _cast(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     return x if x.dtype == dtype else e.copy(x, dtype)

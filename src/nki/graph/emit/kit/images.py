@@ -11,11 +11,11 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit.conv_shape import Window
-from nki.graph.emit.kit.panels import Block, Loader
+from nki.graph.emit.kit.panels import Loader, OperandBlock
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class WindowBlock:
     """A block of windows: starts and counts, for each spatial dimension."""
 
     starts: tuple[int, ...]
@@ -27,11 +27,11 @@ class Box:
         return prod(self.counts)
 
 
-def boxes(counts: Sequence[int], most: Sequence[int]) -> list[Box]:
+def boxes(counts: Sequence[int], most: Sequence[int]) -> list[WindowBlock]:
     """All windows in boxes of at most these sizes."""
     starts = [range(0, count, step) for count, step in zip(counts, most, strict=True)]
     return [
-        Box(chosen, tuple(min(step, count - at) for at, step, count in zip(chosen, most, counts, strict=True)))
+        WindowBlock(chosen, tuple(min(step, count - at) for at, step, count in zip(chosen, most, counts, strict=True)))
         for chosen in combinations(*starts)
     ]
 
@@ -80,7 +80,7 @@ class Images:
         lengths = tuple(length for _, length in spans)
         if not all(count for _, count, _ in found):
             return self._padding(batches, lengths, pieces[1])
-        stage = self._loader.load(Block(batch, batches, row * self._inner, rows * self._inner, *pieces))
+        stage = self._loader.load(OperandBlock(batch, batches, row * self._inner, rows * self._inner, *pieces))
         whole = (*stage.shape[:3], rows, *(w.size for w in self._windows[1:]))
         stage = stage.reshape(whole)
         if self._is_whole(found, lengths, whole[3:]):
@@ -119,13 +119,13 @@ class Images:
         return tile
 
     def under(
-        self, tile: NkiTensor, taps: Sequence[int], box: Box, start: int, images: slice, rows: int, piece: int
+        self, tile: NkiTensor, taps: Sequence[int], box: WindowBlock, start: int, images: slice, rows: int, piece: int
     ) -> NkiTensor:
         """What a tap sees of a block of windows, (channels, images, windows...); `start` is the tile's first window."""
         return tile[(slice(0, rows), images, piece, *shifted(self._windows, taps, box, start))]
 
 
-def shifted(windows: Sequence[Window], taps: Sequence[int], box: Box, start: int) -> tuple[slice, ...]:
+def shifted(windows: Sequence[Window], taps: Sequence[int], box: WindowBlock, start: int) -> tuple[slice, ...]:
     """Padded positions of a tap for a block of windows; `start` is the first window of the first dimension."""
     result = []
     for dim, (window, tap, first, count) in enumerate(zip(windows, taps, box.starts, box.counts, strict=True)):

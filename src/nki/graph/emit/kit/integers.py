@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nki.core.dtypes import DType, float32, int32, uint8, uint16, uint32
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.kit.engines import Engines, Splat, is_word
+from nki.graph.emit.kit.engines import EngineOps, Splat, is_word
 from nki.isa import alu
 from nki.spec.operator import Operator
 
@@ -17,12 +17,12 @@ def word_of(dtype: DType) -> DType:
     return dtype if is_word(dtype) else int32
 
 
-def widened(e: Engines, x: NkiTensor) -> NkiTensor:
+def widened(e: EngineOps, x: NkiTensor) -> NkiTensor:
     """The values as 32-bit integers."""
     return x if is_word(x.dtype) else e.copy(x, int32)
 
 
-def wrapped(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
+def wrapped(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The low bits of 32-bit integers."""
     if is_word(dtype):
         return x.view(dtype)
@@ -32,44 +32,44 @@ def wrapped(e: Engines, x: NkiTensor, dtype: DType) -> NkiTensor:
     return e.copy(lanes.slice(last, 0, lanes.shape[last], factor), dtype)
 
 
-def arithmetic(e: Engines, a: NkiTensor, b: NkiTensor, op: Operator, dtype: DType) -> NkiTensor:
+def arithmetic(e: EngineOps, a: NkiTensor, b: NkiTensor, op: Operator, dtype: DType) -> NkiTensor:
     """add, subtract, multiply, maximum or minimum."""
     a, b = widened(e, a), widened(e, b)
     return wrapped(e, e.binary(a, b, op, word_of(dtype)), dtype)
 
 
-def compared(e: Engines, a: NkiTensor, b: NkiTensor, op: Operator) -> NkiTensor:
+def compared(e: EngineOps, a: NkiTensor, b: NkiTensor, op: Operator) -> NkiTensor:
     """Truth values as bytes; 32-bit integers are compared exactly."""
     if not is_word(a.dtype):
         return e.binary(a, b, op, uint8)
     return e.copy(e.binary(a, b, op, int32), uint8)
 
 
-def absolute(e: Engines, x: NkiTensor) -> NkiTensor:
+def absolute(e: EngineOps, x: NkiTensor) -> NkiTensor:
     """The magnitude; that of the smallest number wraps to itself."""
     if not x.dtype.signed:
         return x
     return arithmetic(e, x, negative(e, x), alu.MAXIMUM, x.dtype)
 
 
-def negative(e: Engines, x: NkiTensor) -> NkiTensor:
+def negative(e: EngineOps, x: NkiTensor) -> NkiTensor:
     """``0 - x``."""
     return arithmetic(e, e.tile(Splat(0), x.dtype, x.shape), x, alu.SUBTRACT, x.dtype)
 
 
-def sign(e: Engines, x: NkiTensor) -> NkiTensor:
+def sign(e: EngineOps, x: NkiTensor) -> NkiTensor:
     """-1, 0 or 1."""
     if not x.dtype.signed:
         return e.scalar(x, alu.MINIMUM, 1)
     return e.scalar(x, alu.MINIMUM, 1.0, alu.MAXIMUM, -1.0)
 
 
-def _negative_mask(e: Engines, x: NkiTensor) -> NkiTensor:
+def _negative_mask(e: EngineOps, x: NkiTensor) -> NkiTensor:
     """All bits set where x is negative."""
     return e.scalar(x, alu.LESS, 0.0, alu.MULTIPLY, -1.0)
 
 
-def arithmetic_shift(e: Engines, x: NkiTensor, count: NkiTensor) -> NkiTensor:
+def arithmetic_shift(e: EngineOps, x: NkiTensor, count: NkiTensor) -> NkiTensor:
     """A right shift that keeps the sign: of the complement, where it is set."""
     if not x.dtype.signed:
         return _sign_filled(e, x, count)
@@ -78,13 +78,13 @@ def arithmetic_shift(e: Engines, x: NkiTensor, count: NkiTensor) -> NkiTensor:
     return e.binary(shifted, mask, alu.BITWISE_XOR)
 
 
-def _sign_filled(e: Engines, x: NkiTensor, count: NkiTensor) -> NkiTensor:
+def _sign_filled(e: EngineOps, x: NkiTensor, count: NkiTensor) -> NkiTensor:
     """The same of unsigned numbers, whose highest bit counts as a sign."""
     signed = {1: "int8", 2: "int16", 4: "int32"}[x.dtype.itemsize]
     return arithmetic_shift(e, x.view(signed), count.view(signed)).view(x.dtype)
 
 
-def count_leading_zeros(e: Engines, x: NkiTensor) -> NkiTensor:
+def count_leading_zeros(e: EngineOps, x: NkiTensor) -> NkiTensor:
     """From the exponent of the number as float32, without the second highest bit so that it does not round up."""
     bits = x.view(_UNSIGNED[x.dtype.itemsize])
     highest = e.binary(bits, e.bits(e.bits(bits, alu.RIGHT_SHIFT, 1), alu.INVERT, 0), alu.BITWISE_AND)
@@ -96,7 +96,7 @@ def count_leading_zeros(e: Engines, x: NkiTensor) -> NkiTensor:
     )
 
 
-def popcnt(e: Engines, x: NkiTensor) -> NkiTensor:
+def popcnt(e: EngineOps, x: NkiTensor) -> NkiTensor:
     """Bits that are set: pairs, nibbles and bytes are added up within bytes, then bytes."""
     size = x.dtype.itemsize
     lanes = (x if x.is_contiguous() else e.copy(x, x.dtype)).view(uint8)
@@ -118,7 +118,7 @@ def popcnt(e: Engines, x: NkiTensor) -> NkiTensor:
     return e.copy(total, x.dtype)
 
 
-def divided(e: Engines, a: NkiTensor, b: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
+def divided(e: EngineOps, a: NkiTensor, b: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
     """Quotient, rounded towards zero, and remainder; division by 0 gives -1 and a, as XLA does.
 
     The float32 quotient is right to 22 bits, a second one of what remains to the last but one; a comparison settles it.
@@ -150,21 +150,21 @@ def divided(e: Engines, a: NkiTensor, b: NkiTensor) -> tuple[NkiTensor, NkiTenso
     return wrapped(e, quotient, kind), wrapped(e, rest, kind)
 
 
-def _magnitude(e: Engines, x: NkiTensor) -> NkiTensor:
+def _magnitude(e: EngineOps, x: NkiTensor) -> NkiTensor:
     return absolute(e, x).view(uint32) if x.dtype.signed else x
 
 
-def _minus(e: Engines, a: NkiTensor, q: NkiTensor, b: NkiTensor) -> NkiTensor:
+def _minus(e: EngineOps, a: NkiTensor, q: NkiTensor, b: NkiTensor) -> NkiTensor:
     return e.binary(a, e.binary(q, b, alu.MULTIPLY), alu.SUBTRACT)
 
 
-def _turned(e: Engines, x: NkiTensor, mask: NkiTensor) -> NkiTensor:
+def _turned(e: EngineOps, x: NkiTensor, mask: NkiTensor) -> NkiTensor:
     """Two's complement where the mask is set."""
     return e.binary(e.binary(x, mask, alu.BITWISE_XOR), mask, alu.SUBTRACT)
 
 
 def _large_divisors(
-    e: Engines, a: NkiTensor, b: NkiTensor, quotient: NkiTensor, rest: NkiTensor
+    e: EngineOps, a: NkiTensor, b: NkiTensor, quotient: NkiTensor, rest: NkiTensor
 ) -> tuple[NkiTensor, NkiTensor]:
     """Divisors with the highest bit set go into a number once or not at all; their remainders do not fit int32."""
     large = e.copy(e.bits(b, alu.RIGHT_SHIFT, 31), uint8)
@@ -177,7 +177,7 @@ def _large_divisors(
     return quotient, rest
 
 
-def power(e: Engines, base: NkiTensor, exponent: NkiTensor) -> NkiTensor:
+def power(e: EngineOps, base: NkiTensor, exponent: NkiTensor) -> NkiTensor:
     """By squaring, bit by bit of the exponent; negative exponents leave 0, but 1 and -1 as XLA does."""
     kind = base.dtype
     shape = e.common(base, exponent)

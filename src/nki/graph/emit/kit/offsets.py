@@ -25,7 +25,7 @@ _MOST_DIMS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class IndexBlock:
     """A block of indices: number ``first + p * columns + c`` is at partition p, column c."""
 
     first: int
@@ -66,17 +66,17 @@ class Indices:
         self._wide = value.type.dtype in (int32, uint32)
         self.count = prod(dim.count for dim in self.dims)
 
-    def spans(self, rows: int, several: bool) -> Iterator[Span]:
+    def spans(self, rows: int, several: bool) -> Iterator[IndexBlock]:
         """All indices in blocks; of several columns if that is wanted and they lie evenly."""
         first = 0
         while first < self.count:
             left = self.count - first
             height = min(rows, left)
             width = min(_MOST_COLUMNS, left // height) if several and len(self.dims) == 1 else 1
-            yield Span(first, height, width)
+            yield IndexBlock(first, height, width)
             first += height * width
 
-    def offsets(self, span: Span, choice: Choice, across: bool = False) -> NkiTensor:
+    def offsets(self, span: IndexBlock, choice: Choice, across: bool = False) -> NkiTensor:
         """Element offsets of a block, int32 (rows, columns); `across` is (rows, rows), the same in each partition."""
         shape = (span.rows, span.rows if across else span.columns)
         total, valid = self._base(span, choice, shape, across), None
@@ -97,7 +97,7 @@ class Indices:
         kept = _op(_op(total, _number(1, shape), alu.ADD), valid, alu.MULTIPLY)
         return _op(kept, _number(1, shape), alu.SUBTRACT)
 
-    def _base(self, span: Span, choice: Choice, shape: tuple[int, int], across: bool) -> NkiTensor | None:
+    def _base(self, span: IndexBlock, choice: Choice, shape: tuple[int, int], across: bool) -> NkiTensor | None:
         if choice.base is None:
             return None
         table = nl.shared_constant(np.ascontiguousarray(choice.base, dtype=np.int32))
@@ -106,7 +106,7 @@ class Indices:
         nisa.dma_copy(dst=tile, src=table.ap(steps, offset=span.first))
         return tile
 
-    def _loaded(self, span: Span, component: int, shape: tuple[int, int], across: bool) -> NkiTensor:
+    def _loaded(self, span: IndexBlock, component: int, shape: tuple[int, int], across: bool) -> NkiTensor:
         dtype = self._tensor.dtype if self._wide else int32
         tile = nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
         start = component * self._component

@@ -11,10 +11,21 @@ import nki.language as nl
 from nki.core.dtypes import DType, bfloat16
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit import squares, transfers
-from nki.graph.emit.kit.boxes import Dim, Run, boxes, joined, moves, runs, strides_of
+from nki.graph.emit.kit.boxes import Dim, DimensionRun, boxes, joined, moves, runs, strides_of
 from nki.target.model import Target
 
-__all__ = ["Block", "Chunks", "Dim", "Loader", "Operand", "chunked", "joined", "runs", "store", "strides_of"]
+__all__ = [
+    "Chunks",
+    "Dim",
+    "Loader",
+    "OperandBlock",
+    "ProductOperand",
+    "chunked",
+    "joined",
+    "runs",
+    "store",
+    "strides_of",
+]
 
 PIECE_BYTES = 1 << 19
 """Bytes that one transfer brings at most, so that the first product need not wait for the last one."""
@@ -27,7 +38,7 @@ _STRIDED_ELEMENTS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class ProductOperand:
     """A tensor in device memory as (batch, free, contracted), each a group of dimensions, from `offset` on."""
 
     tensor: NkiTensor
@@ -98,7 +109,7 @@ def chunked(contracted: Sequence[Dim], rows: int) -> Chunks:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class OperandBlock:
     """A part of an operand: batches, columns and pieces of the contracted dimension, each by start and count."""
 
     batch: int
@@ -112,7 +123,7 @@ class Block:
 class Loader:
     """Brings blocks of an operand to SBUF as (rows of a piece, batches, pieces, columns)."""
 
-    def __init__(self, operand: Operand, chunks: Chunks, dtype: DType, target: Target) -> None:
+    def __init__(self, operand: ProductOperand, chunks: Chunks, dtype: DType, target: Target) -> None:
         self.operand = operand
         self.chunks = chunks
         self.dtype = dtype
@@ -129,7 +140,7 @@ class Loader:
         """Of one column of one batch, in each partition."""
         return self.chunks.count * self.dtype.itemsize
 
-    def load(self, block: Block) -> NkiTensor:
+    def load(self, block: OperandBlock) -> NkiTensor:
         """A new tile with the block."""
         shape = (self.chunks.size, block.batches, block.chunks, block.columns)
         tile = nl.ndarray(shape, dtype=self.dtype, buffer=nl.sbuf)
@@ -143,10 +154,12 @@ class Loader:
             self._transpose_on_chip(tile, block)
         return tile
 
-    def _is_small(self, block: Block) -> bool:
+    def _is_small(self, block: OperandBlock) -> bool:
         return block.batches * block.chunks * self.chunks.size * block.columns <= _STRIDED_ELEMENTS
 
-    def _parts(self, block: Block, at_once: int) -> Iterator[tuple[Run, Run, tuple[int, int, int], Run]]:
+    def _parts(
+        self, block: OperandBlock, at_once: int
+    ) -> Iterator[tuple[DimensionRun, DimensionRun, tuple[int, int, int], DimensionRun]]:
         """Runs over batches, columns and contracted elements; of the latter several pieces at once if possible."""
         operand, size = self.operand, self.chunks.size
         for first, count, rows in self.chunks.groups(block.chunk, block.chunks, at_once):
@@ -155,7 +168,7 @@ class Loader:
                     for f in runs(operand.free, block.column, block.columns):
                         yield b, f, (first - block.chunk, count, size * k.stride), k
 
-    def _copy(self, tile: NkiTensor, block: Block, at_once: int) -> None:
+    def _copy(self, tile: NkiTensor, block: OperandBlock, at_once: int) -> None:
         for b, f, (first, count, step), k in self._parts(block, at_once):
             pattern = [(k.stride, k.count), (b.stride, b.count), (step, count), (f.stride, f.count)]
             transfers.copy(
@@ -163,7 +176,7 @@ class Loader:
                 src=self.operand.view(b.offset + f.offset + k.offset, pattern),
             )
 
-    def _transpose(self, tile: NkiTensor, block: Block, at_once: int) -> None:
+    def _transpose(self, tile: NkiTensor, block: OperandBlock, at_once: int) -> None:
         for b, f, (first, count, step), k in self._parts(block, at_once):
             pattern = [(f.stride, f.count), (b.stride, b.count), (step, count), (k.stride, k.count)]
             transfers.transpose(
@@ -171,17 +184,17 @@ class Loader:
                 src=self.operand.view(b.offset + f.offset + k.offset, pattern),
             )
 
-    def _transpose_on_chip(self, tile: NkiTensor, block: Block) -> None:
+    def _transpose_on_chip(self, tile: NkiTensor, block: OperandBlock) -> None:
         """Rows as they are in memory, then one square after the other through the Tensor engine or Vector."""
         rows = self._target.pe.columns
         through = self._through_tensor if self._target.pe.transpose_exact else self._through_vector
         for start in range(0, block.columns, rows):
             width = min(rows, block.columns - start)
             for batch in range(block.batches):
-                part = Block(block.batch + batch, 1, block.column + start, width, block.chunk, block.chunks)
+                part = OperandBlock(block.batch + batch, 1, block.column + start, width, block.chunk, block.chunks)
                 through(tile[:, batch, :, start : start + width], part)
 
-    def _fill(self, stage: NkiTensor, block: Block) -> None:
+    def _fill(self, stage: NkiTensor, block: OperandBlock) -> None:
         """Rows to a tile (columns, contracted elements)."""
         operand, first = self.operand, block.chunk * self.chunks.size
         (b,) = runs(operand.batch, block.batch, 1)
@@ -190,11 +203,11 @@ class Loader:
                 for move in moves([f, k]):
                     transfers.copy(dst=stage[move.here], src=operand.view(b.offset + move.offset, move.pattern))
 
-    def _length(self, block: Block) -> int:
+    def _length(self, block: OperandBlock) -> int:
         """Contracted elements of a block."""
         return min(block.chunks * self.chunks.size, self.chunks.total - block.chunk * self.chunks.size)
 
-    def _through_tensor(self, tile: NkiTensor, block: Block) -> None:
+    def _through_tensor(self, tile: NkiTensor, block: OperandBlock) -> None:
         """Elements of one byte, which do not leave the Tensor engine side by side, as bfloat16, which holds all of
         them."""
         size, dtype = self.chunks.size, self.dtype if self.dtype.itemsize > 1 else bfloat16
@@ -209,7 +222,7 @@ class Loader:
                 nisa.nc_transpose(dst=there[:, i, :], data=stage[:, at : at + rows], engine=nisa.engine.tensor)
             nisa.tensor_copy(dst=tile[0:rows, local : local + count, :], src=there)
 
-    def _through_vector(self, tile: NkiTensor, block: Block) -> None:
+    def _through_vector(self, tile: NkiTensor, block: OperandBlock) -> None:
         """Bit by bit, where the Tensor engine would multiply by 0 and 1, which makes NaN of infinities."""
         size, height, length = self.chunks.size, squares.padded(block.columns), self._length(block)
         last = (block.chunks - 1) * size
@@ -225,11 +238,11 @@ class Loader:
             nisa.tensor_copy(dst=tile[0:rows, chunk, :], src=there[0:rows, 0 : block.columns])
 
 
-def _part(tile: NkiTensor, k: Run, b: Run, first: int, count: int, f: Run) -> NkiTensor:
+def _part(tile: NkiTensor, k: DimensionRun, b: DimensionRun, first: int, count: int, f: DimensionRun) -> NkiTensor:
     return tile[k.at : k.at + k.count, b.at : b.at + b.count, first : first + count, f.at : f.at + f.count]
 
 
-def store(operand: Operand, chunks: Chunks, piece: int, column: int, tile: NkiTensor) -> None:
+def store(operand: ProductOperand, chunks: Chunks, piece: int, column: int, tile: NkiTensor) -> None:
     """A tile (rows of a piece, columns) to where the operand has them, columns from `column` on; there is no batch."""
     rows, columns = tile.shape[0], tile.shape[1]
     for k in runs(operand.contracted, piece * chunks.size, rows):

@@ -9,10 +9,10 @@ from math import isqrt, prod
 import nki.isa as nisa
 from nki.core.dtypes import DType, bool_, float32, int32, uint8
 from nki.core.nki_tensor import NkiTensor
-from nki.graph.emit.kit.engines import Engines, Form, Splat, is_word, storage
+from nki.graph.emit.kit.engines import EngineOps, Form, Splat, is_word, storage
 from nki.graph.emit.kit.evaluation import Evaluation
 from nki.graph.emit.kit.integers import arithmetic, wrapped
-from nki.graph.emit.kit.tiles import Block
+from nki.graph.emit.kit.tiles import TileBlock
 from nki.graph.errors import unsupported
 from nki.graph.ir import Op
 from nki.isa import alu
@@ -91,7 +91,7 @@ def crosses(how: Operator | Extreme, dtype: DType) -> bool:
     return how in (alu.BITWISE_AND, alu.BITWISE_OR)
 
 
-def replaces(e: Engines, new: NkiTensor, old: NkiTensor, comparison: Operator) -> NkiTensor:
+def replaces(e: EngineOps, new: NkiTensor, old: NkiTensor, comparison: Operator) -> NkiTensor:
     """Whether a new extreme replaces an older one: it is beyond it, or the first NaN."""
     if is_word(new.dtype):
         return e.copy(e.binary(new, old, comparison, int32), uint8)
@@ -102,7 +102,7 @@ def replaces(e: Engines, new: NkiTensor, old: NkiTensor, comparison: Operator) -
     return e.binary(beyond, fresh, alu.BITWISE_OR)
 
 
-def with_initial(e: Engines, op: Op, tile: NkiTensor, initial: Form) -> NkiTensor:
+def with_initial(e: EngineOps, op: Op, tile: NkiTensor, initial: Form) -> NkiTensor:
     """A reduction together with its initial value, where that changes something."""
     how = combined(op)
     assert not isinstance(how, Extreme)
@@ -115,7 +115,7 @@ def with_initial(e: Engines, op: Op, tile: NkiTensor, initial: Form) -> NkiTenso
     return both(e, tile, other, how)
 
 
-def both(e: Engines, a: NkiTensor, b: NkiTensor, how: Operator) -> NkiTensor:
+def both(e: EngineOps, a: NkiTensor, b: NkiTensor, how: Operator) -> NkiTensor:
     """Two parts of a reduction together; integers wrap."""
     if a.dtype.is_float or how.is_bitvec or is_word(a.dtype):
         return e.binary(a, b, how)
@@ -128,7 +128,7 @@ _MOST_DIMENSIONS = 5
 """Of an operand: the partitions and four free ones (access.max_free_dims)."""
 
 
-def reduce_last(e: Engines, dst: NkiTensor, data: NkiTensor, how: Operator, axes: tuple[int, ...]) -> None:
+def reduce_last(e: EngineOps, dst: NkiTensor, data: NkiTensor, how: Operator, axes: tuple[int, ...]) -> None:
     """Reduce the last dimensions, as `nisa.tensor_reduce`; a long sum of one dimension by sums of its parts.
 
     A device adds one element after the other, and what that loses grows with their number. Parts of about as many
@@ -157,7 +157,7 @@ class Reducer:
         pieces: whether the block has only some of the columns; initial values and casts come later then.
     """
 
-    def __init__(self, block: Block, columns: Sequence[int], pieces: bool = False) -> None:
+    def __init__(self, block: TileBlock, columns: Sequence[int], pieces: bool = False) -> None:
         self._dims = [at for at, extent in enumerate(block.free, 1) if extent.axis in columns]
         self._others = [at for at, extent in enumerate(block.free, 1) if extent.axis not in columns]
         self._shape = block.shape
@@ -183,7 +183,7 @@ class Reducer:
         wanted = storage(dtype)
         return [total if total.dtype == wanted else e.copy(total, wanted)]
 
-    def _over(self, e: Engines, tile: NkiTensor, how: Operator, dtype: DType) -> NkiTensor:
+    def _over(self, e: EngineOps, tile: NkiTensor, how: Operator, dtype: DType) -> NkiTensor:
         """The reduction of a tile; floats stay float32."""
         tile = e.fit(tile, self._shape)
         if not dtype.is_float and not how.is_bitvec:
@@ -216,7 +216,7 @@ class Reducer:
 
 
 def _exact(
-    e: Engines, tile: NkiTensor, how: Operator, dtype: DType, dims: Sequence[int], others: Sequence[int]
+    e: EngineOps, tile: NkiTensor, how: Operator, dtype: DType, dims: Sequence[int], others: Sequence[int]
 ) -> NkiTensor:
     """Integers, which wrap: halves of what is left are combined with each other on GpSimd, until one is left."""
     word = dtype if is_word(dtype) else int32

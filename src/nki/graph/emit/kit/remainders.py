@@ -7,7 +7,7 @@ import math
 from nki.core.dtypes import DType, float16, float32, int32, uint8, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
-from nki.graph.emit.kit.engines import Engines, Splat
+from nki.graph.emit.kit.engines import EngineOps, Splat
 from nki.isa import alu
 
 _DIGIT = 21
@@ -26,7 +26,7 @@ _WIDEST_HALF = 16 + 24
 """The same of float16, whose subnormal numbers are normal as float32."""
 
 
-def remainder(e: Engines, a: NkiTensor, b: NkiTensor, dtype: DType) -> NkiTensor:
+def remainder(e: EngineOps, a: NkiTensor, b: NkiTensor, dtype: DType) -> NkiTensor:
     """The rest of ``a / b`` with the sign of a; NaN for infinite a and for b = 0. Subnormal float32 may count as 0."""
     shape = e.common(a, b)
     bits = _WIDEST_HALF if a.dtype == b.dtype == float16 else _WIDEST
@@ -43,7 +43,7 @@ def remainder(e: Engines, a: NkiTensor, b: NkiTensor, dtype: DType) -> NkiTensor
     return result if dtype == float32 else e.copy(result, dtype)
 
 
-def _rest_of_significands(e: Engines, a: NkiTensor, b: NkiTensor, bits: int) -> NkiTensor:
+def _rest_of_significands(e: EngineOps, a: NkiTensor, b: NkiTensor, bits: int) -> NkiTensor:
     """The rest of a by b for a >= b > 0, divided by the power of two of b."""
     rest, divisor = _significand(e, a), _significand(e, b)
     inverse = e.inverse(divisor)
@@ -62,12 +62,12 @@ def _rest_of_significands(e: Engines, a: NkiTensor, b: NkiTensor, bits: int) -> 
     return e.binary(rest, e.binary(divisor, e.scalar(rest, alu.LESS, 0.0), alu.MULTIPLY), alu.ADD)
 
 
-def _significand(e: Engines, x: NkiTensor) -> NkiTensor:
+def _significand(e: EngineOps, x: NkiTensor) -> NkiTensor:
     """From 1 to 2."""
     bits = e.bits(x.view(uint32), alu.BITWISE_AND, _SIGNIFICAND, alu.BITWISE_OR, _BIAS << 23)
     return bits.view(float32)
 
 
-def _halves(e: Engines, x: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
+def _halves(e: EngineOps, x: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
     upper = e.bits(x.view(uint32), alu.BITWISE_AND, _UPPER_HALF).view(float32)
     return upper, e.binary(x, upper, alu.SUBTRACT)

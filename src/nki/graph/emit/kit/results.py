@@ -11,9 +11,9 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit import transfers
-from nki.graph.emit.kit.boxes import ONE, Box, Cut, bands_of, boxes, even, lines, moves
+from nki.graph.emit.kit.boxes import ONE, Cut, RangeBox, bands_of, boxes, even, lines, moves
 from nki.graph.emit.kit.coordinates import Coordinates, Leaf
-from nki.graph.emit.kit.engines import Engines, Form, Splat, storage
+from nki.graph.emit.kit.engines import EngineOps, Form, Splat, storage
 from nki.graph.emit.kit.expressions import apply
 from nki.graph.emit.kit.panels import Dim
 from nki.graph.emit.kit.product_group import ProductGroup, checked, split
@@ -26,7 +26,7 @@ _KEPT_BYTES = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ResultBlock:
     """A block of the result, and how a tile holds it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Results:
         self._sizes: tuple[int, ...] = ()
         self._leaves: dict[Value, list[tuple[Dim, ...]]] = {}
         self._ends: dict[Value, list[tuple[Dim, ...]]] = {}
-        self._engines = Engines(target)
+        self._engines = EngineOps(target)
         self._kept: dict[object, NkiTensor] = {}
         self._kept_bytes = 0
 
@@ -70,7 +70,7 @@ class Results:
         """The device tensors of the group's inputs and outputs, by value."""
         values = (*self._group.inputs, *self._group.outputs)
         self._known = dict(zip(values, tensors, strict=True))
-        self._engines, self._kept, self._kept_bytes = Engines(self._target), {}, 0
+        self._engines, self._kept, self._kept_bytes = EngineOps(self._target), {}, 0
         return self._known
 
     def arrange(self, *sizes: int) -> None:
@@ -80,7 +80,7 @@ class Results:
         stored = {value: self._parts.stored(self._where, value) for value in self._group.outputs}
         self._ends = {value: self._where.arranged(leaf, sizes) for value, leaf in stored.items() if leaf is not None}
 
-    def put(self, part: Part, *sums: NkiTensor) -> None:
+    def put(self, part: ResultBlock, *sums: NkiTensor) -> None:
         """Take a block of each product; they may be in PSUM."""
         roots = [op.results[0] for op in self._parts.roots]
         values: dict[Value, Form] = {value: self._whole(value, x) for value, x in zip(roots, sums, strict=True)}
@@ -107,7 +107,7 @@ class Results:
             return form
         return self._engines.copy(form, dtype, nl.ndarray(tuple(shape), dtype=dtype, buffer=nl.sbuf))
 
-    def _store(self, value: Value, part: Part, tile: NkiTensor) -> None:
+    def _store(self, value: Value, part: ResultBlock, tile: NkiTensor) -> None:
         if value in self._ends:
             self._scatter(value, part, tile)
             return
@@ -115,7 +115,7 @@ class Results:
         there = out[tuple(slice(start, start + count) for start, count in zip(part.starts, part.counts, strict=True))]
         transfers.copy(dst=there.permute(tuple(dim for dims in part.order for dim in dims)), src=tile)
 
-    def _scatter(self, value: Value, part: Part, tile: NkiTensor) -> None:
+    def _scatter(self, value: Value, part: ResultBlock, tile: NkiTensor) -> None:
         """A block of an output whose elements are in another order than those of the product."""
         dims = self._ends[value]
         bands = [
@@ -127,7 +127,7 @@ class Results:
 
     # --- what the epilogue reads
 
-    def _leaf(self, value: Value, leaf: Leaf, part: Part) -> NkiTensor:
+    def _leaf(self, value: Value, leaf: Leaf, part: ResultBlock) -> NkiTensor:
         """The leaf's elements for a block; dimensions of the tile along which it is repeated have size 1."""
         dims = self._leaves[value]
         varies = tuple(any(dim.stride and dim.count > 1 for dim in group) for group in dims)
@@ -155,7 +155,7 @@ class Results:
         self._kept_bytes += size
 
     def _loaded(
-        self, value: Value, leaf: Leaf, part: Part, shape: tuple[int, ...], present: tuple[bool, ...]
+        self, value: Value, leaf: Leaf, part: ResultBlock, shape: tuple[int, ...], present: tuple[bool, ...]
     ) -> NkiTensor:
         """A new tile; what is `present` starts where the block does, even if the block has one element there."""
         tile = nl.ndarray(shape, dtype=storage(value.type.dtype), buffer=nl.sbuf)
@@ -168,10 +168,10 @@ class Results:
             self._fill(tile, leaf, pieces)
         return tile
 
-    def _cut(self, cut: Cut, value: Value, part: Part, dim: int) -> list[Box]:
+    def _cut(self, cut: Cut, value: Value, part: ResultBlock, dim: int) -> list[RangeBox]:
         return list(cut(self._leaves[value][dim], part.starts[dim], part.counts[dim]))
 
-    def _fill(self, tile: NkiTensor, leaf: Leaf, pieces: Sequence[Box]) -> None:
+    def _fill(self, tile: NkiTensor, leaf: Leaf, pieces: Sequence[RangeBox]) -> None:
         if leaf.source is not None:
             for move in moves(pieces):
                 source = self._known[leaf.source].ap(move.pattern, offset=move.offset)
@@ -181,7 +181,7 @@ class Results:
         for part in even(rows):
             self._count(tile, part, free)
 
-    def _count(self, tile: NkiTensor, rows: Box, free: Sequence[Box]) -> None:
+    def _count(self, tile: NkiTensor, rows: RangeBox, free: Sequence[RangeBox]) -> None:
         """Positions, on partitions that are a fixed step apart."""
         there = tile[tuple(slice(piece.at, piece.at + piece.count) for piece in (rows, *free))]
         made = nl.ndarray(there.shape, dtype=tile.dtype, buffer=nl.sbuf) if rows.at else there

@@ -14,7 +14,7 @@ from nki.core.dtypes import DType, int32
 from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit.access import Index, Leaf, Resolved
 from nki.graph.emit.kit.conversions import converted, converted_number, splat_of
-from nki.graph.emit.kit.engines import Engines, Form, Splat, storage
+from nki.graph.emit.kit.engines import EngineOps, Form, Splat, storage
 from nki.graph.ir import Op, Value
 from nki.target.model import Target
 
@@ -39,7 +39,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TileBlock:
     """Elements of a space that are in a tile ``(rows.count, *free counts)``.
 
     Attributes:
@@ -77,7 +77,7 @@ class Block:
         return (pairs if len(pairs) > 1 else [*pairs, [1, 1]]), offset
 
 
-def load(tensor: NkiTensor, index: Index, block: Block, engines: Engines) -> NkiTensor:
+def load(tensor: NkiTensor, index: Index, block: TileBlock, engines: EngineOps) -> NkiTensor:
     """The tile of an operand, from device memory."""
     tile = engines.new(block.shape_of(index), tensor.dtype)
     pairs, offset = block.pattern(index)
@@ -85,7 +85,7 @@ def load(tensor: NkiTensor, index: Index, block: Block, engines: Engines) -> Nki
     return tile
 
 
-def store(tensor: NkiTensor, index: Index, block: Block, tile: NkiTensor, engines: Engines) -> None:
+def store(tensor: NkiTensor, index: Index, block: TileBlock, tile: NkiTensor, engines: EngineOps) -> None:
     """Write a tile of a result to device memory."""
     shape = block.shape_of(index)
     if tile.shape != shape or not tile.is_contiguous():
@@ -94,20 +94,20 @@ def store(tensor: NkiTensor, index: Index, block: Block, tile: NkiTensor, engine
     nisa.dma_copy(dst=tensor.ap(pairs, offset=offset), src=tile)
 
 
-class Source:
+class TileLoader:
     """Brings leaves into SBUF, block by block.
 
     Args:
         tensors: device memory of the group's inputs.
     """
 
-    def __init__(self, engines: Engines, tensors: Mapping[Value, NkiTensor]) -> None:
+    def __init__(self, engines: EngineOps, tensors: Mapping[Value, NkiTensor]) -> None:
         self._engines = engines
         self._tensors = tensors
         self._cache: dict[tuple[object, ...], NkiTensor] = {}
         self._cached_bytes = 0
 
-    def form(self, leaf: Leaf, block: Block) -> Form:
+    def form(self, leaf: Leaf, block: TileBlock) -> Form:
         """What the leaf is in a block."""
         if isinstance(leaf.source, Op):
             if leaf.source.name == "constant":
@@ -130,7 +130,7 @@ class Source:
         self._cache[key] = tile
         self._cached_bytes += size
 
-    def _fetch(self, leaf: Leaf, block: Block) -> NkiTensor:
+    def _fetch(self, leaf: Leaf, block: TileBlock) -> NkiTensor:
         if isinstance(leaf.source, Value):
             tensor = self._tensors[leaf.source]
             tile = load(tensor, leaf.index, block, self._engines)
@@ -146,7 +146,7 @@ def _stored(array: np.ndarray, dtype: DType) -> np.ndarray:
     return array.astype(dtype.numpy) if array.dtype != dtype.numpy else array
 
 
-def counted(index: Index, block: Block, dtype: DType, engines: Engines) -> NkiTensor:
+def counted(index: Index, block: TileBlock, dtype: DType, engines: EngineOps) -> NkiTensor:
     """An affine function of the position, as `nisa.iota` makes it."""
     exact = dtype if dtype in (int32,) or (dtype.is_float and dtype.itemsize == int32.itemsize) else int32
     tile = engines.new(block.shape_of(index), exact)
@@ -220,7 +220,7 @@ def _most_alive(resolved: Resolved) -> int:
     return most
 
 
-def blocks(sizes: Sequence[int], row_axis: int, partitions: int, elements: int) -> Iterator[Block]:
+def blocks(sizes: Sequence[int], row_axis: int, partitions: int, elements: int) -> Iterator[TileBlock]:
     """All of a space, the row axis on partitions.
 
     A partition takes neighbouring rows, so that transfers are long; what exceeds `elements` is cut along outer axes.
@@ -247,7 +247,7 @@ def row_parts(size: int, partitions: int) -> Iterator[tuple[int, int, int]]:
 
 def cut(
     sizes: Sequence[int], rows: Extent, first: int, free: list[Extent], elements: int, dims: int = _FREE_DIMS
-) -> Iterator[Block]:
+) -> Iterator[TileBlock]:
     """Blocks whose tiles have at most that many elements per partition, and so many free dimensions."""
     whole = len(free)
     size = 1
@@ -265,11 +265,11 @@ def cut(
 
 def _loop(
     start: list[int], rows: Extent, first: int, looped: list[Extent], piece: int, kept: list[Extent]
-) -> Iterator[Block]:
+) -> Iterator[TileBlock]:
     if not looped:
         begin = list(start)
         begin[rows.axis] += first
-        yield Block(tuple(begin), rows, tuple(kept))
+        yield TileBlock(tuple(begin), rows, tuple(kept))
         return
     outer, *inner = looped
     step = 1 if inner else piece

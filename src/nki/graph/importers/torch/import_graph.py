@@ -101,7 +101,7 @@ class Imported:
 
 
 @dataclass(slots=True)
-class State:
+class ImportState:
     """What is known while a graph is walked; `made` is by node: a value, several, or a number."""
 
     builder: Builder
@@ -137,7 +137,7 @@ def import_graph(
         GraphError: "graph.unsupported" for an operator without a converter, or a case that its converter lacks;
             "graph.dtype" and "graph.dynamic-shape" for tensors that the device cannot hold.
     """
-    state = State(Builder(), {**CONVERTERS, **(more or {})}, graph)
+    state = ImportState(Builder(), {**CONVERTERS, **(more or {})}, graph)
     arguments: list[Value] = []
     inputs: list[int] = []
     notes: dict[str, None] = {}
@@ -166,7 +166,7 @@ def import_graph(
     return Imported(Module({entry: main}, entry), tuple(inputs), kinds, bool(state.keys), tuple(notes))
 
 
-def _results(state: State, outputs: Sequence[Any]) -> tuple[tuple[Value, ...], tuple[Any, ...]]:
+def _results(state: ImportState, outputs: Sequence[Any]) -> tuple[tuple[Value, ...], tuple[Any, ...]]:
     results: list[Value] = []
     kinds: list[Any] = []
     state.needs(outputs)
@@ -186,7 +186,7 @@ def _note(notes: dict[str, None], dtype: torch.dtype) -> None:
         notes[f"{dtype} is {narrowed(dtype)} on the device".replace("torch.", "")] = None
 
 
-def convert(state: State, node: fx.Node) -> None:
+def convert(state: ImportState, node: fx.Node) -> None:
     """Make the operations of one node."""
     if state.known.is_wide(node):
         return  # until something uses it that is not known now
@@ -210,7 +210,7 @@ def _is_double(fake: Any) -> bool:
     return isinstance(fake, torch.Tensor) and fake.dtype == torch.float64
 
 
-def _attribute(state: State, name: str) -> Value | fx.GraphModule:
+def _attribute(state: ImportState, name: str) -> Value | fx.GraphModule:
     """A tensor that the graph carries, which is a constant, or a graph that it calls."""
     owner = attribute(state.attributes, name)
     if isinstance(owner, fx.GraphModule):
@@ -221,7 +221,7 @@ def _attribute(state: State, name: str) -> Value | fx.GraphModule:
     return state.builder.constant(array, dtype, tuple(owner.shape))
 
 
-def _called(state: State, node: fx.Node, fake: Any) -> Any:
+def _called(state: ImportState, node: fx.Node, fake: Any) -> Any:
     name = str(node.target)
     control = CONTROL.get(name)
     converter = state.converters.get(name) if control is None else partial(_control, state, control)
@@ -240,11 +240,11 @@ def _called(state: State, node: fx.Node, fake: Any) -> Any:
     return made
 
 
-def _control(state: State, control: Callable[..., Any], b: Builder, call: Call, *arguments: Any) -> Any:
+def _control(state: ImportState, control: Callable[..., Any], b: Builder, call: Call, *arguments: Any) -> Any:
     """The operations of control flow, with those of the graphs that it calls inside of it."""
 
     def nested(graph: fx.GraphModule, values: Sequence[Any]) -> tuple[list[Op], list[Any]]:
-        inner = State(Builder(), state.converters, graph, {}, seed=state.seed, keys=state.keys)
+        inner = ImportState(Builder(), state.converters, graph, {}, seed=state.seed, keys=state.keys)
         given = iter(values)
         results: list[Any] = []
         for node in graph.graph.nodes:
@@ -283,7 +283,7 @@ def _bound(node: fx.Node) -> list[Any]:
     return bound
 
 
-def _values(state: State, argument: Any) -> Any:
+def _values(state: ImportState, argument: Any) -> Any:
     if isinstance(argument, fx.Node):
         return state.made[argument]
     if isinstance(argument, tuple | list):
@@ -311,7 +311,7 @@ def _used(node: fx.Node, count: int) -> frozenset[int]:
     return frozenset(int(str(place)) for place in places)
 
 
-def _key(state: State) -> Value:
+def _key(state: ImportState) -> Value:
     """Words that no other call of this model has, made of the seed and the number of the call."""
     b = state.builder
     state.keys += 1
@@ -320,7 +320,7 @@ def _key(state: State) -> Value:
     return b.concatenate([b.reshape(word, (1,)) for word in pair], 0)
 
 
-def _check(state: State, call: Call, made: Sequence[Any]) -> None:
+def _check(state: ImportState, call: Call, made: Sequence[Any]) -> None:
     """Each value that is used has the type that PyTorch found."""
     for place, (value, type_) in enumerate(zip(made, call.types, strict=False)):
         if isinstance(value, Value) and place in call.used and value.type != type_:
@@ -332,7 +332,7 @@ def _check(state: State, call: Call, made: Sequence[Any]) -> None:
             )
 
 
-def _unknown(state: State, message: str, reason: str, fix: str) -> GraphError:
+def _unknown(state: ImportState, message: str, reason: str, fix: str) -> GraphError:
     where: Location = state.builder.location
     return GraphError("graph.unsupported", f"{message}: {reason}", rule=_RULE, fix=fix, location=where)
 

@@ -11,7 +11,7 @@ from torch import fx
 from nki.core.errors import NkiError
 from nki.graph.errors import GraphError
 from nki.graph.importers.torch.builder import Builder
-from nki.graph.importers.torch.import_graph import State, convert, plain
+from nki.graph.importers.torch.import_graph import ImportState, convert, plain
 from nki.graph.importers.torch.location import location_of
 from nki.graph.importers.torch.table import CONVERTERS, Converter
 from nki.graph.importers.torch.types import tensor_type
@@ -26,7 +26,7 @@ def refusals(graph: fx.GraphModule, more: Mapping[str, Converter] | None = None)
     Args:
         more: converters for operators that are not ATen's, by name.
     """
-    state = State(Builder(), {**CONVERTERS, **(more or {})}, graph)
+    state = ImportState(Builder(), {**CONVERTERS, **(more or {})}, graph)
     found: dict[fx.Node, NkiError] = {}
     for node in graph.graph.nodes:
         if node.op == "output":
@@ -50,13 +50,13 @@ def at_line(graph: fx.GraphModule, error: NkiError) -> dict[fx.Node, NkiError]:
     return {node: error for node in nodes if error.location.frames and location_of(node) == error.location}
 
 
-def _check_inputs(state: State, node: fx.Node) -> None:
+def _check_inputs(state: ImportState, node: fx.Node) -> None:
     for source in node.all_input_nodes:
         if source not in state.made:
             _stand_in(source)  # raises what the device cannot hold
 
 
-def _leave_out(state: State, node: fx.Node) -> None:
+def _leave_out(state: ImportState, node: fx.Node) -> None:
     """Values for what somebody else computes, if the device can hold them."""
     try:
         state.made[node] = _stand_in(node)

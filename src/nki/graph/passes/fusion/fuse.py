@@ -8,7 +8,7 @@ from math import prod
 
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Module, Op, Region, Value
-from nki.graph.passes.context import Context, Traffic
+from nki.graph.passes.context import GraphContext, Traffic
 from nki.graph.passes.fusion.clusters import Cluster, Clusters
 from nki.graph.passes.fusion.groups import boundary, group_of, roots_first
 from nki.graph.passes.fusion.limits import fits
@@ -21,7 +21,7 @@ from nki.graph.passes.regions import outside_values
 _VIEWS = VIEWS - {"broadcast_in_dim"}
 
 
-def fuse(module: Module, context: Context) -> Module:
+def fuse(module: Module, context: GraphContext) -> Module:
     """Groups in every function and in the bodies of loops and branches; `context.traffic` says what it saves."""
     for function in module.functions.values():
         ops = [item for item in function.body if isinstance(item, Op)]
@@ -47,7 +47,7 @@ def groups_of(module: Module) -> list[Group]:
     return found
 
 
-def _block(ops: Sequence[Op], results: Sequence[Value], context: Context) -> list[Op | Group]:
+def _block(ops: Sequence[Op], results: Sequence[Value], context: GraphContext) -> list[Op | Group]:
     clusters = Clusters(ops, [_alone(position, op) for position, op in enumerate(ops)], results)
     for position in range(len(ops)):
         _grow(clusters, position, results, context)
@@ -72,7 +72,7 @@ def _count_unfused(ops: Sequence[Op], traffic: Traffic) -> None:
             traffic.bytes_before += _moved(op.operands) + _moved(op.results)
 
 
-def _groups(ops: Sequence[Op], clusters: Clusters, results: Sequence[Value], context: Context) -> list[Op | Group]:
+def _groups(ops: Sequence[Op], clusters: Clusters, results: Sequence[Value], context: GraphContext) -> list[Op | Group]:
     """The operations again, those of a cluster as one group."""
     body: list[Op | Group] = []
     traffic = context.traffic
@@ -95,7 +95,7 @@ def _moved(values: Sequence[Value]) -> int:
     return sum(nbytes(value.type) for value in values)
 
 
-def _nested(op: Op, context: Context) -> Op:
+def _nested(op: Op, context: GraphContext) -> Op:
     """Control flow: groups inside of its regions."""
     regions = tuple(
         Region(r.arguments, _block([i for i in r.ops if isinstance(i, Op)], r.results, context), r.results)
@@ -114,7 +114,7 @@ def _alone(position: int, op: Op) -> Cluster:
     return Cluster([position], kind, shape)
 
 
-def _grow(clusters: Clusters, position: int, results: Sequence[Value], context: Context) -> None:
+def _grow(clusters: Clusters, position: int, results: Sequence[Value], context: GraphContext) -> None:
     """Merge the operation's cluster with those that make its operands, the largest operand first; with a view comes
     what it views."""
     pending = _sources(clusters, position)
@@ -135,7 +135,7 @@ def _grow(clusters: Clusters, position: int, results: Sequence[Value], context: 
             pending += _sources(clusters, source)
 
 
-def _pair(clusters: Clusters, results: Sequence[Value], context: Context) -> None:
+def _pair(clusters: Clusters, results: Sequence[Value], context: GraphContext) -> None:
     """Merge elementwise kernels of one shape that load the same tensor, so that it is loaded once."""
     for value, users in clusters.users.items():
         for one, two in pairwise(users):
@@ -149,7 +149,7 @@ def _pair(clusters: Clusters, results: Sequence[Value], context: Context) -> Non
                 clusters.merge(first, second)
 
 
-def _hand_on(clusters: Clusters, position: int, results: Sequence[Value], context: Context) -> None:
+def _hand_on(clusters: Clusters, position: int, results: Sequence[Value], context: GraphContext) -> None:
     """Compute what only one other kernel uses in that kernel, if it loads all that is needed anyway."""
     op, home = clusters.ops[position], clusters.of[position]
     users = {clusters.of[p] for value in op.results for p in clusters.users.get(value, ())}
@@ -177,7 +177,7 @@ def _possible(
     members: list[int],
     form: tuple[str, tuple[int, ...], tuple[int, ...]],
     results: Sequence[Value],
-    context: Context,
+    context: GraphContext,
 ) -> bool:
     """Whether a kernel has room for the operations, and reads their views."""
     kind, shape, rows = form

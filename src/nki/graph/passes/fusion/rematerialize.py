@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from nki.graph.copies import copy_op
 from nki.graph.ir import Module, Op, Region, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.fusion.readable_views import is_view
 from nki.graph.passes.fusion.splats import is_splat
 from nki.graph.passes.kinds import is_pointwise, nbytes
 from nki.graph.passes.regions import outside_values
 
 
-def rematerialize(module: Module, context: Context) -> Module:
+def rematerialize(module: Module, context: GraphContext) -> Module:
     """The model with splat constants, iotas, broadcasts, and conversions from narrower types copied to each user that
     computes them inside of its own kernel."""
     for function in module.functions.values():

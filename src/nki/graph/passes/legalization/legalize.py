@@ -11,7 +11,7 @@ from nki.core.dtypes import DType
 from nki.graph.copies import copy_region
 from nki.graph.errors import unsupported
 from nki.graph.ir import Module, Op, Region, TensorType, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.fold import fold_wide
 from nki.graph.passes.legalization.complex_pairs import without_complex
 from nki.graph.passes.legalization.decompose import DECOMPOSITIONS
@@ -26,7 +26,7 @@ NARROW: Mapping[DType, DType] = {dtypes.int64: dtypes.int32, dtypes.uint64: dtyp
 """What becomes of elements that no device has."""
 
 
-def legalize(module: Module, context: Context) -> Module:
+def legalize(module: Module, context: GraphContext) -> Module:
     """The model with elements narrowed and operations decomposed; its functions are inlined already.
 
     Raises:
@@ -42,7 +42,7 @@ def legalize(module: Module, context: Context) -> Module:
     return rewrite(module, _decompose)
 
 
-def inline_calls(module: Module, context: Context) -> Module:
+def inline_calls(module: Module, context: GraphContext) -> Module:
     """The model as one function."""
 
     def rule(r: Rewriter, op: Op) -> Sequence[Value] | None:
@@ -59,7 +59,7 @@ def inline_calls(module: Module, context: Context) -> Module:
     return module
 
 
-def split_complex(module: Module, context: Context) -> Module:
+def split_complex(module: Module, context: GraphContext) -> Module:
     """The model with pairs in the place of complex numbers, and generator states that stay 32-bit words.
 
     Raises:
@@ -68,7 +68,7 @@ def split_complex(module: Module, context: Context) -> Module:
     return without_complex(rewrite(module, _wide_words))
 
 
-def fold_narrowed(module: Module, context: Context) -> Module:
+def fold_narrowed(module: Module, context: GraphContext) -> Module:
     """The model with constants of 64 bits computed before they lose bits."""
     return fold_wide(module, context, NARROW)
 

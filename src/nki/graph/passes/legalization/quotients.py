@@ -11,7 +11,7 @@ from math import frexp
 
 from nki.core import dtypes
 from nki.graph.ir import Module, Op, TensorType, Value
-from nki.graph.passes.context import Context
+from nki.graph.passes.context import GraphContext
 from nki.graph.passes.rewriter import Rewriter, rewrite
 
 _DECIDING = frozenset({"ceil", "compare", "floor", "round_nearest_afz", "round_nearest_even", "remainder"})
@@ -25,7 +25,7 @@ _SMALL = 2.0**-64
 """Smaller divisors are made larger: products with their halves would lose digits."""
 
 
-def quotients(module: Module, context: Context) -> Module:
+def quotients(module: Module, context: GraphContext) -> Module:
     """The model with float quotients that decide about integers or truth spelled out with their remainders."""
     wanted: set[Value] = set()
     for function in module.functions.values():

@@ -19,7 +19,7 @@ from nki.graph.importers.torch.table import Call, Converter, refused
 from nki.graph.ir import TensorType, Value
 from nki.graph.references import TARGET, Reference, register
 from nki.interop.common.backend_config import BackendConfig
-from nki.interop.torch.operator.call_plan import Plan, compiled_plan, plan_named
+from nki.interop.torch.operator.call_plan import CallPlan, compiled_plan, plan_named
 from nki.interop.torch.operator.nki_op import BODIES
 from nki.spec.program import Program
 
@@ -172,7 +172,7 @@ class Kernels:
         return b.emit("custom_call", [tensors[place] for place in places], types, attributes)
 
 
-def _kernel_name(plan: Plan) -> str:
+def _kernel_name(plan: CallPlan) -> str:
     return plan.kernel.func.__name__
 
 

@@ -21,7 +21,7 @@ from nki.jit import Kernel
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CallPlan:
     """A kernel with everything but its tensors.
 
     Attributes:
@@ -49,7 +49,7 @@ class Plan:
         )
 
 
-_PLANS: dict[str, Plan] = {}
+_PLANS: dict[str, CallPlan] = {}
 """Plans by name. Graphs hold the names, because a graph cannot hold a kernel; they stay, as
 nobody tells when the last graph goes."""
 
@@ -59,14 +59,14 @@ def make_plan(
     positional: tuple[Outline, ...],
     named: tuple[tuple[str, Outline], ...],
     constants: tuple[Any, ...],
-) -> tuple[str, Plan]:
+) -> tuple[str, CallPlan]:
     """The plan of a call, and its name, which is the same in every process that compiles the same kernel.
 
     Raises:
         NkiError: what the trace of the kernel, its rules and its compilation raise.
         LaunchError: results that no graph can hold ("torch.result").
     """
-    draft = Plan(kernel, positional, named, constants, (), (), "")
+    draft = CallPlan(kernel, positional, named, constants, (), (), "")
     made, places = compiled_plan(draft)
     views: list[View] = []
     structure = spelled_result(made.result, views, kernel.func.__name__)
@@ -81,7 +81,7 @@ def make_plan(
     return name, plan
 
 
-def compiled_plan(plan: Plan) -> tuple[Compiled, list[int]]:
+def compiled_plan(plan: CallPlan) -> tuple[Compiled, list[int]]:
     """The compiled kernel of a plan, and which of its tensors each input of the kernel is. Raises like `make_plan`."""
     trees = (*plan.positional, *(tree for _, tree in plan.named))
     with torch._C._DisableTorchDispatch(), torch._C._DisableFuncTorch():
@@ -90,7 +90,7 @@ def compiled_plan(plan: Plan) -> tuple[Compiled, list[int]]:
         return _compiled(plan.kernel, *plan.arguments(stand_ins), stand_ins)
 
 
-def plan_named(name: str) -> Plan:
+def plan_named(name: str) -> CallPlan:
     """The plan that a graph asks for."""
     plan = _PLANS.get(name)
     if plan is None:
@@ -123,7 +123,7 @@ def _compiled(
     return compiled(prepared), [order[id(host.original)] for host in prepared.arguments.arrays]
 
 
-def _name(plan: Plan, made: Compiled) -> str:
+def _name(plan: CallPlan, made: Compiled) -> str:
     launch = plan.kernel.launch()
     facts = (made.kernel_hash, plan.positional, plan.named, plan.constants, launch.lnc, launch.eager)
     return f"{launch.name}_{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"

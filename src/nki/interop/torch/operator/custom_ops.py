@@ -12,7 +12,7 @@ import torch
 
 from nki.core.errors import LaunchError
 from nki.interop.torch.operator.argument_trees import spelled_result
-from nki.interop.torch.operator.call_plan import Plan, plan_named
+from nki.interop.torch.operator.call_plan import CallPlan, plan_named
 from nki.interop.torch.operator.require_backward import require_backward
 from nki.interop.torch.operator.run import run
 from nki.interop.torch.user_location import user_line
@@ -21,7 +21,7 @@ _DEFINED: dict[str, Any] = {}
 """The operators that PyTorch was told of, which it keeps for ever; one for each number of results."""
 
 
-def operator_name(plan: Plan) -> str:
+def operator_name(plan: CallPlan) -> str:
     """The operator for a plan, defined if this is the first of its kind."""
     name = f"{'update' if plan.written else 'call'}_{len(plan.results)}"
     if name not in _DEFINED:
@@ -59,7 +59,7 @@ def _run_update(read: list[torch.Tensor], written: list[torch.Tensor], call: str
     return _run(plan, [next(changed if place in plan.written else rest) for place in range(total)])
 
 
-def _run(plan: Plan, tensors: list[torch.Tensor]) -> Any:
+def _run(plan: CallPlan, tensors: list[torch.Tensor]) -> Any:
     args, kwargs = plan.arguments(tensors)
     leaves: list[torch.Tensor] = []
     structure = spelled_result(run(plan.kernel, args, kwargs), leaves, plan.kernel.func.__name__)
@@ -83,7 +83,7 @@ def _shape_update(read: list[torch.Tensor], written: list[torch.Tensor], call: s
     return _shaped(plan_named(call), [*read, *written])
 
 
-def _shaped(plan: Plan, tensors: list[torch.Tensor]) -> Any:
+def _shaped(plan: CallPlan, tensors: list[torch.Tensor]) -> Any:
     device = tensors[0].device if tensors else torch.device("cpu")
     return _given([torch.empty(shape, dtype=dtype, device=device) for shape, dtype in plan.results])
 

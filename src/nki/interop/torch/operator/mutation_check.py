@@ -17,7 +17,7 @@ from nki.spec.rule import Finding
 _SOURCE = "torch.library.custom_op, mutates_args"
 
 
-class Watch:
+class MutationWatch:
     """One run of a body.
 
     Args:
@@ -47,7 +47,7 @@ class Watch:
         for key in sorted(self._declared - self._written):
             warn(self._unwritten(key))
 
-    def pass_on(self, outer: Watch) -> None:
+    def pass_on(self, outer: MutationWatch) -> None:
         """Tell the operator whose body called this one what it wrote to."""
         for key, tensor in self._tensors:
             if key in self._written:
@@ -81,17 +81,17 @@ class Watch:
         )
 
 
-_ACTIVE: ContextVar[Watch | None] = ContextVar("nki_torch_watch", default=None)
+_ACTIVE: ContextVar[MutationWatch | None] = ContextVar("nki_torch_watch", default=None)
 """The body that this context runs: PyTorch calls operators in it without a way to hand something on."""
 
 
-def active_watch() -> Watch | None:
+def active_watch() -> MutationWatch | None:
     """The body that is being watched."""
     return _ACTIVE.get()
 
 
 @contextmanager
-def watching(watch: Watch | None) -> Iterator[None]:
+def watching(watch: MutationWatch | None) -> Iterator[None]:
     """Watch what happens inside; with None, nothing is watched."""
     outer = _ACTIVE.get()
     token = _ACTIVE.set(watch)

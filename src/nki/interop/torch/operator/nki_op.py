@@ -13,7 +13,7 @@ import torch
 from nki.core.errors import LaunchError
 from nki.core.shown import shown
 from nki.core.source import of_function
-from nki.interop.torch.operator.mutation_check import Watch, watching
+from nki.interop.torch.operator.mutation_check import MutationWatch, watching
 from nki.interop.torch.operator.require_backward import require_backward
 from nki.interop.torch.user_location import user_line
 from nki.jit import Kernel
@@ -142,7 +142,7 @@ class _Watched:
 
     def watched(self, *args: Any, **kwargs: Any) -> Any:
         arguments = self._signature.bind(*args, **kwargs).arguments
-        with watching(Watch(self._name, self._function, arguments, self._declared)):
+        with watching(MutationWatch(self._name, self._function, arguments, self._declared)):
             return self._body(*args, **kwargs)
 
     def eager(self, *args: Any, **kwargs: Any) -> Any:

@@ -27,7 +27,7 @@ Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class StridedLayout:
     """Where elements lie in memory: element `i` at place ``offset + sum(i * strides)``, counted in elements."""
 
     shape: Sizes
@@ -50,9 +50,9 @@ class Layout:
         return self.offset + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + 1
 
 
-def _layout(b: Builder, fake: torch.Tensor) -> Layout:
+def _layout(b: Builder, fake: torch.Tensor) -> StridedLayout:
     shape, strides = (tuple(number(n, b.location) for n in sizes) for sizes in (fake.shape, fake.stride()))
-    return Layout(shape, strides, number(fake.storage_offset(), b.location))
+    return StridedLayout(shape, strides, number(fake.storage_offset(), b.location))
 
 
 def _owner(node: Node) -> Node:
@@ -74,7 +74,7 @@ def _as_strided(
     source: Any = call.node.args[0] if call.node is not None else None
     if offset is None:
         offset = _layout(b, source.meta["val"]).offset
-    wanted = Layout(tuple(size), tuple(stride), offset)
+    wanted = StridedLayout(tuple(size), tuple(stride), offset)
     if 0 in wanted.shape:
         return b.constant(0, call.dtype, wanted.shape)
     owner = _owner(source)
@@ -83,13 +83,13 @@ def _as_strided(
     _check(b, call, wanted, layout, x)
     dense = _in_memory_order(b, value, layout)
     if dense is not None:
-        made = _sliced(b, dense, Layout(wanted.shape, wanted.strides, wanted.offset - layout.offset))
+        made = _sliced(b, dense, StridedLayout(wanted.shape, wanted.strides, wanted.offset - layout.offset))
         if made is not None:
             return made
     return _picked(b, call, value, layout, wanted)
 
 
-def _check(b: Builder, call: Call, wanted: Layout, layout: Layout, x: Value) -> None:
+def _check(b: Builder, call: Call, wanted: StridedLayout, layout: StridedLayout, x: Value) -> None:
     """What PyTorch refuses when it runs: places before or behind the memory."""
     if min(wanted.strides, default=0) < 0:
         raise refused(b, call, f"strides {wanted.strides} are negative", "use flip", x)
@@ -101,7 +101,7 @@ def _check(b: Builder, call: Call, wanted: Layout, layout: Layout, x: Value) -> 
         raise refused(b, call, reason, "stay within the tensor that the view is of, or pass the larger tensor", x)
 
 
-def _in_memory_order(b: Builder, x: Value, layout: Layout) -> Value | None:
+def _in_memory_order(b: Builder, x: Value, layout: StridedLayout) -> Value | None:
     """All elements as they lie in memory, in one dimension; None if there are gaps or some lie at the same place."""
     order = sorted(range(len(layout.shape)), key=lambda dim: (layout.strides[dim], layout.shape[dim]), reverse=True)
     expected = 1
@@ -112,7 +112,7 @@ def _in_memory_order(b: Builder, x: Value, layout: Layout) -> Value | None:
     return b.reshape(b.transpose(x, order), (x.type.size,))
 
 
-def _sliced(b: Builder, x: Value, wanted: Layout) -> Value | None:
+def _sliced(b: Builder, x: Value, wanted: StridedLayout) -> Value | None:
     """The view as slices of what lies in one dimension; None if rows overlap.
 
     The dimension with the largest stride is cut first: into rows of its stride, of which the beginning is needed.
@@ -136,14 +136,14 @@ def _sliced(b: Builder, x: Value, wanted: Layout) -> Value | None:
     return b.broadcast(x, wanted.shape, tuple(sorted(dims)))
 
 
-def _elements(layout: Layout) -> npt.NDArray[np.int64]:
+def _elements(layout: StridedLayout) -> npt.NDArray[np.int64]:
     """For each place of memory from the layout's first on which element lies there; -1 for gaps."""
     table = np.full(layout.behind - layout.offset, -1, np.int64)
     table[layout.places().ravel() - layout.offset] = np.arange(prod(layout.shape))
     return table
 
 
-def _picked(b: Builder, call: Call, x: Value, layout: Layout, wanted: Layout) -> Value:
+def _picked(b: Builder, call: Call, x: Value, layout: StridedLayout, wanted: StridedLayout) -> Value:
     chosen = _elements(layout)[wanted.places() - layout.offset]
     if (chosen < 0).any():
         reason = f"strides {wanted.strides} reach memory between the elements, whose strides are {layout.strides}"
@@ -164,7 +164,7 @@ def _as_strided_scatter(
     """`x` with the elements of a view replaced; of those that lie at the same place the last one stays."""
     node: Any = call.node.args[0] if call.node is not None else None
     layout = _layout(b, node.meta["val"])
-    wanted = Layout(tuple(size), tuple(stride), layout.offset if offset is None else offset)
+    wanted = StridedLayout(tuple(size), tuple(stride), layout.offset if offset is None else offset)
     if 0 in wanted.shape:
         return x
     _check(b, call, wanted, layout, x)
