@@ -151,3 +151,4 @@ class Callees:
 
 
 CALLEES = Callees(ACTIVITY)
+"""XLA finds kernels by a name of the process; `Callees.release` bounds those that no executable has any more."""

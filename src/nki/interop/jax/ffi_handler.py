@@ -36,6 +36,7 @@ class Handshake:
 
 
 HANDSHAKE = Handshake()
+"""XLA takes one handler of a name in a process."""
 
 
 def declared_version() -> tuple[int, int] | None:

@@ -39,6 +39,7 @@ class Failures:
 
 
 FAILURES = Failures()
+"""XLA carries text from any of its threads to any caller of the process; the last `_KEPT` errors are found again."""
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def _while_dynamo_traces(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> An
     return FRAMEWORK
 
 
-@cache
+@cache  # PyTorch has one table for the process, and refuses a second entry
 def install() -> None:
     """Let every kernel of the process accept tensors on the device, and tensors that are being traced.
 
