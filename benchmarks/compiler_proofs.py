@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.kernels.hostile import PROGRAMS
 from benchmarks.proofs import Proof, proof
 
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.tools.arguments import parse_arguments
 from nki.tools.kernel_file import load_kernel
 

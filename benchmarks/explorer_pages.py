@@ -45,7 +45,7 @@ import nki
 import nki.language as nl
 from nki.explorer.report import report
 from nki.explorer.shown import from_folders
-from nki.profile.record import Profile
+from nki.profiling.record import Profile
 
 WIDTH, HEIGHT = 1440, 900
 MOVE = """(async () => {

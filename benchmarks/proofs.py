@@ -24,7 +24,7 @@ from nki.core.errors import NkiError
 from nki.driver import gate
 from nki.driver.launch import bound_arguments, launch_options, trace_only
 from nki.frontend.host import kind_of, take
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.options import Options, from_environment
 from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.context import Context

@@ -32,7 +32,7 @@ from nki.driver.launch import Launch, trace_only
 from nki.options import Options
 from nki.passes.context import Context
 from nki.passes.pipeline import compile_programs
-from nki.profile.build import profile_programs
+from nki.profiling.build import profile_programs
 from nki.target.load import load_target
 from nki.timing.cores import timelines
 

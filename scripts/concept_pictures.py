@@ -17,7 +17,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.driver.launch import Launch
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.target import load_target, target_names
 from nki.target.model import Target
 

@@ -11,7 +11,7 @@ from benchmarks.peers.kernels import KERNELS
 
 import nki
 from nki.core.errors import UsageError
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.options import from_environment
 
 

@@ -16,7 +16,7 @@ from nki.core.removed import missing_name
 from nki.core.removed_names import NKI
 from nki.driver import frameworks as _frameworks
 from nki.driver.prepare import host_target as _host_target
-from nki.jit import jit, simulate
+from nki.kernel import jit, simulate
 from nki.measure import benchmark, profile
 from nki.spec.sink import answer_on_the_host as _answer_on_the_host
 from nki.tune.autotune import autotune

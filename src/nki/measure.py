@@ -15,11 +15,11 @@ from nki.core.html import html_table
 from nki.driver.compiled import Cache
 from nki.driver.measure import profile_of
 from nki.driver.prepare import prepare
-from nki.jit import Kernel, alone, kernel_of
-from nki.profile.evidence import evidence
+from nki.kernel import Kernel, alone, kernel_of
+from nki.profiling.evidence import evidence
 
 if TYPE_CHECKING:
-    from nki.profile.record import Profile
+    from nki.profiling.record import Profile
 
 _MODES = ("device", "host")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nki.core.errors import LaunchError
-from nki.jit import Kernel, simulate
+from nki.kernel import Kernel, simulate
 
 
 def simulate_kernel(

@@ -181,7 +181,7 @@ def hold():
 """,
     "calls the same kernel": """
 os.environ["NKI_NATIVE"] = "always"
-from nki.jit import Kernel
+from nki.kernel import Kernel
 a = np.ones((4, 8), np.float32)
 doubled(a)
 from contextlib import ExitStack

@@ -15,7 +15,7 @@ from nki.core.errors import ArgumentError, NkiError
 from nki.core.source import of_traceback
 from nki.driver.launch import Launch
 from nki.frontend.nki import NkiFrontEnd
-from nki.jit import Kernel
+from nki.kernel import Kernel
 
 
 class Tiles(NkiFrontEnd):

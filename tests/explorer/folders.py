@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nki.profile.schema import FORMAT, TABLES, VERSION
+from nki.profiling.schema import FORMAT, TABLES, VERSION
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 KINDS = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "bool": pa.bool_()}

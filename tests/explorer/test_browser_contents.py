@@ -11,10 +11,10 @@ import pytest
 
 from nki.explorer.report import report
 from nki.explorer.shown import from_folders
-from nki.profile.schema import TABLES
+from nki.profiling.schema import TABLES
 from tests.explorer.browser import Browser, place, selected, settle, visit_every_view
 from tests.explorer.folders import make, write
-from tests.profile.formats.test_folder import EXTREME
+from tests.profiling.formats.test_folder import EXTREME
 
 pytestmark = pytest.mark.usefixtures("browser")
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nki.explorer.payload import ColumnWriter, _column, payload
 from nki.explorer.shown import from_folders
-from nki.profile.schema import TABLES, Column
+from nki.profiling.schema import TABLES, Column
 
 SIZES = {"i1": "b", "i2": "h", "i4": "i", "f8": "d"}
 

@@ -163,7 +163,7 @@ def test_traffic_is_counted(pair):
 
 def test_traffic_is_in_the_system_trace(runtime, pair, tmp_path):
     trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
-    from nki.profile.gate import profile_programs
+    from nki.profiling.gate import profile_programs
 
     with recording() as spans:
         _called(runtime, runtime.load(pair))

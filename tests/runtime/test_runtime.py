@@ -247,7 +247,7 @@ def test_the_system_trace_holds_host_and_device(runtime, model, tmp_path):
     pytest.importorskip("perfetto")
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
-    from nki.profile.gate import profile_programs
+    from nki.profiling.gate import profile_programs
 
     with recording() as found:
         _called(runtime, runtime.load(model))

@@ -102,7 +102,7 @@ def _mypy(tmp_path: Path, text: str) -> list[tuple[int, str]]:
 def test_kernels_have_the_parameters_of_their_functions(tmp_path: Path) -> None:
     found = [text for _, text in _mypy(tmp_path, _RIGHT)]
     assert [re.sub(r"^note: ", "", text) for text in found] == [
-        'Revealed type is "nki.jit.Kernel[[a: Any, n: int =]]"'
+        'Revealed type is "nki.kernel.Kernel[[a: Any, n: int =]]"'
     ] * _KERNELS
 
 

@@ -19,7 +19,7 @@ from nki.tune.config import Config
 from nki.tune.model import least_ns, time_ns
 from nki.tune.same import allowed, difference
 from nki.tune.tuned import STATES, Tuned
-from tests.profile.support import LOOPING, PIPELINE, looping, pipeline
+from tests.profiling.support import LOOPING, PIPELINE, looping, pipeline
 from tests.tune.kernels import TILES, in_place, scale
 
 A = np.random.default_rng(1).standard_normal((128, 2048), np.float32)

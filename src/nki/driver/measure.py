@@ -13,15 +13,15 @@ from nki.driver.execute import run_compiled
 from nki.driver.launch import Launch
 from nki.driver.prepare import Prepared
 from nki.options import from_environment
-from nki.profile.evidence import tell_of_unmeasured
-from nki.profile.gate import profile_programs
+from nki.profiling.evidence import tell_of_unmeasured
+from nki.profiling.gate import profile_programs
 from nki.ranks.current import communicator
 from nki.report import Report
 from nki.spec.program import depends_on_data, loops
 from nki.target.load import load_target
 
 if TYPE_CHECKING:
-    from nki.profile.record import Profile
+    from nki.profiling.record import Profile
 
 
 def profile_of(prepared: Prepared, run: bool = False) -> Profile:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from nki.profile.schema import TABLES, Column
-from nki.profile.table import Table
+from nki.profiling.schema import TABLES, Column
+from nki.profiling.table import Table
 
 VERSION = 1
 _ALIGN = 8

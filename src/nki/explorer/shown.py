@@ -9,7 +9,7 @@ from pathlib import Path
 from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
 from nki.explorer.payload import payload
-from nki.profile.record import Profile
+from nki.profiling.record import Profile
 
 MOST_ROWS = 10_000_000
 """Of all tables of the profiles of a page: beyond, a browser has no memory for them."""

@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import quote
 
 from nki.core.locks import Gate, lock, renewed
-from nki.profile.schema import TABLES
-from nki.profile.table import Table
+from nki.profiling.schema import TABLES
+from nki.profiling.table import Table
 
 SECONDS = 5.0
 SIDE_BY_SIDE = 4

@@ -10,8 +10,8 @@ import numpy as np
 
 from nki.graph.report import GraphReport
 from nki.options import Options
-from nki.profile.evidence import tell_of_unmeasured
-from nki.profile.gate import profile_programs
+from nki.profiling.evidence import tell_of_unmeasured
+from nki.profiling.gate import profile_programs
 from nki.report import Executed
 from nki.runtime.model import Model, Outcome, load_model
 from nki.runtime.spans import span
@@ -19,7 +19,7 @@ from nki.spec.program import Program
 from nki.store.artifact.model import Port
 
 if TYPE_CHECKING:
-    from nki.profile.record import Profile
+    from nki.profiling.record import Profile
 
 
 class Executable:

@@ -9,7 +9,7 @@ from typing import Any
 from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.core.source import here
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.ranks.threads import ThreadRanks
 from nki.runtime.arguments import checked
 

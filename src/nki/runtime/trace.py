@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from nki.core.errors import UsageError
 from nki.core.install import install_extra
 from nki.core.source import UNKNOWN
-from nki.profile.errors import unwritable
+from nki.profiling.errors import unwritable
 from nki.runtime import arguments
 from nki.runtime.spans import Span
 from nki.store.files import write_whole
 
 if TYPE_CHECKING:
-    from nki.profile.record import Profile
+    from nki.profiling.record import Profile
 
 _SEQUENCE = 2
 _HOST = 1 << 30

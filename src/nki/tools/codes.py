@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nki.isa  # noqa: F401 - declares the instructions
 from nki.core.catalogue import CATALOGUE, Explanation, read_catalogue
-from nki.profile.advice import __file__ as _ADVICE
+from nki.profiling.advice import __file__ as _ADVICE
 from nki.spec.instruction import REGISTRY, Instruction
 from nki.spec.rule import Rule
 from nki.target.model import Target

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from nki.core.source import of_function
 from nki.driver.compiled import Cache
-from nki.profile.evidence import evidence
+from nki.profiling.evidence import evidence
 from nki.report import Report
 from nki.spec.rule import Finding
 from nki.target.load import load_target

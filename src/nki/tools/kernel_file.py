@@ -15,7 +15,7 @@ from typing import Any
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.driver.launch import Launch
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.tools.nearest import nearest
 from nki.tools.user_code import import_errors
 

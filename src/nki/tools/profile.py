@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nki.profile.gate import load_profile, profile_programs
-from nki.profile.summary import show_summary
+from nki.profiling.gate import load_profile, profile_programs
+from nki.profiling.summary import show_summary
 from nki.tools.output import echo, stdout, working, write_json
 from nki.tools.request import compile_request, kernel_command, read_request, usage_error
 from nki.tools.run.artifact import load_artifact
 
 if TYPE_CHECKING:
-    from nki.profile.record import Profile
+    from nki.profiling.record import Profile
 
 FORMATS = ("summary", "summary-json", "perfetto", "parquet", "csv")
 TRACE, EXPLORER, CSV = "trace.pftrace", "explorer", "csv"

@@ -18,8 +18,8 @@ from rich.table import Table
 from nki.compiler import CompileConfig
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
-from nki.jit import Kernel
-from nki.profile.evidence import evidence
+from nki.kernel import Kernel
+from nki.profiling.evidence import evidence
 from nki.tools.nearest import nearest
 from nki.tools.output import SafeConsole, stdout, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error

@@ -17,9 +17,9 @@ from nki.frontend.dependencies.arguments import describe
 from nki.frontend.dependencies.manifest import Manifest, manifest_of
 from nki.frontend.host import kind_of
 from nki.frontend.values import bind
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.options import Options
-from nki.profile.evidence import tell_of_unmeasured
+from nki.profiling.evidence import tell_of_unmeasured
 from nki.report import warn
 from nki.spec.rule import Finding
 from nki.spec.sink import active_sink

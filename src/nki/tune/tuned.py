@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nki.core.html import html_table
-from nki.profile.evidence import evidence
+from nki.profiling.evidence import evidence
 from nki.target.load import load_target
 
 STATES: Mapping[str, str] = {

@@ -16,7 +16,7 @@ import numpy as np
 
 from nki.driver.launch import Launch
 from nki.frontend.dependencies.manifest import manifest_of
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.tune.job import TuningJob, answer
 from nki.tune.task import Blank, Task
 

@@ -108,7 +108,7 @@ KERNEL_ATTRIBUTES = frozenset(
 
 def is_kernel(value: Any) -> bool:
     """Whether it is what ``@nki.jit`` makes of a function."""
-    return type(value).__module__ == "nki.jit" and hasattr(value, "__wrapped__")
+    return type(value).__module__ == "nki.kernel" and hasattr(value, "__wrapped__")
 
 
 def is_ours(value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from nki.graph.ir import Op, Value
 from nki.graph.passes.rewriter import Rewriter
-from nki.jit import Kernel
+from nki.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from nki.core.locks import lock
 from nki.core.source import UNKNOWN
 from nki.graph.errors import GraphError
 from nki.graph.patterns.pattern import Matcher, Pattern
-from nki.jit import Kernel
+from nki.kernel import Kernel
 
 GROUP = "nki.patterns"
 """The group of entry points: the name of one is its pattern's, its object a `Pattern`."""

@@ -19,7 +19,7 @@ from nki.graph.compile import Setting
 from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op
 from nki.graph.references import TARGET, Reference, is_reference, register
-from nki.jit import Kernel
+from nki.kernel import Kernel
 
 
 def kernels_of(model: Module, modules: Sequence[ModuleType], setting: Setting) -> list[Reference]:

@@ -24,7 +24,7 @@ from nki.interop.jax import activity, ffi_handler, framework, primitive, profile
 from nki.interop.jax.compiled_function import CompiledFunction, compile
 from nki.interop.jax.split import forget, provenance
 from nki.interop.jax.xla_errors import FAILURES, kernel_errors
-from nki.jit import Kernel
+from nki.kernel import Kernel
 
 __all__ = [
     "TARGET",

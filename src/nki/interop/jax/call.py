@@ -28,7 +28,7 @@ from nki.interop.jax.primitive import Site, nki_call
 from nki.interop.jax.result_trees import filled, leaves
 from nki.interop.jax.user_location import move_out, user_site
 from nki.interop.jax.xla_errors import kernel_errors
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.ranks.current import communicator
 from nki.report import Report, warn
 from nki.spec.rule import Finding

@@ -14,7 +14,7 @@ import numpy as np
 from nki.core.locks import lock
 from nki.interop.common.backend_config import BackendConfig
 from nki.interop.jax.activity import ACTIVITY, Activity
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.report import Executed, Report
 from nki.spec.rule import Finding
 

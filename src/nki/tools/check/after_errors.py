@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from nki.core.errors import NkiError, UsageError
 from nki.core.source import is_internal
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.tools.check.left_out_statements import NAME, Place, code_without, statement_at
 from nki.tools.check.missing_value import MISSING, is_missing
 

@@ -18,7 +18,7 @@ from nki.core.tensor import View, whole
 from nki.driver.call import call
 from nki.frontend.results import written_inputs
 from nki.frontend.values import bind
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.language.taps import host_taps
 from nki.report import NkiWarning, Report
 from nki.tools.compare.history import History

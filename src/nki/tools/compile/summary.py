@@ -17,7 +17,7 @@ from nki.passes.pipeline import Stage
 from nki.passes.scheduling.list_schedule import in_order
 from nki.passes.scheduling.semaphores import synchronize
 from nki.passes.scheduling.tasks import Tasks, machine_of
-from nki.profile.evidence import measured_target
+from nki.profiling.evidence import measured_target
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.target.model import Target
 from nki.timing.cores import timelines

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from nki.driver.call import call
 from nki.frontend.results import written_inputs
-from nki.profile.gate import profile_programs
+from nki.profiling.gate import profile_programs
 from nki.report import NkiWarning, Report
 from nki.runtime.model import Model, model_of
 from nki.runtime.spans import recording, span

@@ -15,7 +15,7 @@ from nki.interop.torch.operator.custom_ops import operator_name
 from nki.interop.torch.operator.mutation_check import active_watch
 from nki.interop.torch.operator.run import run
 from nki.interop.torch.user_location import user_line
-from nki.jit import Kernel
+from nki.kernel import Kernel
 from nki.spec.sink import active_sink
 
 

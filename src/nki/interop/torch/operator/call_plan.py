@@ -17,7 +17,7 @@ from nki.driver.compiled import Compiled
 from nki.driver.prepare import prepare
 from nki.interop.torch.operator.argument_trees import Outline, fill, spelled_result, tensors_of
 from nki.interop.torch.user_location import user_line
-from nki.jit import Kernel
+from nki.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from nki.core.source import of_function
 from nki.interop.torch.operator.mutation_check import MutationWatch, watching
 from nki.interop.torch.operator.require_backward import require_backward
 from nki.interop.torch.user_location import user_line
-from nki.jit import Kernel
+from nki.kernel import Kernel
 
 _MOST_SEEN = 1024
 """So many kinds of calls of an operator are remembered."""

@@ -10,7 +10,7 @@ from nki.core.errors import ArgumentError, LaunchError
 from nki.interop.torch.memory import DEVICE, on_cpu, on_device
 from nki.interop.torch.operator.argument_trees import map_tensors
 from nki.interop.torch.user_location import user_line
-from nki.jit import Kernel
+from nki.kernel import Kernel
 
 
 def run(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from nki.core.errors import LaunchError
 from nki.core.shown import shown
 from nki.interop.torch.operator.call import call
 from nki.interop.torch.user_location import user_line
-from nki.jit import Kernel
+from nki.kernel import Kernel
 
 
 class Wrapped:

@@ -1,0 +1,253 @@
+"""A profile as a Perfetto trace: a process for each core, a track for each engine, DMA queue and counter.
+
+Slices of one track never overlap: a matmul appears as the loading of its weights on one track and as the multiplication
+on another, a transfer as its start on the unit that starts it and as its data on its queue. Signals between queues are
+flows. Times are rounded to ns.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import BuiltinClock, TracePacket, TrackDescriptor, TrackEvent
+from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+
+from nki.profiling.errors import unwritable
+
+if TYPE_CHECKING:
+    from nki.profiling.record import Profile
+
+_SEQUENCE = 1
+_FIRST_PROCESS = 1
+_ORDER = ("critical path", "tensor weights", "tensor", "vector", "scalar", "gpsimd", "sync", "dma", "loops")
+
+
+class Slice(NamedTuple):
+    """An interval of a track, with what starts and ends there and what the UI shows about it."""
+
+    start: float
+    end: float
+    name: str
+    category: str
+    facts: tuple[tuple[str, Any], ...] = ()
+    flows: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+
+
+def write_trace(profile: Profile, file: Path) -> None:
+    """Write a ``.pftrace`` file. Raises UsageError "profile.write"."""
+    try:
+        with file.open("wb") as stream:
+            _TraceWriter(stream, profile).write()
+    except OSError as problem:
+        raise unwritable(file, problem) from problem
+
+
+class _TraceWriter:
+    def __init__(self, stream: BinaryIO, profile: Profile) -> None:
+        self._builder = StreamingTraceProtoBuilder(stream)
+        self._profile = profile
+        self._tracks = 1 << 20
+        self._began = False
+
+    def write(self) -> None:
+        """All of it."""
+        about = self._profile.about
+        slices = slices_of(self._profile)
+        for core in range(about.cores):
+            process = self._process(core, f"core {core}: {about.kernel} on {about.target} (simulated)")
+            for rank, name in enumerate(sorted(slices[core], key=_rank)):
+                self._track(process, name, rank, slices[core][name])
+            self._counters(process, core)
+
+    def _packet(self, time: float | None = None) -> TracePacket:
+        packet = self._builder.create_packet()
+        packet.trusted_packet_sequence_id = _SEQUENCE
+        if not self._began:
+            packet.sequence_flags = TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+            packet.first_packet_on_sequence = True
+            self._began = True
+        if time is not None:
+            packet.timestamp = round(time)
+            packet.timestamp_clock_id = BuiltinClock.BUILTIN_CLOCK_BOOTTIME
+        return packet
+
+    def _process(self, core: int, name: str) -> int:
+        packet = self._packet()
+        described = packet.track_descriptor
+        described.uuid = _FIRST_PROCESS + core
+        described.process.pid = _FIRST_PROCESS + core
+        described.process.process_name = name
+        described.child_ordering = TrackDescriptor.EXPLICIT
+        self._builder.write_packet(packet)
+        return _FIRST_PROCESS + core
+
+    def _new_track(self, parent: int, name: str, rank: int) -> TracePacket:
+        self._tracks += 1
+        packet = self._packet()
+        packet.track_descriptor.uuid = self._tracks
+        packet.track_descriptor.parent_uuid = parent
+        packet.track_descriptor.name = name
+        packet.track_descriptor.sibling_order_rank = rank
+        return packet
+
+    def _track(self, parent: int, name: str, rank: int, slices: list[Slice]) -> None:
+        self._builder.write_packet(self._new_track(parent, name, rank))
+        for each in sorted(slices, key=lambda each: (each.start, each.end)):
+            packet = self._packet(each.start)
+            event = packet.track_event
+            event.type = TrackEvent.TYPE_SLICE_BEGIN
+            event.track_uuid = self._tracks
+            event.name = each.name
+            event.categories.append(each.category)
+            event.flow_ids.extend(each.flows)
+            event.terminating_flow_ids.extend(each.ends)
+            for key, value in each.facts:
+                note = event.debug_annotations.add()
+                note.name = key
+                if isinstance(value, str):
+                    note.string_value = value
+                elif isinstance(value, int):
+                    note.int_value = value
+                else:
+                    note.double_value = value
+            self._builder.write_packet(packet)
+            packet = self._packet(each.end)
+            packet.track_event.type = TrackEvent.TYPE_SLICE_END
+            packet.track_event.track_uuid = self._tracks
+            self._builder.write_packet(packet)
+
+    def _counters(self, parent: int, core: int) -> None:
+        series: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for row in self._profile["counters"].rows():
+            if row["core"] == core:
+                series[row["counter"]].append((row["time_ns"], row["value"]))
+        for rank, name in enumerate(sorted(series), 1000):
+            packet = self._new_track(parent, name, rank)
+            packet.track_descriptor.counter.unit_name = _unit(name)
+            self._builder.write_packet(packet)
+            for time, value in series[name]:
+                packet = self._packet(time)
+                packet.track_event.type = TrackEvent.TYPE_COUNTER
+                packet.track_event.track_uuid = self._tracks
+                packet.track_event.double_counter_value = value
+                self._builder.write_packet(packet)
+
+
+def _unit(name: str) -> str:
+    if name.endswith("_per_ns"):
+        return "GB/s"
+    return "transfers" if name == "dma_in_flight" else "bytes"
+
+
+def _rank(name: str) -> tuple[int, int, str]:
+    """Engines first, then DMA queues by number; what a queue waits for below it."""
+    base, _, waits = name.partition(" waits")
+    digits = base.removeprefix("dma")
+    if digits.isdigit():
+        return _ORDER.index("dma"), 2 * int(digits) + bool(waits or name != base), name
+    return _ORDER.index(base), int(name != base), name
+
+
+def slices_of(profile: Profile) -> list[dict[str, list[Slice]]]:
+    """The slices of every track by core."""
+    found: list[dict[str, list[Slice]]] = [defaultdict(list) for _ in range(profile.about.cores)]
+    transfers = {row["instruction"]: row for row in profile["dma"].rows()}
+    flows, ends = _flows(profile)
+    matmuls: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in profile["instructions"].rows():
+        if not row["runs"]:
+            continue
+        tracks, number = found[row["core"]], row["id"]
+        name = row["opcode"].removeprefix("nisa.")
+        whole = Slice(
+            row["move_ns"], row["end_ns"], name, row["engine"], _facts(profile, row), flows[number], ends[number]
+        )
+        if number in transfers:
+            _transfer(tracks, whole, row, transfers[number])
+        else:
+            tracks[row["engine"]].append(whole)
+            if row["move_ns"] > row["start_ns"]:
+                matmuls[row["core"]].append(row)
+        _before_the_start(tracks, row)
+    for core, rows in matmuls.items():
+        found[core]["tensor weights"] = _weights(rows)
+    _around(profile, found)
+    return found
+
+
+def _before_the_start(tracks: dict[str, list[Slice]], row: dict[str, Any]) -> None:
+    """What an instruction waits for when it is its turn, and the table that it loads then."""
+    if row["table_ns"]:
+        start = row["start_ns"] - row["table_ns"]
+        tracks[row["engine"]].append(Slice(start, row["start_ns"], "load table", "table"))
+    waited = row["wait_ns"] - row["table_ns"]
+    if row["wait_kind"] and waited > 0.5:
+        facts = (("for", row["wait_text"]), ("instruction", row["id"]))
+        turn = row["turn_ns"]
+        tracks[f"{row['queue']} waits"].append(Slice(turn, turn + waited, row["wait_kind"], "wait", facts))
+
+
+def _around(profile: Profile, found: list[dict[str, list[Slice]]]) -> None:
+    """Loops, and the critical path."""
+    opcodes = profile["instructions"]["opcode"]
+    for row in profile["loops"].rows():
+        start, trip, end = row["start_ns"], row["trip_ns"], row["end_ns"]
+        name = f"loop {row['loop']}: {row['trips']:g} trips" + (" (assumed)" if row["assumed"] else "")
+        found[row["core"]]["loops"].append(Slice(start, end, name, "loop"))
+        further = f"further trips, {row['steady_ns']:.0f} ns each"
+        found[row["core"]]["loops"].append(Slice(min(start + trip, end), end, further, "loop"))
+    for row in profile["path"].rows():
+        name = row["kind"] if row["instruction"] < 0 else f"{row['kind']}: {opcodes[row['instruction']]}"
+        piece = Slice(row["start_ns"], row["end_ns"], name, "critical", (("instruction", row["instruction"]),))
+        found[row["core"]]["critical path"].append(piece)
+
+
+def _flows(profile: Profile) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+    """Numbers of the signals that start and end at each instruction."""
+    starts: dict[int, tuple[int, ...]] = defaultdict(tuple)
+    ends: dict[int, tuple[int, ...]] = defaultdict(tuple)
+    for number, row in enumerate(profile["edges"].rows(), 1):
+        if row["signal"]:
+            starts[row["producer"]] += (number,)
+            ends[row["consumer"]] += (number,)
+    return starts, ends
+
+
+def _facts(profile: Profile, row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    names = ("name", "operands", "wait_kind", "wait_text", "runs", "flops")
+    facts = [("id", row["id"]), *((name, row[name]) for name in names if row[name] not in ("", 0.0))]
+    facts += [(name, row[name]) for name in row if name.endswith("_bytes") and row[name]]
+    source = row["source"]
+    depth = 0
+    while source >= 0 and depth < 8:
+        line = profile["sources"].row(source)
+        facts.append(
+            ("source" if not depth else f"called from {depth}", f"{line['file']}:{line['line']} {line['text']}")
+        )
+        source, depth = line["parent"], depth + 1
+    return tuple(facts)
+
+
+def _transfer(tracks: dict[str, list[Slice]], whole: Slice, row: dict[str, Any], moved: dict[str, Any]) -> None:
+    """The start on its unit, where signals end that it waits for, and the data on its queue."""
+    if not moved["trigger"]:
+        tracks[row["queue"]].append(whole)
+        return
+    tracks[row["queue"]].append(whole._replace(ends=()))
+    start = Slice(
+        moved["trigger_ns"], moved["issued_ns"], f"start {whole.name}", "dma", (("id", row["id"]),), (), whole.ends
+    )
+    tracks[moved["trigger"]].append(start)
+
+
+def _weights(rows: list[dict[str, Any]]) -> list[Slice]:
+    """Weights load until the multiplication begins, or until those of the next one do."""
+    rows.sort(key=lambda row: row["start_ns"])
+    found = []
+    for row, after in zip(rows, [*rows[1:], None], strict=True):
+        end = row["move_ns"] if after is None else min(row["move_ns"], after["start_ns"])
+        found.append(Slice(row["start_ns"], end, "load weights", "tensor", (("id", row["id"]),)))
+    return found

@@ -1,0 +1,28 @@
+"""The gate to profiles: passes and the timing model are loaded when the first profile is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nki.spec.program import Program
+from nki.target.model import Target
+
+if TYPE_CHECKING:
+    from nki.profiling.record import Profile
+
+
+def profile_programs(
+    programs: Sequence[Program], target: Target, trips: Sequence[Mapping[int, float]] | None = None
+) -> Profile:
+    """See `nki.profiling.build.profile_programs`."""
+    made: Profile = importlib.import_module("nki.profiling.build").profile_programs(programs, target, trips)
+    return made
+
+
+def load_profile(folder: Path) -> Profile:
+    """See `nki.profiling.record.Profile.load`."""
+    loaded: Profile = importlib.import_module("nki.profiling.record").Profile.load(folder)
+    return loaded

@@ -1,0 +1,205 @@
+"""The summary of a profile for people."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from nki.core.html import html_table
+from nki.core.visible import visible
+from nki.profiling.about import About
+from nki.profiling.evidence import evidence
+from nki.profiling.table import Table
+
+_WIDTH = 120
+_LINES = 8
+_WAITS = 8
+
+
+def summary_text(about: About, tables: Mapping[str, Table], width: int = _WIDTH) -> str:
+    """Plain text."""
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        color_system=None,
+        force_jupyter=False,  # in a notebook the text would go to the page instead of the file
+    )
+    show_summary(console, about, tables)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return visible("\n".join(line.rstrip() for line in text.splitlines()) + "\n")
+
+
+def summary_html(about: About) -> str:
+    """The head of the summary and the advice as a table for notebooks."""
+    core = _slowest(about)
+    rows = [*_work(about, core), ("bound by", about.totals[core]["bound_by"])]
+    for number, advice in enumerate(about.advice, 1):
+        rows.append((f"advice {number}: {advice['rule']}", f"{advice['message']} → {advice['fix']}; {_saves(advice)}"))
+    notes = [
+        f"{evidence(about.target, about.validated)}; a launch adds {_us(about.launch_ns)}",
+        "print(profile.summary()) tells more",
+    ]
+    return html_table(f"{about.kernel} on {about.target}: {_us(about.makespan_ns)}", rows, notes=notes)
+
+
+def show_summary(console: Console, about: About, tables: Mapping[str, Table]) -> None:
+    """Print all parts; of several cores the slowest, which decides how long the kernel takes."""
+    core = _slowest(about)
+    _head(console, about, core)
+    _units(console, about, tables, core)
+    _bounds(console, about, core)
+    _path(console, tables, core)
+    _sources(console, tables, core)
+    _waits(console, tables, core)
+    _advice(console, about)
+
+
+def _slowest(about: About) -> int:
+    return max(range(about.cores), key=lambda number: about.totals[number]["makespan_ns"])
+
+
+def _head(console: Console, about: About, core: int) -> None:
+    totals = about.totals[core]
+    console.print(Text(f"{about.kernel} on {about.target}: {_us(about.makespan_ns)}", style="bold"))
+    console.print(f"{evidence(about.target, about.validated)}; a launch adds {_us(about.launch_ns)}")
+    if about.cores > 1:
+        each = ", ".join(f"{number}: {_us(t['makespan_ns'])}" for number, t in enumerate(about.totals))
+        console.print(f"{about.cores} cores ({each}); this is core {core}")
+    if totals["assumed_loops"]:
+        console.print(f"loops {totals['assumed_loops']} have trips that nothing tells: counted as 1")
+    grid = Grid.grid(padding=(0, 2))
+    for row in _work(about, core):
+        grid.add_row(*row)
+    console.print(grid)
+
+
+def _work(about: About, core: int) -> list[tuple[str, str]]:
+    """What was done, moved and kept, by name."""
+    totals, hardware = about.totals[core], about.hardware
+    makespan = totals["makespan_ns"]
+    rate = totals["dma_bytes"] / makespan if makespan else 0.0
+    rows = [
+        ("instructions", f"{totals['instructions']:,.0f}, {totals['transfers']:,.0f} of them transfers"),
+        ("DMA", f"{_size(totals['dma_bytes'])}, {rate:.1f} of {hardware['dma_bytes_per_ns']:.1f} GB/s"),
+        ("HBM", f"{_size(totals['hbm_read_bytes'])} read, {_size(totals['hbm_write_bytes'])} written"),
+    ]
+    if totals["matmul_flops"] and makespan:
+        tflops = totals["matmul_flops"] / makespan / 1e3
+        share = tflops / hardware["peak_tflops"]["bfloat16"]
+        rows.append(("matmuls", f"{tflops:.3g} TFLOPS, {share:.1%} of the bfloat16 peak"))
+    for name in ("sbuf", "psum"):
+        used, size = totals[f"{name}_peak_bytes"], hardware[f"{name}_bytes_per_partition"]
+        text = f"{used / 1024:.2f} of {size / 1024:.0f} KiB per partition ({used / size:.0%})"
+        rows.append((f"{name.upper()} peak", text))
+    return rows
+
+
+def _units(console: Console, about: About, tables: Mapping[str, Table], core: int) -> None:
+    """Where the time of the engines went."""
+    time: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in tables["time"].rows():
+        if row["core"] == core and not row["track"].removeprefix("dma").isdigit():
+            time[row["track"]][row["category"]] = row["ns"]
+    makespan = about.totals[core]["makespan_ns"]
+    categories = ["busy", *sorted({n for each in time.values() for n in each} - {"busy", "idle"}), "idle"]
+    grid = Grid(box=None, pad_edge=False)
+    grid.add_column("")
+    for name in categories:
+        grid.add_column(name, justify="right")
+    for track, each in time.items():
+        shares = [100.0 * each.get(name, 0.0) / makespan if makespan else 0.0 for name in categories]
+        grid.add_row(track, *[f"{share:.1f}" if share >= 0.05 else "-" for share in shares])
+    console.print("\nwhere the time went, % of the makespan")
+    console.print(grid)
+
+
+def _bounds(console: Console, about: About, core: int) -> None:
+    totals = about.totals[core]
+    found = sorted(totals["bounds"].items(), key=lambda item: -item[1])
+    text = ", ".join(f"{name} {_us(ns)}" for name, ns in found if ns > 0.0)
+    console.print(f"\nbound by {totals['bound_by']}; lower bounds: {text}")
+
+
+def _path(console: Console, tables: Mapping[str, Table], core: int) -> None:
+    kinds: dict[str, float] = defaultdict(float)
+    for row in tables["path"].rows():
+        if row["core"] == core:
+            kinds[row["kind"]] += row["end_ns"] - row["start_ns"]
+    total = sum(kinds.values())
+    text = ", ".join(
+        f"{kind} {ns / total:.0%}" for kind, ns in sorted(kinds.items(), key=lambda item: -item[1]) if total
+    )
+    console.print(f"critical path: {text}")
+
+
+def _sources(console: Console, tables: Mapping[str, Table], core: int) -> None:
+    """The lines that the critical path was spent on, with the work of their instructions."""
+    instructions, sources = tables["instructions"], tables["sources"]
+    critical: dict[tuple[int, str], float] = defaultdict(float)
+    work: dict[tuple[int, str], float] = defaultdict(float)
+    for row in instructions.rows():
+        if row["core"] == core and row["source"] >= 0:
+            critical[row["source"], row["opcode"]] += row["critical_ns"]
+            work[row["source"], row["opcode"]] += row["cost_ns"] * row["runs"]
+    ranked = sorted(critical, key=lambda key: (-critical[key], -work[key]))[:_LINES]
+    console.print("\nlines on the critical path")
+    grid = Grid(box=None, pad_edge=False)
+    for name, justify in (("on the path", "right"), ("work", "right"), ("instruction", "left"), ("line", "left")):
+        grid.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for key in ranked:
+        if critical[key] > 0.0:
+            source = sources.row(key[0])
+            place = f"{source['file'].rpartition('/')[2]}:{source['line']} {source['text'][:70]}"
+            grid.add_row(_us(critical[key]), _us(work[key]), key[1], place)
+    console.print(grid)
+
+
+def _waits(console: Console, tables: Mapping[str, Table], core: int) -> None:
+    """The longest waits of engines, all runs, the longest first; a DMA queue has nothing else to do."""
+    found = [
+        row
+        for row in tables["instructions"].rows()
+        if row["core"] == core and row["wait_kind"] and not row["queue"].startswith("dma")
+    ]
+    found.sort(key=lambda row: (-row["wait_ns"] * row["runs"], row["id"]))
+    if not found:
+        return
+    console.print("\nlongest waits of engines")
+    grid = Grid(box=None, pad_edge=False)
+    for name, justify in (("waited", "right"), ("queue", "left"), ("instruction", "left"), ("for", "left")):
+        grid.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for row in found[:_WAITS]:
+        grid.add_row(
+            _us(row["wait_ns"] * row["runs"]), row["queue"], row["opcode"], f"{row['wait_kind']}: {row['wait_text']}"
+        )
+    console.print(grid)
+
+
+def _advice(console: Console, about: About) -> None:
+    console.print("\nadvice" if about.advice else "\nno advice: no rule finds a change worth mentioning")
+    for number, advice in enumerate(about.advice, 1):
+        console.print(f"{number}. [{advice['rule']}] {advice['message']}")
+        console.print(f"   -> {advice['fix']}; {_saves(advice)}")
+    if about.advice:
+        console.print(f"`nki explain {about.advice[0]['rule']}` tells more")
+
+
+def _saves(advice: Mapping[str, Any]) -> str:
+    return f"saves at most {_us(advice['saving_ns'])} ({advice['share']:.0%})"
+
+
+def _us(ns: float) -> str:
+    return f"{ns / 1000.0:,.2f} µs"
+
+
+def _size(nbytes: Any) -> str:
+    return f"{nbytes / 2**20:.2f} MiB" if nbytes >= 2**20 else f"{nbytes / 2**10:.2f} KiB"

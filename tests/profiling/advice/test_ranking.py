@@ -1,0 +1,375 @@
+"""Every rule of the advice: a kernel that it finds fault with, and one that does the same work without the fault."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import nki.isa as nisa
+import nki.language as nl
+from nki.profiling import build
+from nki.profiling.advice.ranking import duration
+from tests.profiling.support import advice, array, hbm, loaded, profiled, psum, rules, sbuf, stored
+
+BF16 = nl.bfloat16
+
+
+class Case(NamedTuple):
+    bad: tuple[Callable[..., Any], tuple[Any, ...]]
+    good: tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def _adds(dtype: Any) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        x, y = loaded(a), sbuf((128, 1024), dtype)
+        nisa.tensor_scalar(dst=y, data=x, op0=nl.add, operand0=1.0)
+        for _ in range(40):
+            nisa.tensor_tensor(dst=y, data1=x, data2=y, op=nl.add)
+        return stored(y)
+
+    return kernel
+
+
+def _products(a: Any, b: Any) -> Any:
+    x, w = loaded(a), loaded(b)
+    out = psum((128, 512))
+    for _ in range(40):
+        nisa.nc_matmul(dst=out, stationary=w, moving=x, accumulate=True)
+    tile = sbuf((128, 512))
+    nisa.tensor_copy(dst=tile, src=out)
+    return stored(tile)
+
+
+def _strided(step: int) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        x = loaded(a)
+        y = sbuf((128, 512))
+        for _ in range(30):
+            nisa.activation(dst=y, op=nl.exp, data=x.ap([[16384, 128], [step, 512]]))
+        return stored(y)
+
+    return kernel
+
+
+def _rows(rows: int) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        x = loaded(a)
+        y = sbuf(x.shape)
+        for _ in range(30):
+            nisa.tensor_scalar(dst=y, data=x, op0=nl.add, operand0=1.0)
+        return stored(y)
+
+    kernel.__name__ = f"rows_{rows}"
+    return kernel
+
+
+def _scaled(again: bool) -> Callable[..., Any]:
+    """Sums of products; one factor of each is the same product every time."""
+
+    def kernel(a: Any) -> Any:
+        x, total, kept = loaded(a), sbuf(a.shape), sbuf(a.shape)
+        nisa.memset(dst=total, value=0.0)
+        nisa.tensor_tensor(dst=kept, data1=x, data2=x, op=nl.multiply)
+        for number in range(20):
+            if again:
+                kept = sbuf(a.shape)
+                nisa.tensor_tensor(dst=kept, data1=x, data2=x, op=nl.multiply)
+            scaled = sbuf(a.shape)
+            nisa.tensor_scalar(dst=scaled, data=kept, op0=nl.multiply, operand0=number + 1.0)
+            nisa.tensor_tensor(dst=total, data1=total, data2=scaled, op=nl.add)
+        return stored(total)
+
+    return kernel
+
+
+def test_what_was_overwritten_is_no_repetition() -> None:
+    """The same instruction again, after its input was changed in place."""
+
+    def kernel(a: Any) -> Any:
+        x, y = loaded(a), sbuf(a.shape)
+        for _ in range(20):
+            nisa.tensor_scalar(dst=x, data=x, op0=nl.multiply, operand0=0.5)
+            nisa.tensor_tensor(dst=y, data1=x, data2=x, op=nl.add)
+        return stored(y)
+
+    assert "repeated-results" not in rules(profiled(kernel, array(128, 1024)))
+
+
+def test_sums_that_are_cleared_are_no_repetition() -> None:
+    """Each tile is set to 0 and then added to, so that none can stand for another one."""
+
+    def kernel(a: Any) -> Any:
+        x, tiles = loaded(a), [sbuf(a.shape) for _ in range(20)]
+        for number, tile in enumerate(tiles):
+            nisa.memset(dst=tile, value=0.0)
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=number + 1.0)
+            nisa.tensor_tensor(dst=x, data1=x, data2=tile, op=nl.add)
+        return stored(x)
+
+    assert "repeated-results" not in rules(profiled(kernel, array(128, 1024)))
+
+
+def _long(a: Any) -> Any:
+    x = loaded(a)
+    for _ in range(8):
+        nisa.tensor_scalar(dst=x, data=x, op0=nl.add, operand0=1.0)
+    return stored(x)
+
+
+def _short(a: Any) -> Any:
+    x = loaded(a)
+    for start in range(0, 2048, 8):
+        nisa.tensor_scalar(dst=x[:, start : start + 8], data=x[:, start : start + 8], op0=nl.add, operand0=1.0)
+    return stored(x)
+
+
+def _on(engine: Any) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        x, y = loaded(a), sbuf((128, 512))
+        for _ in range(10):
+            nisa.tensor_copy(dst=y, src=x, engine=engine)
+            nisa.tensor_copy(dst=x, src=y, engine=engine)
+        return stored(x)
+
+    return kernel
+
+
+def _activations(grouped: bool) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        x, y = loaded(a), sbuf((128, 512))
+        functions = [nl.exp] * 10 + [nl.tanh] * 10 if grouped else [nl.exp, nl.tanh] * 10
+        for function in functions:
+            nisa.activation(dst=y, op=function, data=x)
+            nisa.activation(dst=x, op=function, data=y)
+        return stored(x)
+
+    return kernel
+
+
+def _pausing(pauses: bool) -> Callable[..., Any]:
+    def kernel(a: Any, b: Any) -> Any:
+        x, w = loaded(a), loaded(b)
+        tile = sbuf((128, 512), BF16)
+        for _ in range(8 if pauses else 1):
+            out = psum((128, 512))
+            for _ in range(12 if pauses else 60):
+                nisa.nc_matmul(dst=out, stationary=w, moving=x, accumulate=True)
+            nisa.activation(dst=tile, op=nl.exp, data=out)
+            for _ in range(8):
+                nisa.activation(dst=tile, op=nl.exp, data=tile)
+            nisa.tensor_copy(dst=x, src=tile)
+        return stored(tile)
+
+    return kernel
+
+
+def _one_bank(shared: bool) -> Callable[..., Any]:
+    """Vector and Scalar take turns on a PSUM bank that both use."""
+
+    def kernel(a: Any) -> Any:
+        x, y, z = loaded(a), sbuf((128, 256)), sbuf((128, 256))
+        bank = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+        other = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+        nisa.tensor_copy(dst=bank[:, 0:256], src=x)
+        nisa.tensor_copy(dst=bank[:, 256:512], src=x)
+        nisa.tensor_copy(dst=other[:, 256:512], src=x)
+        for _ in range(30):
+            nisa.tensor_scalar(dst=y, data=bank[:, 0:256], op0=nl.add, operand0=1.0)
+            nisa.activation(dst=z, op=nl.exp, data=(bank if shared else other)[:, 256:512])
+        nisa.tensor_tensor(dst=y, data1=y, data2=z, op=nl.add)
+        return stored(y)
+
+    return kernel
+
+
+def _buffers(count: int) -> Callable[..., Any]:
+    """Tiles at fixed addresses, so that the allocator does not take turns by itself."""
+
+    def kernel(a: Any) -> Any:
+        out = hbm(a.shape)
+        tiles = [sbuf((128, 1024)) for _ in range(count)]
+        for number in range(8):
+            x = tiles[number % count]
+            nisa.dma_copy(dst=x, src=a[number])
+            for _ in range(2):
+                nisa.tensor_scalar(dst=x, data=x, op0=nl.add, operand0=1.0)
+            nisa.dma_copy(dst=out[number], src=x)
+        return out
+
+    return kernel
+
+
+def _serial(pieces: int) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        out = hbm(a.shape)
+        size = a.shape[1] // pieces
+        for start in range(0, a.shape[1], size):
+            x = loaded(a[:, start : start + size])
+            for _ in range(4):
+                nisa.activation(dst=x, op=nl.exp, data=x)
+            nisa.dma_copy(dst=out[:, start : start + size], src=x)
+        return out
+
+    return kernel
+
+
+def _looped(device: bool) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        total = loaded(a)
+
+        def trip(_: Any) -> None:
+            nisa.tensor_scalar(dst=total, data=total, op0=nl.add, operand0=1.0)
+
+        if device:
+            nl.fori_loop(0, 50, trip)
+        else:
+            for number in range(50):
+                trip(number)
+        return stored(total)
+
+    return kernel
+
+
+def _loads(transposed: bool) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        total = sbuf((128, 128))
+        nisa.memset(dst=total, value=0.0)
+        for number in range(4):
+            x = sbuf((128, 128))
+            piece = a[number]
+            nisa.dma_copy(dst=x, src=piece.ap([[1, 128], [128, 128]]) if transposed else piece)
+            nisa.tensor_tensor(dst=total, data1=total, data2=x, op=nl.add)
+        return stored(total)
+
+    return kernel
+
+
+def _copies(pieces: int) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        out = hbm(a.shape)
+        size = a.shape[1] // pieces
+        for start in range(0, a.shape[1], size):
+            nisa.dma_copy(dst=out[:, start : start + size], src=loaded(a[:, start : start + size]))
+        return out
+
+    return kernel
+
+
+def _again(kept: bool) -> Callable[..., Any]:
+    def kernel(a: Any) -> Any:
+        total, x = sbuf((128, 4096), BF16), loaded(a)
+        nisa.memset(dst=total, value=0.0)
+        for _ in range(6):
+            x = x if kept else loaded(a)
+            nisa.tensor_tensor(dst=total, data1=total, data2=x, op=nl.add)
+        return stored(total)
+
+    return kernel
+
+
+WIDE = (array(128, 1024),)
+CASES: dict[str, Case] = {
+    "two-inputs": Case((_adds(nl.float32), WIDE), (_adds(BF16), (array(128, 1024, dtype=BF16),))),
+    "float32-matmul": Case(
+        (_products, (array(128, 512), array(128, 128))),
+        (_products, (array(128, 512, dtype=BF16), array(128, 128, dtype=BF16))),
+    ),
+    "far-strides": Case((_strided(32), (array(128, 16384),)), (_strided(1), (array(128, 16384),))),
+    "few-partitions": Case((_rows(16), (array(16, 1024),)), (_rows(128), (array(128, 1024),))),
+    "short-instructions": Case((_short, (array(128, 2048),)), (_long, (array(128, 2048),))),
+    "slow-engine": Case(
+        (_on(nisa.engine.gpsimd), (array(128, 512),)),
+        (_on(nisa.engine.vector), (array(128, 512),)),
+    ),
+    "activation-tables": Case((_activations(False), (array(128, 512),)), (_activations(True), (array(128, 512),))),
+    "tensor-clock": Case(
+        (_pausing(True), (array(128, 512, dtype=BF16), array(128, 128, dtype=BF16))),
+        (_pausing(False), (array(128, 512, dtype=BF16), array(128, 128, dtype=BF16))),
+    ),
+    "shared-ports": Case((_one_bank(True), (array(128, 256),)), (_one_bank(False), (array(128, 256),))),
+    "reused-buffers": Case((_buffers(1), (array(8, 128, 1024),)), (_buffers(8), (array(8, 128, 1024),))),
+    "no-overlap": Case((_serial(1), (array(128, 4096),)), (_serial(16), (array(128, 4096),))),
+    "loop-barriers": Case((_looped(True), (array(128, 512),)), (_looped(False), (array(128, 512),))),
+    "small-descriptors": Case((_loads(True), (array(4, 128, 128),)), (_loads(False), (array(4, 128, 128),))),
+    "transfer-starts": Case((_copies(64), (array(128, 4096),)), (_copies(4), (array(128, 4096),))),
+    "repeated-results": Case((_scaled(True), (array(128, 1024),)), (_scaled(False), (array(128, 1024),))),
+    "repeated-loads": Case(
+        (_again(False), (array(128, 4096, dtype=BF16),)), (_again(True), (array(128, 4096, dtype=BF16),))
+    ),
+}
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {rule.__name__.replace("_", "-") for rule in build.RULES} == set(CASES)
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0.0, "0 µs"),
+        (1250.0, "1.25 µs"),
+        (999_900.0, "999.9 µs"),
+        (999_960.0, "1 ms"),
+        (4e7, "40 ms"),
+        (1.2e9, "1.2 s"),
+    ],
+)
+def test_durations_have_the_unit_that_fits(ns: float, text: str) -> None:
+    assert duration(ns) == text
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_finds_its_fault(name: str) -> None:
+    kernel, arguments = CASES[name].bad
+    profile = profiled(kernel, *arguments)
+    assert name in rules(profile), rules(profile)
+    found = advice(profile, name)
+    assert 0.0 < found["saving_ns"] <= profile.makespan_ns
+    assert found["share"] == pytest.approx(found["saving_ns"] / profile.makespan_ns)
+    assert re.search(r"\d", found["message"])
+    assert found["fix"]
+    assert found["instructions"]
+    assert found["sources"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_leaves_the_better_kernel_alone(name: str) -> None:
+    kernel, arguments = CASES[name].good
+    assert name not in rules(profiled(kernel, *arguments))
+
+
+@pytest.mark.parametrize(
+    "name", ["two-inputs", "float32-matmul", "far-strides", "activation-tables", "loop-barriers", "repeated-results"]
+)
+def test_the_saving_is_no_empty_promise(name: str) -> None:
+    """The kernel without the fault is faster by at least half of what is said, and not by much more."""
+    bad, good = (profiled(kernel, *arguments) for kernel, arguments in CASES[name])
+    gained = bad.makespan_ns - good.makespan_ns
+    assert 0.5 * advice(bad, name)["saving_ns"] <= gained
+
+
+def test_advice_is_ranked() -> None:
+    kernel, arguments = CASES["short-instructions"].bad
+    savings = [each["saving_ns"] for each in profiled(kernel, *arguments).advice]
+    assert savings == sorted(savings, reverse=True)
+
+
+def test_the_numbers_of_two_inputs() -> None:
+    """40 additions of 1024 columns take two cycles for an element instead of one."""
+    profile = profiled(_adds(nl.float32), *WIDE)
+    found = advice(profile, "two-inputs")
+    saved = 40 * 1024 / 0.96  # ns at 0.96 GHz
+    assert f"one operand in PSUM would save {saved / 1000:.4g} µs" in found["fix"]
+    assert found["saving_ns"] == pytest.approx(saved, rel=1e-6)
+    line = next(
+        n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "data1=x, data2=y, op=nl.add)" in text
+    )
+    assert f"in line {line} of test_ranking.py" in found["message"]
+    assert np.array_equal(
+        np.unique([profile["instructions"]["opcode"][n] for n in found["instructions"]]), ["nisa.tensor_tensor"]
+    )

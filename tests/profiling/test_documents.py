@@ -1,0 +1,44 @@
+"""docs/profile.md says what the schema says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nki.profiling import build
+from nki.profiling.formats.neuron_explorer import explorer_schema
+from nki.profiling.schema import COUNTER_NAMES, DEPENDENCES, PATHS, TABLES, VERSION, WAITS
+from tests.profiling.support import LOOPING, PIPELINE, looping, pipeline, profiled
+
+TEXT = (Path(__file__).resolve().parents[2] / "docs/profile.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_column_is_described_where_it_belongs(name: str) -> None:
+    section = TEXT.split(f"\n### {name}\n")[1].split("\n### ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", section, re.M)
+    assert rows == [(c.name, c.kind, c.unit, c.text) for c in TABLES[name]]
+
+
+def test_every_name_is_explained() -> None:
+    for names in (WAITS, DEPENDENCES, PATHS, COUNTER_NAMES):
+        for name in names:
+            assert f"| `{name}` | " in TEXT
+    for rule in build.RULES:
+        assert f"| `{rule.__name__.replace('_', '-')}` | " in TEXT
+    for table in explorer_schema()[1]:
+        assert re.search(rf"\b{table}\b", TEXT)
+    assert f"## The folder, version {VERSION}\n" in TEXT
+
+
+@pytest.mark.parametrize("kernel,arguments", [(pipeline, PIPELINE), (looping, LOOPING)])
+def test_nothing_is_in_a_profile_that_is_not_explained(kernel: object, arguments: tuple[object, ...]) -> None:
+    profile = profiled(kernel, *arguments)  # type: ignore[arg-type]
+    about = profile.about.to_json()
+    for name in (*about, *about["totals"][0], *about["advice"][0], *about["totals"][0]["bounds"]):
+        assert re.search(rf"`{re.sub('unit .*', 'unit NAME', name)}`", TEXT), name
+    for name in set(profile["counters"]["counter"]):
+        assert f"`{re.sub(r'[0-9]+$', 'N', name)}`" in TEXT
+    assert set(profile["instructions"]["wait_kind"]) - {""} <= WAITS.keys()
