@@ -12,6 +12,7 @@ from nki import lang as lang
 from nki import language as language
 from nki.beta1 import neuronxcc as _neuronxcc
 from nki.core import errors as errors
+from nki.core import renamed_modules as _renamed_modules
 from nki.core.removed import missing_name
 from nki.core.removed_names import NKI
 from nki.driver import frameworks as _frameworks
@@ -21,7 +22,7 @@ from nki.measure import benchmark, profile
 from nki.spec.sink import answer_on_the_host as _answer_on_the_host
 from nki.tune.autotune import autotune
 from nki.tune.config import Config
-from nki.version import version
+from nki.version import version as _version
 
 __all__ = [
     "Config",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 _neuronxcc.install()
+_renamed_modules.install()
 _answer_on_the_host(_host_target)
 _frameworks.declare("jax", "nki.interop.jax.framework:FRAMEWORK")  # loaded when a kernel meets what JAX is tracing
 
@@ -49,7 +51,7 @@ else:
 
     def __getattr__(name: str) -> str:
         if name == "__version__":
-            return version()
+            return _version()
         if not name.startswith("_") and find_spec(f"nki.{name}") is not None:
             raise AttributeError(f"module 'nki' has no attribute {name!r} before `import nki.{name}`", name=name)
         raise missing_name("nki", name, NKI)
