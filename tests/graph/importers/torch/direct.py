@@ -36,10 +36,9 @@ def exact() -> list[Direct]:
         (aten.all.dims, (x > 0, [0])), (aten.any.dims, (x > 0, [0, 1], True)),
         (aten.as_strided.default, (x, [3, 8], [8, 1])),
         (aten.copysign.Scalar, (x, -1.0)), (aten.div.Scalar_mode, (x, 0.3), {"rounding_mode": "floor"}),
-        (aten.eye.default, (3,)),
-        (aten.floor_divide.Scalar, (n, 4)), (aten.linear.default, (x, y, y[:, 0])),
-        (aten.masked_fill.Tensor, (x, x > 0, torch.tensor(2.0))), (aten.remainder.Scalar_Tensor, (7, three + shift)),
-        (aten.reshape.default, (x, [3, -1])), (aten.split_with_sizes_copy.default, (x, [1, 5], 1)),
+        (aten.linear.default, (x, y, y[:, 0])),
+        (aten.remainder.Scalar_Tensor, (7, three + shift)),
+        (aten.reshape.default, (x, [3, -1])),
         (torch.ops.prims.convert_element_type.default, (x, torch.bfloat16)),
         (aten.sub.Scalar, (x, 2, 3)), (aten.t.default, (x,)), (aten.transpose.int, (x, 0, -1)),
     ]  # fmt: skip

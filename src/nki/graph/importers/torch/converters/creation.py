@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nki.core.dtypes import bool_, int32
+from nki.core.dtypes import int32
 from nki.graph.importers.torch.builder import Builder
 from nki.graph.importers.torch.table import Call, converts
 from nki.graph.ir import Value
@@ -13,23 +13,17 @@ _MOST_FOLDED = 1 << 12
 """Ranges of floats up to this size are constants, rounded as PyTorch does."""
 
 
-@converts("full", "full_like", "scalar_tensor", "new_full")
+@converts("full", "full_like", "scalar_tensor")
 def _full(b: Builder, call: Call, *arguments: object) -> Value:
-    number = arguments[0] if call.name == "aten.scalar_tensor.default" else arguments[2 if "new_" in call.name else 1]
+    number = arguments[0] if call.name == "aten.scalar_tensor.default" else arguments[1]
     if isinstance(number, Value):
         return b.expanded(b.convert(number, call.dtype), call.type.shape)
     return b.constant(number, call.dtype, call.type.shape)
 
 
-@converts("zeros", "zeros_like", "new_zeros", "empty.memory_format", "empty_like", "empty_strided", "new_empty",
-          "new_empty_strided", "empty_permuted")  # fmt: skip
-def _zeros(b: Builder, call: Call, *arguments: object) -> Value:
+@converts("empty.memory_format", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted")
+def _empty(b: Builder, call: Call, *arguments: object) -> Value:
     return b.constant(0, call.dtype, call.type.shape)
-
-
-@converts("ones", "ones_like", "new_ones")
-def _ones(b: Builder, call: Call, *arguments: object) -> Value:
-    return b.constant(1, call.dtype, call.type.shape)
 
 
 @converts("arange.start_step")
@@ -43,30 +37,6 @@ def _arange(b: Builder, call: Call, start: float, end: float, step: float, *opti
     return numbers if start == 0 else b.add(numbers, start)
 
 
-@converts("linspace")
+@converts("linspace")  # in float64: as a range of float32 it is off by more
 def _linspace(b: Builder, call: Call, start: float, end: float, steps: int, *options: object) -> Value:
     return b.constant(np.linspace(start, end, steps), call.dtype, (steps,))
-
-
-@converts("eye", "eye.m")
-def _eye(b: Builder, call: Call, *arguments: object) -> Value:
-    shape = call.type.shape
-    return b.convert(b.compare("EQ", b.iota(shape, 0), b.iota(shape, 1)), call.dtype)
-
-
-@converts("tril")
-def _tril(b: Builder, call: Call, x: Value, diagonal: int) -> Value:
-    return _triangle(b, x, "LE", diagonal)
-
-
-@converts("triu")
-def _triu(b: Builder, call: Call, x: Value, diagonal: int) -> Value:
-    return _triangle(b, x, "GE", diagonal)
-
-
-def _triangle(b: Builder, x: Value, direction: str, diagonal: int) -> Value:
-    square = x.type.shape[-2:]
-    inside = b.compare(direction, b.subtract(b.iota(square, 1), b.iota(square, 0)), diagonal)
-    if x.type.dtype is bool_:
-        return b.binary("and", x, inside)
-    return b.select(inside, x, 0)

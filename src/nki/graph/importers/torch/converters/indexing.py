@@ -90,7 +90,7 @@ def _starts(b: Builder, call: Call, x: Value, indices: Sequence[Value | None]) -
     return dims, b.concatenate([b.reshape(part, (*shape, 1)) for part in parts], len(shape))
 
 
-@converts("index_put", "_unsafe_index_put")
+@converts("index_put")
 def _index_put(
     b: Builder, call: Call, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool, *rest: bool
 ) -> Value:

@@ -63,11 +63,6 @@ def _where(b: Builder, call: Call, mask: Value, x: Value, y: Value) -> Value:
     return b.select(b.convert(mask, bool_), b.convert(x, call.dtype), b.convert(y, call.dtype))
 
 
-@converts("masked_fill.Scalar", "masked_fill.Tensor")
-def _masked_fill(b: Builder, call: Call, x: Value, mask: Value, value: Operand) -> Value:
-    return b.select(mask, in_dtype(b, value, call.dtype), x)
-
-
 @converts("clamp", "clamp.Tensor", "hardtanh")
 def _clamp(b: Builder, call: Call, x: Value, low: Operand | None, high: Operand | None) -> Value:
     result = b.convert(x, call.dtype)

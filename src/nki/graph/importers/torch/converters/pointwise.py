@@ -125,7 +125,6 @@ _FORMULAS: Mapping[str, Callable[[Builder, Value], Value]] = {
     "atanh": _atanh,
     "sinh": _sinh,
     "cosh": _cosh,
-    "silu": lambda b, x: b.multiply(x, b.unary("logistic", x)),
 }
 for _aten, _function in _FORMULAS.items():
     CONVERTERS[f"aten.{_aten}.default"] = _formula(_function)
@@ -138,7 +137,7 @@ def _trunc(b: Builder, call: Call, x: Value) -> Value:
     return b.select(b.compare("LT", x, 0.0), b.unary("ceil", x), b.unary("floor", x))
 
 
-@converts("sign", "sgn")
+@converts("sign", "sgn")  # complex: PyTorch divides by the size, which takes longer
 def _sign(b: Builder, call: Call, x: Value) -> Value:
     made = b.unary("sign", x)
     if not x.type.dtype.is_float:
@@ -238,11 +237,6 @@ def _floored(b: Builder, x: Value, y: Value, quotient: Value) -> Value:
 
 def _signs_differ(b: Builder, x: Value, y: Value) -> Value:
     return b.compare("NE", b.convert(b.compare("LT", x, 0), float32), b.convert(b.compare("LT", y, 0), float32))
-
-
-@converts("floor_divide", "floor_divide.Scalar")
-def _floor_divide(b: Builder, call: Call, x: Operand, y: Operand) -> Value:
-    return _div(b, call, x, y, "floor")
 
 
 @converts("fmod.Tensor", "fmod.Scalar")

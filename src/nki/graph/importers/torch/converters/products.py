@@ -19,7 +19,7 @@ def _int_mm(b: Builder, call: Call, x: Value, y: Value) -> Value:
     return b.dot(b.convert(x, int32), b.convert(y, int32), ((1,), (0,)))
 
 
-@converts("mv", "dot")
+@converts("mv", "dot")  # PyTorch multiplies and adds up, which no Tensor engine does
 def _mv(b: Builder, call: Call, x: Value, y: Value) -> Value:
     return b.dot(x, y, ((len(x.type.shape) - 1,), (0,)))
 
@@ -29,7 +29,7 @@ def _bmm(b: Builder, call: Call, x: Value, y: Value) -> Value:
     return b.dot(x, y, ((2,), (1,)), ((0,), (0,)))
 
 
-@converts("linear")
+@converts("linear")  # one rounding, where a product and a sum have two
 def _linear(b: Builder, call: Call, x: Value, weight: Value, bias: Value | None) -> Value:
     product = _exact(b, x, weight, ((len(x.type.shape) - 1,), (1,)), ((), ()))
     return b.convert(product if bias is None else _sum(b, bias, product, 1, 1), call.dtype)
@@ -45,7 +45,7 @@ def _addmv(b: Builder, call: Call, term: Value, x: Value, y: Value, beta: float,
     return _addmm(b, call, term, x, y, beta, alpha)
 
 
-@converts("baddbmm")
+@converts("baddbmm")  # one kernel and one rounding, where a product and a sum have two
 def _baddbmm(b: Builder, call: Call, term: Value, x: Value, y: Value, beta: float, alpha: float) -> Value:
     return b.convert(_sum(b, term, _exact(b, x, y, ((2,), (1,)), ((0,), (0,))), beta, alpha), call.dtype)
 

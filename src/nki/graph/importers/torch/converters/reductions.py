@@ -25,11 +25,6 @@ def _sum(b: Builder, call: Call, x: Value, dims: Dims, keep: bool, dtype: object
     return b.convert(b.reduce("add", _computed(b, call, x), axes(x, dims), keep), call.dtype)
 
 
-@converts("sum")
-def _sum_all(b: Builder, call: Call, x: Value, dtype: object) -> Value:
-    return _sum(b, call, x, None, False, dtype)
-
-
 def share(x: Value, dims: Sequence[int]) -> float:
     """By what a sum is multiplied to be a mean; NaN if nothing is added up."""
     count = prod(x.type.shape[i] for i in dims)
@@ -91,7 +86,7 @@ def _any(b: Builder, call: Call, x: Value, dims: Dims = None, keep: bool = False
     return b.convert(b.reduce("or", b.convert(x, bool_), axes(x, dims), keep), call.dtype)  # uint8 gives uint8
 
 
-@converts("all", "all.dim", "all.dims")
+@converts("all", "all.dim", "all.dims")  # PyTorch asks for no false one, which is an operation more
 def _all(b: Builder, call: Call, x: Value, dims: Dims = None, keep: bool = False) -> Value:
     return b.convert(b.reduce("and", b.convert(x, bool_), axes(x, dims), keep), call.dtype)
 

@@ -41,7 +41,7 @@ def _view(b: Builder, call: Call, x: Value, size: Sequence[int]) -> Value:
     return b.reshape(x, call.type.shape)
 
 
-@converts("unsqueeze", "squeeze.dims", "squeeze.dim", "squeeze")
+@converts("unsqueeze", "squeeze.dims")
 def _resized(b: Builder, call: Call, x: Value, dimension: object = None) -> Value:
     return b.reshape(x, call.type.shape)
 
@@ -89,32 +89,12 @@ def _cat(b: Builder, call: Call, parts: Sequence[Value], dim: int) -> Value:
     return b.concatenate([b.convert(part, call.dtype) for part in parts], axis(parts[0], dim))
 
 
-@converts("stack")
-def _stack(b: Builder, call: Call, parts: Sequence[Value], dim: int) -> Value:
-    dim %= len(call.type.shape)
-    shape = (*call.type.shape[:dim], 1, *call.type.shape[dim + 1 :])
-    return b.concatenate([b.reshape(b.convert(part, call.dtype), shape) for part in parts], dim)
-
-
-@converts("split_with_sizes", "split_with_sizes_copy")
+@converts("split_with_sizes")
 def _split_with_sizes(b: Builder, call: Call, x: Value, sizes: Sequence[int], dim: int) -> list[Value | None]:
     dim = axis(x, dim)
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     made = zip(starts, sizes, strict=True)
     return [b.slice(x, dim, a, a + size) if i in call.used else None for i, (a, size) in enumerate(made)]
-
-
-@converts("split.Tensor")
-def _split(b: Builder, call: Call, x: Value, size: int, dim: int) -> list[Value | None]:
-    whole = x.type.shape[axis(x, dim)]
-    sizes = [min(size, whole - start) for start in range(0, whole, size)]
-    return _split_with_sizes(b, call, x, sizes, dim)
-
-
-@converts("unbind.int")
-def _unbind(b: Builder, call: Call, x: Value, dim: int) -> list[Value | None]:
-    count = x.type.shape[axis(x, dim)]
-    return [_select(b, call, x, dim, i) if i in call.used else None for i in range(count)]
 
 
 @converts("repeat")
@@ -187,7 +167,7 @@ def _interleaved(b: Builder, x: Value, source: Value, dim: int, room: tuple[int,
     return b.select(b.pad(mask, False, low, high, between), b.pad(source, 0, low, high, between), x)
 
 
-@converts("select_scatter")
+@converts("select_scatter")  # PyTorch makes a choice between positions of it, for which every element is loaded
 def _select_scatter(b: Builder, call: Call, x: Value, source: Value, dim: int, index: int) -> Value:
     dim = axis(x, dim)
     index %= x.type.shape[dim]
