@@ -42,14 +42,14 @@ class Whole:
         return {"compiled": self.compiled, "memory": [each.as_json() for each in self.usage]}
 
 
-class Compilation(NamedTuple):
+class CheckedProgram(NamedTuple):
     """What compiling came to: the programs, none if it was refused, and what was found."""
 
     programs: tuple[Program, ...]
     findings: tuple[Finding, ...]
 
 
-def check_whole(request: Request, programs: Sequence[Program], built: Compilation) -> Whole:
+def check_whole(request: Request, programs: Sequence[Program], built: CheckedProgram) -> Whole:
     """Look for what is wrong with traced programs, and add what compiling them found.
 
     Races between cores, reads of memory that nobody wrote, sums that start wrong, stores that nobody reads, numbers
@@ -66,7 +66,7 @@ def check_whole(request: Request, programs: Sequence[Program], built: Compilatio
     return Whole(tuple(_different([*found, *built.findings])), shown, bool(built.programs))
 
 
-def compiled(request: Request, programs: Sequence[Program]) -> Compilation:
+def compiled(request: Request, programs: Sequence[Program]) -> CheckedProgram:
     """Compile traced programs as a call does: what it is refused for (capacity, registers), and what it is warned of.
 
     Of several cores, the schedule is proven as well (deadlocks, cores that do not meet), which a call finds out when it
@@ -82,8 +82,8 @@ def compiled(request: Request, programs: Sequence[Program]) -> Compilation:
     except UsageError:
         raise
     except NkiError as error:
-        return Compilation((), (*found, *(error.found or (finding_of(error, "error"),))))
-    return Compilation(built.programs, tuple(_different([*found, *built.notes])))
+        return CheckedProgram((), (*found, *(error.found or (finding_of(error, "error"),))))
+    return CheckedProgram(built.programs, tuple(_different([*found, *built.notes])))
 
 
 def usage_text(whole: Whole) -> str:

@@ -33,7 +33,7 @@ _PATIENCE = 0.1  # seconds after which a waiting run looks whether anybody still
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ExecutedStep:
     """One executed instruction: what its operands held before, and what it wrote."""
 
     core: int
@@ -54,8 +54,8 @@ class Diverged:
     """
 
     number: int
-    first: Step
-    second: Step
+    first: ExecutedStep
+    second: ExecutedStep
     operand: str
     difference: Difference
 
@@ -95,21 +95,21 @@ class _Channel:
     """Steps of the first run on their way to the second one."""
 
     def __init__(self) -> None:
-        self._queue: Queue[Step | None] = Queue(_AHEAD)
+        self._queue: Queue[ExecutedStep | None] = Queue(_AHEAD)
         self._closed = threading.Event()
 
     @property
     def open(self) -> bool:
         return not self._closed.is_set()
 
-    def put(self, step: Step | None) -> None:
+    def put(self, step: ExecutedStep | None) -> None:
         """Hand on a step, or None at the end; waits while too many are under way."""
         while self.open:
             with contextlib.suppress(Full):
                 self._queue.put(step, timeout=_PATIENCE)
                 return
 
-    def get(self) -> Step | None:
+    def get(self) -> ExecutedStep | None:
         """The next step, or None after the last one."""
         return self._queue.get()
 
@@ -123,7 +123,7 @@ class _Steps:
     """A watch that hands on every instruction with what it read and wrote."""
 
     channel: _Channel
-    take: Callable[[Step], None]
+    take: Callable[[ExecutedStep], None]
     _before: dict[int, Operands] = field(default_factory=dict)
 
     def before(self, machine: Machine, issued: Issued) -> None:
@@ -134,7 +134,7 @@ class _Steps:
         before = self._before.pop(machine.core, None)
         if self.channel.open and before is not None:
             wrote = tuple(_operands(machine, issued, writes=True))
-            self.take(Step(machine.core, issued, before, wrote))
+            self.take(ExecutedStep(machine.core, issued, before, wrote))
 
     def tap(self, machine: Machine, name: str, view: View, location: Location) -> None:
         """Taps are for references."""
@@ -150,7 +150,7 @@ class _Pairs:
         self._channel = channel
         self._allow = allow
 
-    def take(self, second: Step) -> None:
+    def take(self, second: ExecutedStep) -> None:
         """Compare with the same step of the first run; after the first difference nothing is looked at any more."""
         first = self._channel.get()
         if first is None or not _is_same(first, second):
@@ -168,7 +168,7 @@ class _Pairs:
                 self.parted = Parted(self.steps, first.issued, None)
             self._channel.close()
 
-    def _compare(self, first: Step, second: Step) -> None:
+    def _compare(self, first: ExecutedStep, second: ExecutedStep) -> None:
         for (name, view, expected), (_, _, found) in zip(first.wrote, second.wrote, strict=True):
             if found.dtype == expected.dtype and found.tobytes() == expected.tobytes():
                 continue
@@ -250,7 +250,7 @@ def _operands(machine: Machine, issued: Issued, *, writes: bool) -> Iterator[tup
             yield name, place, snapshot(machine, place)
 
 
-def _is_same(first: Step, second: Step) -> bool:
+def _is_same(first: ExecutedStep, second: ExecutedStep) -> bool:
     """The same call with operands of the same shapes: values may differ, as may names of tensors."""
     return (first.core, first.issued.instruction, first.issued.location) == (
         second.core,
@@ -259,5 +259,5 @@ def _is_same(first: Step, second: Step) -> bool:
     ) and _shapes(first) == _shapes(second)
 
 
-def _shapes(step: Step) -> list[tuple[str, tuple[int, ...], str]]:
+def _shapes(step: ExecutedStep) -> list[tuple[str, tuple[int, ...], str]]:
     return [(name, view.shape, view.dtype.name) for name, view, _ in (*step.before, *step.wrote)]

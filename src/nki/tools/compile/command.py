@@ -27,7 +27,7 @@ from nki.spec.rule import Finding
 from nki.store.artifact.container import pack, save
 from nki.store.artifact.metadata import Option
 from nki.target.model import Target
-from nki.tools.compile.stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
+from nki.tools.compile.stages import TRACE, StageWatch, check_pass_name, load_stage, pass_list, show_differences
 from nki.tools.compile.summary import Summary, console_for, show_summary, summarize
 from nki.tools.options import options_of
 from nki.tools.output import echo, show_finding, working, write_json
@@ -144,16 +144,16 @@ def _with_passes(source: Source, names: Sequence[str] | None) -> Source:
     return source if names is None else replace(source, passes=passes_named(names))
 
 
-def _watch(source: Source, dump_ir: str | None, print_after: str | None, diff: bool) -> Watch:
+def _watch(source: Source, dump_ir: str | None, print_after: str | None, diff: bool) -> StageWatch:
     """Options come before variables of the environment."""
     after = source.options.print_after if print_after is None else print_after
     stages = [TRACE, *(item.name for item in source.passes)]
     if print_after is not None:
         check_pass_name(print_after, stages)
-    return Watch(source.programs[0].name, source.options.dump_ir if dump_ir is None else dump_ir, after, diff)
+    return StageWatch(source.programs[0].name, source.options.dump_ir if dump_ir is None else dump_ir, after, diff)
 
 
-def _compile(source: Source, watch: Watch) -> tuple[list[Program], tuple[Finding, ...]]:
+def _compile(source: Source, watch: StageWatch) -> tuple[list[Program], tuple[Finding, ...]]:
     """Run the passes; returns the programs as they are read back from verified IR, and what the passes found."""
     context = Context(source.target, source.options, source.config)
     compiled = compile_programs(source.programs, context, source.passes, watch)
@@ -202,7 +202,7 @@ def _json(
     source: Source,
     summary: Summary,
     findings: Sequence[Finding],
-    watch: Watch,
+    watch: StageWatch,
     text: str | None,
     output: Path | None,
 ) -> dict[str, Any]:
@@ -225,7 +225,7 @@ def _show(
     source: Source,
     summary: Summary,
     findings: Sequence[Finding],
-    watch: Watch,
+    watch: StageWatch,
     text: str | None,
     output: Path | None,
 ) -> None:

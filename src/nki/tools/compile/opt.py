@@ -16,7 +16,7 @@ from nki.passes.pipeline import Stage, compile_programs, passes_named
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.tools.compile.command import check_directory
-from nki.tools.compile.stages import TRACE, Watch, check_pass_name, load_stage, pass_list, show_differences
+from nki.tools.compile.stages import TRACE, StageWatch, check_pass_name, load_stage, pass_list, show_differences
 from nki.tools.compile.summary import PassRow
 from nki.tools.options import options_of
 from nki.tools.output import Command, echo, show_finding, write_json
@@ -54,7 +54,7 @@ def command(
     options = options_of()
     programs, found = load_stage(file, target, options.disabled_rules)
     context = Context(found, options)
-    watch = Watch(programs[0].name, after=print_after or "", diff=diff)
+    watch = StageWatch(programs[0].name, after=print_after or "", diff=diff)
     watch(Stage(TRACE, tuple(programs), 0.0))
     findings: list[Finding] = []
     with paused_collector():
@@ -73,7 +73,7 @@ def _deliver(
     file: Path,
     programs: Sequence[Program],
     findings: Sequence[Finding],
-    watch: Watch,
+    watch: StageWatch,
     output: Path | None,
     as_json: bool,
 ) -> None:

@@ -27,7 +27,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @dataclass(slots=True)
-class Watch:
+class StageWatch:
     """What is to be shown of the stages; call it after every one of them.
 
     Attributes:
