@@ -51,7 +51,7 @@ def clear(as_json: bool) -> None:
 
 
 def _cache() -> Cache:
-    """Also while it is switched off."""
+    """The cache, also while it is switched off."""
     found = settings()
     return Cache(found.directory, found.limit_bytes)
 

@@ -21,5 +21,5 @@ def options_of(target: str | None = None, variables: Mapping[str, str] | None = 
     Raises:
         UsageError: a variable has a value that makes no sense ("option.value").
     """
-    found = from_environment({**os.environ, **variables}) if variables else from_environment()
+    found = from_environment({**os.environ, **variables} if variables else None)
     return found if target is None else replace(found, target=target)

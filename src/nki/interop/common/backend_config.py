@@ -60,7 +60,7 @@ class BackendConfig:
         return base64.b64encode(json.dumps(fields).encode()).decode("ascii")
 
     def attributes(self, ir: Any) -> dict[str, Any]:
-        """The same fields as attributes of a typed call, which has no lists of strings: names are joined by commas.
+        """Return the fields as attributes of a typed call, which has no lists of strings: names are joined by commas.
 
         Args:
             ir: MLIR's Python module in whose current context they are made.

@@ -173,7 +173,7 @@ def _eagerly(prepared: Prepared, arguments: Arguments, made: Compiled) -> Run:
 
 
 def _forgetful(arguments: Arguments) -> Arguments:
-    """The same arguments without the caller's arrays, which may belong to a program that JAX is done with."""
+    """Let go of the caller's arrays, which may belong to a program that JAX is done with."""
     arguments.bound = {}
     arguments.arrays = [host._replace(original=None) for host in arguments.arrays]
     return arguments
@@ -182,16 +182,16 @@ def _forgetful(arguments: Arguments) -> Arguments:
 def _report(prepared: Prepared, made: Compiled) -> Report:
     launch, options, eager = prepared.launch, prepared.options, prepared.mode == "eager"
     return Report(
-        launch.name,
-        prepared.target.name,
-        prepared.mode,
-        launch.cores,
-        options.matmul,
-        options.precise_fp,
-        "" if eager else made.kernel_hash,
-        (*prepared.findings, *made.findings),
-        made.programs,
-        launch.compile_config.statements() if launch.compile_config else (),
-        "" if eager else made.origin,
-        made.doubt,
+        kernel=launch.name,
+        target=prepared.target.name,
+        mode=prepared.mode,
+        cores=launch.cores,
+        matmul=options.matmul,
+        precise_fp=options.precise_fp,
+        kernel_hash="" if eager else made.kernel_hash,
+        findings=(*prepared.findings, *made.findings),
+        programs=made.programs,
+        statements=launch.compile_config.statements() if launch.compile_config else (),
+        compiled="" if eager else made.origin,
+        doubt=made.doubt,
     )

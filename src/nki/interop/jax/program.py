@@ -37,7 +37,7 @@ class JaxProgram:
 
     @property
     def tree(self) -> Any:
-        """Of the function's result."""
+        """The tree of the function's result."""
         return self.lowered.tree
 
     @property
@@ -114,7 +114,17 @@ def _callee(setting: Setting, lowered: Lowered, executable: Executable) -> Calle
     config = BackendConfig(
         key, tuple(port.name for port in ports), tuple(port.name for port in executable.outputs), name, (), False
     )
-    report = Report(name, target, "compiled", 1, "", True, key, (), executable.programs)
+    report = Report(
+        kernel=name,
+        target=target,
+        mode="compiled",
+        cores=1,
+        matmul="",
+        precise_fp=True,
+        kernel_hash=key,
+        findings=(),
+        programs=executable.programs,
+    )
     return Callee(config, inputs, outputs, run, report)
 
 

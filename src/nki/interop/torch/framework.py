@@ -37,7 +37,7 @@ def _while_dynamo_traces(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> An
 
 @cache  # PyTorch has one table for the process, and refuses a second entry
 def install() -> None:
-    """Let every kernel of the process accept tensors on the device, and tensors that are being traced.
+    """Let every kernel accept tensors on the device, and tensors that are being traced; once per process.
 
     What Dynamo traces is PyTorch's, so that it need not follow what other frameworks look at.
     """

@@ -54,7 +54,7 @@ class _Leaver(ast.NodeTransformer):
 
 
 def _without(node: ast.stmt) -> ast.stmt:
-    """The same names, and nothing computed: the statement stays where it never runs."""
+    """Keep the names of a statement and compute nothing: it stays where it never runs."""
     true, false = ast.copy_location(ast.Constant(True), node), ast.copy_location(ast.Constant(False), node)
     match node:
         case ast.If():

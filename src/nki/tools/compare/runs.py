@@ -238,7 +238,17 @@ def _rows(found: Arrays, expected: Arrays, allow: Allow) -> list[Row]:
     for name in first.keys() ^ second.keys():
         array = first.get(name, second.get(name))
         assert array is not None, "in one of both"
-        rows.append(Row("output", name, 0, array.shape, str(array.dtype), None, "DIFFERS: only in one run"))
+        problem = "DIFFERS: only in one run"
+        row = Row(
+            kind="output",
+            name=name,
+            core=0,
+            shape=array.shape,
+            dtype=str(array.dtype),
+            difference=None,
+            problem=problem,
+        )
+        rows.append(row)
     return rows
 
 
@@ -251,7 +261,7 @@ def _operands(machine: Machine, issued: Issued, *, writes: bool) -> Iterator[tup
 
 
 def _is_same(first: ExecutedStep, second: ExecutedStep) -> bool:
-    """The same call with operands of the same shapes: values may differ, as may names of tensors."""
+    """Whether two steps are one call with operands of equal shapes: values may differ, as may names of tensors."""
     return (first.core, first.issued.instruction, first.issued.location) == (
         second.core,
         second.issued.instruction,

@@ -60,7 +60,15 @@ def tap_rows(taps: Sequence[Tapped], expected: Arrays, allow: Allow) -> list[Row
     rows = []
     for key, tapped in _numbered([(tapped.name, tapped) for tapped in taps]):
         name, dtype = _shown(key, names[key[0]]), tapped.view.dtype
-        row = Row("tap", name, tapped.core, tapped.view.shape, dtype.name, None, location=tapped.location)
+        row = Row(
+            kind="tap",
+            name=name,
+            core=tapped.core,
+            shape=tapped.view.shape,
+            dtype=dtype.name,
+            difference=None,
+            location=tapped.location,
+        )
         if key in theirs:
             rows.append(_filled(row, tapped.values, dtype, theirs[key], allow))
         elif names[key[0]]:
@@ -78,7 +86,17 @@ def left_over(taps: Sequence[Tapped], expected: Arrays) -> list[Row]:
         if at >= ours[name]:
             problem = "DIFFERS: the kernel has fewer" if ours[name] else "not compared: only in the reference"
             shown = _shown((name, at), ours[name])
-            rows.append(Row("tap", shown, 0, array.shape, str(array.dtype), None, problem, counts=ours[name] > 0))
+            row = Row(
+                kind="tap",
+                name=shown,
+                core=0,
+                shape=array.shape,
+                dtype=str(array.dtype),
+                difference=None,
+                problem=problem,
+                counts=ours[name] > 0,
+            )
+            rows.append(row)
     return rows
 
 
@@ -87,7 +105,8 @@ def output_rows(outputs: Sequence[tuple[str, np.ndarray, np.ndarray]], allow: Al
     rows = []
     for name, found, expected in outputs:
         dtype = from_numpy(found.dtype)
-        rows.append(_filled(Row("output", name, 0, found.shape, dtype.name, None), found, dtype, expected, allow))
+        row = Row(kind="output", name=name, core=0, shape=found.shape, dtype=dtype.name, difference=None)
+        rows.append(_filled(row, found, dtype, expected, allow))
     return rows
 
 

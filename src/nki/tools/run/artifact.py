@@ -86,7 +86,7 @@ def run_artifact(loaded: Loaded, arrays: Sequence[np.ndarray]) -> tuple[Any, Rep
     written = written_inputs(programs)
     check_writable(programs, hosts, written)
     findings: list[Finding] = [race.finding("warning") for race in program_races(programs, target)]
-    compiled = Compiled(programs, None, (), "", written, Kept())
+    compiled = Compiled(programs, result=None, findings=(), kernel_hash="", written=written, kept=Kept())
     inputs = [host.array for host in hosts]
     storages, executed = run_compiled(compiled, inputs, target, options, findings.append, None, communicator())
     write_inputs(hosts, written)
@@ -94,15 +94,15 @@ def run_artifact(loaded: Loaded, arrays: Sequence[np.ndarray]) -> tuple[Any, Rep
     tree: Any = outputs[0] if len(outputs) == 1 else tuple(outputs) or None
     result = deliver(tree, programs[0], storages, hosts)
     return result, Report(
-        programs[0].name,
-        target.name,
-        "compiled",
-        len(programs),
-        options.matmul,
-        options.precise_fp,
-        str(loaded.artifact.meta["ir_hash"]),
-        tuple(findings),
-        programs,
+        kernel=programs[0].name,
+        target=target.name,
+        mode="compiled",
+        cores=len(programs),
+        matmul=options.matmul,
+        precise_fp=options.precise_fp,
+        kernel_hash=str(loaded.artifact.meta["ir_hash"]),
+        findings=tuple(findings),
+        programs=programs,
         compiled="artifact",
         executed=executed,
     )

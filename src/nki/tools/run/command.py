@@ -125,15 +125,15 @@ def _run_model(
     if output is not None:
         save_results(output, named)
     report = Report(
-        model.name,
-        model.target.name,
-        "compiled",
-        len(model.programs),
-        model.options.matmul,
-        True,
-        "",
-        outcome.findings,
-        model.programs,
+        kernel=model.name,
+        target=model.target.name,
+        mode="compiled",
+        cores=len(model.programs),
+        matmul=model.options.matmul,
+        precise_fp=True,
+        kernel_hash="",
+        findings=outcome.findings,
+        programs=model.programs,
         compiled="artifact",
         executed=outcome.executed,
     )

@@ -18,7 +18,7 @@ from nki.interop.torch.user_location import user_line
 _NODE = "CompiledFunctionBackward"
 
 _DEPTH = 4
-"""So many views may lie between a result and the node that computes it."""
+"""How many views may lie between a result and the node that computes it."""
 
 
 class _Way(torch.autograd.Function):

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from nki.graph.importers.torch.import_graph import Imported
 
 _MOST_NUMBERS = 8
-"""So many programs that differ only in numbers, such as a learning rate that changes, are made of an operator."""
+"""How many programs are made of an operator that differ only in numbers, such as a learning rate that changes."""
 
 _MOST = 4096
-"""So many programs and refusals are kept; then all are forgotten."""
+"""How many programs and refusals are kept; then all are forgotten."""
 
 _WIDE = (torch.int64, torch.uint64, torch.float64, torch.complex64, torch.complex128)
 

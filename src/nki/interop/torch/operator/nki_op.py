@@ -19,7 +19,7 @@ from nki.interop.torch.user_location import user_line
 from nki.kernel import Kernel
 
 _MOST_SEEN = 1024
-"""So many kinds of calls of an operator are remembered."""
+"""How many kinds of calls of an operator are remembered."""
 
 BODIES: dict[Any, Callable[..., Any]] = {}
 """What operators do, by overload: a graph that is compiled as a whole has the body in the place of the operator."""

@@ -19,7 +19,7 @@ class Wrapped:
         self._lnc = lnc
 
     def __getitem__(self, lnc: Any) -> Wrapped:
-        """The same kernel on `lnc` cores: a number, or a tuple with one number."""
+        """Choose the number of cores: a number, or a tuple with one number."""
         if isinstance(lnc, tuple) and len(lnc) == 1:
             lnc = lnc[0]
         if not isinstance(lnc, int) or isinstance(lnc, bool) or lnc < 1:
