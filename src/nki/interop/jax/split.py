@@ -66,7 +66,7 @@ class HostPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FunctionPart:
     """What runs at one place without a break, by the variables that it takes and makes."""
 
     inputs: tuple[Variable, ...]
@@ -84,7 +84,7 @@ class SplitFunction:
     """
 
     function: Equations
-    parts: tuple[Part, ...]
+    parts: tuple[FunctionPart, ...]
     tree: Any
     types: tuple[Any, ...]
 
@@ -136,7 +136,7 @@ def split(traced: Any, setting: Setting, error: Exception) -> SplitFunction:
         if not isinstance(error, NkiError):
             raise error
         whole, hosted = _located(function, hosted, error)
-    parts: tuple[Part, ...] | None = None
+    parts: tuple[FunctionPart, ...] | None = None
     while parts is None:
         try:
             parts = _parts(function, hosted, setting)
@@ -156,7 +156,7 @@ def _located(function: Equations, hosted: Hosted, error: NkiError) -> tuple[NkiE
     return None, {each: hosted.get(each, error) for each in function.equations if each in hosted or each in more}
 
 
-def _tell(name: str, parts: Sequence[Part], hosted: Hosted, whole: NkiError | None) -> None:
+def _tell(name: str, parts: Sequence[FunctionPart], hosted: Hosted, whole: NkiError | None) -> None:
     """Warn, and list in the programs' reports what runs on the host beside them."""
     pairs = tuple((each.name, str(error.location)) for each, error in hosted.items())
     for part in parts:
@@ -170,10 +170,10 @@ def _tell(name: str, parts: Sequence[Part], hosted: Hosted, whole: NkiError | No
             warn_of_host("jax.host", f"{name}: {each.name}", error, way)
 
 
-def _parts(function: Equations, hosted: Hosted, setting: Setting) -> tuple[Part, ...]:
+def _parts(function: Equations, hosted: Hosted, setting: Setting) -> tuple[FunctionPart, ...]:
     """The function cut where the place changes."""
     numbers = _numbers(function, hosted)
-    made: list[Part] = []
+    made: list[FunctionPart] = []
     for number in sorted(set(numbers.values())):
         own = [each for each in function.equations if numbers[each] == number]
         inputs, outputs = _edges(function, own)
@@ -184,7 +184,7 @@ def _parts(function: Equations, hosted: Hosted, setting: Setting) -> tuple[Part,
         else:
             lowered = lower(run, [shape_of(variable) for variable in inputs], {}, donate=(), static=((), ()))
             runner = compile_lowered(lowered, _renamed(setting, number))
-        made.append(Part(inputs, outputs, runner))
+        made.append(FunctionPart(inputs, outputs, runner))
     return tuple(made)
 
 
