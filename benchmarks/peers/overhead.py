@@ -28,11 +28,7 @@ import nki.isa as nisa
 import nki.language as nl
 
 ROWS = 128
-STAGES = (
-    "launch_options", "from_environment", "load_target", "check_lnc", "check_function", "raise_errors",
-    "bound_arguments", "compile_kernel", "check_writable", "run_compiled", "write_inputs", "deliver",
-    "_report", "replace",
-)  # fmt: skip
+STAGES = ("prepare", "compiled", "check_writable", "run_compiled", "write_inputs", "_report_again")
 NESTED = frozenset({"run_compiled"})
 """Stages that are the execution itself."""
 

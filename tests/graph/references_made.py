@@ -7,21 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from nki.driver.compile import compile_kernel
+from nki.driver.compile import compiled as compiled_call
 from nki.driver.compiled import Compiled
-from nki.driver.launch import bound_arguments
+from nki.driver.prepare import prepare
 from nki.graph.ir import Group, Op, Value
 from nki.graph.references import TARGET, Reference, register
 from nki.interop.common.backend_config import BackendConfig
-from nki.options import from_environment
-from nki.target.load import load_target
 from tests.graph.hand_made import line, whole
 
 
 def compiled(kernel: Any, arrays: Sequence[np.ndarray], target: str = "trn2") -> Compiled:
-    launch = kernel.launch()
-    arguments = bound_arguments(launch, tuple(arrays), {})
-    return compile_kernel(launch, arguments, load_target(target), from_environment(), {})
+    prepared = prepare(kernel.launch(), tuple(arrays), {}, mode="compiled", target=target)
+    return compiled_call(prepared)
 
 
 def called(

@@ -10,14 +10,13 @@ from nki.core.collector import paused_collector
 from nki.core.errors import NkiError
 from nki.core.tensor import Storage
 from nki.driver import gate
-from nki.driver.compiled import TRACED, Cache, Compiled, Kept, keep_traced, remember
-from nki.driver.launch import Launch, trace_body, tracer_of
-from nki.driver.prepare import Prepared, Setting
+from nki.driver.compiled import TRACED, Compiled, Kept, keep_traced, remember
+from nki.driver.launch import trace_body, tracer_of
+from nki.driver.prepare import Prepared
 from nki.frontend.dependencies.arguments import Described, describe
 from nki.frontend.dependencies.manifest import Manifest, manifest_of
 from nki.frontend.results import returns_nothing, unwritten_outputs, writes_of, written_inputs
 from nki.frontend.trace import Tracer
-from nki.frontend.values import Arguments
 from nki.options import Options
 from nki.spec.program import Program
 from nki.spec.schedule import add_named_edges
@@ -60,11 +59,6 @@ def compiled(prepared: Prepared) -> Compiled:
     if not made.doubt:
         remember(cache, key, (now, replace(made, origin="memory")))
     return made
-
-
-def compile_kernel(launch: Launch, arguments: Arguments, target: Target, options: Options, cache: Cache) -> Compiled:
-    """The same for arguments that are bound already."""
-    return compiled(Prepared(launch, Setting(launch, options, target.name), arguments, "compiled", cache))
 
 
 def _compile(prepared: Prepared, manifest: Manifest, disk: str) -> Compiled:

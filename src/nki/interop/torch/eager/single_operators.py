@@ -302,15 +302,6 @@ def _on_host(value: Any) -> Any:
     return value
 
 
-def programs() -> dict[str, int]:
-    """How many programs there are of each operator."""
-    found: dict[str, int] = {}
-    for (operator, *_), one in list(_MADE.items()):
-        if not isinstance(one, str):
-            found[operator.name()] = found.get(operator.name(), 0) + 1
-    return dict(sorted(found.items()))
-
-
 def clear() -> None:
     """Forget all programs."""
     with _LOCK:
