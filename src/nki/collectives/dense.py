@@ -40,7 +40,7 @@ from nki.spec.instruction import instruction
 from nki.spec.operand import Int, Name, Op
 
 Meaning = Callable[[Any, Arrays, Sequence[np.ndarray], int, DType], np.ndarray]
-"""Of the call, the sources of all ranks, the place of this rank and the dtype: the bits of the destination."""
+"""The bits of a destination, from the call, the sources of all ranks, the place of this rank and the dtype."""
 
 
 def _carry_out(a: Any, x: Arrays, label: str, meaning: Meaning) -> None:

@@ -40,7 +40,7 @@ Destinations = Annotated[list[NkiTensor], _tensors("tensors", DMA_REACHABLE, wri
 HbmSources = Annotated[list[NkiTensor], _tensors("tensors", HBM, written=False)]
 HbmDestinations = Annotated[list[NkiTensor], _tensors("tensors", HBM, written=True)]
 SomeHbmDestinations = Annotated[list[NkiTensor], _tensors("tensors", HBM, written=True, partial=True)]
-"""Of these, elements or all may stay as they were."""
+"""Destinations of which elements, or all, may stay as they were."""
 
 ChannelSources = Annotated[list[list[NkiTensor]], _tensors("channels", DMA_REACHABLE, written=False)]
 ChannelDestinations = Annotated[list[list[NkiTensor]], _tensors("channels", DMA_REACHABLE, written=True)]

@@ -9,7 +9,7 @@ from nki.core.errors import ArtifactError, UsageError
 from nki.core.source import UNKNOWN
 
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-"""Characters that no text of a profile has."""
+"""Characters that no name and no source line needs, and that a terminal may obey."""
 
 
 def refused(code: str, message: str) -> ArtifactError:

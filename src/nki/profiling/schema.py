@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 FORMAT = "nki-profile"
 VERSION = 2
-"""Of the folder. It grows with every change of a table or of ``profile.json``; a reader takes only its own."""
+"""The version of the folder. It grows with every change of a table or of ``profile.json``. Readers take their own."""
 
 Kind = Literal["int", "float", "text", "bool"]
 

@@ -173,5 +173,5 @@ def locked(directory: int) -> Iterator[None]:
 
 
 def _checksum(name: str, payload: bytes) -> bytes:
-    """Of name and contents, so that a file under another name counts as damaged."""
+    """SHA-256 of name and contents, so that a file under another name counts as damaged."""
     return hashlib.sha256(name.encode() + b"\0" + payload).digest()

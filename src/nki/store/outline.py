@@ -105,7 +105,16 @@ def buffer_read(written: Sequence[Any], data: bytes | None = None) -> Buffer:
     number, name, region, shape, dtype, role, address = written
     place = None if address is None else (int(address[0]), int(address[1]))
     sizes = tuple([int(size) for size in shape])
-    return Buffer(int(number), str(name), MemoryRegion(region), sizes, BY_NAME[dtype], place, str(role), data=data)
+    return Buffer(
+        id=int(number),
+        name=str(name),
+        region=MemoryRegion(region),
+        shape=sizes,
+        dtype=BY_NAME[dtype],
+        address=place,
+        role=str(role),
+        data=data,
+    )
 
 
 def _view_written(view: View) -> list[Any]:

@@ -24,7 +24,7 @@ _NAMED = 3
 
 @dataclass(slots=True)
 class _Loads:
-    """Of one tensor in device memory.
+    """The transfers from one tensor in device memory.
 
     Attributes:
         nbytes: payload of each transfer, all runs.
@@ -53,7 +53,7 @@ class _Loads:
 
 
 def repeated_loads(evidence: Evidence) -> Advice | None:
-    """The same bytes are loaded several times."""
+    """Advice for tensors whose bytes are loaded several times."""
     found = sorted(_repeated(evidence), key=lambda loads: -loads.extra)
     if not found:
         return None

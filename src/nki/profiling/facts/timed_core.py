@@ -27,7 +27,7 @@ EPS = 1e-6
 
 @dataclass(slots=True)
 class CoreFacts:
-    """Lists are by position in ``program.body.walk()``; times in ns.
+    """One core's program in time. Lists are by position in ``program.body.walk()``; times in ns.
 
     Attributes:
         arrival: when a transfer's trigger has reached the DMA; other instructions: their start.
@@ -35,7 +35,7 @@ class CoreFacts:
         release: when its queue turned to the next instruction.
         table: the part of its wait that was the loading of an activation table.
         before: the instruction before it in its queue and segment, or -1.
-        moved: of a transfer the one that moved before it in its queue, or -1.
+        moved: the transfer that moved before this one in its queue, or -1.
         signals: producers whose signals it waits for.
         needs: earlier instructions that must complete before it.
         ran: whether it ever runs.
@@ -95,30 +95,30 @@ def core_of(
     recipes = [recipe for segment in parts for recipe in segment.recipes]
     start, turn, end = (_finite(values) for values in (line.start, line.turn, line.end))
     core = CoreFacts(
-        number,
-        program,
-        target,
-        line,
-        plan,
-        items,
-        recipes,
-        start,
-        end,
-        _finite(line.visible),
-        turn,
-        line.cause.tolist(),
-        line.blocker.tolist(),
-        line.queue.tolist(),
-        list(start),
-        list(start),
-        list(end),
-        [0.0] * len(items),
-        [-1] * len(items),
-        [-1] * len(items),
-        [()] * len(items),
-        [()] * len(items),
-        (~np.isnan(line.start)).tolist(),
-        line.runs.tolist(),
+        number=number,
+        program=program,
+        target=target,
+        line=line,
+        plan=plan,
+        items=items,
+        recipes=recipes,
+        start=start,
+        end=end,
+        visible=_finite(line.visible),
+        turn=turn,
+        cause=line.cause.tolist(),
+        blocker=line.blocker.tolist(),
+        queue=line.queue.tolist(),
+        arrival=list(start),
+        move=list(start),
+        release=list(end),
+        table=[0.0] * len(items),
+        before=[-1] * len(items),
+        moved=[-1] * len(items),
+        signals=[()] * len(items),
+        needs=[()] * len(items),
+        ran=(~np.isnan(line.start)).tolist(),
+        runs=line.runs.tolist(),
     )
     for found in segments_of(program):
         needs = dependences(found.items, program, target, found.edges, found.fences)

@@ -17,7 +17,7 @@ _TRANSPOSE = "nc_transpose"
 
 
 class Facts(NamedTuple):
-    """Of one run.
+    """What one run of an instruction reads, writes and computes.
 
     Attributes:
         reads, writes: bytes of HBM, SBUF and PSUM.

@@ -176,7 +176,7 @@ def _joined(parts: list[np.ndarray], dtype: Any) -> np.ndarray:
 
 
 def _decoded_bytes(values: pa.Array) -> int:
-    """Of all values, each counted as often as it is there."""
+    """Bytes of all values, each counted as often as it is there."""
     if not isinstance(values, pa.DictionaryArray):
         return int(values.nbytes)
     lengths = np.asarray(pc.binary_length(values.dictionary), np.int64)

@@ -18,18 +18,16 @@ MOST_TEXT = 100_000
 """Characters of a text in a table."""
 
 MOST_NUMBER = 1e30
-"""Of what profile.json says; JSON has whole numbers of any size."""
+"""The largest number in profile.json, whose whole numbers JSON does not limit."""
 
 MOST_NS = 1e15
-"""Of a time in a table, eleven days: writers of other formats count ns in 64 bits."""
+"""The latest time in a table, eleven days: writers of other formats count ns in 64 bits."""
 
 MOST_COUNT = 2**53
-"""Of a whole number in a table: larger ones are no longer exact in a browser."""
+"""The largest whole number in a table: larger ones are no longer exact in a browser."""
 
 _MOST_NAMES = 1000
-"""Of an object in profile.json that has a number for each name."""
-
-"""What no name and no source line needs and a terminal may obey."""
+"""Names in an object of profile.json that has a number for each name."""
 
 _UNIT = re.compile(r"tensor|vector|scalar|gpsimd|sync")
 _QUEUE = re.compile(rf"{_UNIT.pattern}|dma(0|[1-9][0-9]{{0,5}})")

@@ -44,7 +44,7 @@ def usage(profile: Profile, *names: str) -> Iterator[Row]:
 
 
 def hbm(profile: Profile) -> Iterator[Row]:
-    """The same for HBM."""
+    """Rows of `usage` for HBM."""
     yield from usage(profile, "hbm_read_bytes_per_ns", "hbm_write_bytes_per_ns")
 
 

@@ -110,7 +110,7 @@ def _check(part: ModelPart, program: Program) -> None:
 
 
 def _fits(port: Port, view: View) -> bool:
-    """The same elements in the same order: a result that is another one in another shape has its memory."""
+    """Whether both have as many elements of one dtype; a result that is another one in another shape has its memory."""
     stored = "uint8" if port.dtype.kind == "bool" else port.dtype.name
     return prod(view.shape) == prod(port.shape) and view.dtype.name == stored
 
