@@ -81,6 +81,7 @@ def test_the_picture_of_the_explorer_is_the_scripts_and_small() -> None:
     assert len(picture) < 300_000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(browser.find() is None, reason="Chromium is not installed")
 def test_the_picture_of_the_explorer_can_be_made_again(tmp_path: Path) -> None:
     made = tmp_path / "explorer.png"

@@ -105,15 +105,15 @@ POINTS: dict[int, Point] = {
         "activation(sin) does not reduce its range, nl.sin does; other functions report their domains",
         (
             f"{_NEW}_numbers.py::test_sine_of_nine",
-            "isa/test_activation.py::test_values_outside_the_domain_are_reported",
+            "isa/test_activations.py::test_values_outside_the_domain_are_reported",
         ),
     ),
     16: Point(
         "five instructions share the accumulators of Vector, which idle may spoil; Scalar has its own",
         (
-            "isa/test_activation.py::test_vector_registers_are_shared",
-            "isa/test_activation.py::test_undefined_vector_registers_are_reported_and_poisoned",
-            "isa/test_activation.py"
+            "isa/test_activations.py::test_vector_registers_are_shared",
+            "isa/test_activations.py::test_undefined_vector_registers_are_reported_and_poisoned",
+            "isa/test_activations.py"
             "::test_scalar_and_vector_have_registers_of_their_own_and_idle_leaves_those_of_scalar",
         ),
     ),
@@ -198,9 +198,9 @@ POINTS: dict[int, Point] = {
         "outputs are in shared_hbm, arguments are no lists, kernels are pure; is and * are no NKI",
         (
             f"{_NEW}_kernels.py::test_what_a_kernel_returns_and_takes",
-            "frontend/test_check.py::test_globals_that_functions_change",
-            "frontend/test_check_parser.py::test_identity",
-            "frontend/test_check_parser.py::test_signatures",
+            "frontend/check/test_language_check.py::test_globals_that_functions_change",
+            "frontend/check/test_parser_limits.py::test_identity",
+            "frontend/check/test_parser_limits.py::test_signatures",
         ),
     ),
     29: Point(
