@@ -156,16 +156,16 @@ def _report(
 ) -> Report:
     for finding in findings:
         warn(finding)
-    launch, options = prepared.launch, prepared.options
+    launch, setting = prepared.launch, prepared.setting
     return Report(
         launch.name,
-        prepared.target.name,
+        setting.target.name,
         prepared.mode,
         launch.cores,
-        options.matmul,
-        options.precise_fp,
+        setting.options.matmul,
+        setting.options.precise_fp,
         kernel.kernel_hash if kernel else "",
-        (*prepared.findings, *findings),
+        (*setting.findings, *findings),
         tuple(programs),
         launch.compile_config.statements() if launch.compile_config else (),
         kernel.origin if kernel else "",

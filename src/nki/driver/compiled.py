@@ -11,6 +11,7 @@ from nki.core.locks import lock
 from nki.frontend.dependencies.manifest import Manifest
 from nki.frontend.results import Delivery
 from nki.report import Report
+from nki.sim.lifetimes import Lifetimes
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 
@@ -28,17 +29,25 @@ class Kept:
         used: grows with every use in the process; the least one was not used for longest.
     """
 
-    __slots__ = ("_lock", "_made", "_native", "used")
+    __slots__ = ("_lifetimes", "_lock", "_made", "_native", "used")
 
     def __init__(self) -> None:
         self.used = next(_USES)
         self._lock = lock()
         self._made = False
+        self._lifetimes: dict[int, Lifetimes] = {}
         self._native: NativeKernel | None = None
 
     def use(self) -> None:
         """Note that it is used now."""
         self.used = next(_USES)
+
+    def lifetimes(self, core: int, program: Program) -> Lifetimes:
+        """When the buffers of a core's program live, for the NumPy machine."""
+        found = self._lifetimes.get(core)
+        if found is None:
+            found = self._lifetimes[core] = Lifetimes(program)
+        return found
 
     def native(self, make: Callable[..., NativeKernel | None], *of: Any) -> NativeKernel | None:
         """The native code, if there is any; `make` is called once, with the other arguments."""

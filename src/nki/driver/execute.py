@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nki.core.tensor import Buffer
 from nki.driver import gate
 from nki.driver.compiled import Kept
 from nki.options import Options
@@ -18,13 +17,14 @@ from nki.sim.cores import Cores
 from nki.sim.machine import Machine, Meet
 from nki.sim.memory import LiveStorage, Memory, placed_memory
 from nki.sim.notes import Report
-from nki.sim.walk import run_program, runs_of
+from nki.sim.walk import run_program
 from nki.sim.watch import Watch, WatchedMachine
 from nki.spec.program import Program
 from nki.target.model import Target
 
 if TYPE_CHECKING:
     from nki.native.run.core import NativeCore
+    from nki.native.run.kernel import NativeKernel
 
 Outcome = tuple[list[LiveStorage], Executed]
 """The storages of what the first core returns, and who executed what."""
@@ -86,9 +86,7 @@ def run_compiled(
     ranks: Communicator,
 ) -> Outcome:
     """Execute compiled programs on the arrays of their arguments; `ranks` is the rank that it runs as."""
-    kernel = None
-    if watch is None:
-        kernel = compiled.kept.native(gate.native_kernel, compiled.programs, target, options, compiled.artifact)
+    kernel = None if watch is not None else compiled.kept.native(_native_kernel, compiled, target, options)
     natives = None if kernel is None else kernel.cores()
     if kernel is not None and natives is not None:
         storages = _run_natively(natives, inputs, report, ranks)
@@ -96,6 +94,10 @@ def run_compiled(
         kernel.release(natives)
         return storages, executed
     return _interpret(compiled, inputs, target, options, report, watch, ranks)
+
+
+def _native_kernel(compiled: Runnable, target: Target, options: Options) -> NativeKernel | None:
+    return gate.native_kernel(compiled.programs, target, options, compiled.artifact)
 
 
 def _run_natively(
@@ -125,19 +127,21 @@ def _interpret(
     watch: Watch | None,
     ranks: Communicator,
 ) -> Outcome:
-    cores = Cores(len(compiled.programs))
+    cores = Cores(len(compiled.programs)) if len(compiled.programs) > 1 else None
 
     def run(number: int) -> tuple[list[LiveStorage], dict[int, float]]:
         program = compiled.programs[number]
-        memory = placed_memory(program, target, options.uninitialized, options.precise_fp)
+        lifetimes = compiled.kept.lifetimes(number, program)
+        memory = placed_memory(program, target, options.uninitialized, options.precise_fp, lifetimes.reach)
         kind: Callable[..., Machine] = Machine if watch is None else partial(WatchedMachine, watch)
-        machine = kind(target, options, memory, report, ranks, number, _meeting(cores, number))
+        meet = None if cores is None else _meeting(cores, number)
+        claim = memory.allocate if cores is None else partial(cores.claim, number, memory)
+        machine = kind(target, options, memory, report, ranks, number, meet)
         adopted = [memory.adopt(buffer, array) for buffer, array in zip(program.inputs, inputs, strict=True)]
-        claim: Callable[[Buffer], LiveStorage] = partial(cores.claim, number, memory)
         with np.errstate(all="ignore"):
-            return run_program(machine, program, adopted, claim), runs_of(program, machine.trips)
+            return run_program(machine, program, adopted, claim, lifetimes), lifetimes.runs(machine.trips)
 
-    outcomes: list[tuple[list[LiveStorage], dict[int, float]]] = on_cores(cores, run)
+    outcomes = [run(0)] if cores is None else on_cores(cores, run)
     return outcomes[0][0], Executed(trips=tuple(trips for _, trips in outcomes))
 
 

@@ -285,13 +285,19 @@ class Memory:
         return arena
 
 
-def placed_memory(program: Program, target: Target, uninitialized: str = "sentinel", precise_fp: bool = True) -> Memory:
-    """The memories of one core for a compiled program."""
+def placed_memory(
+    program: Program,
+    target: Target,
+    uninitialized: str = "sentinel",
+    precise_fp: bool = True,
+    reach: Mapping[MemoryRegion, int] | None = None,
+) -> Memory:
+    """The memories of one core for a compiled program; `reach` is what `reach_of` says of it, where that is known."""
     return Memory(
         target,
         precise_fp=precise_fp,
         placement=program.placement,
-        reach=reach_of(program),
+        reach=reach_of(program) if reach is None else reach,
         uninitialized=uninitialized,
     )
 
