@@ -198,3 +198,26 @@ def test_an_array_in_another_form(tmp_path: Path, text: str, fix: str) -> None:
     error = nki_json("check", write(tmp_path, GOOD), "--arg", f"a={text}", code=2)["error"]
     assert (error["code"], error["fix"]) == ("arg.literal", fix)
     nki("check", write(tmp_path, GOOD), *fix.partition(",")[0].split()[1:])
+
+
+OTHER_LANGUAGE = """
+from nki.core.source import of_function
+from nki.driver.launch import Launch
+from nki.frontend.nki import NkiFrontEnd
+from nki.kernel import Kernel
+from nki.spec.rule import Finding
+
+
+class Short(NkiFrontEnd):
+    def check(self, function):
+        at = of_function(function.__code__)
+        return (Finding("short.name", "error", "double is long", "names have one letter", "", "write d", at, {}),)
+
+
+double = Kernel(Launch(double.func, front_end=Short()))
+"""
+
+
+def test_the_language_of_a_kernel_is_that_of_its_front_end(tmp_path: Path) -> None:
+    told = nki_json("check", f"{write(tmp_path, GOOD + OTHER_LANGUAGE)}::double", *SMALL, "--target", "trn2", code=1)
+    assert [finding["code"] for finding in told["findings"]] == ["short.name"]

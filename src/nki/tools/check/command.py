@@ -29,13 +29,16 @@ from nki.tools.output import REFUSED, echo, placed, show_error, show_finding, st
 from nki.tools.request import Request, kernel_command, read_request, usage_error
 from nki.tools.usage import usage_of
 
+NEWEST = "0.7"
+"""The version whose front end is that of the kernel itself, which need not be NKI's."""
+
 
 @kernel_command("check", short_help="Check a kernel for a target.")
 @click.option("--allow", "allowed", multiple=True, metavar="CODE", help="Do not report this code; may be repeated.")
 @click.option(
     "--frontend",
     type=click.Choice(sorted(FRONTENDS)),
-    default="0.7",
+    default=NEWEST,
     show_default=True,
     help="0.6: also report what the parser front end of NKI 0.3 to 0.6 refuses.",
 )
@@ -98,11 +101,9 @@ def check_language(request: Request, frontend: str, traced: Sequence[Finding], s
     known = {(finding.code, _line(finding.location)) for finding in traced}
     if stop is not None:
         known.add((stop.code, _line(stop.location)))
-    return [
-        finding
-        for finding in check_function(request.launch.function, frontend)
-        if (finding.code, _line(finding.location)) not in known
-    ]
+    launch = request.launch
+    found = launch.front_end.check(launch.function) if frontend == NEWEST else check_function(launch.function, frontend)
+    return [finding for finding in found if (finding.code, _line(finding.location)) not in known]
 
 
 def _line(location: Location) -> tuple[str, int] | None:
