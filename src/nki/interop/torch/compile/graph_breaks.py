@@ -6,6 +6,7 @@ wrapped here. They are private and may change; no other module uses them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -34,10 +35,19 @@ _LEFT: WeakKeyDictionary[torch.nn.Module, bool] = WeakKeyDictionary()
 _MOST_TOLD = 1024
 
 
+Conversion = Callable[..., Any]
+"""What converts a frame: a conversion, the frame, and what Dynamo gives it besides."""
+
+
 @cache
 def install(backend: str) -> None:
     """Watch what Dynamo gives up that was to be compiled by a backend, once per process."""
-    converted, kept = convert_frame.ConvertFrameAssert.__call__, convert_frame.ConvertFrame.__call__
+    convert_frame.ConvertFrameAssert.__call__ = _telling(backend, convert_frame.ConvertFrameAssert.__call__)
+    convert_frame.ConvertFrame.__call__ = _keeping_modules(backend, convert_frame.ConvertFrame.__call__)
+
+
+def _telling(backend: str, converted: Conversion) -> Conversion:
+    """The conversion of a frame, which says what it gives up."""
 
     def convert(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
         if _backend(self) != backend or self._one_graph:
@@ -53,8 +63,16 @@ def install(backend: str) -> None:
                 if _LAYERS in reason:
                     _tell(frame, reason)
 
+    return convert
+
+
+def _keeping_modules(backend: str, kept: Conversion) -> Conversion:
+    """The conversion of a frame, which gives up one module of PyTorch and not all of them.
+
+    PyTorch calls all of its own modules by the same code.
+    """
+
     def keep(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
-        """PyTorch calls all of its own modules by the same code, which must not be given up with one of them."""
         if _backend(self) != backend or not is_torch(frame.f_code.co_filename):
             return kept(self, frame, *args, **kwargs)
         module = _module(frame)
@@ -67,8 +85,7 @@ def install(backend: str) -> None:
                 _LEFT[module] = torch._dynamo.config.allow_rnn
         return found
 
-    convert_frame.ConvertFrameAssert.__call__ = convert
-    convert_frame.ConvertFrame.__call__ = keep
+    return keep
 
 
 def _backend(conversion: Any) -> str:

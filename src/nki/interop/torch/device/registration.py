@@ -50,6 +50,25 @@ def enable_device() -> None:
     """
     if _LIBRARIES:
         return
+    _check_room()
+    backend_registration._setup_privateuseone_for_python_backend(DEVICE, backend_module=DeviceModule())
+    storage.install()
+    everything = torch.library.Library("_", "IMPL")
+    everything.fallback(_run, _KEY)
+    aten = torch.library.Library("aten", "IMPL")
+    for name, function in _IMPLEMENTED.items():
+        aten.impl(name, function, _KEY)
+    for name in _VIEWS:
+        aten.impl(name, _view_kernel(name), _KEY)
+    rnn_cells.register(aten, _KEY)
+    pinned_memory.register(aten)
+    accelerator.install()
+    autocast.register(everything, aten)
+    _LIBRARIES.extend((everything, aten))
+
+
+def _check_room() -> None:
+    """Raise LaunchError if this PyTorch has no room for a device, or no way to register one."""
     if not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"):
         raise LaunchError(
             "torch.device-missing",
@@ -68,28 +87,6 @@ def enable_device() -> None:
             fix="use another process, or CPU tensors, which kernels take as well",
             location=user_line(),
         )
-    backend_registration._setup_privateuseone_for_python_backend(DEVICE, backend_module=DeviceModule())
-    storage.install()
-    everything = torch.library.Library("_", "IMPL")
-    everything.fallback(_run, _KEY)
-    aten = torch.library.Library("aten", "IMPL")
-    aten.impl("empty.memory_format", _empty, _KEY)
-    aten.impl("empty_strided", _empty_strided, _KEY)
-    aten.impl("copy_", _copy, _KEY)
-    aten.impl("_to_copy", _to_copy, _KEY)
-    aten.impl("resize_", _resize, _KEY)
-    aten.impl("convolution_overrideable", _convolution, _KEY)
-    aten.impl("convolution_backward_overrideable", _convolution_backward, _KEY)
-    aten.impl("native_layer_norm", _layer_norm, _KEY)
-    aten.impl("native_batch_norm", _batch_norm, _KEY)
-    for name in _VIEWS:
-        aten.impl(name, _view_kernel(name), _KEY)
-    aten.impl("record_stream", lambda tensor, stream: None, _KEY)
-    rnn_cells.register(aten, _KEY)
-    pinned_memory.register(aten)
-    accelerator.install()
-    autocast.register(everything, aten)
-    _LIBRARIES.extend((everything, aten))
 
 
 _THREAD = threading.local()
@@ -298,3 +295,18 @@ def _without_device(value: Any) -> Any:
     if type(value) in (tuple, list):
         return type(value)(map(_without_device, value))
     return value
+
+
+_IMPLEMENTED = {
+    "_to_copy": _to_copy,
+    "convolution_backward_overrideable": _convolution_backward,
+    "convolution_overrideable": _convolution,
+    "copy_": _copy,
+    "empty.memory_format": _empty,
+    "empty_strided": _empty_strided,
+    "native_batch_norm": _batch_norm,
+    "native_layer_norm": _layer_norm,
+    "record_stream": lambda tensor, stream: None,
+    "resize_": _resize,
+}
+"""Operators of ATen that are not run like others. Each is a function of this module, so they stand at its end."""
