@@ -18,7 +18,7 @@ from nki.collectives.variable import (
     all_to_all_v_prepare,
     all_to_all_v_trigger,
 )
-from nki.spec.ranks import ReplicaGroup
+from nki.spec.replica_group import ReplicaGroup
 
 __all__ = [
     "ReplicaGroup",

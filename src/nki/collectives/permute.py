@@ -35,7 +35,7 @@ from nki.spec.cost_core import permutes, sequences
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import Int, Ints, Name, Op, Operand
-from nki.spec.ranks import ReplicaGroup
+from nki.spec.replica_group import ReplicaGroup
 from nki.spec.rule import Rule
 from nki.spec.sink import current_sink
 

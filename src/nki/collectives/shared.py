@@ -18,7 +18,7 @@ from nki.core.tensor import View, contiguous_strides
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
 from nki.spec.operand import DMA_REACHABLE, HBM, Operand
-from nki.spec.ranks import ReplicaGroup
+from nki.spec.replica_group import ReplicaGroup
 from nki.spec.rule import Rule
 
 SOURCE = "nki/api/nki/collectives"

@@ -34,7 +34,7 @@ from nki.spec.cost_core import collective, prepares
 from nki.spec.instruction import Instruction, NkiInstruction, instruction, issue_again
 from nki.spec.operand import DMA_REACHABLE, Flag, Name, out
 from nki.spec.program import Issued
-from nki.spec.ranks import ReplicaGroup
+from nki.spec.replica_group import ReplicaGroup
 from nki.spec.rule import Rule
 from nki.spec.sink import current_sink
 

@@ -2,8 +2,8 @@
 
 from nki.runtime.api import Runtime
 from nki.runtime.handles import CoreState, LoadedModel, Tensor
+from nki.runtime.launch_ranks import run_ranks
 from nki.runtime.model import Model, load_model
-from nki.runtime.ranks import run_ranks
 from nki.runtime.spans import Span, recording, show_ranges
 from nki.runtime.status import NrtError, Status
 from nki.runtime.trace import write_system_trace

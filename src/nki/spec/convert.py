@@ -21,7 +21,7 @@ from nki.spec.no_tensor import PASS_DST
 from nki.spec.operand import Operand
 from nki.spec.operator import Operator, operator_of
 from nki.spec.program import Issued
-from nki.spec.ranks import ReplicaGroup
+from nki.spec.replica_group import ReplicaGroup
 from nki.spec.signature import Key, Seen, add, parts_of
 from nki.spec.sink import Sink
 
