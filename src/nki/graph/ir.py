@@ -92,7 +92,7 @@ class Group:
 
     @property
     def location(self) -> Location:
-        """Of the root."""
+        """Where the root is written."""
         return self.root.location
 
 

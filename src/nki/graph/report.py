@@ -19,7 +19,7 @@ from nki.store.artifact.metadata import refused
 
 @dataclass(frozen=True, slots=True)
 class GraphReport:
-    """Of one compilation.
+    """What one compilation came to.
 
     Attributes:
         model, target: what was compiled for what.

@@ -10,7 +10,7 @@ from nki.spec.program import Issued, Program
 from nki.target.model import Target
 
 _MOST_BYTES = 1 << 26
-"""Of tensors that are followed byte by byte."""
+"""Bytes of tensors that are followed one by one."""
 
 
 def may_share(program: Program, inputs: int, target: Target) -> tuple[tuple[int, int], ...]:

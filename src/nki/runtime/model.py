@@ -206,7 +206,7 @@ def _options_of(found: Artifact) -> Options:
 
 
 def _on_device(array: np.ndarray) -> np.ndarray:
-    """The same bytes as the device sees them: at least one dimension, truth values as bytes."""
+    """An array as the device sees its bytes: at least one dimension, truth values as bytes."""
     array = array.reshape(1) if array.ndim == 0 else array
     return array.view(np.uint8) if array.dtype == np.bool_ else array
 

@@ -13,7 +13,7 @@ SEND = "sendrecv"
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Of one run, counted over all cores; instructions of a loop count once.
+    """What cores exchange in one run, counted over all of them; instructions of a loop count once.
 
     Attributes:
         sends: transfers to another core.

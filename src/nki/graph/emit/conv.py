@@ -23,7 +23,7 @@ _IMAGE_BYTES = 40 << 10
 """Bytes of a partition for the padded images that are in SBUF at once."""
 
 _KERNEL_BYTES = 64 << 10
-"""The same for the kernel."""
+"""Bytes of a partition for the kernel that is in SBUF at once."""
 
 _FEW_CHANNELS = 16
 """With so few input features, several taps share the rows of the Tensor engine."""

@@ -52,7 +52,7 @@ class _Piece:
     columns: int
 
     def of(self, flat: NkiTensor) -> NkiTensor:
-        """Their view in device memory."""
+        """Where these rows and columns lie in device memory."""
         return flat.ap([[self.columns, self.rows], [1, self.columns]], offset=self.start)
 
 

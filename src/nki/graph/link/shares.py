@@ -29,7 +29,7 @@ class StepShare:
 
 
 Shares = tuple[StepShare, ...]
-"""Of steps, in order."""
+"""What the cores do of steps, in order."""
 
 
 def blocks(step: Step) -> list[list[Step]]:

@@ -73,7 +73,7 @@ class Ways:
         return Way((None, None), (0.0, 0.0), (touched, touched if by > 1 else {}))
 
     def _whole(self, step: Step) -> Touched:
-        """Of a step that only the first core runs, whatever parts of tensors it uses."""
+        """What a step touches that only the first core runs, whatever parts of tensors it uses."""
         found: dict[int, list[tuple[Marks | None, Marks | None]]] = {}
         for values, is_write in ((reads(step, self._steps), False), (writes(step, self._steps), True)):
             for value in values:
@@ -84,7 +84,7 @@ class Ways:
         return found
 
     def _of(self, run: KernelRun, program: Program) -> Touched:
-        """Of a kernel's program."""
+        """What a kernel's program touches."""
         tensors = [*program.inputs, *([view.buffer for view in program.outputs] if run.reference is not None else ())]
         slots = [self._slot(value) for value in (*run.reads, *run.writes)]
         pairs = [(slot, buffer) for slot, buffer in zip(slots, tensors, strict=True) if slot in self._written]

@@ -17,7 +17,7 @@ from nki.target.model import Target
 from nki.timing.cores import timelines
 
 _DOUBTFUL = 0.85
-"""Of the time on one core that two are thought to take, from which on both are looked at as a whole."""
+"""Part of the time on one core that two are thought to take, from which on both are looked at as a whole."""
 
 _LONGER = "the whole model would take longer on two cores"
 

@@ -27,7 +27,7 @@ _OPEN = 96
 """Steps after which the cores meet anyway: every step is compared with all those since the last meeting."""
 
 _TRIPS = 8
-"""Of a loop, that are taken into account; how many there will be is not known."""
+"""Trips of a loop that are taken into account; how many there will be is not known."""
 
 _DEAR = "the cores would meet more often, for longer than it saves"
 _FIRST = "it runs on the first core"
@@ -81,7 +81,7 @@ class _Division(NamedTuple):
 
     @property
     def shares(self) -> Shares:
-        """Of all steps."""
+        """What the cores do of all steps."""
         found, here = [], self
         while here.share is not None and here.before is not None:
             found.append(here.share)

@@ -22,7 +22,7 @@ from nki.target.model import Target
 from nki.timing.timeline import timeline
 
 _GAIN = 0.97
-"""Of a kernel's time that its longer half may take at most."""
+"""Part of a kernel's time that its longer half may take at most."""
 
 Two = tuple[Program, Program]
 

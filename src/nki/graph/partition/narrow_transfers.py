@@ -11,7 +11,7 @@ from nki.spec.verify import verify
 from nki.target.model import Target
 
 _PARTS = 16
-"""Of a dimension, that are looked at."""
+"""Parts of a dimension that are looked at."""
 
 IsNeeded = Callable[[View], bool]
 

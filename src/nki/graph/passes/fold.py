@@ -29,7 +29,7 @@ def fold(module: Module, context: GraphContext) -> Module:
 
 
 def fold_wide(module: Module, context: GraphContext, wide: Container[DType]) -> Module:
-    """The same for operations on integers of these types and reductions of them, before they lose bits."""
+    """`fold` for operations on integers of these types and reductions of them, before they lose bits."""
 
     def rule(r: Rewriter, op: Op) -> Sequence[Value] | None:
         if not any(value.type.dtype in wide for value in (*op.operands, *op.results)):
@@ -91,7 +91,7 @@ def _reduced(r: Rewriter, op: Op) -> Sequence[Value] | None:
 
 
 def _windows(op: Op, x: Array, start: Array) -> Array | None:
-    """Of each window all elements, as further dimensions."""
+    """All elements of each window, as further dimensions."""
     a, ones = op.attributes, (1,) * x.ndim
     sizes = tuple(a["window_dimensions"])
     spread = (a.get("base_dilations", ones), a.get("window_dilations", ones))

@@ -63,7 +63,7 @@ def registered() -> dict[str, Origin]:
 
 
 def installed_names() -> frozenset[str]:
-    """Of the patterns of installed distributions; none of them is loaded for that."""
+    """Names of the patterns of installed distributions; none of them is loaded for that."""
     return frozenset(_entries(tuple(sys.path)))
 
 

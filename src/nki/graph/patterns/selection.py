@@ -18,11 +18,11 @@ from nki.graph.patterns.replacement import Replacement
 from nki.store.keys import key_of
 
 _OWN = {pattern.name: Origin(pattern) for pattern in (ATTENTION,)}
-"""Of this package; others come first, and one of the same name takes its place."""
+"""Patterns of this package; others come first, and one of the same name takes its place."""
 
 
 def pattern_names() -> frozenset[str]:
-    """Of all patterns that are known now."""
+    """Names of all patterns that are known now."""
     return frozenset((*registered(), *installed_names(), *_OWN))
 
 

@@ -87,7 +87,7 @@ class Space:
         return tuple(result)
 
     def split(self, axis: int, inner: int) -> Space:
-        """The same with an axis in two."""
+        """A space like this one with an axis in two."""
         sizes = (*self.sizes[:axis], self.sizes[axis] // inner, inner, *self.sizes[axis + 1 :])
         dims = []
         for axes in self.dims:

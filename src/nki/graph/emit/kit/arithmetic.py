@@ -54,7 +54,7 @@ _FUNCTIONS: Mapping[str, Callable[[EngineOps, NkiTensor, DType], NkiTensor]] = {
 _SQUARED, _CUBED = 2.0, 3.0
 
 _OPERANDS = 2
-"""Of the operators that one pass of Vector does after each other with another tile."""
+"""Other tiles that one pass of Vector takes, one for each of its two operators."""
 
 
 def _arithmetic(v: Evaluation, op: Op) -> Form | Pending:

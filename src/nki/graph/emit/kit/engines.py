@@ -22,7 +22,7 @@ _SCALAR_RATE = 0.8
 """Time of an element on Scalar, of one on Vector being 1: the ratio of their clocks."""
 
 _GPSIMD_RATE = 2.4
-"""The same for GpSimd, which has two inputs to read."""
+"""Time of an element on GpSimd, which has two inputs to read, of one on Vector being 1."""
 
 _WORTHWHILE = 256
 """Elements per partition from which an instruction is given to another engine than the obvious one."""

@@ -59,7 +59,7 @@ class Pending:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the result."""
+        """How large the result is in each dimension."""
         return self.data.shape
 
 

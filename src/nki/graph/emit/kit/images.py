@@ -62,7 +62,7 @@ class Images:
         self._inner = prod(window.size for window in self._windows[1:])
 
     def bytes_per_image(self, outs: int) -> int:
-        """Of one image with so many windows in the first dimension, in each partition."""
+        """What one image with so many windows in the first dimension takes of each partition."""
         inner = prod(window.reach(window.out) for window in self._windows[1:])
         return self._windows[0].reach(outs) * inner * self._loader.bytes_per_column()
 

@@ -79,7 +79,7 @@ def arithmetic_shift(e: EngineOps, x: NkiTensor, count: NkiTensor) -> NkiTensor:
 
 
 def _sign_filled(e: EngineOps, x: NkiTensor, count: NkiTensor) -> NkiTensor:
-    """The same of unsigned numbers, whose highest bit counts as a sign."""
+    """An arithmetic shift of unsigned numbers, whose highest bit counts as a sign."""
     signed = {1: "int8", 2: "int16", 4: "int32"}[x.dtype.itemsize]
     return arithmetic_shift(e, x.view(signed), count.view(signed)).view(x.dtype)
 

@@ -74,7 +74,7 @@ def _exchange(
 
 
 def _with_ties(swap: NkiTensor, right: NkiTensor, places: tuple[NkiTensor, NkiTensor]) -> NkiTensor:
-    """Also where neither comes first, and the second one did before."""
+    """Whether two elements change places, also where neither comes first and the second one did before."""
     later = nl.ndarray(swap.shape, dtype=uint8, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=later, data1=places[0], data2=places[1], op=alu.GREATER)
     return _both(swap, _both(later, right, alu.GREATER), alu.MAXIMUM)

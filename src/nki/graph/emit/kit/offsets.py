@@ -21,7 +21,7 @@ from nki.target.model import Target
 _MOST_COLUMNS = 64
 
 _MOST_DIMS = 4
-"""Of a slice that one transfer moves: the rows are one more."""
+"""Dimensions of a slice that one transfer moves: the rows are one more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ class Loader:
         )
 
     def bytes_per_column(self) -> int:
-        """Of one column of one batch, in each partition."""
+        """What one column of one batch takes of each partition."""
         return self.chunks.count * self.dtype.itemsize
 
     def load(self, block: OperandBlock) -> NkiTensor:

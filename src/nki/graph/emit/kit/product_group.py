@@ -144,7 +144,7 @@ def columns_of(root: Op) -> tuple[int, ...]:
 
 
 def checked(parts: ProductGroup, where: Coordinates) -> ProductGroup:
-    """The same, if what is computed besides the first product is used in its order.
+    """The parts as they are, if what is computed besides the first product is used in its order.
 
     Raises:
         GraphError: another order (``graph.unsupported``).

@@ -125,7 +125,7 @@ def both(e: EngineOps, a: NkiTensor, b: NkiTensor, how: Operator) -> NkiTensor:
 _SUMMED_AT_ONCE = 128
 """Elements that are added one after the other; what a sum of more of them loses would show."""
 _MOST_DIMENSIONS = 5
-"""Of an operand: the partitions and four free ones (access.max_free_dims)."""
+"""Dimensions of an operand: the partitions and four free ones (access.max_free_dims)."""
 
 
 def reduce_last(e: EngineOps, dst: NkiTensor, data: NkiTensor, how: Operator, axes: tuple[int, ...]) -> None:

@@ -23,7 +23,7 @@ _WIDEST = 2 * _BIAS
 """How many bits a quotient of normal float32 may have."""
 
 _WIDEST_HALF = 16 + 24
-"""The same of float16, whose subnormal numbers are normal as float32."""
+"""How many bits a quotient of float16 may have, whose subnormal numbers are normal as float32."""
 
 
 def remainder(e: EngineOps, a: NkiTensor, b: NkiTensor, dtype: DType) -> NkiTensor:

@@ -54,11 +54,11 @@ class TileBlock:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of tiles that vary along everything."""
+        """How large tiles are that vary along everything."""
         return (self.rows.count, *(extent.count for extent in self.free)) if self.free else (self.rows.count, 1)
 
     def shape_of(self, index: Index) -> tuple[int, ...]:
-        """Of the tile of an operand: 1 where it does not vary."""
+        """How large the tile of an operand is: 1 where it does not vary."""
         sizes = [extent.count if index.step(extent.axis) else 1 for extent in self.free]
         return (self.rows.count, *(sizes or [1]))
 
@@ -191,7 +191,7 @@ class Merged:
         return cls(sizes or (1,), tuple(map(tuple, groups)) or ((),))
 
     def index(self, index: Index) -> Index:
-        """The same position over merged axes."""
+        """A position over merged axes."""
         terms = [(at, index.step(group[-1])) for at, group in enumerate(self.groups) if group]
         return Index(index.offset, tuple((at, step) for at, step in terms if step))
 

@@ -143,7 +143,7 @@ class Builder:
         return self.one("broadcast_in_dim", (x,), type_, broadcast_dimensions=dimensions)
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
-        """The same elements in another shape."""
+        """A value with these elements in another shape."""
         if x.type.shape == tuple(shape):
             return x
         return self.one("reshape", (x,), TensorType(tuple(shape), x.type.dtype))

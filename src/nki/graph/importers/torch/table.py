@@ -40,7 +40,7 @@ class Call:
 
     @property
     def type(self) -> TensorType:
-        """Of the only result, or the first."""
+        """What type the only result has, or the first."""
         first = self.types[0]
         if first is None:
             raise TypeError(f"{self.name} has no tensor as its result")

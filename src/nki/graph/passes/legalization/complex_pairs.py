@@ -174,7 +174,7 @@ def _half(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _alike(r: Rewriter, op: Op, given: list[Any]) -> list[Any]:
-    """The same operation on the real parts and on the imaginary ones."""
+    """An operation that is done to the real parts and to the imaginary ones alike."""
     types = [_part(value.type) if _is_complex(value) else value.type for value in op.results]
     parts = []
     for place in range(2):

@@ -13,7 +13,7 @@ from nki.graph.passes.legalization.decompose_philox import philox
 from nki.graph.passes.rewriter import Rewriter
 
 _EXPONENT, _MANTISSA, _BIAS = 8, 23, 127
-"""Of float32."""
+"""How float32 is made: bits of the exponent and of the mantissa, and what is added to the exponent."""
 _SIGN, _INFINITE, _ALL = 1 << 31, 0xFF << 23, (1 << 32) - 1
 
 

@@ -146,7 +146,7 @@ def _by_factors(r: Rewriter, x: Pair, sign: int, outer: int) -> Pair:
 
 
 def _spread(r: Rewriter, values: np.ndarray, shape: tuple[int, ...]) -> Pair:
-    """The same numbers for every row."""
+    """Numbers that are equal for every row."""
     dims = tuple(range(1, len(shape)))
     real, imaginary = (
         r.broadcast(r.constant(np.ascontiguousarray(part, np.float32)), shape, dims)

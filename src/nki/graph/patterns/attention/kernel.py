@@ -167,7 +167,7 @@ def _moves_bits() -> bool:
 
 
 def _turned_by_vector(result: NkiTensor, named: _Named, place: Place, letter: str, start: int) -> None:
-    """The same in squares."""
+    """A block of queries or keys with the head's dimension on partitions, turned in squares by Vector."""
     head, count = result.shape
     for at in range(0, count, PARTITIONS):
         rows = min(PARTITIONS, count - at)

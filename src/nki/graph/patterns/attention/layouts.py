@@ -48,7 +48,7 @@ def of_shape(shape: Sequence[int]) -> Dims:
 
 
 def flat(dims: Dims) -> Dims:
-    """The same with indices that were split as their parts."""
+    """Dimensions with the parts of indices that were split in their places."""
     return [[part for index in dim for part in index.flat()] for dim in dims]
 
 
@@ -108,7 +108,7 @@ def _before(op: Op, dims: Dims, exact: bool) -> Dims | None:
 
 
 def regrouped(dims: Dims, shape: Sequence[int]) -> Dims:
-    """The same indices in the dimensions of another shape; splits those that the new dimensions cut."""
+    """Where the indices are in the dimensions of another shape; splits those that the new dimensions cut."""
     left = [index for dim in flat(dims) for index in dim]
     found: Dims = []
     for size in shape:

@@ -21,7 +21,7 @@ _FEWEST = 256
 """Keys, and queries, from which on the scores are worth keeping on chip."""
 
 _MOST_PIECES = 1 << 12
-"""Of 128 queries and 512 keys, each of which takes a dozen instructions."""
+"""Blocks of 128 queries and 512 keys, each of which takes a dozen instructions."""
 
 _HIDDEN = -3.0e4
 """A score that is so low, or lower, has the weight 0 next to any other: the lowest float16 is among them."""

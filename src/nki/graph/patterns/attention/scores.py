@@ -14,7 +14,7 @@ from nki.graph.passes.rewriter import Rewriter
 from nki.graph.patterns.attention.layouts import Dims, Seen, bound, same, unmoved
 
 _USES = 2
-"""Of the exponentials: their sum, and the weights. A derivative needs them as well, so that they have to be made."""
+"""Uses of the exponentials: their sum, and the weights. A derivative needs them too, so that they have to be made."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def _turn(b: Builder, x: Value) -> Value:
 
 
 def log_gamma(b: Builder, z: Value) -> Value:
-    """Of positive numbers: Taylor's series around 2 within [0.5, 3.5) by the recurrence, Stirling's series beyond."""
+    """log(gamma(z)) for z > 0: Taylor's series around 2 in [0.5, 3.5) by the recurrence, Stirling's series beyond."""
     logarithm = b.unary("log", z)
     inverse = b.divide(1.0, z)
     series = [number / (2 * k * (2 * k - 1)) for k, number in enumerate(_BERNOULLI, 1)]
@@ -82,7 +82,7 @@ def _lgamma(b: Builder, call: Call, x: Value) -> Value:
 
 
 def _digamma_above(b: Builder, z: Value) -> Value:
-    """Of positive numbers."""
+    """The digamma function of positive numbers."""
     low = b.compare("LT", z, float(_SHIFT))
     steps = [b.divide(1.0, b.add(z, float(k))) for k in range(_SHIFT)]
     total = steps[-1]
@@ -97,7 +97,7 @@ def _digamma_above(b: Builder, z: Value) -> Value:
 
 
 def digamma(b: Builder, x: Value) -> Value:
-    """Of float32; an infinity of the other sign at zeros, NaN at negative integers."""
+    """The digamma function of float32: an infinity of the other sign at zeros, NaN at negative integers."""
     size = b.unary("abs", x)
     found = _digamma_above(b, size)
     turn = b.multiply(_turn(b, size), math.pi)

@@ -21,7 +21,7 @@ _DIRECT: Mapping[str, str] = {
 """One operation of StableHLO, in the dtype of the result."""
 
 _EXACT = frozenset(("abs", "neg", "ceil", "floor", "round", "bitwise_not"))
-"""Those that need no more precision than their operand has."""
+"""Operators that need no more precision than their operand has."""
 
 
 def _direct(aten: str, name: str) -> Converter:
@@ -85,7 +85,7 @@ def _atanh(b: Builder, x: Value) -> Value:
 
 
 def _root_of_exponential(b: Builder, size: Value) -> Value:
-    """Its square may be as large as twice the largest number."""
+    """exp(size / 2), whose square may be as large as twice the largest number."""
     return b.unary("exponential", b.multiply(size, 0.5))
 
 
@@ -104,7 +104,7 @@ def _cosh(b: Builder, x: Value) -> Value:
 
 
 def _leg(b: Builder, x: Value) -> Value:
-    """The other side of the right triangle with hypotenuse 1."""
+    """sqrt(1 - x * x): a side of the right triangle with hypotenuse 1."""
     return b.unary("sqrt", b.multiply(b.subtract(1.0, x), b.add(x, 1.0)))
 
 
@@ -216,7 +216,7 @@ def _div(b: Builder, call: Call, x: Operand, y: Operand, rounding_mode: str | No
 
 
 def _floor_quotient(b: Builder, x: Value, y: Value) -> Value:
-    """Of floats, from the remainder as Python does: ``x == y * (x // y) + x % y`` as far as rounding allows."""
+    """x // y of floats, from the remainder as in Python: ``x == y * (x // y) + x % y`` as far as rounding allows."""
     rest = b.binary("remainder", x, y)
     quotient = b.divide(b.subtract(x, rest), y)
     lower = b.binary("and", b.compare("NE", rest, 0), _signs_differ(b, rest, y))
@@ -229,7 +229,7 @@ def _floor_quotient(b: Builder, x: Value, y: Value) -> Value:
 
 
 def _floored(b: Builder, x: Value, y: Value, quotient: Value) -> Value:
-    """Of integers, whose quotient was rounded towards zero."""
+    """x // y of integers, whose quotient was rounded towards zero."""
     rest = b.subtract(x, b.multiply(quotient, y))
     lower = b.binary("and", b.compare("NE", rest, 0), _signs_differ(b, rest, y))
     return b.select(lower, b.subtract(quotient, 1), quotient)

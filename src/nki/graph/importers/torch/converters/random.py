@@ -97,7 +97,7 @@ def _randint(b: Builder, call: Call, *arguments: object) -> Value:
 # ---------------------------------------------------------------------------------------------------- numbers again
 
 STATE_BYTES = 8
-"""Of a state that `run_and_save` makes: the two words of a key. PyTorch's generators have states of other lengths."""
+"""How long a state is that `run_and_save` makes: the two words of a key. Those of PyTorch's generators are longer."""
 
 SAVING, DRAWING = "run_and_save_rng_state", "run_with_rng_state"
 """Operators of PyTorch that checkpoints put around those that draw."""

@@ -185,7 +185,7 @@ def _multilabel_margin(gradient: Tensor, x: Tensor, target: Tensor, reduction: i
 def _sample_weights(
     gradient: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, bag: Tensor, mode: int, padding_idx: int = -1
 ) -> Tensor:
-    """Of the weights of a bag's rows, which are summed."""
+    """The derivative by the weights of a bag's rows, which are summed."""
     if not bag.numel():
         bag = (torch.arange(indices.numel(), device=indices.device)[:, None] >= offsets).sum(1) - 1
     return torch.where(indices != padding_idx, (gradient[bag] * weight[indices]).sum(1), 0)

@@ -59,7 +59,7 @@ def _product(x: Tensor, y: Tensor, offs: Tensor | None) -> Tensor:
 
 
 def _gradients(x: Tensor, y: Tensor, offs: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the rows and of the matrices, for the gradient of their products."""
+    """Gradients of the rows and of the matrices, for that of their products."""
     return _product(gradient, y.transpose(1, 2), offs), _product(x.t(), gradient, offs)
 
 

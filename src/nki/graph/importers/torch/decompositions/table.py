@@ -50,7 +50,7 @@ def _of_pytorch() -> dict[Any, Callable[..., Any]]:
 
 @cache  # the modules do not change
 def own_decompositions() -> dict[Any, Callable[..., Any]]:
-    """Those that PyTorch does not have, operator by operator."""
+    """Decompositions that PyTorch does not have, operator by operator."""
     families = spelled_out, scattered, quantized, draws, derivatives, samplers
     return {operator: function for family in families for operator, function in family().items()}
 
