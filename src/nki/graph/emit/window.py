@@ -78,14 +78,14 @@ def window_dims(op: Op) -> tuple[list[int], list[Window]]:
     padding = a.get("padding") or ((0, 0),) * rank
     windows = [
         Window(
-            shape[d],
-            int((a.get("window_dimensions") or ones)[d]),
-            counts[d],
-            int((a.get("window_strides") or ones)[d]),
-            int(padding[d][0]),
-            int(padding[d][1]),
-            int((a.get("base_dilations") or ones)[d]),
-            int((a.get("window_dilations") or ones)[d]),
+            size=shape[d],
+            taps=int((a.get("window_dimensions") or ones)[d]),
+            out=counts[d],
+            stride=int((a.get("window_strides") or ones)[d]),
+            low=int(padding[d][0]),
+            high=int(padding[d][1]),
+            spread=int((a.get("base_dilations") or ones)[d]),
+            dilation=int((a.get("window_dilations") or ones)[d]),
         )
         for d in range(rank)
     ]

@@ -54,12 +54,12 @@ class Linker:
         self.position = 0
         self.slots = [self._slot(number, slot) for number, slot in enumerate(plan.slots)]
         self.program = Program(
-            name,
-            target.name,
-            core,
-            cores,
-            [self.slots[number] for number in (*plan.arguments, *plan.constants)],
-            [whole(self.slots[number]) for number in plan.outputs],
+            name=name,
+            target=target.name,
+            core=core,
+            cores=cores,
+            inputs=[self.slots[number] for number in (*plan.arguments, *plan.constants)],
+            outputs=[whole(self.slots[number]) for number in plan.outputs],
             placement={},
             passed=("link",),
         )

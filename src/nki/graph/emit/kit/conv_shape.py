@@ -140,7 +140,17 @@ def conv_shape(op: Op) -> ConvShape:
         for g in range(groups)
     )
     windows = _windows(a, image, kernel, result, sides)
-    return ConvShape(*sides, windows, batch, features, outs, shares, by_feature > 1)
+    return ConvShape(
+        input=sides[0],
+        kernel=sides[1],
+        output=sides[2],
+        windows=windows,
+        batch=batch,
+        features=features,
+        outs=outs,
+        shares=shares,
+        by_feature=by_feature > 1,
+    )
 
 
 def _windows(
@@ -151,15 +161,15 @@ def _windows(
     padding = a.get("padding") or zeros
     return tuple(
         Window(
-            image[sides[0].spatial[d]],
-            kernel[sides[1].spatial[d]],
-            result[sides[2].spatial[d]],
-            int((a.get("window_strides") or ones)[d]),
-            int(padding[d][0]),
-            int(padding[d][1]),
-            int((a.get("lhs_dilation") or ones)[d]),
-            int((a.get("rhs_dilation") or ones)[d]),
-            bool((a.get("window_reversal") or (False,) * rank)[d]),
+            size=image[sides[0].spatial[d]],
+            taps=kernel[sides[1].spatial[d]],
+            out=result[sides[2].spatial[d]],
+            stride=int((a.get("window_strides") or ones)[d]),
+            low=int(padding[d][0]),
+            high=int(padding[d][1]),
+            spread=int((a.get("lhs_dilation") or ones)[d]),
+            dilation=int((a.get("rhs_dilation") or ones)[d]),
+            reverse=bool((a.get("window_reversal") or (False,) * rank)[d]),
         )
         for d in range(rank)
     )
