@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from nki.graph.emit.conv import emit_conv
 from nki.graph.emit.dot import emit_dot
 from nki.graph.emit.gather import emit_gather
-from nki.graph.emit.joined import joined
-from nki.graph.emit.move import move
-from nki.graph.emit.pointwise import pointwise
+from nki.graph.emit.joined import emit_joined
+from nki.graph.emit.move import emit_move
+from nki.graph.emit.pointwise import emit_pointwise
 from nki.graph.emit.rng import emit_rng
-from nki.graph.emit.rows import rows
+from nki.graph.emit.rows import emit_rows
 from nki.graph.emit.scatter import emit_scatter
 from nki.graph.emit.sort import emit_sort
 from nki.graph.emit.window import emit_window
@@ -25,10 +25,10 @@ Emitter = Callable[[Group, Target], Kernel]
 """Raises GraphError ("graph.unsupported") for what it cannot do."""
 
 EMITTERS: Mapping[str, Emitter] = {
-    "pointwise": pointwise,
-    "joined": joined,
-    "rows": rows,
-    "move": move,
+    "pointwise": emit_pointwise,
+    "joined": emit_joined,
+    "rows": emit_rows,
+    "move": emit_move,
     "dot": emit_dot,
     "conv": emit_conv,
     "window": emit_window,

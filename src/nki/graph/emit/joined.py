@@ -18,7 +18,7 @@ _WIDEST = 1024
 """Elements of rows that are assembled in SBUF."""
 
 
-def joined(group: Group, target: Target) -> Callable[..., None]:
+def emit_joined(group: Group, target: Target) -> Callable[..., None]:
     """The kernel of a concatenation and of the elementwise operations that make its operands.
 
     Raises:

@@ -66,7 +66,7 @@ class StridedBox:
         return prod(self.shape)
 
 
-def move(group: Group, target: Target) -> Callable[..., None]:
+def emit_move(group: Group, target: Target) -> Callable[..., None]:
     """The kernel of operations that move elements.
 
     Raises:

@@ -16,7 +16,7 @@ from nki.graph.ir import Group, Op, Value
 from nki.target.model import Target
 
 
-def pointwise(group: Group, target: Target) -> Callable[..., None]:
+def emit_pointwise(group: Group, target: Target) -> Callable[..., None]:
     """The kernel of a group of pointwise operations.
 
     Raises:

@@ -30,7 +30,7 @@ _BANK = 512
 """Rows whose sums over partitions fill a bank of PSUM."""
 
 
-def rows(group: Group, target: Target) -> Callable[..., None]:
+def emit_rows(group: Group, target: Target) -> Callable[..., None]:
     """The kernel of a group of reductions over the same dimensions and pointwise operations before and after them.
 
     Raises:
