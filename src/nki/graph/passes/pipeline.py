@@ -12,8 +12,11 @@ from nki.graph.passes.dce import dce
 from nki.graph.passes.fold import fold
 from nki.graph.passes.fusion.fuse import fuse
 from nki.graph.passes.fusion.rematerialize import rematerialize
-from nki.graph.passes.legalization.legalize import fold_narrowed, inline_calls, legalize, split_complex
+from nki.graph.passes.legalization.fold_narrowed import fold_narrowed
+from nki.graph.passes.legalization.inline_calls import inline_calls
+from nki.graph.passes.legalization.legalize import legalize
 from nki.graph.passes.legalization.quotients import quotients
+from nki.graph.passes.legalization.split_complex import split_complex
 from nki.graph.passes.patterns import patterns
 from nki.graph.passes.reductions import reductions
 from nki.graph.passes.reorder import reorder

@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from nki.core import dtypes
 from nki.core.dtypes import DType
 from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op, Value
+
+NARROW: Mapping[DType, DType] = {dtypes.int64: dtypes.int32, dtypes.uint64: dtypes.uint32}
+"""What becomes of elements that no device has."""
 
 Uses = Mapping[Value, list[tuple[Op, int]]]
 """Where values are operands: operations, and which of their operands."""
