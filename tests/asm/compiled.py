@@ -41,7 +41,7 @@ def compiled(program: Program) -> Program:
         for buffer in program.body.all_buffers()
         if buffer.on_chip and buffer.address is None
     }
-    program.passed = ("allocate", "schedule")
+    program.passed = ("allocate_and_schedule", "schedule")
     return program
 
 

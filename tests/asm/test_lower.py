@@ -37,7 +37,7 @@ def test_a_difference_would_be_seen() -> None:
     """What is left out of the streams is missing in the program."""
     program = compiled(loops())
     streams = lower(program)
-    changed = dataclasses.replace(streams, passed=("allocate",))
+    changed = dataclasses.replace(streams, passed=("allocate_and_schedule",))
     assert differences(program, raise_(changed)) != []
 
 

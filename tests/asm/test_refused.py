@@ -64,7 +64,7 @@ def code_of(streams: Streams) -> str:
         ("sbuf float32 [128 64]", "sbuf float32 [128 -64]", "asm.table"),
         ("sbuf float32 [128 64]", "sbuf float32 [9999999999 9999999999]", "asm.table"),
         ("core 0 of 1", "core 1 of 1", "asm.table"),
-        ('pass "allocate"', 'pass "a,b"', "asm.table"),
+        ('pass "allocate_and_schedule"', 'pass "a,b"', "asm.table"),
         (" temporary in 0 placed 0:128 @", " temporary in 0 placed 0:128 @999", "asm.table"),
         # order
         ("\n  2 tensor_scalar", "\n  7 tensor_scalar", "asm.order"),

@@ -78,7 +78,9 @@ def subject(seed: int) -> Subject:
         warnings.simplefilter("ignore")
         (tracer,) = trace_only(Launch(made.kernel), copy.deepcopy(made.arguments), {}, target, options)
         (scheduled,) = compile_programs([tracer.program], Context(target, options, made.config), after=note).programs
-    return Subject(made, target, stages["unroll"], stages["allocate"], scheduled, adverse(made, [scheduled], Policy()))
+    return Subject(
+        made, target, stages["unroll"], stages["allocate_and_schedule"], scheduled, adverse(made, [scheduled], Policy())
+    )
 
 
 def verdicts(seed: int, count: int, of_a_kernel: int = 10, most: int = 60) -> Iterator[Verdict]:

@@ -41,7 +41,7 @@ def placed(program: Program) -> Program:
     schedule(program.body)
     program.placement = {b.id: (0, 64 * b.id) for b in program.body.all_buffers() if b.on_chip and b.address is None}
     program.fences = [(0, 2)]
-    program.passed = ("allocate", "schedule")
+    program.passed = ("allocate_and_schedule", "schedule")
     return program
 
 

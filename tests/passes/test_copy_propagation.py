@@ -186,10 +186,10 @@ def test_compiled_with_all_passes() -> None:
     """Behind the pass comes everything else, whose schedule is proven by the last one."""
     (program,) = traced(around(all_at_once), X, ROW)
     names = [item.name for item in PIPELINE if item.name != copy_propagation.PASS.name]
-    at = names.index("accumulate-flags")
+    at = names.index("accumulate_flags")
     rest = [item for item in PIPELINE if item.name in names]
     context = Context(load_target("trn2"))
     (done,) = compile_programs([program], context, (*rest[:at], copy_propagation.PASS, *rest[at:])).programs
     assert counted(done)[COPY] == 2
     assert results(done, [X, ROW]) == results(program, [X, ROW])
-    assert done.passed[at] == "forward-copies"
+    assert done.passed[at] == "copy_propagation"

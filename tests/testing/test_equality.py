@@ -67,7 +67,7 @@ CHANGES: dict[str, Callable[[Program], Any]] = {
     "shape": _view(shape=(64, 64)),
     "other buffer": _other_buffer,
     "fences": lambda p: p.fences.append((0, 2)),
-    "passed": lambda p: setattr(p, "passed", ("allocate",)),
+    "passed": lambda p: setattr(p, "passed", ("allocate_and_schedule",)),
     "placement": lambda p: setattr(p, "placement", {}),
     "sync": lambda p: setattr(p.body, "sync", [Sync("vector")] * len(p.body.items)),
 }

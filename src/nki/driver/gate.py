@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nki.compiler import CompileConfig
 from nki.core.visible import file_name, visible
 from nki.options import Options
+from nki.report import warn
 from nki.sim.machine import Machine
 from nki.spec.program import Program
 from nki.spec.rule import Finding, foretold
@@ -105,7 +106,11 @@ def _stage_writer(options: Options, kernel: str) -> Callable[[Stage], None] | No
         return None
     from nki.ir.build import build
     from nki.ir.text import save, to_text
+    from nki.passes.names import current, renamed
 
+    for finding in renamed([options.print_after]):
+        warn(finding)
+    after = current(options.print_after)
     numbers = count()
 
     def write(stage: Stage) -> None:
@@ -114,7 +119,7 @@ def _stage_writer(options: Options, kernel: str) -> Callable[[Stage], None] | No
             directory = Path(options.dump_ir) / file_name(kernel)
             directory.mkdir(parents=True, exist_ok=True)
             save(build(stage.programs), directory / f"{number:02}-{stage.name}.mlir")
-        if options.print_after in (stage.name, "all"):
+        if after in (stage.name, "all"):
             sys.stderr.write(visible(f"// {kernel} after {stage.name}\n{to_text(build(stage.programs))}\n"))
 
     return write

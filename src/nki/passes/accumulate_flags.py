@@ -85,4 +85,4 @@ def _note(issued: Issued, history: History) -> None:
             del history[view.buffer.id]
 
 
-PASS = rewriting("accumulate-flags", "Tell each matmul whether it starts or continues a sum.", run)
+PASS = rewriting("accumulate_flags", "Tell each matmul whether it starts or continues a sum.", run)

@@ -49,4 +49,4 @@ def _allocated(start: Start, context: Context, tasks: Tasks, heuristics: Heurist
     return addresses.allocate(start.program, context, start.layout, spilling=start.spilling)
 
 
-PASS = Pass("allocate", addresses.PASS.summary, lambda before, context: run(before.program, context))
+PASS = Pass("allocate_and_schedule", addresses.PASS.summary, lambda before, context: run(before.program, context))

@@ -55,5 +55,5 @@ def _run(program: Program, context: Context) -> Program:
 
 
 PASS = rewriting(
-    "check-races", "Prove that the queues and signals of a program order everything that must be ordered.", _run
+    "check_races", "Prove that the queues and signals of a program order everything that must be ordered.", _run
 )

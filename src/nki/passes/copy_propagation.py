@@ -281,5 +281,5 @@ def _forwarded(program: Program, gone: Mapping[int, _RemovableCopy]) -> Program:
 
 
 PASS = rewriting(
-    "forward-copies", "Let instructions read a broadcast row from PSUM, where the language copied it.", run
+    "copy_propagation", "Let instructions read a broadcast row from PSUM, where the language copied it.", run
 )

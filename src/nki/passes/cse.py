@@ -301,4 +301,4 @@ def _renamed(block: Block, names: dict[int, Buffer]) -> Block:
     return Block([buffer for buffer in block.buffers if buffer.id not in names], items)
 
 
-PASS = rewriting("reuse-results", "Use results again that were computed from the same inputs before.", run)
+PASS = rewriting("cse", "Use results again that were computed from the same inputs before.", run)

@@ -90,5 +90,5 @@ def _index(view: View) -> Name:
 
 
 PASS = rewriting(
-    "dead-code", "Take out instructions whose results nobody reads, if the kernel's settings allow it.", run
+    "dead_code", "Take out instructions whose results nobody reads, if the kernel's settings allow it.", run
 )

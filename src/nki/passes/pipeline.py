@@ -21,6 +21,7 @@ from nki.passes import (
     unroll,
 )
 from nki.passes.context import Context, Pass, PassResult
+from nki.passes.names import current
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 
@@ -90,21 +91,22 @@ def _passed(item: Pass, before: PassResult, context: Context) -> PassResult:
 
 
 def passes_named(names: Sequence[str]) -> tuple[Pass, ...]:
-    """Passes by name, in the given order. Raises UsageError "pass.unknown"."""
+    """Passes by name, by one of today or before, in the given order. Raises UsageError "pass.unknown"."""
     known = {item.name: item for item in PIPELINE}
-    for name in names:
-        if name not in known:
-            close = get_close_matches(name, known, n=1)
+    found = [current(name) for name in names]
+    for name, today in zip(names, found, strict=True):
+        if today not in known:
+            close = get_close_matches(today, known, n=1)
             raise UsageError(
                 "pass.unknown",
                 f"no pass is called {name!r}",
                 rule=f"the passes are {', '.join(known)}",
                 fix=f"write {close[0]}" if close else f"write --passes {','.join(known)}",
             )
-    return tuple(known[name] for name in names)
+    return tuple(known[today] for today in found)
 
 
 def remaining(programs: Sequence[Program]) -> tuple[Pass, ...]:
     """The passes that a program from a dump still needs, by what it carries; see `Program.passed`."""
-    done = {name for program in programs for name in program.passed}
+    done = {current(name) for program in programs for name in program.passed}
     return tuple(item for item in PIPELINE if item.name not in done)

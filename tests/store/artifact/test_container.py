@@ -48,7 +48,7 @@ def test_a_program_survives(number: int) -> None:
     artifact = unpack(originals()[number])
     assert differences(program, artifact.programs[0]) == []
     assert artifact.origin.options == {"schedule": True, "level": 2}
-    assert artifact.meta["passes"] == ["allocate", "schedule"]
+    assert artifact.meta["passes"] == ["allocate_and_schedule", "schedule"]
 
 
 def test_two_cores() -> None:

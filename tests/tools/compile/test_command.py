@@ -114,23 +114,23 @@ def test_a_finished_stage_has_no_time_in_program_order(kernel: str, tmp_path: Pa
 
 def test_differences_show_addresses_queues_and_order(kernel: str) -> None:
     lines = nki("compile", kernel, *SMALL, "--diff").stdout.splitlines()
-    assert lines[:2] == ["--- unroll", "+++ allocate"]
+    assert lines[:2] == ["--- unroll", "+++ allocate_and_schedule"]
     assert any(line.startswith("+") and "; at partition 0, byte 0" in line for line in lines)
     (scaled,) = (line for line in lines if line.startswith("+") and "tensor_scalar" in line)
     assert scaled.endswith("; on vector, after 1 of dma0, signals")
 
 
 def test_only_the_passes_that_are_named_run(kernel: str) -> None:
-    told = nki_json("compile", kernel, *SMALL, "--passes", "allocate,schedule", "--emit", "scheduled")
-    assert [row["name"] for row in told["passes"]] == ["allocate", "schedule"]
+    told = nki_json("compile", kernel, *SMALL, "--passes", "allocate_and_schedule,schedule", "--emit", "scheduled")
+    assert [row["name"] for row in told["passes"]] == ["allocate_and_schedule", "schedule"]
     unscheduled = nki_json("compile", kernel, *SMALL, "--passes", "canonicalize")
     assert (unscheduled["waits_after"], unscheduled["makespan_ns"]) == (None, None)
 
 
 def test_printing_after_a_pass(kernel: str) -> None:
-    told = nki("compile", kernel, *SMALL, "--print-after", "allocate").stderr
+    told = nki("compile", kernel, *SMALL, "--print-after", "allocate_and_schedule").stderr
     assert told.count("// double after ") == 1
-    assert "// double after allocate" in told
+    assert "// double after allocate_and_schedule" in told
     assert nki("compile", kernel, *SMALL, "--print-after", "all").stderr.count("// double after ") == len(ALL) + 1
 
 
@@ -143,9 +143,9 @@ def test_printing_after_a_pass(kernel: str) -> None:
         (("--emit", "asm", "-o", "no/such/place"), "output.directory"),
         (("--emit", "asm", "-o", "."), "output.directory"),
         (("--dump-ir", "/dev/null"), "output.directory"),
-        (("--passes", "allocate,magic"), "pass.unknown"),
+        (("--passes", "allocate_and_schedule,magic"), "pass.unknown"),
         (("--print-after", "magic"), "pass.unknown"),
-        (("--passes", "allocate", "--print-after", "unroll"), "compile.pass"),
+        (("--passes", "allocate_and_schedule", "--print-after", "unroll"), "compile.pass"),
     ],
 )
 def test_wrong_use(kernel: str, words: tuple[str, ...], code: str) -> None:

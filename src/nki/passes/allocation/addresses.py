@@ -76,7 +76,7 @@ def allocate(program: Program, context: Context, layout: Layout = EVERYWHERE, *,
 
 
 PASS = Pass(
-    "allocate",
+    "addresses",
     "give every on-chip tensor an address, so that no two that live together share bytes",
     lambda before, context: allocate(before.program, context, spilling=context.config.spill),
 )

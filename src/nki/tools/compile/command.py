@@ -21,6 +21,7 @@ from nki.ir.text import fingerprint, to_text
 from nki.ir.verify import verify
 from nki.options import Options
 from nki.passes.context import Context, Pass
+from nki.passes.names import current, renamed
 from nki.passes.pipeline import compile_programs, passes_named, remaining
 from nki.spec.program import Program
 from nki.spec.rule import Finding
@@ -91,7 +92,7 @@ def command(  # noqa: PLR0913 - one parameter for each option
         programs, notes = _compile(source, watch)
         summary = summarize(watch.stages, source.target)
         text = _emitted(emit, programs, source, watch.stages[0].programs, output)
-    findings = [*source.findings, *notes]
+    findings = [*source.findings, *renamed([_printed(source, print_after)]), *notes]
     if as_json:
         write_json(_json(emit, programs, source, summary, findings, watch, text, output))
     else:
@@ -135,21 +136,28 @@ def _from_kernel(
 
 def _from_file(path: Path, target: str | None) -> Source:
     options = options_of()
-    programs, found = load_stage(path, target, options.disabled_rules)
-    return Source(tuple(programs), found, options, CompileConfig(), remaining(programs))
+    programs, found, notes = load_stage(path, target, options.disabled_rules)
+    return Source(tuple(programs), found, options, CompileConfig(), remaining(programs), notes)
 
 
 def _with_passes(source: Source, names: Sequence[str] | None) -> Source:
     """The source with other passes than those that are left."""
-    return source if names is None else replace(source, passes=passes_named(names))
+    if names is None:
+        return source
+    return replace(source, passes=passes_named(names), findings=(*source.findings, *renamed(names)))
+
+
+def _printed(source: Source, print_after: str | None) -> str:
+    """The pass after which MLIR is printed, as it is named: by an option, or by a variable of the environment."""
+    return source.options.print_after if print_after is None else print_after
 
 
 def _watch(source: Source, dump_ir: str | None, print_after: str | None, diff: bool) -> StageWatch:
     """Options come before variables of the environment."""
-    after = source.options.print_after if print_after is None else print_after
+    after = current(_printed(source, print_after))
     stages = [TRACE, *(item.name for item in source.passes)]
     if print_after is not None:
-        check_pass_name(print_after, stages)
+        check_pass_name(after, stages)
     return StageWatch(source.programs[0].name, source.options.dump_ir if dump_ir is None else dump_ir, after, diff)
 
 

@@ -12,6 +12,7 @@ from nki.ir.build import build
 from nki.ir.text import to_text
 from nki.ir.verify import verify
 from nki.passes.context import Context
+from nki.passes.names import current, renamed
 from nki.passes.pipeline import Stage, compile_programs, passes_named
 from nki.spec.program import Program
 from nki.spec.rule import Finding
@@ -47,16 +48,16 @@ def command(
     check_directory(output)
     if file.suffix == ".neff":
         raise usage_error("opt.file", f"{file} is compiled", "name a file of MLIR; `nki disasm` shows a .neff file")
-    names = pass_list(passes) or []
+    names, after = pass_list(passes) or [], current(print_after or "")
     chosen = passes_named(names)
     if print_after is not None:
-        check_pass_name(print_after, [TRACE, *names])
+        check_pass_name(after, [TRACE, *(item.name for item in chosen)])
     options = options_of()
-    programs, found = load_stage(file, target, options.disabled_rules)
+    programs, found, notes = load_stage(file, target, options.disabled_rules)
     context = Context(found, options)
-    watch = StageWatch(programs[0].name, after=print_after or "", diff=diff)
+    watch = StageWatch(programs[0].name, after=after, diff=diff)
     watch(Stage(TRACE, tuple(programs), 0.0))
-    findings: list[Finding] = []
+    findings: list[Finding] = [*notes, *renamed([*names, print_after or ""])]
     with paused_collector():
         for item in chosen:
             stages: list[Stage] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from nki.ir.print import readable
 from nki.ir.read import read
 from nki.ir.text import load, save, to_text
 from nki.ir.verify import verify, verify_structure
+from nki.passes.names import current, renamed
 from nki.passes.pipeline import Stage, passes_named
 from nki.spec.allocation import check_fit, checked_shape
 from nki.spec.program import Block, Issued, Program, Sync
+from nki.spec.rule import Finding
 from nki.target.load import load_target
 from nki.target.model import Target
 from nki.tools.output import echo
@@ -92,14 +94,16 @@ def check_pass_name(name: str, stages: Sequence[str]) -> None:
 
 
 def pass_list(text: str | None) -> list[str] | None:
-    """``a,b,c`` as names; None if nothing was given."""
+    """``a,b,c`` as names, as they are written; None if nothing was given."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def load_stage(
     path: Path, target: str | None, disabled_rules: frozenset[str] = frozenset()
-) -> tuple[list[Program], Target]:
-    """The programs of a dumped stage, verified for their target.
+) -> tuple[list[Program], Target, tuple[Finding, ...]]:
+    """The programs of a dumped stage, verified for their target, and what is to be said of the file.
+
+    They went through passes by their names of today, whatever the names were when the file was written.
 
     Raises:
         IRError: the file cannot be read, is no module of the dialects, or was compiled for another target.
@@ -112,7 +116,9 @@ def load_stage(
     found = load_target(target or programs[0].target)
     for program in programs:
         _check_tensors(program, found)
-    return verify(module, found, disabled_rules), found
+    notes = renamed(name for program in programs for name in program.passed)
+    verified = verify(module, found, disabled_rules)
+    return [replace(each, passed=tuple(map(current, each.passed))) for each in verified], found, notes
 
 
 def _check_tensors(program: Program, target: Target) -> None:

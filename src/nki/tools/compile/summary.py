@@ -24,7 +24,7 @@ from nki.timing.cores import timelines
 from nki.tools.output import SafeConsole, stdout
 
 _PLAIN_WIDTH = 200
-_REORDER = frozenset({"allocate", "schedule"})
+_REORDER = frozenset({"allocate_and_schedule", "schedule"})
 """Passes after which a program may be in another order."""
 
 
