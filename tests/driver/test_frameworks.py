@@ -68,7 +68,7 @@ def test_installed(boxes: Any) -> None:
     frameworks.install(boxes.BOXES)
     assert np.array_equal(doubled(boxes.Box(A)).array, 2 * A)
     assert np.array_equal(doubled(A), 2 * A)
-    assert boxes.BOXES.asked == 2
+    assert boxes.BOXES.asked == 1, "arrays of NumPy are nobody's"
 
 
 def test_declared_by_the_name_of_the_package(boxes: Any) -> None:

@@ -35,7 +35,10 @@ class Framework(Protocol):
     """What makes calls of kernels with its own arrays."""
 
     def claims(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Whether this call is the framework's. Every call of every kernel asks, those in other kernels too."""
+        """Whether this call is the framework's.
+
+        Calls of every kernel ask, those in other kernels too, but for those with arrays of NumPy and constants alone.
+        """
 
     def call(self, kernel: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make the call: as a part of the framework's program, or now, by `nki.driver.prepare` or ``kernel.run``."""
@@ -53,7 +56,7 @@ _OWN = frozenset({*CONSTANTS, np.ndarray})
 
 
 def install(framework: Framework) -> None:
-    """Ask a framework in every call from here on; nothing happens a second time."""
+    """Ask a framework from here on; nothing happens a second time."""
     if framework not in _INSTALLED:
         _INSTALLED.append(framework)
 
@@ -70,13 +73,18 @@ def declare(package: str, place: str) -> None:
 
 def framework_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Framework | None:
     """The framework that makes this call; None for arrays of the host."""
+    for value in (*args, *kwargs.values()):
+        if type(value) not in _OWN:
+            return _claiming(args, kwargs)
+    return None
+
+
+def _claiming(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Framework | None:
+    """Ask about a call that has something else than arrays of NumPy and constants."""
     for framework in _INSTALLED:
         if framework.claims(args, kwargs):
             return framework
-    for value in (*args, *kwargs.values()):
-        if type(value) not in _OWN:
-            return _met(args, kwargs)
-    return None
+    return _met(args, kwargs)
 
 
 def _met(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Framework | None:
