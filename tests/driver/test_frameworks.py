@@ -99,3 +99,11 @@ def test_values_within_trees_are_met(boxes: Any) -> None:
     loop: list[Any] = [boxes.Box(A)]
     loop.append(loop)
     assert np.array_equal(doubled(loop), 2 * A)
+
+
+def test_a_framework_that_could_not_be_loaded_is_asked_for_again(boxes: Any) -> None:
+    frameworks.declare("boxes_of_a_test", "boxes_of_a_test:LATER")
+    with pytest.raises(AttributeError, match="LATER"):
+        doubled(boxes.Box(A))
+    boxes.LATER = boxes.BOXES
+    assert np.array_equal(doubled(boxes.Box(A)).array, 2 * A)

@@ -91,3 +91,11 @@ def test_what_is_typed_in_has_no_module_to_load_again() -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     exec(_SOURCE.replace("FACTOR", "2.0").replace("@nki.jit", "@nki.simulate").partition("tuned")[0], names)
     assert names["scaled"](A)[0, 0] == 2  # type: ignore[operator]
+
+
+def test_a_call_that_jax_traces_says_so(module: ModuleType) -> None:
+    jax = pytest.importorskip("jax")
+    kernel = module.scaled
+    _edited(module)
+    with pytest.warns(NkiWarning, match=r"kernel\.reloaded"):
+        assert jax.jit(lambda a: kernel(a))(A)[0, 0] == 2

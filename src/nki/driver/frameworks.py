@@ -93,13 +93,12 @@ def _met(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Framework | None:
         package = type(value).__module__.partition(".")[0]
         if package in _ASKED:
             continue
-        _ASKED.add(package)
         load = _DECLARED.get(package) or _entry_point(package)
-        if load is None:
-            continue
-        framework = load()
-        install(framework)
-        if framework.claims(args, kwargs):
+        framework = None if load is None else load()
+        if framework is not None:
+            install(framework)
+        _ASKED.add(package)  # at the end: who comes meanwhile, or after an error, asks again
+        if framework is not None and framework.claims(args, kwargs):
             return framework
     return None
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from nki.driver import frameworks
+from nki.frontend.reloaded_modules import loading_of
 from nki.frontend.values import leaves_of
 from nki.interop.jax.call import traced_call
 from nki.spec.sink import active_sink
@@ -23,6 +24,7 @@ class JaxFramework:
 
     def call(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The results as arrays of the program that JAX is tracing."""
+        loading_of(kernel.func).tell_if_again()
         return traced_call(kernel, args, kwargs)
 
 
