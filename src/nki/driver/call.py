@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ from nki.spec.rule import Finding
 from nki.spec.schedule import add_named_edges
 from nki.target.model import Target
 
+_ARRAY = attrgetter("array")
+"""Of each argument: a comprehension would be one more call."""
+
 
 def call(
     launch: Launch,
@@ -62,7 +66,7 @@ def _run_compiled(prepared: Prepared, kernel: Compiled, watch: Watch | None) -> 
     if kernel.written:
         check_writable(kernel.programs, arrays, kernel.written)
     findings = list(kernel.findings)
-    inputs = [host.array for host in arrays]
+    inputs = list(map(_ARRAY, arrays))
     storages, executed = run_compiled(
         kernel, inputs, setting.target, setting.options, findings.append, watch, communicator()
     )

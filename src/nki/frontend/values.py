@@ -185,7 +185,9 @@ class Arguments:
 
     def key(self) -> Hashable:
         """Shapes, dtypes and constants: equal keys may share a compiled kernel."""
-        parts: list[Hashable] = [(array.shape, dtype) for _, _, array, dtype, _ in self.arrays]
+        parts: list[Hashable] = []
+        for _, _, array, dtype, _ in self.arrays:
+            parts.append((array.shape, dtype))
         for name, tree in self._tree.items():
             parts.append(name)
             parts.append(tree if type(tree) is _ArrayLeaf else _key(tree))

@@ -111,7 +111,10 @@ class NativeCore:
                 self._steps(self.plan.steps)
         else:
             self._steps(self.plan.steps)
-        return [self._kept.get(view.buffer.id) or self.memory.storage(view) for view in self._layout.outputs]
+        kept, results = self._kept, []
+        for view in self._layout.outputs:
+            results.append(kept.get(view.buffer.id) or self.memory.storage(view))
+        return results
 
     def executed(self) -> Executed:
         """Who executed the instructions of the last call; those of a loop count once."""
@@ -153,8 +156,9 @@ class NativeCore:
         self._base(base, storage.address + (storage.start if base >= FIRST_BUFFER else 0))
 
     def _base(self, number: int, address: int) -> None:
+        number += BASES
         for words in self._words:
-            words[BASES + number] = address
+            words[number] = address
 
     def _steps(self, steps: BlockSteps) -> None:
         for buffer in steps.renewed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from operator import is_
 
 from nki.core.collector import paused_collector
 from nki.core.locks import lock
@@ -128,8 +127,10 @@ class NativeKernel:
         for core in cores:
             core.end()
         with self._lock:
-            plans = [core.plan for core in cores]
-            if len(self._idle) < _MOST_IDLE and all(map(is_, plans, self._plans)) and len(plans) == len(self._plans):
+            current = len(cores) == len(self._plans)
+            for core, plan in zip(cores, self._plans, strict=False):
+                current = current and core.plan is plan
+            if current and len(self._idle) < _MOST_IDLE:
                 self._idle.append(cores)
 
     @staticmethod
