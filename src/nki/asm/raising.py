@@ -219,7 +219,18 @@ class _Raising:
         if entry.address is not None and not all(0 <= part < _LIMIT for part in entry.address):
             raise damaged("asm.table", f"{_named(entry)} at {entry.address}", "an address is not negative", where)
         address = entry.address if entry.explicit else None
-        buffer = Buffer(entry.id, entry.name, region, entry.shape, dtype, address, entry.role, where, None, entry.data)
+        buffer = Buffer(
+            id=entry.id,
+            name=entry.name,
+            region=region,
+            shape=entry.shape,
+            dtype=dtype,
+            address=address,
+            role=entry.role,
+            location=where,
+            trace=None,
+            data=entry.data,
+        )
         if entry.data is not None and len(entry.data) != buffer.nbytes:
             raise damaged(
                 "asm.table", f"{_named(entry)} with {len(entry.data)} bytes", f"it has {buffer.nbytes}", where

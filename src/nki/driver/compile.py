@@ -86,7 +86,15 @@ def _compile(prepared: Prepared, manifest: Manifest, disk: str) -> Compiled:
         *gate.mistakes(programs, target, options),
     )
     written = written_inputs(built.programs, writes)
-    made = Compiled(built.programs, results[0], findings, built.kernel_hash, written, Kept(), doubt=doubt)
+    made = Compiled(
+        programs=built.programs,
+        result=results[0],
+        findings=findings,
+        kernel_hash=built.kernel_hash,
+        written=written,
+        kept=Kept(),
+        doubt=doubt,
+    )
     if disk and not doubt:
         made = replace(made, artifact=_keep_on_disk(made, disk))
     if traced is not None:
@@ -166,12 +174,12 @@ def _from_disk(key: str, target: Target, options: Options) -> Compiled | None:
         return None
     artifact = traced.artifact if own else ""
     return Compiled(
-        programs,
-        result,
-        traced.findings,
-        traced.kernel_hash,
-        traced.written,
-        Kept(),
-        "disk",
+        programs=programs,
+        result=result,
+        findings=traced.findings,
+        kernel_hash=traced.kernel_hash,
+        written=traced.written,
+        kept=Kept(),
+        origin="disk",
         artifact=artifact,
     )

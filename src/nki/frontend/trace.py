@@ -252,16 +252,16 @@ class Tracer:
     ) -> Buffer:
         kind = region._name_  # what `name` looks up; the same text as `value`
         return Buffer(
-            next(self._ids),
-            name or f"{kind}{next(self._numbers[kind])}",
-            region,
-            shape,
-            dtype,
-            address,
-            role,
-            self.locator.capture() if location is None else location,
-            self.trace,
-            data,
+            id=next(self._ids),
+            name=name or f"{kind}{next(self._numbers[kind])}",
+            region=region,
+            shape=shape,
+            dtype=dtype,
+            address=address,
+            role=role,
+            location=self.locator.capture() if location is None else location,
+            trace=self.trace,
+            data=data,
         )
 
     def _for_region(self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int) -> LoopRegion:

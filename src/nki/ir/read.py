@@ -204,7 +204,18 @@ class _KernelReader:
                 )
             self._program.placement[number] = placement
         data = _data(attributes)
-        buffer = Buffer(number, text(attributes["name"]), region, shape, dtype, address, role, where, None, data)
+        buffer = Buffer(
+            id=number,
+            name=text(attributes["name"]),
+            region=region,
+            shape=shape,
+            dtype=dtype,
+            address=address,
+            role=role,
+            location=where,
+            trace=None,
+            data=data,
+        )
         if data is not None and len(data) != buffer.nbytes:
             raise refused("ir.value", f"{len(data)} bytes of data", f"the buffer holds {buffer.nbytes} bytes", where)
         self._meaning[result] = buffer

@@ -177,7 +177,17 @@ class _Parser:
             raise words.error(f"symbol {symbol}")
         self._numbers[symbol] = len(self._buffers)
         self._buffers[symbol[1:]] = BufferEntry(
-            number, name, region, tuple(shape), dtype, role, scope, address, explicit, words.sigil("@"), data
+            id=number,
+            name=name,
+            region=region,
+            shape=tuple(shape),
+            dtype=dtype,
+            role=role,
+            scope=scope,
+            address=address,
+            explicit=explicit,
+            location=words.sigil("@"),
+            data=data,
         )
 
     def _add(self, words: Words, entry: Entry) -> None:

@@ -109,16 +109,16 @@ class Timeline:
     def instruction(self, position: int) -> Moment:
         """One instruction."""
         return Moment(
-            position,
-            self.queues[self.queue[position]] if self.queue[position] >= 0 else "",
-            float(self.start[position]),
-            float(self.end[position]),
-            float(self.visible[position]),
-            float(self.start[position] - self.turn[position]),
-            CAUSES[self.cause[position]],
-            int(self.blocker[position]),
-            max(0.0, float(self.visible[position] - self.start[position] - self.alone[position])),
-            float(self.runs[position]),
+            position=position,
+            queue=self.queues[self.queue[position]] if self.queue[position] >= 0 else "",
+            start=float(self.start[position]),
+            end=float(self.end[position]),
+            visible=float(self.visible[position]),
+            wait_ns=float(self.start[position] - self.turn[position]),
+            waited_for=CAUSES[self.cause[position]],
+            blocker=int(self.blocker[position]),
+            slow_ns=max(0.0, float(self.visible[position] - self.start[position] - self.alone[position])),
+            runs=float(self.runs[position]),
         )
 
 

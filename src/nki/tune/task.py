@@ -62,15 +62,15 @@ def pickled_task(job: TuningJob) -> bytes | None:
     launch = replace(job.launch, function=len)
     arguments = {name: _blank(value) for name, value in job.arguments.items()}
     task = Task(
-        tuple(sys.path),
-        function.__module__,
-        function.__qualname__,
-        digest,
-        launch,
-        arguments,
-        job.target,
-        job.configs,
-        job.options,
+        path=tuple(sys.path),
+        module=function.__module__,
+        qualname=function.__qualname__,
+        digest=digest,
+        launch=launch,
+        arguments=arguments,
+        target=job.target,
+        configs=job.configs,
+        options=job.options,
     )
     try:
         return pickle.dumps(task)

@@ -97,17 +97,17 @@ class ExecutionPlanner:
         totals = {number: control.total(loop) for number, loop in counted.items()}
         words = array("q", self._words)
         return ExecutionPlan(
-            words,
-            steps,
-            control.registers,
-            control.fuel,
-            control.end,
-            self._panels.bytes,
-            self._native,
-            interpreted,
-            self._reasons,
-            totals,
-            {id(loop): number for number, loop in counted.items()},
+            words=words,
+            steps=steps,
+            registers=control.registers,
+            fuel=control.fuel,
+            context=control.end,
+            panels=self._panels.bytes,
+            native=self._native,
+            interpreted=interpreted,
+            reasons=self._reasons,
+            trips=totals,
+            numbers={id(loop): number for number, loop in counted.items()},
         )
 
     def _block(self, block: Block) -> BlockSteps:

@@ -101,7 +101,7 @@ def unpacked(
             return None
         layouts, plans = [], []
         for number, (core, program) in enumerate(zip(document["cores"], programs, strict=True)):
-            columns = _Columns(*arrays[number * count : (number + 1) * count])
+            columns = _Columns._make(arrays[number * count : (number + 1) * count])
             layouts.append(_layout(core, columns, program))
             plans.append(_plan(core, columns, program, addresses))
     except (KeyError, ValueError, TypeError, IndexError):
@@ -228,7 +228,18 @@ def _plan(core: Any, columns: _Columns, program: Program, addresses: Sequence[in
         raise ValueError("a counter of trips outside of the context")
     plain = array("q")
     plain.frombytes(words.tobytes())
-    return ExecutionPlan(plain, steps, dict(core["registers"]), fuel, context, panels, native, 0, {}, trips)
+    return ExecutionPlan(
+        words=plain,
+        steps=steps,
+        registers=dict(core["registers"]),
+        fuel=fuel,
+        context=context,
+        panels=panels,
+        native=native,
+        interpreted=0,
+        reasons={},
+        trips=trips,
+    )
 
 
 def _check_records(words: np.ndarray, starts: np.ndarray, functions: int) -> None:

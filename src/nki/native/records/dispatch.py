@@ -109,7 +109,17 @@ def _slot(source: ViewSource, at: int, operand: BoundOperand, arguments: Any) ->
     fixed = start - source.given(arguments).offset * step
     argument, member = source.argument, source.member
     return OperandAction(
-        argument, member, at, fixed, step, storage.pitch, source.writes, window.covers, box, psum, source
+        argument=argument,
+        member=member,
+        at=at,
+        fixed=fixed,
+        step=step,
+        pitch=storage.pitch,
+        writes=source.writes,
+        covers=window.covers,
+        box=box,
+        psum=psum,
+        source=source,
     )
 
 

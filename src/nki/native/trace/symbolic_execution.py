@@ -125,19 +125,19 @@ class _Symbols(Operands):
         bad = [str(node.number) for node in self._bad]
         text = "\n".join([*self.graph.text, *slots, *effects, *bad, f"{self._clobbers} {domains} {groups}"])
         return Trace(
-            text,
-            tuple(self._slots),
-            tuple(self.immediates),
-            self._partitions,
-            self._counts[0] if self._counts else 1,
-            groups < 0,
-            sum([_steps(node) for node in self.graph.nodes]) + len(self._slots),
-            tuple(self.graph.nodes),
-            tuple(self._stores),
-            tuple(self._bad),
-            self._clobbers,
-            tuple(domains),
-            groups,
+            signature=text,
+            slots=tuple(self._slots),
+            immediates=tuple(self.immediates),
+            partitions=self._partitions,
+            count=self._counts[0] if self._counts else 1,
+            streaming=groups < 0,
+            operations=sum([_steps(node) for node in self.graph.nodes]) + len(self._slots),
+            nodes=tuple(self.graph.nodes),
+            stores=tuple(self._stores),
+            bad=tuple(self._bad),
+            clobbers=self._clobbers,
+            domains=tuple(domains),
+            groups=groups,
         )
 
 

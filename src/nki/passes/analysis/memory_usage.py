@@ -165,15 +165,15 @@ def _memory_usage(needs: Demand, positions: int, program: Program, bank_bytes: i
     worst = int(bytes_live.argmax()) if positions else 0
     at = at_position(program, worst)
     return MemoryUsage(
-        memory.title,
-        memory.limit,
-        int(bytes_live.max(initial=0)),
-        None if placement is None else max((end for _, _, end in _placed(needs, placement)), default=0),
-        worst,
-        program.location if at is None else at.location,
-        _steps(bytes_live),
-        live_rows(needs, worst),
-        () if placement is None or not bank_bytes else tuple(_banks(needs, placement, bank_bytes)),
+        name=memory.title,
+        capacity=memory.limit,
+        bound=int(bytes_live.max(initial=0)),
+        peak=None if placement is None else max((end for _, _, end in _placed(needs, placement)), default=0),
+        position=worst,
+        location=program.location if at is None else at.location,
+        occupancy=_steps(bytes_live),
+        tensors=live_rows(needs, worst),
+        banks=() if placement is None or not bank_bytes else tuple(_banks(needs, placement, bank_bytes)),
     )
 
 
