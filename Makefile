@@ -101,7 +101,7 @@ page-test: $(VENV)/.test ## run the tests of the explorer, with a browser and No
 
 lock: $(VENV)/.dev ## lock versions for all Pythons: what is locked stays if it can; LOCK= takes the newest
 	@mkdir -p build && rm -f build/lock
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-header --no-annotate \
+	@$(BIN)/uv pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --all-extras --no-header --no-annotate \
 		$(if $(LOCK),--constraint $(LOCK)) pyproject.toml --output-file build/lock
 	@{ echo "# Versions that are tested, for Python 3.11 and later. Written by \`make lock\`; torch is in pyproject.toml."; \
 		grep -vE '^(torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)==' build/lock; } > requirements-dev.lock
