@@ -13,7 +13,7 @@ from nki.elementary.exponential import DROP, decay, exp, lifted_decay
 from nki.elementary.logarithm import log, log1p, log1p_unit
 from nki.elementary.methods import Functions
 from nki.elementary.normal import lifted_gaussian, scaled_tail
-from nki.elementary.power import power
+from nki.elementary.power_function import power
 from nki.elementary.scaling import exponent, ldexp
 from nki.elementary.sine import sin
 from nki.elementary.tangent import tanh

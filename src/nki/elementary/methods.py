@@ -8,7 +8,7 @@ from nki.elementary.arctangent import arctan
 from nki.elementary.error_function import erf
 from nki.elementary.exponential import exp
 from nki.elementary.logarithm import log, log1p
-from nki.elementary.power import power
+from nki.elementary.power_function import power
 from nki.elementary.scaling import exponent, ldexp
 from nki.elementary.sine import sin
 from nki.elementary.tangent import tanh
