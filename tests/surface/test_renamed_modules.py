@@ -7,9 +7,13 @@ import json
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from scripts.figures.names import collisions
+from scripts.figures.tree import sources
 
+ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = ["collectives", "isa", "language", "profiling", "ranks", "runtime", "store.artifact", "tune"]
 """Packages whose modules users import, beside nki itself."""
 
@@ -83,3 +87,7 @@ def test_no_public_package_hides_one_of_its_modules(package: str) -> None:
     for name in names:
         exported = vars(outer).get(name)
         assert exported is None or exported is importlib.import_module(f"{package}.{name}"), f"{package}.{name}"
+
+
+def test_no_package_at_all_binds_the_name_of_its_module_to_something_else() -> None:
+    assert collisions(sources(ROOT)) == []
