@@ -114,7 +114,11 @@ def _callee(setting: Setting, lowered: Lowered, executable: Executable) -> Calle
     config = BackendConfig(
         key, tuple(port.name for port in ports), tuple(port.name for port in executable.outputs), name, (), False
     )
-    report = Report(
+    return Callee(config, inputs, outputs, run, _report(name, target, key, executable))
+
+
+def _report(name: str, target: str, key: str, executable: Executable) -> Report:
+    return Report(
         kernel=name,
         target=target,
         mode="compiled",
@@ -125,7 +129,6 @@ def _callee(setting: Setting, lowered: Lowered, executable: Executable) -> Calle
         findings=(),
         programs=executable.programs,
     )
-    return Callee(config, inputs, outputs, run, report)
 
 
 def _shaped(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Shaped:

@@ -73,14 +73,11 @@ def _operator(
     if not inspect.isfunction(function):
         raise _refused("torch.operator-schema", f"fn={shown(function)}", "the body is a function with type hints")
     _check_name(name, function)
-    names = tuple(mutates_args) if isinstance(mutates_args, Iterable) else (None,)
-    if not all(map(_is_text, names)):
-        raise _refused("torch.operator-schema", f"mutates_args={shown(mutates_args)}", "mutates_args are names")
+    declared = _declared(mutates_args)
     if device_types is not None and not (isinstance(device_types, str | list) and all(map(_is_text, device_types))):
         raise _refused("torch.operator-schema", f"device_types={shown(device_types)}", "device_types are names")
     if schema is not None and not isinstance(schema, str):
         raise _refused("torch.operator-schema", f"schema={shown(schema)}", "a schema is a str")
-    declared = (mutates_args,) if isinstance(mutates_args, str) else names
     watched = _Watched(name, body, function, frozenset(declared))
 
     @functools.wraps(function)
@@ -96,6 +93,14 @@ def _operator(
     BODIES[made._opoverload] = body
     require_backward(made, f"call {made._name}.register_autograd(backward, setup_context=...), or use torch.no_grad()")
     return made
+
+
+def _declared(mutates_args: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of the arguments that are written to."""
+    names = tuple(mutates_args) if isinstance(mutates_args, Iterable) else (None,)
+    if not all(map(_is_text, names)):
+        raise _refused("torch.operator-schema", f"mutates_args={shown(mutates_args)}", "mutates_args are names")
+    return (mutates_args,) if isinstance(mutates_args, str) else names
 
 
 def _check_name(name: Any, function: Callable[..., Any]) -> None:
