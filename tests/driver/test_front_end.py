@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -118,3 +119,10 @@ def test_what_the_front_end_does_is_part_of_the_key_on_disk(tmp_path: Any, monke
         assert np.array_equal(kernel(A, B), (A + B) * scale)
         found.append(kernel.report.compiled)
     assert found == ["compiled", "disk", "compiled"]
+
+
+def test_a_launch_from_another_process_is_the_same() -> None:
+    for launch in (Launch(len), Launch(len, front_end=Tiles())):
+        copied = pickle.loads(pickle.dumps(launch))
+        assert copied == launch and copied.references == launch.references
+    assert Launch(len).references == () != Launch(len, front_end=Tiles()).references

@@ -59,7 +59,7 @@ class Launch:
     @property
     def references(self) -> tuple[Any, ...]:
         """What a trace depends on beside the function and its arguments: a front end that is not this package's."""
-        return () if self.front_end is NKI else (self.front_end,)
+        return () if self.front_end == NKI else (self.front_end,)
 
 
 def launch_options(launch: Launch, options: Options) -> Options:

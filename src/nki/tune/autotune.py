@@ -206,7 +206,7 @@ class TunedKernel(Kernel):
             return pinned
         entry = (target.name, key, options)
         known = self._found.get(entry)
-        references = describe(arguments).references
+        references = (*self._launch.references, *describe(arguments).references)
         if known is not None and known[0].untouched(references):
             return with_origin(known[1], "memory")
         now = manifest_of(self.func, references)

@@ -56,7 +56,7 @@ def pickled_task(job: TuningJob) -> bytes | None:
     kernels that read what has no value to compare; and for arguments that have no pickle.
     """
     function = job.launch.function
-    digest = manifest_of(function).digest
+    digest = manifest_of(function, job.launch.references).digest
     if not digest or function.__module__ == "__main__" or not _is_importable(function):
         return None
     launch = replace(job.launch, function=len)

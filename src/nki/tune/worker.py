@@ -52,7 +52,7 @@ def _job(task: Task) -> TuningJob | None:
     for name in task.qualname.split("."):
         found = getattr(found, name)
     function = found.func if isinstance(found, Kernel) else found
-    if manifest_of(function).digest != task.digest:
+    if manifest_of(function, task.launch.references).digest != task.digest:
         return None
     launch: Launch = replace(task.launch, function=function)
     return TuningJob(launch, filled(task.arguments), task.target, task.configs, task.options)
