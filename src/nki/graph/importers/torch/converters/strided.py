@@ -19,7 +19,7 @@ from torch.fx import Node
 from nki.core.dtypes import bool_, int32
 from nki.graph.importers.torch.builder import Builder
 from nki.graph.importers.torch.converters.indexing import gathered
-from nki.graph.importers.torch.table import Call, axis, converts, refused
+from nki.graph.importers.torch.table import Call, converts, refused
 from nki.graph.importers.torch.types import number
 from nki.graph.ir import Value
 
@@ -171,15 +171,6 @@ def _as_strided_scatter(
     new = np.full(layout.behind - layout.offset, -1, np.int64)
     new[wanted.places().ravel() - layout.offset] = np.arange(prod(wanted.shape))
     return _replaced(b, x, source, new[layout.places() - layout.offset])
-
-
-@converts("diagonal_scatter")
-def _diagonal_scatter(b: Builder, call: Call, x: Value, source: Value, offset: int, first: int, second: int) -> Value:
-    chosen = np.full(x.type.shape, -1, np.int64)
-    diagonal = chosen.diagonal(offset, axis(x, first), axis(x, second))
-    diagonal.flags.writeable = True
-    diagonal[...] = np.arange(diagonal.size).reshape(diagonal.shape)
-    return _replaced(b, x, source, chosen)
 
 
 def _replaced(b: Builder, x: Value, source: Value, chosen: npt.NDArray[np.int64]) -> Value:
