@@ -128,3 +128,10 @@ MIXED: tuple[Case, ...] = (
     Case("loop-mixed", loops.mixed, (((16, 128, 512), BF16), ((128, 65536), BF16))),
 )
 """A loop and instructions beside it."""
+
+SEARCHED: tuple[Case, ...] = (
+    _rope(2048, 16), _norm(32768, 1024), _mlp(1024, 4096, 2048),
+    *(Case("capped", rows.capped, (((2560, width), F32),), (30.0,)) for width in (512, 1024)),
+)  # fmt: skip
+"""For the search for an order, beside those above: programs that are so large (1,200 to 2,800 instructions) that one
+other order is tried, and those in which every tile needs two activation tables."""

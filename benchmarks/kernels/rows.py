@@ -167,3 +167,18 @@ def gather(table: Any, rows: Any, scale: float) -> Any:
         nisa.activation(dst=x, op=nl.copy, data=x, scale=scale)
         nisa.dma_copy(dst=out[here], src=x)
     return out
+
+
+def capped(a: Any, cap: float) -> Any:
+    """Softmax over the columns of ``cap * tanh(a / cap)``, two activation tables for every tile."""
+    out = like(a)
+    for rows in tiles(a):
+        x, e, y = (sbuf(ROWS, a.shape[1]) for _ in range(3))
+        total, inverse = (sbuf(ROWS, 1) for _ in range(2))
+        nisa.dma_copy(dst=x, src=a[rows])
+        nisa.activation(dst=x, op=nl.tanh, data=x, scale=1.0 / cap)
+        nisa.activation_reduce(dst=e, op=nl.exp, data=x, scale=cap, reduce_op=nl.add, reduce_res=total)
+        nisa.reciprocal(dst=inverse, data=total)
+        nisa.tensor_scalar(dst=y, data=e, op0=nl.multiply, operand0=inverse)
+        nisa.dma_copy(dst=out[rows], src=y)
+    return out
