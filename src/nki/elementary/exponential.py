@@ -26,7 +26,7 @@ NEAR_ONE = (1.0, 1.0, *EXP)
 """Coefficients of ``e**r`` for ``|r| <= log(2) / 2``."""
 
 _OF_MINUS = tuple(-c if n % 2 else c for n, c in enumerate(NEAR_ONE))
-"""The same of ``e**-r``."""
+"""Coefficients of ``e**-r`` for ``|r| <= log(2) / 2``."""
 
 
 def exp(x: Arrays, a: Any) -> Any:
@@ -75,7 +75,7 @@ def reduced(x: Arrays, a: Any, per: float, offset: int) -> tuple[Any, Any, Any]:
 
 
 def partly_reduced(x: Arrays, a: Any, per: float, offset: int) -> tuple[Any, Any, Any]:
-    """The same with `LN2_HIGH` for ``log(2)``, which leaves an exact difference."""
+    """(sum, k, r) as of `reduced`, with `LN2_HIGH` for ``log(2)``, so that the difference r is exact."""
     whole = x.constant(WHOLE + offset)
     sum_ = x.multiply_add(a, x.constant(per), whole)
     k = x.subtract(sum_, whole)

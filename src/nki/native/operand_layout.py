@@ -25,7 +25,7 @@ PANELS = 8
 UNIT = 3
 """Word of a slot that says whether the elements of a partition are contiguous."""
 STREAMED = 2
-"""Its value for a destination whose rows are contiguous, and are written past the caches."""
+"""Value of the word `UNIT` for a destination whose rows are contiguous, and are written past the caches."""
 
 _LARGE = 12 << 20
 """Bytes from which a tensor of device memory is written past the caches: with an operand or two of its size it is too

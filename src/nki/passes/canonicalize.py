@@ -26,7 +26,7 @@ def _useful(item: Issued | ForLoop | WhileLoop) -> bool:
 
 
 def _onto_itself(issued: Issued) -> bool:
-    """The same bytes in the same dtype, at addresses that are known, and nothing besides."""
+    """Whether a copy has one view for both operands, at addresses that are known, and does nothing besides."""
     arguments = issued.arguments
     if issued.instruction.effects(arguments) or arguments.dst.dynamic is not None:
         return False

@@ -54,7 +54,7 @@ class _OperandUse(NamedTuple):
 
 
 Uses = dict[int, list[_OperandUse]]
-"""Of marked tiles and of tensors in PSUM, by id, in program order."""
+"""Uses of marked tiles and of tensors in PSUM, by id, in program order."""
 
 
 class _RemovableCopy(NamedTuple):
@@ -239,7 +239,7 @@ class _Ready:
 
 
 def _with_room(program: Program, found: list[_RemovableCopy], target: Target) -> list[_RemovableCopy]:
-    """Those of the copies whose sources may live to the last reader."""
+    """The copies whose sources may live to the last reader: PSUM has room for all of them together."""
     if not found:
         return found
     wanted = [(each.source, each.readers[-1].position) for each in found]

@@ -21,7 +21,7 @@ from nki.passes.context import Context, rewriting
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
 MOST_INSTRUCTIONS = 4096
-"""Of one unrolled body."""
+"""Instructions of one unrolled body, at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def decode(code: Code, name: str, a: str, width: int) -> str:
 
 
 def _decode_half(x: _Lanes, a: str, bits: str) -> str:
-    """By the conversion of the machine, which makes NaN quiet, where the tables keep it as it is."""
+    """Convert float16 by the machine; NaN keeps its bits as in the tables, where the machine would make it quiet."""
     value = x.cast("extf", x.cast("bitcast", a, "i16", "f16"), "f16", "f32")
     nan = x.is_nan(value)
 
@@ -181,7 +181,7 @@ def _to_bfloat16(x: _Lanes, a: str, bits: str) -> str:
 
 
 def _to_half(x: _Lanes, a: str, bits: str) -> str:
-    """By the conversion of the machine; NaN keeps the upper bits of its payload, of which one at least is set."""
+    """Convert to float16 by the machine; NaN keeps the upper bits of its payload, of which one at least is set."""
     half = x.cast("bitcast", x.cast("truncf", a, "f32", "f16"), "f16", "i16")
     rounded, nan = x.cast("extui", half, "i16", "i32"), x.is_nan(a)
 

@@ -17,7 +17,7 @@ def type_of(kind: str, width: int) -> str:
 
 
 def bytes_of(kind: str) -> int:
-    """Of a value such as f32 or i16."""
+    """Bytes of a value of a type such as f32 or i16."""
     return int(kind[1:]) // 8
 
 

@@ -152,7 +152,7 @@ def _shift(code: Code, node: Node, arguments: Sequence[str], width: int) -> str:
 
 
 def _quotient(code: Code, node: Node, arguments: Sequence[str], width: int) -> str:
-    """Of positions below 2**24 by a length: the float32 quotient is at most one too large."""
+    """Divide positions below 2**24 by a length, rounding down: the float32 quotient is at most one too large."""
     position, length = arguments
     floats = [code.cast("arith.sitofp", a, "i32", F32, width) for a in arguments]
     ratio = code.binary("arith.divf", floats[0], floats[1], F32, width)

@@ -79,7 +79,7 @@ class Partitions:
         return items
 
     def several(self, work: LoopNest, partition: str, copies: int) -> list[Partition]:
-        """So many partitions from this one on, the last one as often as is necessary, with pointers to their rows."""
+        """`copies` partitions from this one on, the last one as often as is necessary, with pointers to their rows."""
         return [self.opened(work, self._index(partition, copy, copies), copy) for copy in range(copies)]
 
     def run(self, work: LoopNest, items: Sequence[Partition]) -> None:

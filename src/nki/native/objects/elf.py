@@ -235,7 +235,7 @@ def _symbols(data: bytes, sections: list[Section], places: Mapping[int, int]) ->
 def _relocations(
     data: bytes, sections: list[Section], places: Mapping[int, int], symbols: list[Symbol]
 ) -> tuple[Relocation, ...]:
-    """Those of loaded sections."""
+    """Relocations that change loaded sections, with their symbols."""
     found = []
     for table in sections:
         if table.kind not in (_RELA, _REL) or table.info not in places:

@@ -99,7 +99,7 @@ class Library:
         return self._on_disk[name]
 
     def _loaded(self, module: str, names: Sequence[str]) -> dict[str, int] | None:
-        """From disk; None if it is not there, or is not what it should be."""
+        """Addresses of functions from disk; None if their code is not there, or is not what it should be."""
         data = None if self._objects is None else self._objects.get(object_key(module))
         if data is None:
             return None
@@ -158,7 +158,7 @@ def library(options: Options) -> Library | None:
 
 
 def required(reason: str) -> UsageError:
-    """There is no native code, and NKI_REQUIRE_NATIVE=1 does not allow that."""
+    """The error for lack of native code where NKI_REQUIRE_NATIVE=1 does not allow that."""
     return UsageError(
         "native.unavailable",
         f"native code is required, but {reason}",

@@ -11,7 +11,7 @@ from nki.native.records.move_records import at_panels, moving_key, panel_bytes
 from nki.native.records.moves import Product
 
 _MOST_BYTES = 32 << 20
-"""Of all packed operands of a plan: more would no longer be in the caches when it is needed."""
+"""Bytes of all packed operands of a plan: more would no longer be in the caches when it is needed."""
 
 _Memory = tuple[int, int]
 

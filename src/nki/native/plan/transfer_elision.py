@@ -66,7 +66,7 @@ class _Tile(NamedTuple):
     uses: Sequence[TileUse]
 
     def renamed(self) -> list[Renamed]:
-        """Its operands, if it is a version that has a place of its own."""
+        """The operands to be renamed to this version of a tile, if it has a place of its own; else none."""
         tile = self.buffer.id
         return [] if self.key == tile else [Renamed(use.issued, use.writes, tile, self.key) for use in self.uses]
 

@@ -229,7 +229,7 @@ def _not(w: FunctionBuilder, truth: str) -> str:
 
 
 def _wrapped(w: FunctionBuilder, value: str) -> str:
-    """As a register of 32 bits holds it."""
+    """A number as a register of 32 bits holds it, with its sign."""
     return w.value(f"arith.extsi {w.value(f'arith.trunci {value} : i64 to i32')} : i32 to i64")
 
 

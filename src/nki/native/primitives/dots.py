@@ -20,7 +20,7 @@ NEVER, ALWAYS = 1 << 20, -(1 << 20)
 """Limits in its place: for processors that add in another order, and for products that may be inexact."""
 
 _SUBNORMAL = -(1 << 16)
-"""In place of the exponent of a panel with a subnormal number: below `LEAST` with every other."""
+"""Stands for the exponent of a panel with a subnormal number: below `LEAST` with every other exponent."""
 _FRACTION_BITS = 7
 _MAGNITUDE = 0x7FFF
 _LANES = 16

@@ -40,7 +40,7 @@ PAIRED = ("bfloat16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 """Dtypes of which every value is one of bfloat16."""
 
 MOST_PAIRED_ROWS = 2
-"""In a partition: a pair is in one partition then, or in two with a row each."""
+"""Rows in a partition for which pairs are made: a pair is in one partition then, or in two with a row each."""
 MOST_ROWS = 255
 ADD, KEEPS, FINDS, LOOSE = 1, 2, 4, 8
 ROWS_SHIFT = 8

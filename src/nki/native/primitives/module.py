@@ -37,7 +37,7 @@ def module_text() -> str:
 
 @cache  # this process runs the source that it has read
 def digest() -> str:
-    """Of what determines the texts of this folder: its source, and that of the words of a record."""
+    """Digest of what determines the texts of this folder: its source, and that of the words of a record."""
     files = [*sorted(Path(__file__).parent.glob("*.py")), Path(operand_layout.__file__)]
     content = b"".join(path.read_bytes() for path in files)
     return hashlib.sha256(content).hexdigest()[:32]

@@ -143,7 +143,7 @@ def _stream() -> str:
 
 
 def _short(w: FunctionBuilder, step: Callable[[str | int, int], None], smallest: int = 1) -> None:
-    """Less than a vector: twice the largest power of two that fits, from both ends."""
+    """Move less than a vector: twice the largest power of two that fits, from both ends."""
 
     def of(width: int) -> None:
         def fits() -> None:

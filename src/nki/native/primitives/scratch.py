@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MOST_ROWS, MOST_COLUMNS = 128, 8192
-"""Of a result: the columns of the array, and bfloat16 elements of all of PSUM."""
+"""Largest size of a result: the columns of the array, and bfloat16 elements of all of PSUM."""
 
 _KIB = 1 << 10
 _SLACK = 4 * _KIB

@@ -145,7 +145,7 @@ def _store_whole(w: FunctionBuilder, places: Sequence[str], sums: Sequence[str])
 
 
 def _store_edge(w: FunctionBuilder, places: Sequence[str], sums: Sequence[str]) -> None:
-    """Only what exists is read and written; nothing is read if nothing is added."""
+    """Store an edge of a tile: only what exists is read and written, and nothing is read if nothing is added."""
     vectors = len(sums) // len(places)
     mask_kind = f"vector<{LANES}xi1>"
     exist = [first_lanes(w, w.sub("%columns", LANES * v), LANES) for v in range(vectors)]

@@ -47,7 +47,7 @@ class Packed(NamedTuple):
 
 
 _VALUES = 4
-"""Of a packed element."""
+"""Values in one packed element."""
 
 _NAN = 0x7FC00000
 _HALF_FRACTION, _HALF_BIAS = 10, 15
@@ -178,4 +178,4 @@ PACKED = {
 """By name of the dtype; the operands that a microscaled matmul may have."""
 
 SCALE = Stored(1, "i8", _exponents)
-"""Their scales, float8_e8m0fnu."""
+"""How the scales of a microscaled matmul are stored: float8_e8m0fnu."""

@@ -14,7 +14,7 @@ _WORTH = 1 << 20
 
 
 def reserved(size: int) -> np.ndarray:
-    """So many bytes, uint8, of any content; on large pages where the system has them and there are enough bytes.
+    """`size` bytes, uint8, of any content; on large pages where the system has them and there are enough bytes.
 
     NumPy itself asks for large pages for arrays from 4 MiB on, but does not place an array at the beginning of one.
     """

@@ -245,7 +245,7 @@ def _forms(program: Program, target: Target, matmul: str) -> tuple[dict[int, For
 
 
 def _at_static_addresses(forms: FormOf, moving: frozenset[int]) -> FormOf:
-    """The same for instructions without dynamic addresses only."""
+    """A look-up of forms that knows those of instructions without dynamic addresses only."""
     return lambda issued: None if id(issued) in moving else forms(issued)
 
 
@@ -287,7 +287,10 @@ def _times(block: Block, times: int) -> Iterator[tuple[Issued, int]]:
 
 
 def _shared(proven: list[Proven], programs: Sequence[Program]) -> list[Proven]:
-    """The same knowledge for the cores: the n-th shared_hbm buffer of each is the same memory."""
+    """What is proven of each core, once a shared_hbm buffer in doubt on one is in doubt on all.
+
+    The n-th shared_hbm buffer of every core is the same memory.
+    """
     pairs = list(
         zip(
             *[[b.id for b in p.body.all_buffers() if b.region is MemoryRegion.shared_hbm] for p in programs],

@@ -22,10 +22,11 @@ from nki.options import Options
 _COMPILE_SECONDS = 0.03
 """What compiling one function takes, as measured by benchmarks/native_primitives.py."""
 _AGAIN_SHARE = 0.07
-"""The part of that after which a form is compiled if the same line of a kernel, or a compiled kernel, needs it again,
-in another call."""
+"""The part of the time of compiling after which a form is compiled if the same line of a kernel, or a compiled kernel,
+needs it again in another call.
+"""
 _BASE_SECONDS = 0.3
-"""The same for the functions that every record needs."""
+"""What compiling the functions takes that every record needs."""
 _SEED = 20_011
 """For the check of dot products; any odd number."""
 

@@ -18,7 +18,7 @@ _PLANNING = 75e-6
 the proofs, and the plan."""
 
 _LARGE = 10.0
-"""So many times as long as compiling everything NumPy has to take for one call of a large kernel."""
+"""How often the time of compiling everything fits into NumPy's time for one call of a large kernel, at least."""
 _DIGITS = 10
 """No number of processes has as many."""
 

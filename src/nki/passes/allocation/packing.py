@@ -54,9 +54,9 @@ def pack_rotating(items: Sequence[Item], fixed: Sequence[Fixed], room: Room) -> 
 
 
 def pack_tight(items: Sequence[Item], fixed: Sequence[Fixed], room: Room, bound: int) -> Packing:
-    """As low as possible: the best of several orders, or the first that reaches `bound`, below which there is nothing.
+    """Pack as low as possible: the best of several orders, or the first that reaches `bound`.
 
-    The peak may exceed the limit of the room: then nothing that was tried fits.
+    No packing has a peak below `bound`. The peak may exceed the limit of the room: then nothing that was tried fits.
     """
     field = _Field(items, fixed, room._replace(limit=_ENDLESS))
     best, best_order = Packing((), _ENDLESS), list[int]()

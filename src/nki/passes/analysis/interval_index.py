@@ -96,7 +96,10 @@ _Entry = tuple[int, Footprint, int, int, int, int, bool]
 """Position of an instruction, what it accesses, and one box of that: first, after, low, high, dense."""
 
 _Group = tuple[list[int], Footprint, int, int, int, int, bool]
-"""The same of several instructions: what thousands of them read is looked at once."""
+"""Positions of several instructions that read one box, and an `_Entry` without its position.
+
+What thousands of instructions read is looked at once.
+"""
 
 
 _Covers = tuple[int, int, int, int]

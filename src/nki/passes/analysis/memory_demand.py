@@ -31,7 +31,7 @@ class OnChipMemory:
 
     @property
     def title(self) -> str:
-        """Its name in messages."""
+        """Name of the memory in messages."""
         return self.region.value.upper()
 
     @property

@@ -49,7 +49,7 @@ class _Sums(ControlFlow):
     sums: dict[Engine, _Sum | None] = field(default_factory=dict)
 
     def loop(self, loop: ForLoop | WhileLoop, trips: int | None, certain: bool) -> None:
-        """Once, and once more for what a trip does to the one before."""
+        """Follow the body of a loop, and once more for what a trip does to the one before."""
         for _ in range(1 if trips is None else min(trips, 2)):
             self.block(loop.body, certain=certain)
 

@@ -74,7 +74,7 @@ class _Products(ControlFlow):
                     self._unread.pop(number, None)
 
     def loop(self, loop: ForLoop | WhileLoop, trips: int | None, certain: bool) -> None:
-        """Once for the first trip, and once more for what a trip does to the one before."""
+        """Follow the body of a loop for its first trip, and once more for what a trip does to the one before."""
         for _ in range(2 if trips is None else min(trips, 2)):
             self.block(loop.body, certain=certain)
 

@@ -18,7 +18,7 @@ from nki.spec.rule import Finding
 from nki.target.model import Target
 
 _MOST_BYTES = 1 << 26
-"""Of a tensor whose bytes are followed one by one."""
+"""Bytes of the largest tensor that is followed byte by byte."""
 
 _OWN = ("temporary", "copy")
 """Roles of tensors that only the program itself writes and reads."""
@@ -83,7 +83,7 @@ class _Bytes(ControlFlow):
             self._planes.pop(buffer.id, None)
 
     def loop(self, loop: ForLoop | WhileLoop, trips: int | None, certain: bool) -> None:
-        """Once for the first trip, and once more for what a later one reads of the one before."""
+        """Follow the body of a loop for its first trip, and once more for what a later one reads of the one before."""
         begin = self._position
         if trips == 0:
             self._position += sum(1 for _ in loop.body.walk())

@@ -28,7 +28,7 @@ class _PredicatedCopy(NamedTuple):
 
     @property
     def chosen(self) -> tuple[View, View, bool]:
-        """Where it writes, and for which predicate."""
+        """Where the copy writes, the predicate, and whether that is reversed."""
         a = self.issued.arguments
         return self.view, a.predicate, bool(a.reverse_pred)
 

@@ -60,7 +60,7 @@ class _Ranges(ControlFlow):
     origin: dict[int, Location] = field(default_factory=dict)
 
     def loop(self, loop: ForLoop | WhileLoop, trips: int | None, certain: bool) -> None:
-        """Once, with the counter as the interval of all trips."""
+        """Follow the body of a loop once, with the counter as the interval of all trips."""
         if trips == 0:
             return
         self._forget(loop.body)  # what a trip changes is another value in the next one

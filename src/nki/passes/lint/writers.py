@@ -36,7 +36,7 @@ class Plane:
         return {int(each) for each in np.unique(first if bool((part == first).all()) else part)}
 
     def write(self, footprint: Footprint, number: int) -> None:
-        """These bytes are an instruction's now."""
+        """Note that an instruction wrote these bytes."""
         if self._pending is not None and self._pending[0] is not footprint:
             self._note()
         self._pending = (footprint, number)
@@ -48,7 +48,7 @@ class Plane:
         return set() if self._bytes is None else {int(each) for each in np.unique(self._bytes)}
 
     def doubt(self) -> None:
-        """Everything may have been written."""
+        """Note that anything may have been written."""
         self._pending = None
         self._bytes = np.full(self._shape, MAYBE, np.int32)
 

@@ -17,7 +17,8 @@ from nki.passes.ordering.candidates import Candidate
 MOST_TIMED = 900
 """Instructions of segments and programs of which all candidates compete on the timeline; larger ones have fewer."""
 EQUAL = 1.005
-"""Over the shortest one, on the timeline, whose errors are larger: orders of larger segments that are as good."""
+"""Length over the shortest one, on the timeline, up to which orders of larger segments are as good: its errors are
+larger."""
 
 
 def better(best: Candidate | None, other: Candidate | None) -> Candidate | None:

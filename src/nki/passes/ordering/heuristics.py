@@ -15,7 +15,8 @@ from typing import NamedTuple
 from nki.passes.scheduling.list_schedule import Heuristic
 
 PATIENT = Heuristic(patience=3000.0)
-"""For programs with several activation tables: the ns of two loads of a table, and of what they put off."""
+"""Heuristic for programs with several activation tables: its patience is the ns of two loads of a table, and of what
+they put off."""
 
 
 class Heuristics(NamedTuple):

@@ -28,9 +28,12 @@ EFFORT = 1900
 ENOUGH = 1.002
 """Makespan over about the least one with which no further order is tried."""
 BUSY_ENOUGH = 1.01
-"""The same over the work of the busiest queue, for large programs; what is left is its start and its end."""
+"""Makespan over the work of the busiest queue with which no order is tried, for large programs.
+
+What is left is the start and the end of that queue.
+"""
 AHEAD = 0.5
-"""Of SBUF, what running ahead may take; a program that needs more as it is written gets all of it.
+"""The part of SBUF that running ahead may take; a program that needs more as it is written gets all of it.
 
 The profiles of the Mamba tutorial (nki/guides/tutorials/fused_mamba.rst) stay near half of it, also where loads come
 late for lack of room (mamba_v1_profile_4k_chan_sb.png: 51 %) and where tensors spill ("peaking at merely 50%").

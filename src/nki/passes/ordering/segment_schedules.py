@@ -9,7 +9,8 @@ from nki.passes.ordering.heuristics import PATIENT
 from nki.passes.scheduling.list_schedule import Heuristic, Machine, Schedule, Task, in_order, list_schedule
 
 CLOSE = 1.15
-"""Over the shortest one, by the scheduler's estimate: schedules of larger segments that the timeline compares."""
+"""Length over the shortest one, by the scheduler's estimate, up to which the timeline compares schedules of larger
+segments."""
 
 SegmentSchedules = Callable[[Sequence[Task], Sequence[Sequence[int]], Machine], Sequence[Schedule]]
 """Schedules for tasks with their producers on a machine, those that are preferred first."""

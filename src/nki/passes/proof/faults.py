@@ -48,7 +48,7 @@ class Race:
         return CODES["cores"] if self.cores[0] != self.cores[1] else CODES.get(self.kind, CODES["race"])
 
     def finding(self, severity: Severity) -> Finding:
-        """The same as a finding."""
+        """This race as a finding of a severity."""
         facts = {"bytes": self.bytes, "kind": self.kind, "cores": str(self.cores)}
         return Finding(self.code, severity, self.message, _RULE, "", self.fix, self.location, facts)
 

@@ -82,7 +82,7 @@ class _OrderCheck:
         self.states: list[tuple[str, int, int]] = []
 
     def forget(self, over: Clock) -> None:
-        """So many instructions of each queue have completed before all that is still to come."""
+        """Note how many instructions of each queue have completed before all that is still to come."""
         self._memory.over = over
 
     def step(self, touched: Touched, doer: Doer, clock: Clock) -> None:

@@ -40,9 +40,9 @@ class Transfers:
         return self._names[best]
 
     def follow(self, start: float, ready: float, busy: float, before: str | None) -> tuple[float, str]:
-        """As `place`, for transfers that do not come in the order of their starts; returns start and queue.
+        """Begin a transfer that does not come in the order of starts; returns start and queue.
 
-        Its start is later if no queue is free by then.
+        The start is later if no queue is free by then.
         """
         start = max(start, min(self._ends))
         return start, self._names[self._take(start, ready, busy, before)]

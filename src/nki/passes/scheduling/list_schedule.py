@@ -65,7 +65,7 @@ class Heuristic(NamedTuple):
 
 
 BUSY = Heuristic()
-"""As much as possible at once."""
+"""The heuristic that does as much as possible at once."""
 
 
 class Schedule(NamedTuple):
@@ -92,7 +92,7 @@ def list_schedule(
 def schedule_within(
     tasks: Sequence[Task], producers: Sequence[Sequence[int]], machine: Machine, heuristic: Heuristic, psum: Needs
 ) -> Schedule | None:
-    """As `list_schedule`, but nothing begins in PSUM for which there is no room.
+    """A list schedule in which nothing begins in PSUM for which there is no room.
 
     Returns:
         A schedule, or None if it came to a state in which every instruction would need more PSUM than there is.
