@@ -66,7 +66,7 @@ class CompileConfig:
         )
 
     def without_effect(self) -> tuple[str, ...]:
-        """Those of `statements` that are about settings which change nothing here."""
+        """The `statements` about settings that change nothing here."""
         return tuple(statement for statement in self.statements() if _NOTHING in statement)
 
 

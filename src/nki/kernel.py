@@ -71,7 +71,7 @@ class Kernel(Generic[P]):
         self._loading = loading_of(self.func)
 
     def __getitem__(self, lnc: Any) -> Kernel[P]:
-        """The same kernel on `lnc` cores."""
+        """This kernel on `lnc` cores."""
         return Kernel(replace(self._launch, lnc=_checked_grid(self.func.__name__, lnc)), self.cache)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -88,7 +88,7 @@ class Kernel(Generic[P]):
         return result
 
     def with_schedule(self, edges: list[tuple[str, str | list[str]]]) -> Kernel[P]:
-        """The same kernel with dependencies between its instructions, by their names (``name=``).
+        """This kernel with dependencies between its instructions, by their names (``name=``).
 
         Args:
             edges: ``(consumer, producer)`` or ``(consumer, [producer, ...])``: the consumer runs after every producer.
@@ -118,7 +118,7 @@ class Kernel(Generic[P]):
         return self._launch
 
     def simulated(self) -> Kernel[P]:
-        """The same kernel, run eagerly."""
+        """This kernel, run eagerly."""
         return Kernel(replace(self._launch, eager=True), self.cache)
 
     def _inside(self, sink: Sink, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -105,7 +105,7 @@ class Profiler:
         return f"<nki.profile({self._kernel.func.__name__}): call it with the arguments of the kernel>"
 
     def __getitem__(self, lnc: Any) -> Profiler:
-        """The same on `lnc` cores."""
+        """This profiler on `lnc` cores."""
         return Profiler(self._kernel[lnc], self._cache, self._run)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Profile:
@@ -178,7 +178,7 @@ class Benchmark:
         self._warmup, self._count = warmup_iter, benchmark_iter
 
     def __getitem__(self, lnc: Any) -> Benchmark:
-        """The same on `lnc` cores."""
+        """This benchmark on `lnc` cores."""
         return Benchmark(self._kernel[lnc], self._warmup, self._count, self._mode)
 
     def __call__(self, *args: Any, **kwargs: Any) -> BenchmarkResult:

@@ -106,7 +106,7 @@ def _decoded(values: tuple[Any, ...]) -> Options:
 
 @lru_cache(maxsize=16)
 def _options(values: tuple[str | None, ...]) -> Options:
-    """The same object for the same values."""
+    """Options read from the values of the environment, in the order of `_NAMES`; equal values give one object."""
     env = {name: value for name, value in zip(_NAMES, values, strict=True) if value is not None}
     return Options(
         target=env.get("NEURON_PLATFORM_TARGET_OVERRIDE", ""),

@@ -150,7 +150,7 @@ class Report:
         return visible(f"<report of {self.kernel} on {self.target}: {self.mode} {self.executed}>")
 
     def __str__(self) -> str:
-        """At most ten lines for people."""
+        """The report for people, in at most ten lines."""
         lines = [self._title(), *(f"  {name:12}  {text}" for name, text in self._rows(_FINDINGS))]
         return visible("\n".join(lines))
 

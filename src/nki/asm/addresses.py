@@ -31,7 +31,7 @@ def offset_of(view: View, access: Access, address: tuple[int, int] | None) -> in
 
 
 def check_inside(view: View, access: Access) -> None:
-    """As readers of IR do: static views lie in their buffer, dynamic ones are checked when they are used.
+    """Refuse a static view that leaves its buffer, as readers of IR do; dynamic views are checked when they are used.
 
     Raises:
         ArtifactError: "asm.access".
@@ -46,6 +46,6 @@ def check_inside(view: View, access: Access) -> None:
 
 
 def shown(access: Access) -> str:
-    """For messages."""
+    """An access as messages show it."""
     pattern = str(list(access.pattern))[:200]
     return f"access {access.dtype[:40]} {pattern} at {access.partition}, {access.byte} of buffer {access.buffer}"

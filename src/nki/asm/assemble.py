@@ -28,7 +28,7 @@ Node = QueuedInstruction | AssembledLoop
 Tree = list[Node]
 
 _DEPTH = 64
-"""Of loops in each other; hardware has far fewer."""
+"""Depth of loops in each other, at most; hardware has far fewer."""
 
 
 def assembled(streams: Streams) -> Tree:

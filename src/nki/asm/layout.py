@@ -9,7 +9,7 @@ from struct import Struct
 
 MAGIC = b"NKAS"
 VERSION = 1
-"""Of the layout and of the text; others are refused."""
+"""Version of the layout and of the text; others are refused."""
 
 TABLES, CONSTANTS = "tables", "constants"
 """Names of the parts that are no streams; the others are called like their queue."""
@@ -46,9 +46,9 @@ WIDE, WIDE_PAIR = Struct("<qq"), Struct("<qq")
 
 INDIRECTIONS = ("", "scalar_offset", "vector_offset", "free_indirection")
 ENGINES = ("unknown", "tensor", "scalar", "gpsimd", "dma", "vector", "sync")
-"""By the published values of nki.isa.engine."""
+"""Names of the engines, at the published values of nki.isa.engine."""
 
 MAX_DEPTH = 6
-"""Of operands in operands."""
+"""Depth of operands in operands, at most."""
 MAX_INT_BYTES = 256
-"""Of an integer operand; registers have 4, and only a constant that no rule looks at can have more."""
+"""Bytes of an integer operand, at most; registers have 4, and only a constant that no rule looks at can have more."""

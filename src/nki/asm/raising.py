@@ -37,13 +37,16 @@ from nki.spec.schedule import check_order
 _ROLES = ("input", "temporary", "constant", "fixed", "copy")
 _REGIONS = {region.value: region for region in MemoryRegion}
 _LIMIT = 1 << 48
-"""Of sizes and strides, far beyond any memory: what is computed from them fits 64 bits."""
+"""Bound of sizes and strides, far beyond any memory: what is computed from them fits 64 bits."""
 _RANK = 16
 _LINES = 1 << 24
 _FRAMES = 2000
-"""Of a location: MLIR nests them, and its printer ends the process where a stack ends. Python's own limit is 1000."""
+"""Frames of a location, at most: MLIR nests them, and its printer ends the process where a stack ends.
+
+Python's own limit is 1000.
+"""
 _DEPTH = 4
-"""Of indices that have an index themselves."""
+"""Depth of indices that have an index themselves, at most."""
 
 
 def raise_(streams: Streams, own: bool = False) -> Program:

@@ -75,7 +75,7 @@ class Reader:
         return self.take(Struct(f"<{self.count()}I"))
 
     def raw(self, size: int) -> bytes:
-        """That many bytes."""
+        """The next `size` bytes."""
         found = self._data[self._at : self._at + size]
         if len(found) != size:
             raise self.error(f"{size} bytes are to follow", "records are complete")
@@ -105,7 +105,7 @@ class Reader:
             raise self.error(f"{len(self._data) - self._at} bytes follow", "nothing follows the last record")
 
     def operands(self, count: int) -> tuple[Operand, ...]:
-        """That many operands; most are a single byte."""
+        """The next `count` operands; most are a single byte."""
         found: list[Operand] = []
         for _ in range(count):
             known = _IMMEDIATES.get(self.peek())

@@ -106,7 +106,10 @@ class _Thread(threading.Thread):
         self._ends.put(None)  # for who was interrupted when it had just got the first one
 
     def wait(self) -> None:
-        """Until it has ended; at most twice. Python's `join` takes a thread for ended after an interrupt."""
+        """Wait until the thread has ended; at most twice.
+
+        Python's `join` takes a thread for ended after an interrupt.
+        """
         self._ends.get()
         self.join()
 

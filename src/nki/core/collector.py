@@ -13,7 +13,7 @@ _PAUSES: set[object] = set()
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """For work that makes many small objects which all stay: looking for garbage among them only costs time."""
+    """Pause the collector for work that makes many small objects which all stay: looking at them only costs time."""
     pause = object()
     if gc.isenabled():
         _PAUSES.add(pause)

@@ -375,7 +375,7 @@ float8_e4m3 = _float("float8_e4m3", ml_dtypes.float8_e4m3)
 float8_e4m3fn = _float("float8_e4m3fn", ml_dtypes.float8_e4m3fn)
 float8_e5m2 = _float("float8_e5m2", ml_dtypes.float8_e5m2)
 complex64 = _define("complex64", "complex", np.complex64, _float_limits(np.float32))
-"""Of models alone, before the graph compiler makes pairs of float32 of them; no tensor of a kernel has it."""
+"""A dtype of models alone, before the graph compiler makes pairs of float32 of it; no tensor of a kernel has it."""
 
 float8_e8m0fnu = _define("float8_e8m0fnu", "scale", ml_dtypes.float8_e8m0fnu, (2.0**-127, 2.0**127))
 float8_e4m3fn_x4 = _packed("float8_e4m3fn", ml_dtypes.float8_e4m3fn, 8)

@@ -56,7 +56,7 @@ class NkiError(Exception):
         return _rebuild, (type(self), self.code, self.message, self.to_json(), self.location)
 
     def to_json(self) -> dict[str, Any]:
-        """The same facts for programs; every value is a JSON type."""
+        """The error as an object that a program reads; every value is a JSON type."""
         return {
             "code": self.code,
             "severity": "error",

@@ -32,7 +32,7 @@ def ends_by(doing: Callable[[], object]) -> str:
 
 
 def _do_and_end(doing: Callable[[], object]) -> None:
-    """In the child: say nothing, leave nothing behind, and do not return."""
+    """Do something in the child process: say nothing, leave nothing behind, and do not return."""
     try:
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)

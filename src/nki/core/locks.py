@@ -25,14 +25,14 @@ _RENEWED: weakref.WeakSet[Any] = weakref.WeakSet()
 """What begins anew in a forked process; each goes when its owner does."""
 
 _GATES: weakref.WeakSet[Gate] = weakref.WeakSet()
-"""At which a fork waits, which asks the whole process; each goes when its owner does."""
+"""Gates at which a fork of the process waits; each goes when its owner does."""
 
 
 class Renewable(Protocol):
     """An object that depends on threads which a forked process does not have."""
 
     def begin_anew(self) -> None:
-        """In the forked process: be what it is with no thread but the one that calls."""
+        """Take the state, in a forked process, of an object that no thread uses but the one that calls."""
 
 
 def lock() -> threading.Lock:
@@ -57,7 +57,7 @@ class Gate:
         renewed(self)
 
     def begin_anew(self) -> None:
-        """Nobody is inside."""
+        """Begin with nobody inside, as in a forked process."""
         self._changed = threading.Condition()
         self._inside = 0
         self._forking = 0
@@ -79,13 +79,13 @@ class Gate:
             self.__enter__()
 
     def close(self) -> None:
-        """Nobody is inside until it is opened again."""
+        """Wait until nobody is inside, and let nobody in until `open`."""
         with self._changed:
             self._forking += 1
             self._changed.wait_for(lambda: not self._inside)
 
     def open(self) -> None:
-        """What `close` began ends."""
+        """Let threads in again that `close` kept out."""
         with self._changed:
             self._forking = max(self._forking - 1, 0)  # 0 where it was made while a fork waited for others
             self._changed.notify_all()

@@ -281,7 +281,7 @@ class NkiTensor(NoArithmetic, NKIObject):
 
     @_arguments
     def view(self, dtype: Any) -> NkiTensor:
-        """The same bytes as another dtype; the last dimension grows or shrinks."""
+        """This tensor's bytes read as another dtype; the last dimension grows or shrinks by the ratio of the sizes."""
         return self._with(reshape.view_as(self._view, dtype))
 
     reinterpret_cast = view

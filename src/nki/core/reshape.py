@@ -59,7 +59,7 @@ def reshape(view: View, shape: Sequence[int]) -> View:
 
 
 def view_as(view: View, dtype: Any) -> View:
-    """The same bytes as another dtype; the last dimension grows or shrinks by the ratio of the sizes."""
+    """A view of the bytes of `view` as another dtype; the last dimension grows or shrinks by the ratio of the sizes."""
     dtype = as_dtype(dtype)
     old, new = view.dtype.itemsize, dtype.itemsize
     if old == new:

@@ -123,7 +123,7 @@ class Locator:
         self._kept: list[CodeType] = []
 
     def show(self, folder: str) -> None:
-        """Of code of this package in a folder, show the innermost line: kernels of its own have no user's lines."""
+        """Show the innermost line of this package's code in a folder: kernels of its own have no user's lines."""
         self._shown = folder
 
     def codes(self) -> set[CodeType]:

@@ -88,7 +88,7 @@ def _claiming(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Framework | N
 
 
 def _met(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Framework | None:
-    """The same among those that nobody has asked for."""
+    """The framework of a package met for the first time that makes this call, now installed; None if there is none."""
     for value in leaves_of((*args, *kwargs.values())):
         package = type(value).__module__.partition(".")[0]
         if package in _ASKED:

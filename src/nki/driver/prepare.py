@@ -86,7 +86,7 @@ class Prepared(NamedTuple):
 
     @property
     def options(self) -> Options:
-        """Of this call, with what the kernel says about itself."""
+        """Options of this call, with what the kernel says about itself."""
         return self.setting.options
 
     @property

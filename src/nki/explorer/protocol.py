@@ -16,19 +16,19 @@ class PatientProtocol(H11Protocol):
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """The time begins."""
+        """Begin the time for the first request."""
         super().connection_made(transport)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """It ends with the headers."""
+        """Stop the time for a request when its headers are complete."""
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before:
             self._stop()
 
     def on_response_complete(self) -> None:
-        """It begins anew with the answer."""
+        """Begin the time for the next request when an answer is out."""
         self._stop()
         self._wait()
         before = self.cycle

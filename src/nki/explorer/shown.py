@@ -12,7 +12,7 @@ from nki.explorer.payload import payload
 from nki.profiling.record import Profile
 
 MOST_ROWS = 10_000_000
-"""Of all tables of the profiles of a page: beyond, a browser has no memory for them."""
+"""Rows of all tables of the profiles of a page: beyond, a browser has no memory for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,6 @@ def from_folders(folders: Sequence[Path]) -> list[Shown]:
 
 
 def title(shown: Sequence[Shown]) -> str:
-    """Of the window; kernels have names that a page can have."""
+    """Title of the window: the names of the kernels, in characters that a page can have."""
     names = list(dict.fromkeys(each.profile.about.kernel for each in shown))
     return f"{' and '.join(names)} – profile".encode("utf-8", "replace").decode()

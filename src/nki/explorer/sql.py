@@ -23,7 +23,7 @@ SIDE_BY_SIDE = 4
 _PATIENCE = 0.1  # seconds, after which a query that waits looks whether the server ends
 ROWS = 5000
 CHARACTERS = 4_000_000
-"""Of all values of an answer."""
+"""Characters of all values of an answer, at most."""
 _CELL = 200_000  # bytes of one value
 _STATEMENT = 20_000  # characters of a query
 _HEAP = 2**30
@@ -31,7 +31,7 @@ _TYPES = {"int": "INTEGER", "float": "REAL", "text": "TEXT", "bool": "INTEGER"}
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _ENDED = "the server ends"
 _STEPS = 10_000
-"""Of SQLite's machine, between two looks at the limits."""
+"""Steps of SQLite's machine between two looks at the limits."""
 _REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
 
 

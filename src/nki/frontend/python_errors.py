@@ -50,7 +50,7 @@ def spelled(
 
 
 def python_error(problem: NameError | RecursionError) -> FrontendError | None:
-    """The same error with the line, and with what to write; None if no line of the kernel raised it itself."""
+    """Python's error as one with the line, and with what to write; None if no line of the kernel raised it itself."""
     traceback = problem.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next

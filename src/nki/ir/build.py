@@ -33,7 +33,7 @@ from nki.spec.instruction import REGISTRY
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 
 VERSION = 2
-"""Of the two dialects; a file with another one is refused."""
+"""Version of the two dialects; a file with another one is refused."""
 
 
 def build(programs: Sequence[Program], context: Context | None = None) -> Module:

@@ -132,7 +132,7 @@ def _quadrant(x: Arrays, data: View, scale: View, first: int) -> Any:
 
 
 def _rows(view: View, first: int, count: int, load: Callable[[View], Any], x: Arrays) -> Any:
-    """So many rows; only these are read, for other rows of scales may be unwritten."""
+    """Rows `first` to ``first + count`` of an operand; no other rows are read, as those of scales may be unwritten."""
     if index_of(view) is not None:
         return x.rows(load(view), first, count)
     return load(slice_dim(view, 0, first, first + count))

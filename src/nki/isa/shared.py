@@ -19,7 +19,7 @@ def in_psum(value: Any) -> bool:
 
 
 def as_bits(view: View) -> View:
-    """The same elements as unsigned integers, so that signed and unsigned ones combine without a cast."""
+    """A view of the elements as unsigned integers, so that signed and unsigned ones combine without a cast."""
     return view._replace(dtype=_UNSIGNED[view.dtype.itemsize])
 
 

@@ -63,7 +63,10 @@ def spread(x: NkiTensor, partitions: int) -> NkiTensor:
 
 
 def _multiplied(x: NkiTensor, partitions: int) -> NkiTensor:
-    """By ones, a bank of PSUM at a time. The tile is a copy, because a kernel may give it to what cannot read PSUM."""
+    """Repeat a row by a product with ones, a bank of PSUM at a time.
+
+    The tile is a copy, because a kernel may give it to what cannot read PSUM.
+    """
     target = current_sink("nl.broadcast_to").target
     row, size = _first_partition(x, target.quadrant), x.view_record.free_size
     if row.buffer is not MemoryRegion.sbuf or not row.is_contiguous():

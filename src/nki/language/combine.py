@@ -129,7 +129,7 @@ def _tensors(operator: Operator, a: NkiTensor, b: NkiTensor, dtype: DType) -> Nk
 
 
 def _power(a: NkiTensor | Number, b: NkiTensor | Number, dtype: DType) -> NkiTensor:
-    """On GpSimd, which reads no PSUM and takes two tiles (release-notes/components/nki.rst, NKI 0.4.0)."""
+    """``a ** b`` on GpSimd, which reads no PSUM and takes two tiles (release-notes/components/nki.rst, NKI 0.4.0)."""
     base, exponent = _as_tile(a, b, float32), _as_tile(b, a, float32)
     shape = common_shape("power", (base, exponent))
     return _tensors(alu.POWER, fit(in_sbuf(base), shape), fit(in_sbuf(exponent), shape), dtype)

@@ -71,7 +71,7 @@ class NkiGrid(NKIObject):
 
     @property
     def dtype(self) -> DType:
-        """Of the elements."""
+        """dtype of the elements."""
         return self._tensor.dtype
 
     @property

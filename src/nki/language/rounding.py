@@ -122,7 +122,7 @@ def _kind(x: Any, y: Any, dtype: Any, function: str) -> Any:
 
 
 def _operands(x: Any, y: Any, function: str) -> tuple[NkiTensor, NkiTensor]:
-    """Both as float32 tiles of one shape."""
+    """Both operands as float32 tiles of one shape."""
     left, right = operand(x, "x", function), operand(y, "y", function)
     shape = common_shape(function, [t for t in (left, right) if isinstance(t, NkiTensor)])
     return _filled(left, shape), _filled(right, shape)

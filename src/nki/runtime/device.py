@@ -62,7 +62,7 @@ class _Lane:
             threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def end(self) -> None:
-        """Nothing more comes; what waits is executed before."""
+        """End the thread: nothing more comes, and what waits is executed before."""
         if self._started:
             self.jobs.put(None)
 

@@ -40,7 +40,7 @@ class Accumulation(Moves):
         self._write(dst, self._round(np.asarray(values, F32), dst.dtype), None)
 
     def _accumulate_uniform(self, storage: LiveStorage, dst: View, product: np.ndarray, mode: bool | None) -> bool:
-        """In place, if all float32 elements of a static view were written last in the same way; else False."""
+        """Accumulate in place, if all float32 elements of a static view were last written in one way; else False."""
         window = storage.window(dst)
         state = common_state(storage, dst, window)
         if state == UNKNOWN_STATE or window.rows is None:

@@ -27,7 +27,7 @@ class Arena(NamedTuple):
     reach: int
 
     def grown(self, reach: int, uninitialized: str) -> Arena:
-        """The same bytes and notes with longer partitions; what is new is unwritten."""
+        """An arena with this one's bytes and notes, in longer partitions; what is new is unwritten."""
         partitions = len(self.base) // self.pitch
         wider = new_arena(partitions, reach, uninitialized)
         for old, new in ((self.base, wider.base), (self.written, wider.written)):

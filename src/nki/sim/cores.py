@@ -125,7 +125,7 @@ class Cores:
 
 
 class _Aborted(Exception):
-    """The other core failed; its error is the one to show."""
+    """Raised on a core whose partner failed; the partner's error is the one to show."""
 
 
 def _deadlock(core: int, other: int, key: Any, where: Location) -> DivergenceError:

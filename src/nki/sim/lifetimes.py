@@ -12,7 +12,7 @@ from nki.spec.schedule import check_order
 
 
 class BlockLifetimes(NamedTuple):
-    """Of the buffers that a block allocates whenever it runs.
+    """Lifetimes of the buffers that a block allocates whenever it runs.
 
     Attributes:
         own: all of them, by id.
@@ -28,7 +28,7 @@ class BlockLifetimes(NamedTuple):
 
 
 class Lifetimes:
-    """Of the buffers of a program that does not change any more, with what else all walks over it need.
+    """Lifetimes of the buffers of a program that does not change any more, with what else all walks over it need.
 
     Attributes:
         reach: how many bytes of each partition of a memory it uses.

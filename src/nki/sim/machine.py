@@ -51,7 +51,7 @@ class Machine(Accumulation):
         """How often the bodies of loops ran, by identity of the loop, where Python counts them."""
 
     def run_known(self, issued: Issued, signature: Signature) -> None:
-        """The same as `run`, for who can make use of the signature."""
+        """Execute an instruction whose signature is known, for machines that make use of that; others call `run`."""
         self.run(issued)
 
     def run(self, issued: Issued) -> None:

@@ -177,7 +177,7 @@ class Storages:
         self.references[number] = weakref.ref(storage)
 
     def all(self) -> Iterator[LiveStorage]:
-        """Those that are still there."""
+        """All storages that are still there."""
         return (storage for reference in self.references.values() if (storage := reference()) is not None)
 
 
@@ -236,7 +236,7 @@ class Memory:
         self._live[storage.buffer.id] = storage
 
     def forget(self) -> None:
-        """Nothing is written any more in the bytes that tensors with an explicit address share."""
+        """Note the bytes that tensors with an explicit address share as unwritten."""
         for arena in self._arenas.values():
             arena.written[...] = False
 
@@ -330,7 +330,7 @@ def _own(buffer: Buffer) -> LiveStorage:
 
 
 def _at_a_page(size: int) -> np.ndarray:
-    """So many bytes, uint8, that begin at a page, so that lines of them can be written past the caches.
+    """`size` bytes, uint8, that begin at a page, so that lines of them can be written past the caches.
 
     NumPy's own arrays begin some bytes behind a page. What is stored here is not at the same place of a page as what is
     loaded next from such an array, for which a processor would wait.

@@ -91,7 +91,7 @@ class Moves(Addresses):
             np.copyto(window.bits, values.reshape(view.shape), casting="unsafe")
 
     def _note_write(self, storage: LiveStorage, view: View, window: Window, where: np.ndarray | None = None) -> None:
-        """To be called before the bytes of a static view change."""
+        """Note a write to a static view, before its bytes change."""
         if where is not None or not window.written:
             mark_written(storage, view, window, where)
         if view.buffer.region is MemoryRegion.psum:

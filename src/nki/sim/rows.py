@@ -46,7 +46,10 @@ def every_row(storage: LiveStorage, view: View) -> np.ndarray:
 
 
 def _every_piece(storage: LiveStorage, view: View) -> np.ndarray:
-    """The same in `written`, by element, with the bytes of a row that is one piece of memory in the last dimension."""
+    """Notes of the rows of `every_row`, bool ``(starts, bytes of a row)``: item s is the row that starts at element s.
+
+    For rows that are one piece of memory each, and while there are notes.
+    """
     assert storage.written is not None, "only asked while something is unwritten"
     size = view.dtype.itemsize
     length = view.free_size * size

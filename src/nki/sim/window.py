@@ -45,11 +45,11 @@ class Window:
 
     @property
     def rows(self) -> np.ndarray | None:
-        """The same as ``(first dimension, rest)``; None if that takes a copy."""
+        """The elements as ``(first dimension, rest)`` without a copy; None if it takes one."""
         return (self._arrays or self._made())[1]
 
     def _made(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Both, when NumPy needs them for the first time: native code needs neither."""
+        """Make `bits` and `rows` when NumPy needs them for the first time: native code needs neither."""
         (base, start, pitch), dtype = self._place, self._view.dtype.numpy
         begin, strides = placement(self._view, start, pitch)
         bits: np.ndarray = np.ndarray(self._view.shape, dtype, base, begin, strides)

@@ -270,7 +270,7 @@ class Arrays(Protocol):
         """Side by side along the last dimension."""
 
     def broadcast(self, a: Any, partitions: int, count: int) -> Any:
-        """To ``(partitions, count)``."""
+        """Repeat values to ``(partitions, count)``."""
 
     def rows(self, a: Any, first: int, count: int) -> Any:
         """`count` rows from row `first`."""
@@ -288,7 +288,7 @@ class Arrays(Protocol):
         """x4 storage values ``(P, F)`` from float32 ``(P, 4F)``, rounded to nearest and saturated."""
 
     def reduce(self, operator: Operator, a: Any) -> Any:
-        """Over the last dimension, which stays with size 1, in the fixed order."""
+        """Reduce over the last dimension, which stays with size 1, in the fixed order."""
 
     def sum_in_order(self, a: Any) -> Any:
         """The sum over the last dimension, which stays with size 1: from 0.0 on, one element after the other."""
@@ -300,7 +300,7 @@ class Arrays(Protocol):
         """
 
     def reduce_bits(self, operator: Operator, a: Any) -> Any:
-        """The same on storage integers with a bitvec operator."""
+        """Reduce storage integers over the last dimension, which stays with size 1, with a bitvec operator."""
 
     def matmul(self, stationary: Any, moving: Any) -> Any:
         """``stationary.T @ moving`` for ``(K, M)`` and ``(K, N)`` with float32 accumulation over K."""

@@ -261,7 +261,7 @@ class Instruction(Generic[P]):
         return f"<instruction {self.label}>"
 
     def __get__(self, instance: object, owner: type | None = None) -> Instruction[P]:
-        """Itself, as an attribute of a class too; `help` shows the signature of what has this method."""
+        """The instruction, as an attribute of a class too; `help` shows the signature of what has this method."""
         return self
 
     def _bind_old(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ class Issued(NamedTuple):
                     yield name, item
 
     def written(self) -> Iterator[View]:
-        """Those that it writes to."""
+        """All tensor operands that the instruction writes to."""
         for position in self.instruction.written_positions:
             value = self.arguments[position]
             if type(value) is View:

@@ -164,7 +164,7 @@ def _names(program: Program) -> dict[str, _Place]:
 
 
 def _walk(block: Block) -> Iterator[tuple[Block, Issued]]:
-    """As `Block.walk`, with the block that holds each instruction."""
+    """All instructions in the order of `Block.walk`, each with the block that holds it."""
     for item in block.items:
         if isinstance(item, Issued):
             yield block, item

@@ -35,7 +35,7 @@ class Traced:
 
 
 def pack(traced: Traced) -> bytes | None:
-    """As bytes; None if the result or a finding has something in it that has no JSON, such as a named tuple."""
+    """A traced kernel as bytes; None if a result or a finding contains what has no JSON, such as a named tuple."""
     views = iter(range(1 << 62))
     try:
         document = {

@@ -64,7 +64,7 @@ def _queues(block: Block) -> Iterator[str]:
 def _bytes(
     programs: Sequence[Program], arrays: Sequence[np.ndarray], target: Target, policy: Policy, options: Options
 ) -> dict[str, bytes]:
-    """Of the results by position, and of the arguments, which a kernel may write to."""
+    """Bytes of the results by position, and of the arguments, which a kernel may write to."""
     copies = [array.copy() for array in arrays]
     results = run_adversely(programs, copies, target, policy, options)
     named = {f"result {number}": result.tobytes() for number, result in enumerate(results)}

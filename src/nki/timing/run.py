@@ -113,7 +113,7 @@ class SegmentRun:
             self.busy[DMA] = transfers.busy
 
     def met(self, now: float, position: int) -> None:
-        """The other core has come to the meeting that is `position` here."""
+        """Note the other core at a meeting, whose instruction is `position` on this one."""
         heappush(self._events, (now, MET, position))
 
     def _other(self, now: float, what: int, position: int) -> None:
@@ -237,7 +237,7 @@ class SegmentRun:
         return start
 
     def _operands(self, start: float, position: int, started: bool = False) -> float:
-        """After the results of its own queue that an instruction reads."""
+        """When an instruction can start after the results of its own queue that it reads."""
         plan, queue = self.plan, self.plan.queue[position]
         fresh = self._fresh[queue] = [item for item in self._fresh[queue] if item[0] > start]
         if fresh:
@@ -266,7 +266,7 @@ class SegmentRun:
     # --- what an instruction lets go on
 
     def _release(self, position: int, now: float) -> None:
-        """Its queue turns to the next instruction."""
+        """Turn the queue of an instruction to the next one."""
         after = self.plan.after[position]
         if after >= 0:
             self.turn[after] = now
@@ -276,7 +276,7 @@ class SegmentRun:
                 self._may_start(after)
 
     def _complete(self, position: int, end: float) -> None:
-        """It has left its unit; its queue completes instructions in order."""
+        """Note that an instruction has left its unit; its queue completes instructions in order."""
         plan, done = self.plan, self._done
         recipe, queue = plan.recipes[position], plan.queue[position]
         visible = end + recipe.latency
@@ -299,7 +299,7 @@ class SegmentRun:
                     self._may_start(consumer)
 
     def _may_start(self, position: int) -> None:
-        """Nothing but time is missing."""
+        """Let an instruction start, for which nothing but time is missing."""
         ready, turn = self._ready[position], self.turn[position]
         if ready > turn:
             self._blame(position, WAIT, self._waited[position])

@@ -122,7 +122,7 @@ class TunedKernel(Kernel):
         return self._configs
 
     def __getitem__(self, lnc: Any) -> TunedKernel:
-        """The same on `lnc` cores, but for configurations that set the number."""
+        """This kernel on `lnc` cores, except in configurations that set the number."""
         return self._like(super().__getitem__(lnc).launch())
 
     def with_schedule(self, edges: list[tuple[str, str | list[str]]]) -> TunedKernel:
@@ -155,7 +155,7 @@ class TunedKernel(Kernel):
     def tune_watched(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], done: Done, options: Options | None = None
     ) -> Tuned:
-        """The same as `tune`; `done` is called for every candidate whose bound or time is known.
+        """Tune as `tune` does, and call `done` for every candidate whose bound or time is known.
 
         `options` are those of the environment unless others are given.
         """
@@ -168,7 +168,7 @@ class TunedKernel(Kernel):
         return config.launch(self._launch), config.arguments
 
     def searched(self, lnc: int | None, budget: int | None, processes: int | None) -> TunedKernel:
-        """The same without pinned entries; None leaves a setting as it is."""
+        """This kernel without pinned entries, to be searched with these settings; None leaves a setting as it is."""
         launch = self._launch if lnc is None else super().__getitem__(lnc).launch()
         settings = (self._settings[0] if budget is None else budget, self._settings[1])
         return TunedKernel(launch, self._configs, self._key, settings, processes or self._processes, None)
@@ -273,7 +273,7 @@ def _tell_of_failures(tuned: Tuned) -> None:
 
 
 def _nothing(question: Question, number: int) -> None:
-    """Nobody watches."""
+    """Tell nobody of a candidate."""
 
 
 def _arrays(value: Any) -> list[Any]:

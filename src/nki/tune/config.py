@@ -52,7 +52,7 @@ class Config:
 
     @property
     def label(self) -> str:
-        """As text: what tables show and pinned files name."""
+        """The configuration as text: what tables show and pinned files name."""
         parts = [f"{name}={_text(value)}" for name, value in sorted(self.arguments.items())]
         parts += [] if self.lnc is None else [f"lnc={self.lnc}"]
         if self.compile_config is not None:
@@ -118,7 +118,7 @@ def _check_names(config: Config, parameters: Mapping[str, inspect.Parameter], ke
 
 
 def _text(value: Any) -> str:
-    """In full, because labels tell configurations apart."""
+    """A value in full, because labels tell configurations apart."""
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
     return shown(value) if isinstance(value, FunctionType | type) else _ADDRESS.sub("", repr(value))

@@ -134,7 +134,7 @@ def write_pinned(path: Path, tuned: Sequence[Tuned]) -> None:
 
 
 def with_origin(tuned: Tuned, origin: str) -> Tuned:
-    """The same result, found in another way."""
+    """A result with another `origin`: how it was found."""
     return replace(tuned, origin=origin)
 
 

@@ -89,7 +89,7 @@ class _Search:
             self.times.update(zip(wave, self._ask("time", wave), strict=True))
 
     def candidates(self, chosen: int) -> tuple[Candidate, ...]:
-        """In the order of the configurations."""
+        """All candidates, in the order of the configurations."""
         return tuple(self._candidate(number, chosen) for number in range(len(self._job.configs)))
 
     def _candidate(self, number: int, chosen: int) -> Candidate:

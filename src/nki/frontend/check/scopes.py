@@ -71,7 +71,7 @@ class Scope:
         return self is outer or (self.parent is not None and self.parent.is_inside(outer))
 
     def parameters(self) -> list[ast.arg]:
-        """Of a function, in order, with ``*args`` and ``**kwargs``; empty for others."""
+        """The parameters of a function, in order, with ``*args`` and ``**kwargs``; empty for modules and classes."""
         if isinstance(self.owner, ast.Module | ast.ClassDef):
             return []
         given = self.owner.args

@@ -170,7 +170,7 @@ def encoded(value: Any) -> bytes:
 
 
 def _encoded_code(code: CodeType) -> bytes:
-    """With file and lines, which the compiled kernel carries into errors and profiles."""
+    """A code object as bytes, with file and lines, which the compiled kernel carries into errors and profiles."""
     parts: tuple[Any, ...] = (
         code.co_code, code.co_consts, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars,
         code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable,

@@ -105,7 +105,7 @@ class DigestWriter:
             write(self._met[number], label)
 
     def digest(self) -> str:
-        """Of all that was written so far."""
+        """The digest of everything that was written so far."""
         return self._hash.hexdigest()
 
     def _number(self, value: Any, label: str) -> int:

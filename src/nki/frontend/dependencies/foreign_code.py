@@ -56,7 +56,7 @@ _PURE_ATTRIBUTES: MappingProxyType[str, frozenset[str]] = MappingProxyType(
         ),
     }
 )
-"""Of modules that are not pure, what is."""
+"""What is pure of modules that are not."""
 
 _IMPURE_ATTRIBUTES: MappingProxyType[str, frozenset[str]] = MappingProxyType(
     {
@@ -74,7 +74,7 @@ _IMPURE_ATTRIBUTES: MappingProxyType[str, frozenset[str]] = MappingProxyType(
         }),
     }
 )  # fmt: skip
-"""Of modules that are pure, what is not."""
+"""What is impure of modules that are pure."""
 
 
 def origin_of_code(code: CodeType) -> Origin:

@@ -102,7 +102,7 @@ class ReachableWalk:
                 self._follow(self._global(read.name, function), read, function)
 
     def _library_function(self, function: FunctionType, label: str, origin: Origin) -> None:
-        """By its name, with what a decorator put into it."""
+        """Write a function of a library by its name, with what a decorator put into it."""
         writer = self.writer
         writer.constant(function.__qualname__)
         self._version(function.__module__, origin)

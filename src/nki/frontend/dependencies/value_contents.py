@@ -92,7 +92,7 @@ def _nothing(writer: DigestWriter, value: Any, label: str) -> None:
 
 
 def _constant(base: type) -> Content:
-    """Of a class that extends a constant's."""
+    """What to write of instances of a class that extends a constant's: the constant itself."""
     return lambda writer, value, label: writer.constant(base(value))
 
 
@@ -180,7 +180,7 @@ def _shown(writer: DigestWriter, value: Any, label: str) -> None:
 
 
 def _path(writer: DigestWriter, value: pathlib.PurePath, label: str) -> None:
-    """Its text; what is there on the disk counts as well where a kernel may look (`Walk`)."""
+    """A path counts by its text; what is there on the disk counts as well where a kernel may look (`Walk`)."""
     writer.constant(str(value))
     if isinstance(value, pathlib.Path):
         writer.paths.append(label)
@@ -226,7 +226,7 @@ def _field_of_named_tuple(writer: DigestWriter, value: Any, label: str) -> None:
 
 
 def _cached_function(writer: DigestWriter, value: Any, label: str) -> None:
-    """By the function, whose earlier answers cannot be seen: they must follow from its arguments alone."""
+    """Write a function with a cache as what it wraps; answers in the cache must follow from its arguments alone."""
     outside = read_outside(value.__wrapped__)
     if outside:
         writer.refuse(f"{label} remembers answers, and reads {outside}, which may have been different then")

@@ -25,7 +25,7 @@ class Carried:
         self._containers = Containers({name: _value(frame, name) for name in sorted(used)})
 
     def check(self, where: Location) -> None:
-        """After a trip: raise FrontendError "loop.carried" for a name that was bound before and holds another value.
+        """Raise FrontendError "loop.carried", after a trip, for a name that was bound before and holds another value.
 
         A list, dictionary or set that the trip filled gets the warning "loop.filled".
         """

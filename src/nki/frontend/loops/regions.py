@@ -90,7 +90,7 @@ class Regions:
         return None if self.silent else self._machine
 
     def stop(self) -> None:
-        """Nothing executes from now on."""
+        """Execute nothing from now on."""
         self._machine = None
 
     @property

@@ -103,7 +103,7 @@ class SourceLoops:
     by_span: dict[Span, Statement]
 
     def find(self, span: Span | None, line: int | None) -> Statement | None:
-        """By position; by line, if there is but one, where Python was told to forget columns."""
+        """The loop at a position; the only one of a line, where Python was told to forget columns."""
         if span is not None:
             return self.by_span.get(span)
         found = {id(s): s for s in self.by_span.values() if line is not None and _is_header_line(s, line)}
@@ -133,7 +133,7 @@ def has_source(frame: FrameType) -> bool:
 
 
 def at_node(node: ast.AST, where: Location) -> Location:
-    """The same calls, with the innermost one at a node of its source."""
+    """A location with the same frames, whose innermost one points at a node of its source."""
     assert isinstance(node, ast.stmt | ast.expr | ast.arg), "nodes with a position"
     inner = where.frames[0]
     start, end = (

@@ -181,7 +181,7 @@ def _refused() -> ExecutionError:
 
 
 ACTIVITY = Activity()
-"""Of all calls in the process, because it is the process that ends; an entry goes when its call does."""
+"""The activity of all calls in the process, because it is the process that ends; an entry goes when its call does."""
 
 
 @cache

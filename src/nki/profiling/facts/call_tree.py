@@ -40,5 +40,5 @@ class Lines:
 
 
 def _plain(text: str) -> str:
-    """Without characters that a terminal would obey; a reader refuses them."""
+    """Text without characters that a terminal would obey; a reader refuses them."""
     return "".join(each if each.isprintable() or each.isspace() else "\N{REPLACEMENT CHARACTER}" for each in text)

@@ -44,7 +44,7 @@ class Header:
 
     @classmethod
     def of(cls, build_version: str, name: str, cores: int, features: int) -> Header:
-        """Without a digest, and with texts that fit."""
+        """A header without a digest, and with texts that fit."""
         return cls(fitted(build_version, _BUILD), fitted(name, _NAME), cores, features)
 
     @property
