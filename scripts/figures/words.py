@@ -17,12 +17,16 @@ FRAGMENTS = (
 "What ..." and "Whether ..." are not among them: "What a kernel reads." names its subject itself.
 """
 _BEGINS = re.compile(rf"(?:{'|'.join(FRAGMENTS)})\b(?!-)")
+_ANY_TEXT = re.compile(rf"[\"'][\s\\]*{_BEGINS.pattern}")
+"""A text of a file that begins so, docstring or not: most files have none, and need not be parsed."""
 
 
 def fragments(sources: Sequence[Source]) -> dict[str, list[str]]:
     """Place and first line of each, of modules, classes and functions, and of texts below values."""
     found: dict[str, list[str]] = {"docstrings": [], "values": []}
     for source in sources:
+        if not _ANY_TEXT.search(source.text):
+            continue
         documented = {id(node) for node in _docstrings(source)}
         for text in source.docstrings:
             said = str(text.value).strip()

@@ -40,7 +40,7 @@ from nki.spec.schedule import add_named_edges
 from nki.target.model import Target
 
 _ARRAY = attrgetter("array")
-"""Of each argument: a comprehension would be one more call."""
+"""The array of an argument, for `map`: a comprehension would be one more call."""
 
 
 def call(
