@@ -20,7 +20,7 @@ from nki.interop.jax import framework as jax_framework
 from nki.interop.jax.primitive import nki_call
 from nki.interop.torch import framework as torch_framework
 from tests.interop.torch.kernels import product
-from tests.packaging.building import REPOSITORY, run
+from tests.packaging.building import run
 
 _ROOT = Path(nki.interop.__file__).parent
 _FACES = {"torch/__init__.py": ["install()"], "jax/__init__.py": ["install()"]}
@@ -63,18 +63,6 @@ def _registered() -> tuple[object, ...]:
     )
 
 
-def test_the_entry_point_and_the_public_module_name_one_backend() -> None:
-    code = """
-from torch._dynamo.backends import registry
-assert "neuron" in registry.list_backends(), "an installed package names it"
-import nki.interop.torch
-from nki.driver import frameworks
-from nki.interop.torch_compile import neuron
-print(registry.lookup_backend("neuron") is neuron)
-"""
-    assert run(sys.executable, "-c", code, cwd=REPOSITORY).strip() == "True"
-
-
 @pytest.mark.parametrize("order", [(torch_framework, jax_framework), (jax_framework, torch_framework)])
 def test_dynamo_follows_no_other_framework(order: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frameworks, "_INSTALLED", [module.FRAMEWORK for module in order])
@@ -82,3 +70,32 @@ def test_dynamo_follows_no_other_framework(order: tuple[Any, ...], monkeypatch: 
     x = torch.full((4, 8), 3.0)
     compiled = torch.compile(lambda x: product(x, x) + 1, backend="eager", fullgraph=True)
     assert torch.equal(compiled(x), x * x + 1)
+
+
+MODEL = """
+import torch
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+@nki.jit
+def double(a):
+    tile = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
+    result = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
+    nisa.dma_copy(dst=result, src=tile)
+    return result
+
+print(torch.compile(lambda a: double(a) + 1, backend="neuron", fullgraph=True)(torch.ones(4, 8)).sum())
+
+import nki.interop.torch
+from nki.interop.torch_compile import neuron
+from torch._dynamo.backends import registry
+print(registry.lookup_backend("neuron") is neuron)
+"""
+
+
+def test_the_entry_point_is_the_backend_and_installs_what_kernels_in_a_model_need(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    assert run(sys.executable, "model.py", cwd=tmp_path).split() == ["tensor(96.)", "True"]
