@@ -1,7 +1,8 @@
 """Simulated devices and a small runtime: load, allocate, write, execute, read, unload; see docs/runtime.md."""
 
 from nki.runtime.api import Runtime
-from nki.runtime.handles import CoreState, LoadedModel, Tensor
+from nki.runtime.handles import CoreState, Tensor
+from nki.runtime.handles import LoadedModel as Loaded
 from nki.runtime.launch_ranks import run_ranks
 from nki.runtime.model import Model, load_model
 from nki.runtime.spans import Span, recording, show_ranges
@@ -10,7 +11,7 @@ from nki.runtime.trace import write_system_trace
 
 __all__ = [
     "CoreState",
-    "LoadedModel",
+    "Loaded",
     "Model",
     "NrtError",
     "Runtime",
