@@ -116,6 +116,7 @@ def test_an_error_of_a_kernel_says_which_pattern_wanted_it(install: Install) -> 
         compile_module(xla.lowered(_length, *_INPUTS), target="trn2")
     (note,) = caught.value.__notes__
     assert note.startswith("pattern 'hypotenuse' of distribution kernels_b 1.0 wanted this kernel for ")
+    assert caught.value.to_json()["facts"]["pattern"] == "pattern 'hypotenuse' of distribution kernels_b 1.0"
 
 
 def test_two_distributions_with_one_name_are_refused(install: Install) -> None:

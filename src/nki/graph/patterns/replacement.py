@@ -85,6 +85,7 @@ class Replacement:
             yield
         except NkiError as error:
             error.add_note(f"{self.origin} wanted this kernel for {where}")
+            error.facts["pattern"] = str(self.origin)
             raise
         except (Warning, MemoryError):  # warnings are errors where the user wants that
             raise
