@@ -5,7 +5,9 @@ A distribution makes its patterns known with entry points of the group ``nki.pat
 
 from nki.graph.ir import Op, TensorType, Value
 from nki.graph.passes.kinds import combiner
+from nki.graph.passes.lossless import computed_alike, lossless
 from nki.graph.passes.rewriter import Rewriter
+from nki.graph.patterns.known import known
 from nki.graph.patterns.pattern import Match, Matcher, Pattern
 from nki.graph.patterns.recognition import either_way, match_rms_norm, unconverted
 from nki.graph.patterns.registry import register, register_pattern, unregister
@@ -19,7 +21,10 @@ __all__ = [
     "TensorType",
     "Value",
     "combiner",
+    "computed_alike",
     "either_way",
+    "known",
+    "lossless",
     "match_rms_norm",
     "register",
     "register_pattern",

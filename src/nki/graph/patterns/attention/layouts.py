@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from nki.graph.ir import Op, Value
-from nki.graph.passes.lossless import computed_alike, lossless
-from nki.graph.passes.rewriter import Rewriter
+from nki.graph.patterns import Op, Rewriter, Value, computed_alike, lossless
 
 
 @dataclass(eq=False, slots=True)

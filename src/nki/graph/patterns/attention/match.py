@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nki.graph.ir import Op, Value
-from nki.graph.passes.rewriter import Rewriter
-from nki.graph.patterns import Match
+from nki.graph.patterns import Match, Op, Rewriter, Value, known
 from nki.graph.patterns.attention.kernel import LETTERS, MOST_FEATURES, MOST_KEYS, PARTITIONS
-from nki.graph.patterns.attention.known import known
 from nki.graph.patterns.attention.layouts import Dims, Index, NotAligned, Seen, flat, of_shape
 from nki.graph.patterns.attention.scores import Attention, Mask, attention_of
 

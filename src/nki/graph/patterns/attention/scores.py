@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nki.graph.ir import Op, Value
-from nki.graph.passes.kinds import combiner
-from nki.graph.passes.rewriter import Rewriter
+from nki.graph.patterns import Op, Rewriter, Value, combiner
 from nki.graph.patterns.attention.layouts import Dims, Seen, bound, same, unmoved
 
 _USES = 2
