@@ -26,7 +26,6 @@ from nki.native.call_context import CallContext
 from nki.native.objects import jit
 from nki.native.primitives import module
 from nki.native.primitives.abi import EXPONENTS
-from nki.native.primitives.base import fill_text
 from nki.native.primitives.copy import copy_text
 from nki.native.primitives.dots import LEAST
 from nki.native.primitives.matmul import ADD, FLOATS, PAIRS, matmul_text
@@ -232,9 +231,6 @@ def moves(bench: Bench, runs: int) -> Iterator[Case]:
             call = bench.call(copy, [np.ndarray(src.shape, dtype, dst.base, *_at(dst, src.shape)), src])
             yield case(f"copy {size} B {name}", call, other, 2 * dst.nbytes, "GB/s", runs)
         bench.used = 0
-        dst = bench.tile((128, 512), dtype)
-        fill = bench.call(bench.compiled(fill_text, size), [dst], [7])
-        yield case(f"fill {size} B", fill, partial(dst.fill, 7), dst.nbytes, "GB/s", runs)
         square, src = bench.tile((128, 128), dtype), bench.tile((128, 128), dtype)
         call = bench.call(bench.compiled(transpose_text, size), [square, src])
         yield case(

@@ -38,10 +38,10 @@ def _waits(core: DeviceCore, run: Callable[[], Any], *others: DeviceCore) -> thr
 
 FORKED = """
 import os, signal, threading
-from nki.runtime.device import Core
+from nki.runtime.device import DeviceCore
 from nki.runtime.memory import Account
 
-core, go, began = Core(0, 0, Account("stack", 1)), threading.Event(), threading.Event()
+core, go, began = DeviceCore(0, 0, Account("stack", 1)), threading.Event(), threading.Event()
 waiting = threading.Thread(target=core.execute, args=(lambda: (began.set(), go.wait()), None))
 waiting.start()
 began.wait()
