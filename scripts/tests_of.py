@@ -10,6 +10,8 @@ A file's own tests are the first of these that there are:
 5. those of 1 and 2 of the nearest files of other folders that import it;
 6. all tests of the nearest of those folders.
 
+A file `text/NAME.txt` in those folders, of cases that are text, is always among them.
+
 ``--all`` adds the others of 1, 2 and 4. Without a file, those that differ from the last commit count.
 Usage: ``python scripts/tests_of.py [--all] [FILE ...]``; `make test-of FILE=...` runs what is printed.
 """
@@ -31,6 +33,9 @@ EXCEPTIONS: Mapping[str, str] = {
     "src/nki/__main__.py": "tests/tools/test_command.py",
 }
 """Source file -> its test, where it is neither named like one nor imported."""
+
+TEXT = "text"
+"""The folder of files with cases for the source file of their name; see tests/text_cases.py."""
 
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#]*)|import[ \t]+([^\n#]+))", re.M)
 _LITERAL = re.compile(r"""(?:["']|\bfrom |\bimport )(nki(?:\.\w+)+)\b""")
@@ -72,14 +77,14 @@ class Tree:
 
     def own(self, file: Path) -> list[Path]:
         """The tests to run after an edit of a file; [] if it has none."""
-        if is_test(file):
+        if is_test(file) or is_text(file):
             return [file]
         if listed := EXCEPTIONS.get(file.relative_to(self.root).as_posix()):
             return [self.root / listed]
         if file.suffix != ".py":
             return self._beside(file)
         steps = (self._near, partial(self._of_users, beside=True), self._importing, self._of_users, self._beside)
-        return next((found for step in steps if (found := step(file))), [])
+        return [*next((found for step in steps if (found := step(file))), []), *self._texts(file)]
 
     def all(self, file: Path) -> list[Path]:
         """Its own tests, and all others that have its name or import it."""
@@ -133,6 +138,11 @@ class Tree:
                 return sorted(found)
         return []
 
+    def _texts(self, file: Path) -> list[Path]:
+        """The cases that are text, in the first folder `text` of its folders of tests that has some of its name."""
+        found = (folder / TEXT / f"{file.stem}.txt" for folder in self._folders(file))
+        return [path for path in found if path.is_file()][:1]
+
     def _beside(self, file: Path) -> list[Path]:
         for folder in self._folders(file):
             if found := self._folder.get(folder):
@@ -161,6 +171,11 @@ class Tree:
 def is_test(path: Path) -> bool:
     """Whether pytest collects it."""
     return path.name.startswith("test_") and path.suffix == ".py"
+
+
+def is_text(path: Path) -> bool:
+    """Whether it holds cases that are text, which pytest collects."""
+    return path.suffix == ".txt" and path.parent.name == TEXT
 
 
 def changed() -> Iterator[Path]:

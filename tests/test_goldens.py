@@ -30,7 +30,9 @@ def test_every_golden_is_compared(file: Path) -> None:
 
 @pytest.mark.parametrize("file", [path for path in DATA if path.suffix != goldens.SUFFIX], ids=relative)
 def test_every_other_file_is_read_by_a_module_beside_it(file: Path) -> None:
-    assert any(f'"{file.name}"' in path.read_text(encoding="utf-8") for path in file.parent.glob("*.py"))
+    names = (f'"{file.name}"', f'"*{file.suffix}"')
+    texts = [path.read_text(encoding="utf-8") for path in file.parent.glob("*.py")]
+    assert any(name in text for text in texts for name in names)
 
 
 @pytest.fixture

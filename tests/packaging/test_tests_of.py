@@ -87,6 +87,8 @@ def small(tmp_path: Path) -> Path:
         "tests/__init__.py": "",
         "tests/room/help.py": "import nki.room.helped",
         "tests/room/test_named.py": "from nki.room import named",
+        "tests/room/text/named.txt": "",
+        "tests/room/text/far.txt": "",
         "tests/room/test_named_again.py": "def test():\n    from nki.room import named",
         "tests/room/test_misnamed.py": "",
         "tests/room/test_a.py": "from nki.room.imported import x",
@@ -106,12 +108,12 @@ ROOM = ["test_a", "test_b", "test_misnamed", "test_named", "test_named_again", "
 @pytest.mark.parametrize(
     ("file", "tests"),
     [
-        ("named", ["test_named", "test_named_again"]),
+        ("named", ["named", "test_named", "test_named_again"]),
         ("misnamed", ROOM),
         ("imported", ["test_a"]),
         ("helped", ["test_b"]),
         ("hidden", ["test_user"]),
-        ("far", ["test_uses"]),
+        ("far", ["far", "test_uses"]),
         ("lazy", ["test_uses"]),
         ("alone", ROOM),
     ],
@@ -123,7 +125,7 @@ def test_where_tests_are_found(small: Path, file: str, tests: list[str]) -> None
 
 def test_all_tests_are_more(small: Path) -> None:
     found = SCRIPT.Tree(small).all(small / "src/nki/room/named.py")
-    assert [path.stem for path in found] == ["test_uses", "test_named", "test_named_again"]
+    assert [path.stem for path in found] == ["test_uses", "test_named", "test_named_again", "named"]
 
 
 def test_data_has_the_tests_of_its_folder(small: Path) -> None:
