@@ -23,7 +23,7 @@ from nki.passes.analysis.pressure import memory_peak
 from nki.passes.context import Context
 from nki.passes.pipeline import compile_programs
 from nki.passes.proof.happens_before import check
-from nki.passes.scheduling.pressure_reordering import relieved
+from nki.passes.scheduling.pressure_reordering import orders_under_pressure
 from nki.spec.program import Program
 from nki.target.load import load_target
 from nki.target.model import Target
@@ -200,7 +200,7 @@ def test_another_order_and_two_halves_together(kernel: Kernel, expected: list[in
     share = 0.3 if kernel is kernels.rotated else 0.6
     array = wide(HALF, share=share)
     before = traced(kernel, array)
-    assert not any(fits(each) for each in (before, *relieved(before, TRN2)))
+    assert not any(fits(each) for each in (before, *orders_under_pressure(before, TRN2)))
     program = arranged(kernel, array)
     assert sorted(starts(program)) == expected
     apart(program)

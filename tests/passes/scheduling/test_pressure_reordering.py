@@ -15,7 +15,7 @@ from nki.core.errors import VerificationError
 from nki.passes import allocate_and_schedule
 from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.analysis.memory_usage import usage
-from nki.passes.scheduling.pressure_reordering import relieved
+from nki.passes.scheduling.pressure_reordering import orders_under_pressure
 from nki.spec.program import Issued, Program
 from tests.passes.allocation.support import TRN2, context, results, traced
 
@@ -96,7 +96,7 @@ def test_a_kernel_that_fits_in_another_order_is_compiled(kernel: Callable[..., A
 @pytest.mark.parametrize(("kernel", "array"), KERNELS, ids=lambda v: v.__name__ if callable(v) else "")
 def test_every_order_keeps_every_dependence(kernel: Callable[..., Any], array: np.ndarray) -> None:
     before = traced(kernel, array)
-    orders = list(relieved(before, TRN2))
+    orders = list(orders_under_pressure(before, TRN2))
     assert orders
     for after in orders:
         for old, new in zip(_segments(before), _segments(after), strict=True):
@@ -109,13 +109,13 @@ def test_every_order_keeps_every_dependence(kernel: Callable[..., Any], array: n
 
 def test_the_written_order_stays_where_it_fits() -> None:
     fitting = traced(lambda x: sums_emptied_late(x, tiles=8), KERNELS[0][1])
-    assert list(next(relieved(fitting, TRN2)).body.walk()) == list(fitting.body.walk())
+    assert list(next(orders_under_pressure(fitting, TRN2)).body.walk()) == list(fitting.body.walk())
 
 
 def test_no_more_moves_than_it_takes() -> None:
     """Two of ten sums have no bank at first: as many are emptied early, each just before its bank is needed."""
     before = traced(sums_emptied_late, KERNELS[0][1])
-    order = [issued.instruction for issued in next(relieved(before, TRN2)).body.walk()]
+    order = [issued.instruction for issued in next(orders_under_pressure(before, TRN2)).body.walk()]
     assert order[: order.index(nisa.tensor_scalar)].count(nisa.nc_matmul) == 16
     last_product = len(order) - 1 - order[::-1].index(nisa.nc_matmul)
     assert order[:last_product].count(nisa.tensor_scalar) == 2

@@ -93,7 +93,7 @@ def _within(needs: Demand, layout: Layout, target: Target) -> Demand:
 
 
 def _packed(needs: Demand, positions: int, rotation: AddressRotation) -> Packing:
-    """As `pack`; what cannot fit, because too much is live at once, is not packed."""
+    """What `pack` makes of the needs, unless they cannot fit, because too much is live at once: then no offsets."""
     needed = int(load(needs.items, needs.fixed, positions).max()) if needs.items else 0
     return Packing((), needed) if needed > needs.memory.limit else pack(needs, positions, rotation)
 

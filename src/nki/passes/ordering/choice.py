@@ -1,4 +1,4 @@
-"""Which candidate is taken: of those that fit, the one that takes the least time, and on a tie the one made first.
+"""The choice: of the candidates that fit, the one that takes the least time, and on a tie the one made first.
 
 The order of the kernel is made first, so that it stays unless another one is shorter: the search never makes a kernel
 slower than it was written, as far as the model sees.

@@ -13,7 +13,7 @@ from nki.passes.allocation.addresses import Layout
 from nki.passes.allocation.partition_halves import upper_half
 from nki.passes.context import Context
 from nki.passes.ordering.candidates import Start
-from nki.passes.scheduling.pressure_reordering import relieved
+from nki.passes.scheduling.pressure_reordering import orders_under_pressure
 from nki.spec.program import Program
 
 
@@ -21,13 +21,13 @@ def starts(program: Program, context: Context) -> Iterator[Start]:
     """Where the search may begin. Each is made when it is asked for, after those before it had no room."""
     yield Start(program)
     yield from _side_by_side([program], context)
-    relieving: list[Program] = []
-    for other in relieved(program, context.target):
-        relieving.append(other)
+    less_live: list[Program] = []
+    for other in orders_under_pressure(program, context.target):
+        less_live.append(other)
         yield Start(other)
-    yield from _side_by_side(relieving, context)
+    yield from _side_by_side(less_live, context)
     if context.config.spill:
-        for other in relieving:
+        for other in less_live:
             yield Start(other, spilling=True)
 
 

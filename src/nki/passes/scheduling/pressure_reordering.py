@@ -1,4 +1,4 @@
-"""Relief: where more is live at once than there is, instructions that end the lives of tensors move forward.
+"""Reordering under pressure: where more is live at once than there is, what ends the lives of tensors moves forward.
 
 A kernel may fill tensor after tensor and empty them only later: what is written does not fit, but the same instructions
 do in another order, and reordering them is the compiler's business. The order that was written stays wherever it fits.
@@ -40,7 +40,7 @@ EFFORT = 100
 """Instructions that may be looked at for each one of the crowded segments, on average, for all orders together."""
 
 
-def relieved(program: Program, target: Target) -> Iterator[Program]:
+def orders_under_pressure(program: Program, target: Target) -> Iterator[Program]:
     """The program in orders in which less is live at once, the nearest to the written one first; maybe none.
 
     Nothing is moved out of its run of instructions between loops, and every dependence is kept, those of the kernel's
@@ -63,8 +63,8 @@ def relieved(program: Program, target: Target) -> Iterator[Program]:
         for segment in runs:
             order: Sequence[int] | None = range(len(segment.items))
             if segment.walk in crowded:
-                relief = _Relief(segment, crowded[segment.walk], needs, share or 1.0, effort)
-                order, effort = relief.order() if share else relief.steps(), relief.effort
+                made = _PressureOrder(segment, crowded[segment.walk], needs, share or 1.0, effort)
+                order, effort = made.order() if share else made.steps(), made.effort
             if order is None:
                 break
             orders[id(segment.block), segment.first] = NewOrder(segment.walk, order, None)
@@ -103,7 +103,7 @@ class _Tensor:
     ends: bool
 
 
-class _Relief:
+class _PressureOrder:
     """A segment that is put into an order, instruction by instruction."""
 
     def __init__(
