@@ -109,6 +109,7 @@ class _Unroller:
             factor = self._factor(loop)
             items, buffers = self._unrolled(loop, factor)
         except _Unsuitable:
+            # Copies may have been noted before one of them did not work out.
             del self._origin[marked:]
             made.items.append(loop)
             self._origin += [(self._at + position, 0) for position in range(size)]
@@ -141,6 +142,7 @@ class _Unroller:
         ):
             own = sum(_rounded(b, self._target.psum.bank_bytes) for b in body.buffers if b.region.value == region)
             if own:
+                # The peak has one copy, or is elsewhere: then there is more room here than this, never less.
                 rooms.append(1 + max(0, limit - live) // own)
         if any(b.address is not None for b in body.buffers if b.on_chip):
             raise _Unsuitable
@@ -158,6 +160,7 @@ class _Unroller:
             body = Block()
             for number in range(factor):
                 self._copy(loop, _Trip(number, None, number * loop.step), private, body)
+            # The index register steps over a whole round; each copy adds the distance of its trip to its addresses.
             after = loop.lower + rounds * factor * loop.step
             items.append(replace(loop, upper=after, step=loop.step * factor, body=body))
             rest = range(rounds * factor, len(trips))
@@ -190,6 +193,7 @@ class _Unroller:
         here = _counted(loop.body)
         first: dict[int, bool] = {}
         for issued in inside:
+            # Reads first, as an instruction does them: a register that it counts up is handed on, and not private.
             for register, writes in sorted(_uses(issued), key=lambda use: use[1]):
                 first.setdefault(register.id, writes)
         return sorted(r for r, writes in first.items() if writes and here[r] == self._uses[r] and r != loop.index.id)

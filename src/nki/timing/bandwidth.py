@@ -43,6 +43,7 @@ class Transfers:
             self._work += (now - self._now) * self._rate
             self._demand += demand
         else:
+            # Nothing is in flight: both sums begin anew, so that rounding errors do not add up over a program.
             self._work, self._demand, self._since = 0.0, demand, now
         self._now = now
         heappush(self._ends, (self._work + ns, number, demand))

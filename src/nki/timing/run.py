@@ -93,6 +93,7 @@ class SegmentRun:
         events, transfers = self._events, self._transfers
         recipes, kinds = self.plan.recipes, self._kinds
         while True:
+            # On a tie the transfer ends first, because what waits for it may start at that very time.
             if events and events[0][0] < transfers.next:
                 if events[0][0] > until:
                     return

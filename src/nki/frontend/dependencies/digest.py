@@ -45,6 +45,7 @@ class DigestWriter:
         """Structure: what the next values are."""
         for each in texts:
             data = each.encode("utf-8", "surrogatepass")
+            # With its length, because otherwise "ab", "c" would hash like "a", "bc".
             self._hash.update(b"%d;" % len(data) + data)
 
     def constant(self, value: Any) -> None:
@@ -111,6 +112,7 @@ class DigestWriter:
     def _number(self, value: Any, label: str) -> int:
         number = self._numbers.get(id(value))
         if number is None:
+            # `_met` keeps the object alive, so that no other one gets its identity while this goes on.
             number = self._numbers[id(value)] = len(self._met)
             self._met.append(value)
             self._pending.append((number, label))

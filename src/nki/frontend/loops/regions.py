@@ -178,6 +178,7 @@ class LoopRegion:
         """End the running trip, if there is one, and begin the next; False if the loop has ended."""
         if self.trips:
             self._regions.end(self, self._outer)
+            # A silent pass is over. Whoever had a machine when the loop was opened executes again.
             self._regions.silent = self._regions.silent and self._machine is None
         self._regions.check_innermost(self)
         if not self._more():
@@ -194,6 +195,7 @@ class LoopRegion:
             if isinstance(self.loop, ForLoop):
                 self._machine.write_register(self.loop.index, value)
             return True
+        # No trip at run time, but a compiled program has the body: pass it once, with nothing executing.
         if self.recording and not self.trips:
             self._regions.silent = True
             return True
@@ -278,6 +280,7 @@ def _same(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(_same, a, b))
+    # By ``==``, -0.0 would be 0.0, and no NaN equal to itself.
     if isinstance(a, float):
         return struct.pack("<d", a) == struct.pack("<d", b)
     return bool(a == b)

@@ -113,10 +113,13 @@ class _MemoryPlanner:
         steps = self._steps
         touched = [dict.fromkeys((*reads(step, steps), *writes(step, steps))) for step in block]
         last = {value: position for position, values in enumerate(touched) for value in values}
+        # Only the block that makes a value gives its memory back: the next trip of a loop may need what comes from
+        # outside.
         own: set[Value] = set()
         for position, step in enumerate(block):
             if isinstance(step, KernelRun):
                 own |= self._within(step, last, position, own)
+            # Large ones first: otherwise a small one may take the only slot that is long enough for them.
             for value in sorted(self._made(step), key=lambda value: -_bytes(value.type)):
                 if value not in self._plan.of:
                     self._new(value)

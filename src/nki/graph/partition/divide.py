@@ -139,6 +139,8 @@ class _Divider:
             for state in states:
                 for way in range(len(self._atoms[number].ways)):
                     made = self._next(state, number, way)
+                    # What can still collide depends only on what is open: of equal ones the cheapest goes on. The cut
+                    # below is a beam: the best division of all may get lost.
                     known = found.get(made.open)
                     if known is None or made.cost < known.cost:
                         found[made.open] = made

@@ -191,6 +191,7 @@ def _sections(data: bytes) -> list[Section]:
 def _layout(sections: list[Section]) -> tuple[int, int, int, dict[int, int]]:
     """Bytes of code, constants and variables, and where each loaded section starts, by number."""
     places: dict[int, int] = {}
+    # Each part has pages of its own, because the system gives rights by page: code must not be writable.
     ends = [0]
     for flags in (_EXECUTE, 0, _WRITE):
         end = ends[-1]
@@ -226,6 +227,7 @@ def _symbols(data: bytes, sections: list[Section], places: Mapping[int, int]) ->
             symbols.append(Symbol(text, False, -1, 0))
             continue
         function = info & 15 == _FUNCTION
+        # `function` counts as a byte: a function has at least one, while other symbols may point behind the last.
         if value + function > sections[section].size or info & 15 in (_COMMON, _THREAD):
             raise ElfError(f"{text!r} is {value} bytes into {sections[section].size}, or of kind {info & 15}")
         symbols.append(Symbol(text, function, section, places[section] + value))

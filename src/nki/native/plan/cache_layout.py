@@ -154,6 +154,7 @@ class _Pool:
         for key, position in last.items():
             if key in own:
                 ending.setdefault(position, []).append(key)
+        # Nobody touches these: they have a place, and keep nobody else from it.
         for key in own.keys() - last.keys():
             chunks[key] = self._take(own[key])
             self._give(own[key], chunks[key])
@@ -163,6 +164,7 @@ class _Pool:
                     chunks[key] = self._take(own[key])
             if not isinstance(item, Issued):
                 self.block(item.body, chunks)
+            # Behind the places of results: an instruction must not write where it still reads.
             for key in ending.get(position, ()):
                 self._give(own[key], chunks[key])
         return self._end

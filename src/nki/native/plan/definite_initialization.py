@@ -175,6 +175,8 @@ class _InitializationAnalysis:
         psum = {key for key in written if key in self.notes and self.notes[key].buffer.region is MemoryRegion.psum}
         before = {key for key in written if key in self.notes and _whole_written(self.notes[key])}
         outside = set(self.notes)
+        # In the body an earlier trip may have been the last one to write; behind it, the loop may not have run. So both
+        # times, because the body itself may make sure of a tensor.
         self.unsure |= psum
         self.block(loop.body)
         self.unsure |= psum

@@ -102,6 +102,7 @@ class Sharing:
 
     def _waits(self, accesses: Sequence[RecordAccess], may_refuse: bool) -> bool:
         waits = may_refuse or self._alone or self._count + len(accesses) > _MOST or self._meets(accesses)
+        # Behind a wait nobody is still at what came before it: from here on only the new accesses can collide.
         if waits:
             self._since, self._count = {}, 0
         for access in accesses:

@@ -113,6 +113,7 @@ def pack(needs: Demand, positions: int, rotation: AddressRotation = AddressRotat
 def _spilled(program: Program, context: Context, failure: VerificationError) -> PassResult:
     """Allocation of what is left when the tensors that wait longest are moved away."""
     for share in _SHARES:
+        # That no more is live than fits does not mean that a packing is found: each time there is more room for holes.
         smaller, spills = spill(program, context.target, share)
         live = liveness(smaller)
         needs, found = demands(smaller, live, context.target)

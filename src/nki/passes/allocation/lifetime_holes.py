@@ -96,6 +96,7 @@ class _Finder:
         for number, item in enumerate(block.items):
             first = self._position
             touched = self._item(item, sure)
+            # A loop without instructions has a place all the same.
             last = max(first, self._position - 1)
             for key, writes in touched.items():
                 tensor = self.found[key]

@@ -45,6 +45,7 @@ def pack_rotating(items: Sequence[Item], fixed: Sequence[Fixed], room: Room) -> 
     by_span = sorted(range(len(items)), key=lambda n: (-field.level(n), items[n].first, -items[n].size))
     if field.place(by_span, _next):
         return field.packing()
+    # Spread out, long-lived items left no hole: now they lie at the bottom, and only items of one slice go round.
     field.clear()
     long = [n for n in by_span if field.level(n)]
     long.sort(key=lambda n: (-field.level(n), -items[n].size, items[n].first))
@@ -77,6 +78,7 @@ def _climb(field: _Field, order: list[int], best: Packing, limit: int) -> Packin
         if not over:
             break
         first = set(over)
+        # The others keep their order, so that an attempt differs from the last one only in what lacked room.
         order = [*over, *(n for n in order if n not in first)]
         packing = field.packed(order)
         best = min(best, packing, key=lambda each: each.peak)
@@ -99,6 +101,8 @@ class _Field:
         firsts = np.searchsorted(births, np.array([each.first for each in both], np.int64)).tolist()
         lasts = (np.searchsorted(births, np.array([each.last for each in both], np.int64), "right") - 1).tolist()
         self._first, self._last = firsts[: len(items)], lasts[: len(items)]
+        # About SLICE items begin in a slice: what a look-up costs does not grow with the program, but for items that
+        # span many slices.
         self._width = max(1, len(births) * SLICE // max(1, len(both)))
         self._count = len(births) // self._width + 1
         self._fixed: list[list[tuple[int, int, int, int, int, int]]] = [[] for _ in range(self._count)]
@@ -182,6 +186,7 @@ class _Field:
         if start == end and len(sides) == 1:
             taken = [(low, high) for f, z, low, high in self._slices[sides[0]][start] if f <= last and z >= first]
         else:
+            # A set, because an entry is in every slice, and on every side, that it spans.
             near = {entry for side in sides for each in range(start, end + 1) for entry in self._slices[side][each]}
             taken = [(low, high) for f, z, low, high in near if f <= last and z >= first]
         begin, after = item.start, item.start + item.partitions
@@ -211,6 +216,7 @@ def _next(taken: list[Byte], item: Item, field: _Field) -> int:
     """The first hole behind the item that was placed before, else the lowest one."""
     size, align, limit = item.size, item.align, field.room.limit
     pointer = field.pointer
+    # One pass finds both answers: the first hole behind the pointer, and the lowest one in case there is none.
     at, wrapped = 0, -1
     for low, high in (*taken, (limit, limit)):
         if low - at >= size:

@@ -70,6 +70,7 @@ def _chosen(program: Program, needs: Demand, target: Target, positions: int, lim
             buffer = gaps[begun].tensor.buffer
             heapq.heappush(waiting, (-gaps[begun].end, -size(buffer), buffer.id, begun))
             begun += 1
+        # The first one has the farthest end: if that gap is over, all are.
         while waiting and bytes_live[position] > limit and -waiting[0][0] > position:
             gap = gaps[heapq.heappop(waiting)[-1]]
             if _possible(gap, accesses, target):

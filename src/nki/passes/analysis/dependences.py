@@ -128,6 +128,8 @@ class _AccessHistory:
 
     def _reduced(self, found: set[int]) -> tuple[int, ...]:
         """Without what the others already wait for themselves."""
+        # One step only: what follows from longer chains stays, and `synchronize` finds that it needs no wait. A long
+        # list stays as it is, because each member costs a pass over its own needs.
         if len(found) <= _FEW:
             for position in tuple(found):
                 found.difference_update(self._needs[position])
@@ -148,6 +150,7 @@ class _AccessHistory:
                 found.add(self._setter[resource])
             self._users.setdefault(resource, []).append(position)
         for resource in touched.sets:
+            # Users follow the setter before them, so that who follows them need not name it.
             users = self._users.pop(resource, None)
             if users:
                 found.update(users)
@@ -178,6 +181,7 @@ class _AccessHistory:
         else:
             if self._fence >= 0 and not any(other >= self._fence for other in found):
                 found.add(self._fence)
+            # A fence follows those that nobody follows yet; it follows the others through them.
             self._open -= found
         self._open.add(position)
 

@@ -18,6 +18,7 @@ def disjoint(a: Footprint, b: Footprint) -> bool:
             return not _meets(b.low, b.high, a.low, a.dims, a.run)
         if a.dims[0][0] == b.dims[0][0]:
             return _apart_in_step(a, b)
+    # The runs of one pattern are asked about one by one, so that of the pattern with fewer.
     if run_count(a.dims) > run_count(b.dims):
         a, b = b, a
     if run_count(a.dims) > _MOST_RUNS:
@@ -49,6 +50,8 @@ def _meets(low: int, high: int, start: int, dims: Dims, run: int) -> bool:
     span = run
     for s, n in inner:
         span += s * (n - 1)
+    # Repetition k covers `span` bytes from ``start + k * stride`` on: only these can reach into low:high. Without inner
+    # dimensions they do, because a repetition is one run.
     first = max(0, -(-(low - start - span + 1) // stride))
     last = min(count - 1, (high - 1 - start) // stride)
     if not inner:
@@ -59,6 +62,8 @@ def _meets(low: int, high: int, start: int, dims: Dims, run: int) -> bool:
 def _apart_in_step(a: Footprint, b: Footprint) -> bool:
     """Whether two patterns of one and the same stride share no byte."""
     (stride, a_count), (_, b_count) = a.dims[0], b.dims[0]
+    # Run j of b begins ``shift - (i - j) * stride`` bytes behind run i of a. They meet if that is above -b.run and
+    # below a.run, so one interval of differences i - j decides for all pairs.
     shift = b.low - a.low
     first = max(-(b_count - 1), -(-(shift - a.run + 1) // stride))
     return first > min(a_count - 1, (shift + b.run - 1) // stride)

@@ -139,6 +139,7 @@ class Plane:
     def read(self, position: int, footprint: Footprint, found: set[int]) -> None:
         """A read follows the writes of the same bytes."""
         for box in self._boxes.get(footprint) or self._fold(footprint):
+            # `_boxes` keeps the box alive, so that nothing else gets its identity.
             entry, key = (position, footprint, *box), id(box)
             first, after = self._reach(box)
             crowded = False
@@ -175,6 +176,8 @@ class Plane:
                 cell.writers = self._replace(cell.writers, entry, covers, found)
                 cell.writers.append(entry)
                 crowded |= len(cell.readers) + len(cell.writers) > cell.limit
+                # Undo splits where one write has replaced all: otherwise cells would add up over a program that fills a
+                # tensor in pieces and then as a whole.
                 if within and not cell.readers and len(cell.writers) == 1:
                     clean.append(at)
             if len(clean) > 1:
@@ -267,6 +270,7 @@ class Plane:
         """What a write covers of the accesses to one cell; None if it leaves gaps."""
         if not box.dense:
             return None
+        # Accesses may reach out of the cell, but the other cells have them too: in this one only its own range counts.
         if not within:
             return box[:4]
         return (0, _END, box.low, box.high) if self._by_rows else (box.first, box.after, 0, _END)
@@ -287,6 +291,7 @@ class Plane:
         """Cut a crowded cell where half of its accesses have begun."""
         cell, start = self._cells[at], self._starts[at]
         entries: list[_Group | _Entry] = [*cell.readers.values(), *cell.writers]
+        # First of all, so that a cell that cannot be cut well is not tried again with every access.
         cell.limit = 2 * len(entries)
         begins = sorted([low for low, _ in map(self._extent, entries) if low > start])
         if not begins:
@@ -295,6 +300,7 @@ class Plane:
         left = _Cell(*self._part(cell, start, middle))
         right = _Cell(*self._part(cell, middle, _END))
         sizes = [len(half.readers) + len(half.writers) for half in (left, right)]
+        # Most accesses span the cut, and both halves would hold them.
         if max(sizes) > 0.9 * len(entries):
             return
         for half, size in zip((left, right), sizes, strict=True):
@@ -309,6 +315,7 @@ class Plane:
             begin, end = self._extent(entry)
             return begin < high and end > low
 
+        # A copy of the positions, because each half adds its own from here on.
         readers = {key: ([*group[0]], *group[1:]) for key, group in cell.readers.items() if reaches(group)}
         return readers, [entry for entry in cell.writers if reaches(entry)]
 

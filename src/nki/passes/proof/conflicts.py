@@ -107,6 +107,7 @@ class Conflicts:
             return
         area, forget, over = self._area(footprint), kind != "raw", self.over
         top, bottom, left, right, _ = area
+        # An entry lies in up to four cells, and an instruction has several accesses: one conflict of it is enough.
         reported: set[int] = set()
         for cell in grid.near(area):
             gone = set()
@@ -203,6 +204,7 @@ class _Grid:
                     found.append(cell)
                 continue
             rows, columns = range(row, last_row + 1), range(column, last_column + 1)
+            # A large area over small cells: cheaper to look through those that exist.
             if len(rows) * len(columns) > len(cells):
                 found += [cell for (row, column), cell in cells.items() if cell and row in rows and column in columns]
                 continue
@@ -225,6 +227,7 @@ class _Grid:
 
 
 def _within(entry: _Entry, footprint: Footprint, area: _Area) -> bool:
+    # A ragged access leaves bytes of its area alone, and so stands for no other access but an equal one.
     _, other, its = entry
     return other is footprint or (
         area.full
@@ -253,9 +256,11 @@ def share_bytes(a: Footprint, b: Footprint) -> bool:
     """Whether two footprints of one space share a byte; very long ragged ones count as if they did."""
     if a.after <= b.first or b.after <= a.first or a.high <= b.low or b.high <= a.low:
         return False
+    # Starts, steps and runs are whole units, so that one bit for each unit is exact.
     unit = gcd(a.low - b.low, a.run, b.run, *(stride for stride, _ in (*a.dims, *b.dims)))
     start = min(a.low, b.low)
     if (max(a.high, b.high) - start) // unit > _MOST_BITS:
+        # Too long to look at. A conflict that is none only makes the proof fail; one that is overlooked makes it false.
         return True
     first, second = _mask(a, unit), _mask(b, unit)
     return bool((first << (a.low - start) // unit) & (second << (b.low - start) // unit))

@@ -237,6 +237,8 @@ class _Surveyor:
         seen: _State = {}
         inner: _Shape = ()
         todo = state
+        # States only grow, by instructions of the program and meetings, so that this ends also if nobody knows the
+        # trips.
         while todo:  # later trips begin where earlier ones ended
             _merge(seen, todo)
             out, _, inner = self._block(loop.body, walk, _copy(todo))

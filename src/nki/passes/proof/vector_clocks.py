@@ -57,6 +57,7 @@ class Clocks:
         least: list[int] = []
         for start in reversed(range(0, len(self.clocks), every)):
             block = self.clocks[start : start + every]
+            # From the end, so that the least clock of all that is behind a block is known when the block is reached.
             least = [min(column) for column in zip(*block, *([least] if least else ()), strict=True)]
             found.append(least)
         return found[::-1]
@@ -75,12 +76,15 @@ class Clocks:
                 needed = self._needed(position)
                 if needed is None:
                     return
+                # A queue sleeps for one instruction at a time, and looks again when that has completed: at most once
+                # per wait.
                 missing = next((other for other in needed if not done[other]), None)
                 if missing is not None:
                     sleepers.setdefault(missing, []).append(queue)
                     break
                 last[queue] = self._join(last[queue], needed)
                 last[queue][queue] = next_of[queue]
+                # Both names mean one list; `_join` copies it before anything changes.
                 self.clocks[position] = last[queue]
                 done[position] = True
                 next_of[queue] += 1
@@ -108,6 +112,8 @@ class Clocks:
         clock = clock.copy()
         for position in needed:
             _, queue, count = self.doers[position]
+            # A count that is known came with the clock of that instruction or of a later one in its queue, which has it
+            # all: clocks of a queue only grow. So there is nothing to join.
             if clock[queue] < count:
                 theirs = self.clocks[position]
                 clock = [a if a > b else b for a, b in zip(clock, theirs, strict=True)]

@@ -56,6 +56,8 @@ class Transfers:
         elif waits:
             _, _, best = min([(streams[number], end, number) for number, end in enumerate(ends) if end <= start])
         else:
+            # A stream goes on in the queue of a stream that ended last, else in one that was never used: all others
+            # stay free for transfers that start when their data is ready.
             free = [(streams[number], not end, end, -number) for number, end in enumerate(ends) if end <= start]
             best = -max(free)[-1]
         ends[best], streams[best] = start + busy, not waits

@@ -137,6 +137,8 @@ class _Scheduler:
         end = 0.0
         ready_lists = list(self._ready_lists.values())
         while len(order) < len(self._tasks):
+            # A scan, because `next` of several lists changes in one step and there are only as many as engines. It
+            # takes the first of equal ones, so that equal programs have equal schedules.
             ready_list = ready_lists[0]
             for other in ready_lists:
                 if other.next < ready_list.next:
@@ -157,6 +159,7 @@ class _Scheduler:
     def _has_room(self, position: int, ready_list: ReadyList, start: float, banks: Banks) -> bool:
         """Whether an instruction finds room for what it begins; otherwise it comes again when there is some."""
         when = banks.begin(position, start, self._urgency[position])
+        # If the room comes at a known time it asks again then; otherwise it waits in `banks` until `end` names it.
         if start < when < NEVER:
             ready_list.add(position, when, self._urgency[position], self._tasks[position].group)
         return when <= start
@@ -199,6 +202,7 @@ class _Scheduler:
         for consumer in self._consumers[position]:
             if queue == DMA == self._tasks[consumer].queue:
                 self._before[consumer] = self._queues[position]
+            # All DMA queues have one name here. Two transfers may be in different ones, so that no signal is spared.
             seen = visible if self._tasks[consumer].queue == queue != DMA else elsewhere
             self._ready[consumer] = max(self._ready[consumer], seen)
             self._missing[consumer] -= 1
@@ -254,6 +258,7 @@ def _invert(producers: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[i
 def _urgency(tasks: Sequence[Task], consumers: Sequence[Sequence[int]], signal: float) -> list[float]:
     """ns from the start of each instruction to the end of the longest chain that begins with it."""
     urgency = [0.0] * len(tasks)
+    # Backwards: consumers come later in the segment, so that theirs is known; one step for each dependence.
     for position in range(len(tasks) - 1, -1, -1):
         task = tasks[position]
         queue = task.queue

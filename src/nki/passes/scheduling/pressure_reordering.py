@@ -256,6 +256,7 @@ class _PressureOrder:
                 if not self._placed[producer] and producer not in found:
                     found.add(producer)
                     stack.append(producer)
+        # Sorted, and so in the written order, in which every dependence holds.
         return sorted(found) if len(found) <= most else None
 
     def _gains(self, positions: Sequence[int], memory: int) -> bool:

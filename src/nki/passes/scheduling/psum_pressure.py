@@ -97,6 +97,7 @@ def _needs(
 
 def _ranks(touches: Sequence[tuple[int, ...]], producers: Sequence[Sequence[int]], count: int) -> list[int]:
     """Ranks from the sets of tensors, as bits, that lie before each instruction."""
+    # Sets of tensors are bits of one integer: a dependence costs one `|`, however many tensors lie before it.
     before: list[int] = []
     begins, ends = [0] * count, [0] * count
     for mine, needs in zip(touches, producers, strict=True):
@@ -166,6 +167,7 @@ class Banks:
             self._free += heappop(later)[1]
         missing = max(least, size) - self._free
         if missing > 0:
+            # When scheduled instructions give room back is known: one that waits for that asks again by itself.
             for when, freed in sorted(later):
                 missing -= freed
                 if missing <= 0:
@@ -191,6 +193,7 @@ class Banks:
                 freed += self._needs.sizes[tensor]
         if freed:
             heappush(self._later, (when, freed))
+        # Without bytes that are freed, one that waits may still go on: its tensor may have been begun by another one.
         elif not self._begins:
             return _NOBODY
         self._begins = False

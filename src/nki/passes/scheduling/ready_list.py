@@ -45,6 +45,7 @@ class ReadyList:
 
     def _patient(self, free: float) -> float:
         """When an instruction of the loaded group can start, if that is soon; the look ahead is short."""
+        # The front of a heap is not sorted, only nearly so. A miss costs the load of a group, no more.
         near = [ready for ready, _, _, group in self.waiting[:_NEAR] if group == self.loaded]
         soon = max(free, min(near, default=free))
         return soon if soon <= free + self.patience else free
@@ -60,6 +61,8 @@ class ReadyList:
         elif self.patience and self.loaded in groups:
             best = self.loaded
         else:
+            # Urgency and loading are both ns: another group goes first if it is more urgent by more than its load
+            # takes.
             best = min(groups, key=lambda group: (groups[group][0][0] + self._cost(group), groups[group][0][1]))
         heap = groups[best]
         position = heappop(heap)[1]

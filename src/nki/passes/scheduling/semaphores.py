@@ -54,6 +54,8 @@ def synchronize(queues: Sequence[str], producers: Sequence[Sequence[int]]) -> Sy
             if mine[other] < place[producer]:
                 asked.append(producer)
                 signals[producer] = True
+                # Also what the producer's queue knew by then: a chain of waits needs no wait of its own for its far
+                # end.
                 mine[:] = map(max, mine, after[producer])
         awaited.append(asked)
         mine[lane] = place[position]

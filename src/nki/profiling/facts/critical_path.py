@@ -71,6 +71,8 @@ class _CriticalPathWalk:
         positions = range(span.plan.first, span.plan.first + len(span.plan.items))
         position = max(positions, key=lambda at: (core.visible[at], -at))
         time = span.end
+        # Steps lead to earlier times or causes. The bound only ends a circle that rounding might make of equal times;
+        # what is left then is shown as idle.
         for _ in range(4 * len(positions) + 4):
             if position < 0:
                 break

@@ -73,6 +73,8 @@ class Clusters:
 
     def merge(self, earlier: Cluster, later: Cluster) -> Cluster:
         """Both as one, which keeps the object `earlier`. What uses `earlier` moves behind it in the order."""
+        # Only the ranks from one to the other change: there, what uses `earlier` goes behind both, and the rest before
+        # them. So the order stays topological at the cost of that window.
         moved = self._between(earlier, later)
         ranks = range(earlier.rank, later.rank + 1)
         window = [c for c in self._ranked[earlier.rank : later.rank + 1] if c is not None and c not in (earlier, later)]

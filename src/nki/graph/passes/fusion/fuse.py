@@ -58,6 +58,7 @@ def _block(ops: Sequence[Op], results: Sequence[Value], context: GraphContext) -
 
     merge_products(clusters, possible)
     merge_rows(clusters, possible, context.target.psum.bank_bytes // 4)
+    # From the last one on, so that an operation can go where its only user has gone.
     for position in reversed(range(len(ops))):
         _hand_on(clusters, position, results, context)
     _count_unfused(ops, context.traffic)
