@@ -24,7 +24,6 @@ from benchmarks.kernels.cases import LOOPS, MIXED, SEARCHED, STRAIGHT, Case
 from benchmarks.schedule_quality import programs_of
 
 from nki.compiler import CompileConfig
-from nki.core.collector import paused_collector
 from nki.passes import allocate_and_schedule
 from nki.passes.context import Context
 from nki.passes.ordering.candidates import Candidate, Start
@@ -152,9 +151,8 @@ def main() -> None:
     parser.add_argument("--targets", default="", help="compile every kernel for these, not for its own one only")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
-    with paused_collector():
-        found = list(subjects(options.only, [name for name in options.targets.split(",") if name]))
-        made = list(rows(found, HEURISTICS))
+    found = list(subjects(options.only, [name for name in options.targets.split(",") if name]))
+    made = list(rows(found, HEURISTICS))
     if not options.json:
         print(table(made, len(found)))
         return
