@@ -221,7 +221,7 @@ def dequantized_blas(dst: np.ndarray, factors: list[np.ndarray], scales: list[np
 
 
 def moves(bench: Bench, runs: int) -> Iterator[Case]:
-    """Copies, fills and transposes."""
+    """Copies and transposes."""
     for size, dtype in BITS.items():
         copy = bench.compiled(copy_text, size)
         for name, view in patterns():
