@@ -71,14 +71,6 @@ def test_something_stays(name: str) -> None:
     assert after is before
 
 
-def test_a_register_as_bound_may_make_trips() -> None:
-    def change(tile: Any) -> None:
-        nl.fori_loop(0, nisa.register_alloc(2), lambda i: increment(tile))
-
-    before, after = passed(around(change), [A], canonicalize.PASS)
-    assert after is before
-
-
 def test_edges_and_ordered_regions_move_along() -> None:
     """A copy onto itself stands before, and one within, what the kernel orders."""
 

@@ -106,11 +106,6 @@ def test_what_somebody_sees_stays(name: str) -> None:
     assert results(before, [A]) == results(after, [A])
 
 
-def test_without_the_setting_everything_stays() -> None:
-    before, after = passed(around(chain), [A], dead_code.PASS)
-    assert after is before
-
-
 def test_what_only_the_other_core_reads_stays() -> None:
     def kernel(a: Any) -> Any:
         me = nl.program_id(0)
@@ -137,9 +132,3 @@ def test_edges_to_what_goes_are_dropped() -> None:
     before, after = passed(around(change), [A], dead_code.PASS, config=ON)
     assert before.edges == [(1, 2), (2, 3)]
     assert after.edges == [(1, 2)]
-
-
-def test_tensors_go_with_the_last_instruction_that_used_them() -> None:
-    """They would have no address, and what has none cannot be kept on disk."""
-    _, program = passed(around(chain), [A], dead_code.PASS, config=ON)
-    assert [buffer.shape for buffer in program.body.all_buffers() if buffer.on_chip] == [(8, 8)]
