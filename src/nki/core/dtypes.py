@@ -76,7 +76,7 @@ class DType(str):
     device: bool
 
     def __new__(cls, value: object) -> DType:
-        """Same as `as_dtype`."""
+        """The dtype that `as_dtype` makes of a value."""
         return as_dtype(value)
 
     @property

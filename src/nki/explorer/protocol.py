@@ -37,7 +37,7 @@ class PatientProtocol(H11Protocol):
             self._stop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody waits any more."""
+        """Stop the time: nobody waits any more."""
         self._stop()
         super().connection_lost(exc)
 

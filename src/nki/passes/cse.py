@@ -170,6 +170,7 @@ class _FreeBytes:
         low, high = -(-first // _WIDTH), after // _WIDTH
         if low < high and self._most[low:high].max() + size > self._limit:
             return False
+        # A set, because within one row both ends are the same interval, which must count once.
         ends = {(first, min(after, low * _WIDTH)), (max(first, high * _WIDTH), after)}
         parts = [
             (start, self._live[start:end], self._rows[start // _WIDTH] + size) for start, end in ends if start < end
@@ -234,6 +235,7 @@ class _Search:
         buffer = issued.arguments[plan.result].buffer
         earlier = results.get(key)
         if earlier is None or not self._room.take(self._last[earlier.id] + 1, self._position, earlier.row_bytes):
+            # Without room the later result takes the place of the earlier one, because it is nearer to those to come.
             results[key] = buffer
             return False
         self._last[earlier.id] = max(self._last[earlier.id], self._last[buffer.id])

@@ -68,7 +68,7 @@ class Alone:
     size: int = 1
 
     def meet(self, meeting: Meeting) -> list[Any]:
-        """Nobody else is to come."""
+        """Meet alone: the only value is that of this rank."""
         return [meeting.value]
 
 

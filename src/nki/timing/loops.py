@@ -91,6 +91,7 @@ class Clockwork:
 
     def block(self, block: BlockPlan, state: SegmentState, at: float | None) -> tuple[Spent, SegmentState]:
         """One run of a block; `at` is its start if it is the first run, which is recorded."""
+        # Times depend on nothing but the state at the start, and only the first run is recorded.
         if at is None and (block.number, state) in self._known:
             return self._known[block.number, state]
         entry, spent = state, Spent()

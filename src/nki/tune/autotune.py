@@ -126,7 +126,7 @@ class TunedKernel(Kernel):
         return self._like(super().__getitem__(lnc).launch())
 
     def with_schedule(self, edges: list[tuple[str, str | list[str]]]) -> TunedKernel:
-        """As `Kernel.with_schedule`; the edges hold for every configuration."""
+        """This kernel with dependencies (`Kernel.with_schedule`), which hold for every configuration."""
         return self._like(super().with_schedule(edges).launch())
 
     def _like(self, launch: Launch) -> TunedKernel:

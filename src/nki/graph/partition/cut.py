@@ -44,6 +44,8 @@ def _apart(run: KernelRun, cuts: Divisible, target: Target) -> tuple[tuple[int, 
     for cut in cuts.cuts if within else ():
         one, two = (marks(program, run.programs[0].inputs, target) for program in cut.programs)
         tensors = [buffer.id for buffer in run.programs[0].inputs]
+        # Memory is planned before it is known which cut is taken, if any: a result stays there only if all cuts allow
+        # it.
         within = tuple(
             (result, operand)
             for result, operand in within

@@ -179,6 +179,7 @@ class _Cutter:
         """The instructions that some of the stores need, and these."""
         needed, accesses = _Needed(), self._accesses
         kept: list[Issued | None] = [None] * len(self._items)
+        # Backwards, so that what is needed of an instruction is known when it comes.
         for position in range(len(self._items) - 1, -1, -1):
             issued, touched = self._items[position], self._touched[position]
             if position in stores or needed.by(touched):
@@ -219,6 +220,8 @@ class _Needed:
         if not anew:
             self._state |= accumulators
         self._state.update(touched.uses)
+        # Nothing is taken out by a write: an earlier write of the same bytes may be kept for nothing, and none is
+        # missing.
         for footprint in touched.reads:
             self._bytes.setdefault(footprint.space, {})[footprint] = None
 

@@ -32,7 +32,7 @@ def read(source: str | bytes, file: str = "") -> Module:
 
 
 def read_module(module: Any, file: str = "") -> Module:
-    """As `read`, of a module of the bindings in `nki.graph.stablehlo.mlir`."""
+    """A model from a module of the bindings in `nki.graph.stablehlo.mlir`; see `read`."""
     reader = _ModuleParser(0 if _PRODUCER_FROM_0 in module.operation.attributes else 1, file)
     functions = {}
     for item in module.body.operations:

@@ -100,6 +100,7 @@ def forwarded(
         stored = _store(tile, forms, unread)
         if stored is not None and _aligned(stored.place, tile):
             stores.setdefault(stored.place.buffer, []).append(stored)
+    # Such a tile writes to device memory earlier than its store did, so that all writes there must be to bytes apart.
     for key, found in stores.items():
         if _disjoint(program, key, found, forms):
             places.update({store.tile.key: store.place for store in found})
@@ -211,6 +212,7 @@ def _disjoint(program: Program, key: int, found: Sequence[_TileStore], forms: Fo
 
 
 def _apart(places: Sequence[Elsewhere], partitions: Sequence[int], pitch: int) -> bool:
+    # All places begin and end at multiples of a cell, so that one mark for each cell is exact.
     cell = gcd(pitch, *[place.start for place in places], *[place.row_bytes for place in places])
     rows = max(place.start // pitch + count for place, count in zip(places, partitions, strict=True))
     if rows * (pitch // cell) > _MOST_CELLS:

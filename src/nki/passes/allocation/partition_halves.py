@@ -70,6 +70,7 @@ def _groups(program: Program, small: Mapping[int, Buffer]) -> list[Group]:
 
     def first(number: int) -> int:
         while leader[number] != number:
+            # Halve the path on the way: many tensors in one group would make long chains.
             leader[number] = leader[leader[number]]
             number = leader[number]
         return number

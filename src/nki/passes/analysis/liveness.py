@@ -115,6 +115,8 @@ class _LivenessAnalysis:
         for span in self._used.pop().values():
             span.last = last
         if isinstance(loop, ForLoop):
+            # Counter and condition live from the first to the last position of the loop: they are asked for after every
+            # trip.
             self._registers((loop.lower, loop.upper, loop.index), first, path)
             self._registers((loop.index,), last, path)
         else:
@@ -151,6 +153,7 @@ class _LivenessAnalysis:
                 span.first = self.position
             span.last = self.position
             return
+        # Used in a loop inside of its block: it begins with that loop, and ends when `_loop` knows where that ends.
         if span.first < 0:
             span.first = self._extents[path[span.depth]][0]
         self._used[span.depth][span.buffer.id] = span
