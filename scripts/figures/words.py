@@ -11,6 +11,7 @@ from scripts.figures.tree import Source
 FRAGMENTS = (
     *("Of", "The same", "The other", "So", "Those", "These", "And", "Or", "But", "Nor", "Also", "Else", "Then", "Too"),
     *("Likewise", "Such", "Ditto", "As above", "As before", "It", "Its", "They", "Their", "Them", "Again"),
+    *("Same", "Itself"),
 )
 """A preposition or conjunction without what it continues, or a pronoun without what it stands for.
 

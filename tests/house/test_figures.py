@@ -83,6 +83,7 @@ def test_names_that_are_a_module_and_something_else() -> None:
         ("So many are kept.", True),
         ("Those of models.", True),
         ("Its name.", True),
+        ("Itself, seen from a class.", True),
         ("Of-course", False),
         ("Offsets in bytes.", False),
         ("Sorted names.", False),
