@@ -7,7 +7,7 @@ from nki.graph.ir import Op, TensorType, Value
 from nki.graph.passes.kinds import combiner
 from nki.graph.passes.lossless import computed_alike, lossless
 from nki.graph.passes.rewriter import Rewriter
-from nki.graph.patterns.known import known
+from nki.graph.patterns.known_values import known
 from nki.graph.patterns.pattern import Match, Matcher, Pattern
 from nki.graph.patterns.recognition import either_way, match_rms_norm, unconverted
 from nki.graph.patterns.registry import register, register_pattern, unregister
