@@ -10,9 +10,10 @@ A file's own tests are the first of these that there are:
 5. those of 1 and 2 of the nearest files of other folders that import it;
 6. all tests of the nearest of those folders.
 
-A file `text/NAME.txt` in those folders, of cases that are text, is always among them.
+A file `text/NAME.txt` in those folders, of cases that are text, is among them; where 1 and 2 find nothing, it is alone.
 
-``--all`` adds the others of 1, 2 and 4. Without a file, those that differ from the last commit count.
+``--all`` adds the others of 1, 2 and 4, and those that such a file stands for. Without a file, those that differ from
+the last commit count.
 Usage: ``python scripts/tests_of.py [--all] [FILE ...]``; `make test-of FILE=...` runs what is printed.
 """
 
@@ -83,12 +84,20 @@ class Tree:
             return [self.root / listed]
         if file.suffix != ".py":
             return self._beside(file)
+        texts = self._texts(file)
+        if texts and not self._near(file):
+            return texts
+        return [*self._others(file), *texts]
+
+    def _others(self, file: Path) -> list[Path]:
+        """Those that are Python."""
         steps = (self._near, partial(self._of_users, beside=True), self._importing, self._of_users, self._beside)
-        return [*next((found for step in steps if (found := step(file))), []), *self._texts(file)]
+        return next((found for step in steps if (found := step(file))), [])
 
     def all(self, file: Path) -> list[Path]:
         """Its own tests, and all others that have its name or import it."""
-        return sorted({*self.own(file), *self._named(file), *self._importing(file)})
+        others = self._others(file) if self._texts(file) else []
+        return sorted({*self.own(file), *others, *self._named(file), *self._importing(file)})
 
     def reaches(self, test: Path, file: Path) -> bool:
         """Whether a test imports a file, by whatever way."""

@@ -113,7 +113,7 @@ ROOM = ["test_a", "test_b", "test_misnamed", "test_named", "test_named_again", "
         ("imported", ["test_a"]),
         ("helped", ["test_b"]),
         ("hidden", ["test_user"]),
-        ("far", ["far", "test_uses"]),
+        ("far", ["far"]),
         ("lazy", ["test_uses"]),
         ("alone", ROOM),
     ],
@@ -126,6 +126,8 @@ def test_where_tests_are_found(small: Path, file: str, tests: list[str]) -> None
 def test_all_tests_are_more(small: Path) -> None:
     found = SCRIPT.Tree(small).all(small / "src/nki/room/named.py")
     assert [path.stem for path in found] == ["test_uses", "test_named", "test_named_again", "named"]
+    far = SCRIPT.Tree(small).all(small / "src/nki/room/far.py")
+    assert [path.stem for path in far] == ["test_uses", "far"]
 
 
 def test_data_has_the_tests_of_its_folder(small: Path) -> None:
