@@ -88,8 +88,8 @@ def text() -> str:
         "",
         "from nki.core.errors import VerificationError as NkiValidationError",
         "from nki.core.register import VirtualRegister",
-        "from nki.core.removed import missing_name",
-        "from nki.core.removed_names import ISA",
+        "from nki.core.names.removed import missing_name",
+        "from nki.core.names.removed_table import ISA",
     ]
     modules = families()
     for name, names in modules.items():

@@ -1,6 +1,6 @@
 """Which heuristics of the list scheduler earn their place: the programs that each row of the table is the best for.
 
-For every row of `nki.passes.ordering.heuristics`: how many programs take an order that it made, the change of the
+For every row of `nki.passes.order_search.heuristics`: how many programs take an order that it made, the change of the
 geometric mean of all makespans if the table has no such row, and the programs that are longer then, or shorter, because
 the rows after it are reached. A row that no program misses is of no use.
 
@@ -26,10 +26,10 @@ from benchmarks.schedule_quality import programs_of
 from nki.compiler import CompileConfig
 from nki.passes import allocate_and_schedule
 from nki.passes.context import Context
-from nki.passes.ordering.candidates import Candidate, Start
-from nki.passes.ordering.choice import MOST_TIMED
-from nki.passes.ordering.heuristics import HEURISTICS, Heuristics
-from nki.passes.ordering.search import is_searched, search
+from nki.passes.order_search.candidates import Candidate, Start
+from nki.passes.order_search.choice import MOST_TIMED
+from nki.passes.order_search.heuristics import HEURISTICS, Heuristics
+from nki.passes.order_search.search import is_searched, search
 from nki.passes.pipeline import PIPELINE, compile_programs
 from nki.passes.scheduling.list_schedule import Heuristic
 from nki.passes.scheduling.tasks import Tasks

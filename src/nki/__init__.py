@@ -12,9 +12,9 @@ from nki import lang as lang
 from nki import language as language
 from nki.beta1 import neuronxcc as _neuronxcc
 from nki.core import errors as errors
-from nki.core import renamed_modules as _renamed_modules
-from nki.core.removed import missing_name
-from nki.core.removed_names import NKI
+from nki.core.names import renamed_modules as _renamed_modules
+from nki.core.names.removed import missing_name
+from nki.core.names.removed_table import NKI
 from nki.driver import frameworks as _frameworks
 from nki.driver.prepare import host_target as _host_target
 from nki.kernel import jit, simulate

@@ -7,8 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, NoReturn
 
 from nki.core.errors import LaunchError
-from nki.core.removed import missing_name
-from nki.core.removed_names import COMPILER
+from nki.core.names.removed import missing_name
+from nki.core.names.removed_table import COMPILER
 
 __all__ = ["AddressRotation", "CompileConfig", "SpecializationConfig"]
 

@@ -13,7 +13,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.passes import check_races
-from nki.passes.ordering import evaluation
+from nki.passes.order_search import evaluation
 from nki.passes.pipeline import PIPELINE
 from nki.passes.scheduling.semaphores import Synchronized, synchronize
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nki.passes.context import Context
-from nki.passes.ordering.evaluation import scheduled
+from nki.passes.order_search.evaluation import scheduled
 from nki.passes.scheduling.list_schedule import in_order
 from nki.passes.scheduling.tasks import Tasks
 from nki.spec.program import Program

@@ -18,8 +18,8 @@ from nki.passes.allocation.addresses import Layout
 from nki.passes.analysis.memory_usage import usage
 from nki.passes.context import Context, rewriting
 from nki.passes.editing.remove import Item, kept_items
-from nki.passes.ordering import choice, search
-from nki.passes.ordering.heuristics import HEURISTICS, Heuristics
+from nki.passes.order_search import choice, search
+from nki.passes.order_search.heuristics import HEURISTICS, Heuristics
 from nki.passes.pipeline import compile_programs
 from nki.spec.program import Program
 from nki.testing.equality import differences

@@ -10,8 +10,8 @@ import pytest
 
 import nki.isa as nisa
 import nki.language as nl
-from nki.core import removed_names
 from nki.core.errors import NkiError, RemovedError, RemovedImportError
+from nki.core.names import removed_table
 from nki.isa import alu, functions
 from nki.spec.operator import Operator
 
@@ -81,10 +81,10 @@ def test_a_default_for_a_missing_import_works() -> None:
     assert names["baremetal"] is None
 
 
-@pytest.mark.parametrize("name", sorted(removed_names.ISA))
+@pytest.mark.parametrize("name", sorted(removed_table.ISA))
 def test_advice_for_instructions_names_what_there_is(name: str) -> None:
     assert not hasattr(nisa, name)
-    fix = removed_names.ISA[name].instead
+    fix = removed_table.ISA[name].instead
     assert all(hasattr(nisa, each) for each in re.findall(r"nisa\.(\w+)", fix))
     assert all(hasattr(nl, each) for each in re.findall(r"\bnl\.(\w+)", fix))
 
@@ -93,10 +93,10 @@ def test_every_operator_is_told_on_the_instructions() -> None:
     """Functions of the activation unit, and operators of two operands of the ALUs."""
     operators = [each for module in (functions, alu) for each in vars(module).values() if isinstance(each, Operator)]
     wanted = {each.name for each in operators if each.activation or each.alu} - set(nisa.__all__)
-    assert wanted == {name for name in removed_names.ISA if hasattr(nl, name) and name in {o.name for o in operators}}
+    assert wanted == {name for name in removed_table.ISA if hasattr(nl, name) and name in {o.name for o in operators}}
     for operator in operators:
         if operator.activation and operator.name in wanted - {"copy"}:
-            assert removed_names.ISA[operator.name].instead.startswith("write nisa.activation(")
+            assert removed_table.ISA[operator.name].instead.startswith("write nisa.activation(")
 
 
 @pytest.mark.parametrize("module", ["nki", "nki.language", "nki.isa", "nki.compiler"])

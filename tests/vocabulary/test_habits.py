@@ -13,8 +13,8 @@ import pytest
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.core import removed_names as removed
 from nki.core.errors import NkiError, RemovedError
+from nki.core.names import removed_table as removed
 from tests.support import both, rejection
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*return.nothing:nki.report.NkiWarning")  # kernels for one line

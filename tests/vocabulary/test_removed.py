@@ -15,8 +15,8 @@ import nki.compiler
 import nki.isa as nisa
 import nki.lang
 import nki.language as nl
-from nki.core import removed_names as removed
 from nki.core.errors import RemovedError
+from nki.core.names import removed_table as removed
 from tests.support import both, rejection
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -15,11 +15,11 @@ from nki.core.calls import misfit, spelled
 from nki.core.dims import as_int, as_ints
 from nki.core.dtypes import DType, as_dtype
 from nki.core.errors import ArgumentError, FrontendError, TensorError
+from nki.core.names.removed import missing_attribute
 from nki.core.no_arithmetic import NoArithmetic
 from nki.core.pattern import check_inside
 from nki.core.pattern import pattern as explicit_pattern
 from nki.core.register import VirtualRegister
-from nki.core.removed import missing_attribute
 from nki.core.shown import shown
 from nki.core.source import here, text_of
 from nki.core.tensor import MemoryRegion, NKIObject, Storage, View, contiguous_strides, whole

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nki.core.errors import VerificationError as NkiValidationError
+from nki.core.names.removed import missing_name
+from nki.core.names.removed_table import ISA
 from nki.core.register import VirtualRegister
-from nki.core.removed import missing_name
-from nki.core.removed_names import ISA
 from nki.isa.activations import activate2, activation, activation_reduce, exponential, reciprocal
 from nki.isa.barriers import barrier
 from nki.isa.batchnorm import bn_aggr, bn_stats

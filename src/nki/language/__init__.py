@@ -25,9 +25,9 @@ from nki.core.dtypes import (
     uint16,
     uint32,
 )
+from nki.core.names.removed import missing_name
+from nki.core.names.removed_table import LANGUAGE
 from nki.core.nki_tensor import NkiTensor
-from nki.core.removed import missing_name
-from nki.core.removed_names import LANGUAGE
 from nki.core.tensor import MemoryRegion, NKIObject
 from nki.language.assignment import assign as _assign
 from nki.language.broadcasting import broadcast_to, expand_dims

@@ -1,8 +1,8 @@
 """Allocation for the order in which a program will run: tensors that will be in use together get bytes of their own.
 
 Before: tensors on chip without addresses. After: each has one, chosen for the best order that was found
-(`nki.passes.ordering`); its schedule is handed to the pass that follows. The instructions may be in another order, and
-with ``CompileConfig(spill=True)`` there may be copies of tensors that wait elsewhere.
+(`nki.passes.order_search`); its schedule is handed to the pass that follows. The instructions may be in another order,
+and with ``CompileConfig(spill=True)`` there may be copies of tensors that wait elsewhere.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from nki.core.errors import VerificationError
 from nki.passes.allocation import addresses
 from nki.passes.context import Context, Pass, PassResult
-from nki.passes.ordering.candidates import Start
-from nki.passes.ordering.heuristics import HEURISTICS, Heuristics
-from nki.passes.ordering.search import is_searched, search
-from nki.passes.ordering.starts import starts
+from nki.passes.order_search.candidates import Start
+from nki.passes.order_search.heuristics import HEURISTICS, Heuristics
+from nki.passes.order_search.search import is_searched, search
+from nki.passes.order_search.starts import starts
 from nki.passes.scheduling.tasks import Tasks
 from nki.spec.program import Program
 

@@ -1,14 +1,14 @@
 """Scheduling: an order, queues and waits for the instructions of every segment, chosen on the timing model.
 
 Before: instructions in an order that gives the kernel's results if they run one after the other, and addresses. After:
-the same instructions in the order of the best schedule that was found (`nki.passes.ordering`), each with its queue and
-with waits that keep every dependence.
+the same instructions in the order of the best schedule that was found (`nki.passes.order_search`), each with its queue
+and with waits that keep every dependence.
 """
 
 from __future__ import annotations
 
 from nki.passes.context import Context, Pass, PassResult
-from nki.passes.ordering.evaluation import scheduled
+from nki.passes.order_search.evaluation import scheduled
 from nki.passes.scheduling.tasks import Tasks
 from nki.spec.program import Program
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nki.core.errors import FrontendError, RemovedError
+from nki.core.names.removed_table import TENSOR
 from nki.core.nki_tensor import NkiTensor
-from nki.core.removed_names import TENSOR
 from nki.core.shown import shown
 
 PASS_DST = "pass the dst of the instruction: it wrote there, and returned no tensor"

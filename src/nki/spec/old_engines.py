@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nki.core.removed import warn_deprecated
+from nki.core.names.removed import warn_deprecated
 from nki.spec.engine import engine
 
 OLD_ENGINES = {

@@ -19,7 +19,7 @@ from nki.core.dtypes import DType, as_dtype
 from nki.core.errors import DtypeError, UsageError
 from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
-from nki.tools.nearest import nearest
+from nki.tools.suggestions.nearest_word import nearest
 
 FORMS = (
     "NAME=SHAPE:DTYPE[:random|zeros|ones|FILE.npy], for example a=128x512:bfloat16, or NAME=LITERAL, for example n=4"

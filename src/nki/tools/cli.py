@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import click
 
-from nki.tools.meant import meant_command
-from nki.tools.misuse import Misuse, misused
+from nki.tools.suggestions.unknown_commands import Misuse, misused
+from nki.tools.suggestions.words_of_other_tools import meant_command
 from nki.version import version
 
 # name -> (module, what `nki --help` says); the module's `command` is the click command

@@ -16,7 +16,7 @@ from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.driver.launch import Launch
 from nki.kernel import Kernel
-from nki.tools.nearest import nearest
+from nki.tools.suggestions.nearest_word import nearest
 from nki.tools.user_code import import_errors
 
 

@@ -17,7 +17,7 @@ from nki.core.errors import NkiError, TargetError, UsageError, VerificationError
 from nki.core.source import UNKNOWN, Location
 from nki.core.visible import visible
 from nki.spec.rule import Finding, error_of
-from nki.tools.misuse import misused, with_what_was_meant
+from nki.tools.suggestions.unknown_commands import misused, with_what_was_meant
 
 REFUSED = 1
 USAGE = 2

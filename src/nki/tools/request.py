@@ -22,7 +22,7 @@ from nki.tools.arguments import FORMS, parse_arguments
 from nki.tools.kernel_file import load_kernel
 from nki.tools.options import options_of
 from nki.tools.output import Command, locate_kernel, quiet_stdout
-from nki.tools.spelled import on_the_command_line
+from nki.tools.suggestions.command_line_words import on_the_command_line
 from nki.tools.user_code import kernel_errors
 
 Function = Callable[..., Any]

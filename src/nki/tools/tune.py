@@ -20,9 +20,9 @@ from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.kernel import Kernel
 from nki.profiling.evidence import evidence
-from nki.tools.nearest import nearest
 from nki.tools.output import SafeConsole, stdout, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error
+from nki.tools.suggestions.nearest_word import nearest
 from nki.tune.autotune import TunedKernel, autotune
 from nki.tune.config import Config
 from nki.tune.job import Question

@@ -17,7 +17,7 @@ from nki.graph.compile import Setting, compile_module
 from nki.graph.errors import GraphError
 from nki.graph.executable import Executable
 from nki.graph.ir import Group, Module, Op, Region
-from nki.passes.ordering.evaluation import makespan
+from nki.passes.order_search.evaluation import makespan
 from nki.passes.proof.happens_before import check
 from nki.spec.program import WhileLoop
 from nki.target.load import load_target

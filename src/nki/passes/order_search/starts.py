@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from nki.passes.allocation.addresses import Layout
 from nki.passes.allocation.partition_halves import upper_half
 from nki.passes.context import Context
-from nki.passes.ordering.candidates import Start
+from nki.passes.order_search.candidates import Start
 from nki.passes.scheduling.pressure_reordering import orders_under_pressure
 from nki.spec.program import Program
 

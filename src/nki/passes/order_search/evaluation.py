@@ -11,9 +11,9 @@ from nki.passes.allocation.addresses import allocate
 from nki.passes.analysis.dependences import Segment, dependences, segments_of
 from nki.passes.context import Context
 from nki.passes.editing.reorder import NewOrder, reordered
-from nki.passes.ordering.candidates import Candidate, Order, Scheduled, Start
-from nki.passes.ordering.choice import shortest
-from nki.passes.ordering.segment_schedules import SegmentSchedules, segment_schedules
+from nki.passes.order_search.candidates import Candidate, Order, Scheduled, Start
+from nki.passes.order_search.choice import shortest
+from nki.passes.order_search.segment_schedules import SegmentSchedules, segment_schedules
 from nki.passes.scheduling.list_schedule import Machine, Schedule
 from nki.passes.scheduling.semaphores import synchronize
 from nki.passes.scheduling.tasks import Tasks, machine_of

@@ -9,7 +9,7 @@ from benchmarks.kernels.cases import LOOPS, SEARCHED, STRAIGHT
 from scripts.heuristics_table import Row, Subject, rows, subject, table
 
 from nki.compiler import CompileConfig
-from nki.passes.ordering.heuristics import HEURISTICS, PATIENT
+from nki.passes.order_search.heuristics import HEURISTICS, PATIENT
 from nki.passes.scheduling.list_schedule import Heuristic
 
 # For each row of the table, with the times that its kernel takes at least without it.

@@ -11,8 +11,8 @@ import click
 
 from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
-from nki.tools.meant import meant_option, meant_words
-from nki.tools.nearest import nearest
+from nki.tools.suggestions.nearest_word import nearest
+from nki.tools.suggestions.words_of_other_tools import meant_option, meant_words
 
 Misuse = click.UsageError
 """A command line that `click` does not take; the errors of this package have codes."""

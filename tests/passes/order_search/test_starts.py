@@ -10,7 +10,7 @@ import numpy as np
 from nki.compiler import CompileConfig
 from nki.passes.allocation.addresses import EVERYWHERE
 from nki.passes.context import Context
-from nki.passes.ordering.starts import starts
+from nki.passes.order_search.starts import starts
 from tests.passes.allocation.partition_halves_kernels import pair
 from tests.passes.allocation.support import TRN2, traced
 from tests.passes.allocation.test_partition_halves import HALF, wide

@@ -12,13 +12,13 @@ from benchmarks.schedule_quality import programs_of
 from nki.compiler import AddressRotation, CompileConfig
 from nki.passes import allocate_and_schedule
 from nki.passes.context import Context, PassResult
-from nki.passes.ordering import search as searching
-from nki.passes.ordering.candidates import Candidate, Order, Scheduled, Start
-from nki.passes.ordering.choice import better
-from nki.passes.ordering.evaluation import Evaluation
-from nki.passes.ordering.heuristics import HEURISTICS
-from nki.passes.ordering.list_orders import ListOrders, written_order
-from nki.passes.ordering.search import is_searched, search
+from nki.passes.order_search import search as searching
+from nki.passes.order_search.candidates import Candidate, Order, Scheduled, Start
+from nki.passes.order_search.choice import better
+from nki.passes.order_search.evaluation import Evaluation
+from nki.passes.order_search.heuristic_orders import ListOrders, written_order
+from nki.passes.order_search.heuristics import HEURISTICS
+from nki.passes.order_search.search import is_searched, search
 from nki.passes.scheduling.list_schedule import Heuristic
 from nki.passes.scheduling.tasks import Tasks
 from nki.spec.program import Program

@@ -9,11 +9,11 @@ from __future__ import annotations
 from nki.compiler import AddressRotation, CompileConfig
 from nki.passes.analysis.dependences import segments_of
 from nki.passes.context import Context
-from nki.passes.ordering.candidates import Candidate, Start
-from nki.passes.ordering.choice import MOST_TIMED, better
-from nki.passes.ordering.evaluation import Evaluation
-from nki.passes.ordering.heuristics import HEURISTICS, Heuristics
-from nki.passes.ordering.list_orders import ListOrders, written_order
+from nki.passes.order_search.candidates import Candidate, Start
+from nki.passes.order_search.choice import MOST_TIMED, better
+from nki.passes.order_search.evaluation import Evaluation
+from nki.passes.order_search.heuristic_orders import ListOrders, written_order
+from nki.passes.order_search.heuristics import HEURISTICS, Heuristics
 from nki.passes.scheduling.ready_list import NEVER
 from nki.passes.scheduling.tasks import Tasks
 from nki.spec.program import Program

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nki.passes.ordering.choice import MOST_TIMED
-from nki.passes.ordering.heuristics import PATIENT
+from nki.passes.order_search.choice import MOST_TIMED
+from nki.passes.order_search.heuristics import PATIENT
 from nki.passes.scheduling.list_schedule import Heuristic, Machine, Schedule, Task, in_order, list_schedule
 
 CLOSE = 1.15

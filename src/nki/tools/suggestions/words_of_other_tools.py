@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from nki.tools.nearest import nearest
+from nki.tools.suggestions.nearest_word import nearest
 
 _COMMANDS = MappingProxyType(
     {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nki.passes.analysis.dependences import dependences, segments_of
-from nki.passes.ordering.candidates import Order
+from nki.passes.order_search.candidates import Order
 from nki.passes.scheduling.list_schedule import Heuristic, Schedule, list_schedule, schedule_within
 from nki.passes.scheduling.lower_bound import about_least
 from nki.passes.scheduling.psum_pressure import psum_needs

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 
 from nki.core.errors import RemovedError, RemovedImportError
-from nki.core.removed_names import TENSOR, Removed
+from nki.core.names.removed_table import TENSOR, Removed
 
 _CLOSE = 0.7
 """How much two names have in common, of 1, if one may be a misspelling of the other."""

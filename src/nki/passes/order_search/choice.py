@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nki.passes.ordering.candidates import Candidate
+from nki.passes.order_search.candidates import Candidate
 
 MOST_TIMED = 900
 """Instructions of segments and programs of which all candidates compete on the timeline; larger ones have fewer."""

@@ -1,0 +1,1 @@
+"""Names that are not what a kernel or a program expects: gone, renamed, and what to write today."""
