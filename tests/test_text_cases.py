@@ -53,6 +53,14 @@ def test_a_difference_is_written_when_goldens_are_updated(file: Path, monkeypatc
     assert file.read_text() == TEXT.replace("wanted", "new\ntext")
 
 
+@pytest.mark.parametrize("end", ["", "// =>\n"])
+def test_what_comes_out_of_a_new_case_is_written(file: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    file.write_text(TEXT.replace("// =>\nunchanged\n", end))
+    monkeypatch.setattr(goldens, "UPDATE", True)
+    compare(cases(file)[1], "unchanged")
+    assert file.read_text() == TEXT
+
+
 def test_a_case_without_what_comes_out_is_refused(file: Path) -> None:
     file.write_text(TEXT.replace("// =>\nunchanged", ""))
     with pytest.raises(ValueError, match=r"cse.txt, case 1: no line // =>"):

@@ -61,7 +61,7 @@ def cases(file: Path) -> list[Case]:
     """The cases of a file. Raises ValueError for one that is none."""
     found = []
     for number, part in enumerate(file.read_text(encoding="utf-8").strip("\n").split(BETWEEN)):
-        given, becomes, wanted = part.strip("\n").partition(BECOMES)
+        given, becomes, wanted = (part.strip("\n") + "\n").partition(BECOMES)
         if not becomes and not goldens.UPDATE:
             raise ValueError(f"{file.name}, case {number}: no line {BECOMES.strip()}")
         lines = given.splitlines()
