@@ -73,6 +73,17 @@ def test_a_program_that_went_through_passes_of_older_names_needs_the_others() ->
     assert remaining([before]) == ()
 
 
+@pytest.mark.parametrize("name", ["cse,", "fuse", "every"])
+def test_the_variable_refuses_what_no_pass_is_called(name: str) -> None:
+    with pytest.raises(UsageError, match="no pass is called"):
+        gate._stage_writer(Options(print_after=name), "chained")
+
+
+@pytest.mark.parametrize("name", ["all", "trace", "cse", "check-races"])
+def test_the_variable_takes(name: str) -> None:
+    assert gate._stage_writer(Options(print_after=name), "chained") is not None
+
+
 def test_the_variable_takes_an_older_name_and_tells(capsys: pytest.CaptureFixture[str]) -> None:
     program, _ = passed(around(chain), [A])
     with pytest.warns(NkiWarning, match=r"\[pass.renamed\] the pass reuse-results is called cse; write cse"):

@@ -106,11 +106,12 @@ def _stage_writer(options: Options, kernel: str) -> Callable[[Stage], None] | No
         return None
     from nki.ir.build import build
     from nki.ir.text import save, to_text
-    from nki.passes.names import current, renamed
+    from nki.passes.names import renamed
+    from nki.passes.pipeline import check_printed
 
+    after = check_printed(options.print_after)
     for finding in renamed([options.print_after]):
         warn(finding)
-    after = current(options.print_after)
     numbers = count()
 
     def write(stage: Stage) -> None:

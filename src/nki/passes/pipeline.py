@@ -90,6 +90,17 @@ def _passed(item: Pass, before: PassResult, context: Context) -> PassResult:
     return replace(result, program=replace(result.program, passed=(*before.program.passed, item.name)))
 
 
+def check_printed(name: str) -> str:
+    """The name of today of a pass after which a variable wants IR printed, or "trace", "all" or "".
+
+    Raises:
+        UsageError: no pass has the name (``pass.unknown``).
+    """
+    if name and name not in ("trace", "all"):
+        passes_named([name])
+    return current(name)
+
+
 def passes_named(names: Sequence[str]) -> tuple[Pass, ...]:
     """Passes by name, by one of today or before, in the given order. Raises UsageError "pass.unknown"."""
     known = {item.name: item for item in PIPELINE}
@@ -101,7 +112,7 @@ def passes_named(names: Sequence[str]) -> tuple[Pass, ...]:
                 "pass.unknown",
                 f"no pass is called {name!r}",
                 rule=f"the passes are {', '.join(known)}",
-                fix=f"write {close[0]}" if close else f"write --passes {','.join(known)}",
+                fix=f"write {close[0]}" if close else "write one of them",
             )
     return tuple(known[today] for today in found)
 

@@ -22,7 +22,7 @@ from nki.ir.verify import verify
 from nki.options import Options
 from nki.passes.context import Context, Pass
 from nki.passes.names import current, renamed
-from nki.passes.pipeline import compile_programs, passes_named, remaining
+from nki.passes.pipeline import check_printed, compile_programs, passes_named, remaining
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.store.artifact.container import pack, save
@@ -154,7 +154,7 @@ def _printed(source: Source, print_after: str | None) -> str:
 
 def _watch(source: Source, dump_ir: str | None, print_after: str | None, diff: bool) -> StageWatch:
     """Options come before variables of the environment."""
-    after = current(_printed(source, print_after))
+    after = check_printed(source.options.print_after) if print_after is None else current(print_after)
     stages = [TRACE, *(item.name for item in source.passes)]
     if print_after is not None:
         check_pass_name(after, stages)
