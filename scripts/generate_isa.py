@@ -87,9 +87,9 @@ def text() -> str:
         "from typing import TYPE_CHECKING, Any",
         "",
         "from nki.core.errors import VerificationError as NkiValidationError",
-        "from nki.core.register import VirtualRegister",
         "from nki.core.names.removed import missing_name",
         "from nki.core.names.removed_table import ISA",
+        "from nki.core.register import VirtualRegister",
     ]
     modules = families()
     for name, names in modules.items():
