@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
 from nki import collectives as collectives
@@ -52,6 +52,7 @@ else:
     def __getattr__(name: str) -> str:
         if name == "__version__":
             return _version()
-        if not name.startswith("_") and find_spec(f"nki.{name}") is not None:
+        # Only files count: what somebody put into `sys.modules` may have no spec, for which `find_spec` fails.
+        if not name.startswith("_") and PathFinder.find_spec(f"nki.{name}", __path__) is not None:
             raise AttributeError(f"module 'nki' has no attribute {name!r} before `import nki.{name}`", name=name)
         raise missing_name("nki", name, NKI)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import NkiError, RemovedError, RemovedImportError
@@ -130,3 +133,15 @@ def test_the_document_lists_the_same_names() -> None:
     listed = set(re.findall(r"`([\w.]+)`", first_columns))
     short = {"nki": "nki", "nki.language": "nl", "nki.isa": "nisa", "nki.compiler": "nki.compiler"}
     assert listed == {f"{short[module]}.{name}" for module, name, _ in GONE}
+
+
+def test_a_module_that_somebody_made_is_no_attribute_before_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins for modules that there are not are put into `sys.modules` first, and have no spec."""
+    monkeypatch.setitem(sys.modules, "nki.stand_in", ModuleType("nki.stand_in"))
+    assert not hasattr(nki, "stand_in")
+
+
+def test_a_module_that_was_not_imported_yet_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(nki, "simulator", raising=False)
+    with pytest.raises(AttributeError, match=r"before `import nki\.simulator`"):
+        getattr(nki, "simulator")  # noqa: B009 - mypy knows the module
