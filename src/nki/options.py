@@ -104,7 +104,7 @@ def _decoded(values: tuple[Any, ...]) -> Options:
     return _options(tuple(None if value is None else _OS_ENVIRON.decodevalue(value) for value in values))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # equal environments give one object, by whose identity launches find what they settled
 def _options(values: tuple[str | None, ...]) -> Options:
     """Options read from the values of the environment, in the order of `_NAMES`; equal values give one object."""
     env = {name: value for name, value in zip(_NAMES, values, strict=True) if value is not None}
