@@ -11,8 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _MODULES = {"nki.jit": "nki.kernel"}
@@ -27,7 +26,9 @@ class RenamedFinder(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         old, _, name = fullname.rpartition(".")
         new = _PACKAGES.get(old)
-        return None if new is None or find_spec(f"{new}.{name}") is None else ModuleSpec(fullname, self)
+        if new is None or PathFinder.find_spec(f"{new}.{name}", import_module(new).__path__) is None:
+            return None  # only files count: a stand-in in `sys.modules` may have no spec
+        return ModuleSpec(fullname, self)
 
     def exec_module(self, module: ModuleType) -> None:
         """Put the module with the new name in the place of the old one; Python takes it from there."""
