@@ -3,7 +3,8 @@
 The kernels are those of `benchmarks.timing_cases`, compiled and timed here. Prints the points with their errors, the
 errors with coefficients fitted without the kernel of the point (as scripts/fit_timing.py recorded them), means for each
 class, utilisations, points that were never fitted, and whether published sequences of optimisations are in order.
-``--write`` records the comparison for `nki targets --accuracy`. With ``--documents`` (a checkout of the public
+``--write`` records the comparison for `nki targets --accuracy`. ``--only PATTERN`` prints the points whose names match
+(``--only 'caps_*'``), which takes seconds, and records nothing. With ``--documents`` (a checkout of the public
 documentation) the Mamba kernels are also run as their tutorial prints them. Usage:
 ``python benchmarks/timing_accuracy.py [--quick] [--json] [--write] [--documents PATH]``.
 """
@@ -18,6 +19,7 @@ import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.timing_cases.catalogue import HOLDOUTS, READINGS, UTILISATIONS, Reading
+from benchmarks.timing_cases.catalogue import HOLDOUTS, READINGS, UTILISATIONS, Reading, of_kernel
 from benchmarks.timing_cases.runs import Case, Run, compiled
 from benchmarks.timing_cases.shapes import cases, holdout_cases
 
-from nki.target.accuracy import FOLDER, Accuracy, EngineShare, Point, Unfitted
+from nki.target.accuracy import FOLDER, Accuracy, EngineShare, Point, Unfitted, mean
 from nki.target.load import load_target
 
 TIE = 0.02
@@ -56,10 +58,9 @@ class Comparison:
                 print(f"{name}: {len(self.runs[name].items)} instructions, {spent:.0f} s", file=sys.stderr)
         return self.runs[name]
 
-    def read(self, reading: Reading) -> float:
-        """What the model says of a point."""
-        value = reading.read(self.run(reading.case))
-        return value / reading.read(self.run(reading.other)) if reading.other else value
+    def read(self, reading: Reading, launches: int = 0) -> float:
+        """What the model says of a point, with the launches that are in the measured time."""
+        return reading.predicted(self.run, launches)
 
     def bound(self, kind: str, case: str) -> str:
         """The unit that bounds a point."""
@@ -93,7 +94,7 @@ def compare(quick: bool) -> Accuracy:
     unfitted = []
     for item in listed["holdout"]:
         reading, measured = HOLDOUTS.get(item["id"]), item["measured"]
-        found = work.run(item["id"]).device_ns if reading is None else work.read(reading)
+        found = work.read(reading or of_kernel(item["id"]), item.get("launch", 0))
         error = 100 * (found / measured - 1)
         unfitted.append(Unfitted(item["id"], item["target"], measured, found, item["unit"], error))
     measured = {point.id: point.measured for point in (*points, *unfitted)}
@@ -103,9 +104,25 @@ def compare(quick: bool) -> Accuracy:
     return Accuracy(tuple(points), tuple(shares), tuple(unfitted), tuple(rankings), excluded, without["coefficients"])
 
 
+def print_only(pattern: str, quick: bool) -> None:
+    """Some points, each as soon as it is known; the listed errors are relative."""
+    listed = tomllib.loads((FOLDER / "points.toml").read_text(encoding="utf-8"))
+    work, errors = Comparison(quick), list[float]()
+    readings = {**READINGS, **HOLDOUTS}
+    for item in (*listed["point"], *listed["holdout"]):
+        name, measured = item["id"], item["measured"]
+        if fnmatchcase(name, pattern):
+            reading = readings.get(name) or of_kernel(name)
+            found = work.read(reading, item.get("launch", 0))
+            errors.append(100 * (found / measured - 1))
+            numbers = f"{found:13,.1f} {measured:13,.1f}  {item['unit']:6} {errors[-1]:+6.1f}%"
+            print(f"{name:28} {work.bound(item['class'], reading.case):8} {numbers}", flush=True)
+    print(f"{len(errors)} points, mean error {mean(errors):.1f} %")
+
+
 def _point(work: Comparison, item: dict[str, Any], left_out: float) -> Point:
     reading, measured = READINGS[item["id"]], float(item["measured"])
-    found = work.read(reading)
+    found = work.read(reading, item.get("launch", 0))
     return Point(
         id=item["id"],
         target=item["target"],
@@ -193,10 +210,14 @@ def main() -> None:
     """Compare and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="take parts of the large kernels, which are uniform")
+    parser.add_argument("--only", metavar="PATTERN", help="print the points whose names match, and nothing else")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--write", action="store_true", help="record the comparison")
     parser.add_argument("--documents", type=Path, help="a checkout of the public documentation")
     options = parser.parse_args()
+    if options.only:
+        print_only(options.only, options.quick)
+        return
     found = compare(options.quick)
     listed = printed(options.documents) if options.documents else []
     if options.json:

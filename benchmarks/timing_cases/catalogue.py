@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from benchmarks.timing_cases.public_shapes import ADAMW_COLUMNS, SILU, SWEEP, sweep_name
 from benchmarks.timing_cases.runs import Run
 from benchmarks.timing_cases.shapes import STREAM
 
@@ -16,11 +17,26 @@ Read = Callable[[Run], float]
 
 
 class Reading(NamedTuple):
-    """How a point is predicted: from the timeline of a case; `other` is the one that it is compared with, if any."""
+    """How a point is predicted: from the timeline of a case.
+
+    Attributes:
+        case: name.
+        read: what is read.
+        other: the case that it is divided by, if any.
+        more: a case that is added, if any: of one that is launched after the first.
+    """
 
     case: str
     read: Read
     other: str = ""
+    more: str = ""
+
+    def predicted(self, run: Callable[[str], Run], launches: int = 0) -> float:
+        """What the model says; `launches` are in the measured time."""
+        value = self.read(run(self.case)) + launches * run(self.case).target.timing["launch_ns"]
+        if self.more:
+            value += self.read(run(self.more))
+        return value / self.read(run(self.other)) if self.other else value
 
 
 # --- readings
@@ -141,8 +157,19 @@ def _first(name: str, number: int = 0) -> Read:
     return lambda run: run.duration(run.at(name, number))
 
 
-def _device(run: Run) -> float:
-    return run.device_ns
+def _kernel(run: Run) -> float:
+    return run.kernel_ns
+
+
+def _steady(name: str) -> Read:
+    """Start to start in the second half of a stream."""
+
+    def read(run: Run) -> float:
+        ends = run.line.end[run.every(name)]
+        half = len(ends) // 2
+        return float((ends[-1] - ends[half]) / (len(ends) - 1 - half))
+
+    return read
 
 
 READINGS: dict[str, Reading] = {
@@ -171,10 +198,10 @@ READINGS: dict[str, Reading] = {
     "rq_mm": Reading("scaled_rows", _cold_duration),
     "rq_absmax": Reading("largest", _first("tensor_reduce")),
     "rq_quant_ts": Reading("quantized", _first("tensor_scalar")),
-    "matmul_tiled": Reading("matmul_tiled", _device),
+    "matmul_tiled": Reading("matmul_tiled", _kernel),
     "matmul_tiled_dma_packets": Reading("matmul_tiled", _packets),
     "v2_load_duration": Reading("matmul_tiled", _load_duration),
-    "matmul_hoisted": Reading("matmul_hoisted", _device),
+    "matmul_hoisted": Reading("matmul_hoisted", _kernel),
     "matmul_hoisted_dma_packets": Reading("matmul_hoisted", _packets),
     "matmul_check": Reading("matmul_hoisted", _pass),
     "v3_pass_duration": Reading("matmul_hoisted", _pass_duration),
@@ -199,7 +226,7 @@ READINGS: dict[str, Reading] = {
     **{f"inf2_vector_one_{n}": Reading(f"inf2_vector_one_{n}", _per_instruction("tensor_scalar")) for n in (512, 2048)},
     **{f"inf2_vector_two_{n}": Reading(f"inf2_vector_two_{n}", _per_instruction("tensor_tensor")) for n in (512, 2048)},
     **{
-        name: Reading(name, _device)
+        name: Reading(name, _kernel)
         for name in (
             "mamba_v1_small",
             "mamba_v1_4k",
@@ -209,7 +236,53 @@ READINGS: dict[str, Reading] = {
         )
     },
 }
-"""Every point of points.toml; a second case divides what is read from the first."""
+"""The points of documents and micro-benchmarks."""
+
+
+def _summed(name: str, case: str = "") -> dict[str, Reading]:
+    """A point that is the sum of the times of two shapes."""
+    return {name: Reading(f"{case or name}_6144", _kernel, more=f"{case or name}_2048")}
+
+
+PUBLIC: dict[str, Reading] = {
+    **{
+        name: Reading(name, _kernel)
+        for name in (
+            "tiled_512x256x1024",
+            "tiled_4096x256x2048",
+            "tiled_6144x256x4096",
+            "tiled_1280x640x2560",
+            "blocked_m2_n6_k16",
+            "blocked_two_cores",
+            "blocked_4096x512x2048",
+            "blocked_4096x128x6144",
+            "blocked_output_2048x256x4096",
+            "blocked_output_4096x1024x512",
+            "buffered_2048",
+            "rmsnorm_256x4096",
+            "copy_256x4096",
+            "adamw_rows",
+            *(f"adamw_{columns}" for columns in ADAMW_COLUMNS),
+            *SILU,
+            "silu_3",
+            "silu_in_turns",
+        )
+    },
+    "tiled_4096x256x2048_each": Reading("tiled_4096x256x2048", _kernel),
+    "blocked_m2_n2_k8": Reading("caps_m2_n2_k8_6144", _kernel),
+    "silu_sevenths_nested": Reading("silu_sevenths", _kernel),
+    "rmsnorm_sum": Reading("rmsnorm_2048x4096", _kernel, more="rmsnorm_32768x128"),
+    "mx_product": Reading("mx_products", _steady("nc_matmul_mx")),
+    **_summed("tiled_columns_first"),
+    **_summed("tiled_loads_as_sums", "tiled_sum"),
+    **_summed("tiled_language"),
+    **_summed("staged_sum", "staged"),
+    **{name: reading for caps in SWEEP for name, reading in _summed(sweep_name(caps)).items()},
+}
+"""The points of public repositories."""
+
+READINGS.update(PUBLIC)
+"""Every point of points.toml."""
 
 
 def _throughput(run: Run) -> float:
@@ -224,6 +297,12 @@ HOLDOUTS: dict[str, Reading] = {
     for n in (256, 1024, 2048, 4096)
 }
 """Points that are never fitted; those that are not listed are device times of the case of their name."""
+
+
+def of_kernel(case: str) -> Reading:
+    """The time of a whole kernel."""
+    return Reading(case, _kernel)
+
 
 VECTOR = ("tensor_tensor", "tensor_tensor_scan", "memset", "tensor_copy")
 

@@ -32,6 +32,7 @@ class Case(NamedTuple):
         arrays: shape and dtype of each.
         more: arguments after the arrays.
         times: how often the measured kernel does what this one does.
+        lnc: cores that it is launched on; the first one is timed.
     """
 
     kernel: Callable[..., Any]
@@ -39,14 +40,15 @@ class Case(NamedTuple):
     arrays: tuple[Array, ...]
     more: tuple[Any, ...] = ()
     times: float = 1.0
+    lnc: int | None = None
 
 
 def compiled(case: Case) -> Program:
-    """The scheduled program of a case."""
+    """The scheduled program of a case, of its first core."""
     target = load_target(case.target)
     arrays = [np.zeros(shape, dtype) for shape, dtype in case.arrays]
     with paused_collector():
-        (traced,) = trace_only(Launch(case.kernel), (*arrays, *case.more), {}, target, Options())
+        traced, *_ = trace_only(Launch(case.kernel, case.lnc), (*arrays, *case.more), {}, target, Options())
         (program,) = pipeline.compile_programs([traced.program], Context(target, config=CompileConfig())).programs
     return program
 
@@ -87,9 +89,9 @@ class Run:
         return step.occupied * step.ns * self.target.dma.engines
 
     @property
-    def device_ns(self) -> float:
-        """What the whole measured kernel takes on the device."""
-        return self.target.timing["launch_ns"] + self.line.makespan * self.times
+    def kernel_ns(self) -> float:
+        """What the whole measured kernel takes, without its launch."""
+        return self.line.makespan * self.times
 
     def active(self, names: Sequence[str], last: bool = False) -> float:
         """ns with at least one of these instructions between its start and its visible result.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from benchmarks.timing_cases import instructions, mamba, products, transfers
+from benchmarks.timing_cases import instructions, mamba, products, public_shapes, transfers
 from benchmarks.timing_cases.runs import Case
 
 import nki.language as nl
@@ -82,7 +82,7 @@ def cases(small: bool = False) -> dict[str, Case]:
         found[f"inf2_scalar_{columns}"] = _square(instructions.exponentials, columns, STREAM)
         found[f"inf2_vector_one_{columns}"] = _square(instructions.additions, columns, STREAM)
         found[f"inf2_vector_two_{columns}"] = _square(instructions.sums, columns, STREAM)
-    return found
+    return {**found, **public_shapes.products(), **public_shapes.streams()}
 
 
 def holdout_cases() -> dict[str, Case]:

@@ -107,11 +107,14 @@ def _mark(target: Target, found: Accuracy) -> str:
     points = [point for point in found.points if point.target == target.name]
     if not points:
         return "estimated: nothing is published for it, and no accuracy is claimed"
+    if not target.validated:
+        told = ", ".join(f"{point.id} {point.error:+.1f} %" for point in points)
+        return f"estimated, and no accuracy is claimed for kernels; what is published of it: {told}"
     kernels = sum(point.kind == "kernel" for point in points)
     error = mean(point.error for point in points)
     left_out = mean(point.left_out for point in points)
     return (
-        f"{'validated' if target.validated else 'not validated'}: mean error {error:.1f} % of {len(points)} points, "
+        f"validated: mean error {error:.1f} % of {len(points)} points, "
         f"{kernels} of them kernels; {left_out:.1f} % with the kernel left out of the fit"
     )
 
