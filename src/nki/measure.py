@@ -191,7 +191,8 @@ class Benchmark:
         slowest = max(about.totals, key=lambda totals: totals["makespan_ns"])
         bounds = slowest["bounds"]
         return BenchmarkResult(
-            mean_ms=statistics.fmean(durations),
+            # exact, so that equal durations have that mean
+            mean_ms=statistics.mean(durations),
             min_ms=min(durations),
             max_ms=max(durations),
             std_dev_ms=statistics.pstdev(durations),
