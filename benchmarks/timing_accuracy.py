@@ -31,14 +31,11 @@ from benchmarks.timing_cases.catalogue import HOLDOUTS, READINGS, UTILISATIONS, 
 from benchmarks.timing_cases.runs import Case, Run, compiled
 from benchmarks.timing_cases.shapes import cases, holdout_cases
 
-from nki.target.accuracy import FOLDER, Accuracy, EngineShare, Point, Unfitted, mean
+from nki.target.accuracy import FOLDER, Accuracy, EngineShare, Point, Unfitted, bound_by, mean
 from nki.target.load import load_target
 
 TIE = 0.02
 """Measured times that differ by less count as equal in a sequence."""
-
-MOST = 0.9
-"""Part of the time for which a unit works that bounds a kernel."""
 
 
 class Comparison:
@@ -67,8 +64,7 @@ class Comparison:
         if kind != "kernel":
             return kind
         line = self.run(case).line
-        unit = max(line.busy, key=lambda name: line.busy[name])
-        return unit if line.busy[unit] >= MOST * line.makespan else "waits"
+        return bound_by(line.busy, line.makespan)
 
 
 def in_order(steps: Sequence[str], measured: Mapping[str, float], predicted: Mapping[str, float]) -> bool:

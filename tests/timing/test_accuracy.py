@@ -14,7 +14,7 @@ from benchmarks.timing_cases.catalogue import PUBLIC, READINGS, UTILISATIONS
 from benchmarks.timing_cases.runs import Run, compiled
 from benchmarks.timing_cases.shapes import cases
 
-from nki.target.accuracy import FOLDER, Point, mean, recorded
+from nki.target.accuracy import FOLDER, Point, bound_by, covered, interval, mean, recorded
 from nki.target.load import load_target, target_names
 from nki.target.names import TIMING
 
@@ -97,3 +97,34 @@ def test_ranks_ignore_ties_and_see_swaps() -> None:
     assert not in_order("abc", measured, {"a": 9.0, "b": 9.5, "c": 6.5})
     assert not in_order("abc", measured, {"a": 6.0, "b": 5.0, "c": 6.5})
     assert mean([-1.0, 3.0]) == 2.0 and mean([]) == 0.0
+
+
+def test_an_interval_covers_its_share_of_the_next_errors() -> None:
+    rng = np.random.default_rng(7)
+    found = []
+    for _ in range(400):
+        errors = rng.laplace(0.0, 5.0, 30)
+        inside = covered(errors[:29], 0.9)
+        assert inside is not None
+        found.append(abs(errors[29]) <= inside)
+    assert 0.87 <= np.mean(found) <= 0.95
+    assert covered(range(8), 0.9) is None and covered([3.0, -9.0, 1.0], 0.75) == 9.0
+
+
+def test_intervals_name_the_kernels_that_they_rest_on() -> None:
+    for name in target_names():
+        kernels = [point for point in FOUND.points if point.target == name and point.kind == "kernel"]
+        for bound in ("dma", "sync", "tensor", "vector", "scalar", "gpsimd", "waits"):
+            found = interval(name, bound)
+            assert (found is None) == (not kernels)
+            if found is not None:
+                assert found.points >= 9 and found.percent > 0.0 and found.kind.startswith("kernels on ")
+    assert interval("trn3", "tensor") is None
+    narrow, wide = interval("trn2", "waits"), interval("trn1", "tensor")
+    assert narrow is not None and narrow.kind == "kernels on trn2 that wait most of all"
+    assert wide is not None and "that Tensor bounds" not in wide.kind and wide.points >= 9
+
+
+def test_a_unit_bounds_a_kernel_if_it_works_nearly_all_of_the_time() -> None:
+    assert bound_by({"dma": 91.0, "vector": 40.0}, 100.0) == "dma"
+    assert bound_by({"dma": 89.0, "vector": 40.0}, 100.0) == "waits"

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / "calibration"
 ENGINES = ("tensor", "vector", "scalar", "gpsimd")
+MOST = 0.9
+"""Part of the time for which a unit works that bounds a kernel."""
+KINDS = {
+    "dma": "transfers",
+    "sync": "transfers",
+    "tensor": "Tensor",
+    "vector": "Vector or Scalar",
+    "scalar": "Vector or Scalar",
+    "gpsimd": "Vector or Scalar",
+    "waits": "waits",
+}
+"""What bounds a kernel, by the unit that does; "waits" if none works for nearly all of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +143,73 @@ def recorded() -> Accuracy:
         excluded=tuple((item["id"], item["reason"]) for item in listed["excluded"]),
         coefficients=data["coefficients"],
     )
+
+
+# --- how far off a prediction may be
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """How far off predictions for kernels of a kind were, when no time of their source had been fitted.
+
+    Attributes:
+        share: of the kernels that were within `percent`.
+        percent: largest error of that share, in percent of the measured time, in either direction.
+        points: measured kernels that this rests on.
+        kind: which kernels those are, in words: "kernels on trn2 that transfers bound". It is a wider kind than the one
+            asked for if that has too few.
+    """
+
+    share: float
+    percent: float
+    points: int
+    kind: str
+
+
+def bound_by(busy: Mapping[str, float], makespan: float) -> str:
+    """The unit that bounds a kernel; "waits" if none does.
+
+    Args:
+        busy: ns for each unit.
+        makespan: ns.
+    """
+    unit = max(busy, key=lambda name: busy[name])
+    return unit if busy[unit] >= MOST * makespan else "waits"
+
+
+@cache
+def interval(target: str, bound: str, share: float = 0.9) -> Interval | None:
+    """How far off the predicted time of a kernel may be; None if no kernel of the target was measured.
+
+    Args:
+        target: name.
+        bound: what bounds the kernel, see `bound_by`.
+        share: of the kernels for which it shall hold, between 0 and 1.
+    """
+    kernels = [point for point in recorded().points if point.kind == "kernel"]
+    here = [point for point in kernels if point.target == target]
+    if not here:
+        return None
+    kind = KINDS.get(bound, bound)
+    same = [point for point in kernels if KINDS[point.bound] == kind]
+    text = {"transfers": "that transfers bound", "waits": "that wait most of all"}.get(kind, f"that {kind} bounds")
+    groups = (
+        (f"kernels on {target} {text}", [point for point in same if point.target == target]),
+        (f"kernels on all targets {text}", same),
+        (f"kernels on {target}", here),
+        ("kernels on all targets", kernels),
+    )
+    for name, points in groups:
+        if (percent := covered([point.left_out for point in points], share)) is not None:
+            return Interval(share, percent, len(points), name)
+    return None
+
+
+def covered(errors: Iterable[float], share: float) -> float | None:
+    """The size that the next error does not pass in that share of cases, if it is like these; None if they are few.
+
+    Of n errors that is the one of rank ``ceil(share * (n + 1))``, as conformal prediction has it.
+    """
+    sizes = sorted(map(abs, errors))
+    rank = math.ceil(share * (len(sizes) + 1))
+    return sizes[rank - 1] if rank <= len(sizes) else None
