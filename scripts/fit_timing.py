@@ -77,12 +77,12 @@ FREE = (
 
 GUIDE = "nki/deep-dives/nki-dma-bandwidth-guide.rst"
 OVERVIEW = "nki/get-started/about/nki-dma-overview.rst"
-OTHER = "figure of Trainium2; nothing is published for this target"
+OTHER = "figure of Trainium2; that of this target is not published"
 LAUNCH = {"value": 22000.0, "source": "nki/img/mamba_v1_profile_zoomed.png"}
 """172.93 us, 150.93 of them the kernel."""
 CHIPBOOST = "github.com/yahavb/trainium-agent-labs/projects/03-chipboost/STATUS.md"
 """A line through the times of many repetitions in one program: 10.56 us, and 260.54 us for each."""
-OLDER = "figure of Trainium1; nothing is published for this target"
+OLDER = "figure of Trainium1; that of this target is not published"
 GIVEN: dict[str, dict[str, dict[str, Any]]] = {
     "trn1": {
         "launch_ns": LAUNCH,

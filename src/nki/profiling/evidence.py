@@ -15,23 +15,23 @@ _TOLD: set[str] = set()
 
 
 def evidence(name: str, validated: bool) -> str:
-    """What the timing model of a target was compared with, and which target to choose if it was nothing.
+    """What the timing model of a target was compared with, and which target to choose if it was no kernel.
 
     Args:
         name: of the target.
-        validated: whether its model was compared with published measurements.
+        validated: whether its model was compared with published times of kernels.
     """
     if validated:
         return f"simulated, the timing model of {name} was compared with published measurements"
     measured = measured_target()
     return (
-        f"simulated, the timing model of {name} was NOT compared with any measurement, that of {measured} was "
+        f"simulated, the timing model of {name} was NOT compared with any kernel, that of {measured} was "
         f"({_chosen(measured)})"
     )
 
 
 def tell_of_unmeasured(target: Target) -> None:
-    """At the first time that this process predicts for a target of which no time is published, say so in its log.
+    """At the first time that this process predicts for a target with which no kernel was compared, say so in its log.
 
     It is no warning of Python: where these are errors, a right call would fail because of its target.
     """
@@ -42,9 +42,9 @@ def tell_of_unmeasured(target: Target) -> None:
     finding = Finding(
         "timing.unmeasured",
         "warning",
-        f"times of {target.name} are estimates that were not compared with any measurement",
-        f"no time of {target.title} is published: its model is that of an earlier generation with other clocks and "
-        "rates",
+        f"times of {target.name} are estimates that were not compared with the time of any kernel",
+        f"the model of {target.title} is that of an earlier generation with other clocks and rates; "
+        f"`nki targets {target.name} --accuracy` lists what was measured on it",
         "docs/timing.md",
         f"for a model that was compared with published measurements, choose {measured} ({_chosen(measured)})",
         here(),
