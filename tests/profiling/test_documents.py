@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nki.profiling import build
-from nki.profiling.formats.neuron_explorer import explorer_schema
+from nki.profiling.formats.neuron_explorer_schema import explorer_schema
 from nki.profiling.schema import COUNTER_NAMES, DEPENDENCES, PATHS, TABLES, VERSION, WAITS
 from tests.profiling.support import LOOPING, PIPELINE, looping, pipeline, profiled
 
@@ -28,7 +28,7 @@ def test_every_name_is_explained() -> None:
             assert f"| `{name}` | " in TEXT
     for rule in build.RULES:
         assert f"| `{rule.__name__.replace('_', '-')}` | " in TEXT
-    for table in explorer_schema()[1]:
+    for table in explorer_schema().tables:
         assert re.search(rf"\b{table}\b", TEXT)
     assert f"## The folder, version {VERSION}\n" in TEXT
 

@@ -12,10 +12,26 @@ import pyarrow.parquet as pq
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
+import nki.collectives as ncc
 import nki.isa as nisa
 import nki.language as nl
+from nki.profiling.formats.neuron_explorer_schema import explorer_schema
 from nki.profiling.record import Profile
-from tests.profiling.support import LOOPING, PIPELINE, array, by, hbm, looping, pipeline, profiled, sbuf
+from nki.target.load import load_target
+from tests.profiling.support import (
+    LOOPING,
+    PIPELINE,
+    array,
+    by,
+    hbm,
+    loaded,
+    looping,
+    pipeline,
+    profiled,
+    psum,
+    sbuf,
+    stored,
+)
 
 
 def cores(a: Any) -> Any:
@@ -216,23 +232,132 @@ def test_the_profile_says_that_it_is_a_simulation(tables: dict[str, Any]) -> Non
     (row,) = tables["Metadata"].to_pylist()
     assert row["is_simulation"] is True
     assert row["profile_schema_version"] == "7.4.0"
-    assert row["vector_engine_clock_freq"] == 0.96
+    assert row["vector_engine_clock_freq"] == pytest.approx(0.96)
     assert any(warning["category"] == "Simulation" for warning in tables["Warning"].to_pylist())
+
+
+def test_columns_have_the_types_and_units_of_the_schema(tables: dict[str, Any]) -> None:
+    schema = explorer_schema()
+    arrow = {"int64": "int64", "int32": "int32", "float": "float", "string": "string", "boolean": "bool"}
+    for name, table in tables.items():
+        found = [(field.name, str(field.type), field.nullable) for field in table.schema]
+        assert found == [(c.name, arrow[c.kind], not c.required) for c in schema.tables[name]], name
+    units = {(row["table_name"], row["field_name"]): row["field_unit"] for row in tables["SchemaFields"].to_pylist()}
+    assert units["Instruction", "duration_ns"] == "nanoseconds"
+    assert units["DmaPacket", "throughput"] == "bytes_per_second"
+    assert units["Metadata", "vector_engine_clock_freq"] == "gigahertz"
+    assert units.keys() == {(name, column) for name, table in tables.items() for column in table.column_names}
 
 
 def test_instructions_of_the_explorer(profile: Profile, tables: dict[str, Any]) -> None:
     rows = {row["id"]: row for row in tables["Instruction"].to_pylist()}
-    assert len(rows) == len(profile["instructions"])
+    assert len(rows) == len(tables["Instruction"])
     for ours in profile["instructions"].rows():
         row = rows[ours["id"]]
-        assert row["start_ts"] == round(ours["start_ns"])
+        product = row["opcode"] == "MATMUL"
+        assert row["start_ts"] == round(ours["move_ns" if product else "start_ns"])
         assert row["duration_ns"] == row["end_ts"] - row["start_ts"]
-        assert row["opcode"] == ours["opcode"].removeprefix("nisa.").upper()
-        assert row["evt_wait_time_ns"] == round(ours["wait_ns"])
+        if row["dma_trigger_start_ts"] is None:
+            assert row["end_ts"] == round(ours["visible_ns"])
+        assert row["opcode"] == SPELLED[ours["opcode"]]
         line = profile["sources"].row(ours["source"])
         assert row["nki_source_location"] == f"{line['file']}:{line['line']}"
-    for (core, engine), found in _grouped(rows.values(), "pcore_idx", "engine"):
+    for (core, engine), found in _grouped(tables["Instruction"].to_pylist(), "pcore_idx", "engine"):
+        assert engine in ("Tensor", "Vector", "Scalar", "GpSimd", "Sync")
         assert [row["pc"] for row in found] == list(range(len(found))), (core, engine)
+
+
+SPELLED = {
+    "nisa.dma_copy": "DMA_DIRECT2D",
+    "nisa.nc_matmul": "MATMUL",
+    "nisa.activation": "ACTIVATE",
+    "nisa.tensor_tensor": "TENSOR_TENSOR",
+    "nisa.tensor_scalar": "TENSOR_SCALAR",
+    "nisa.memset": "MEMSET",
+}
+"""As the vendor's glossary and public programs that read profiles spell them."""
+
+
+def test_a_matmul_is_the_loading_of_weights_and_a_multiplication(tmp_path: Path) -> None:
+    profile = profiled(pipeline, *PIPELINE)
+    profile.explorer(tmp_path)
+    rows = [row for row in pq.read_table(tmp_path / "Instruction.parquet").to_pylist() if row["engine"] == "Tensor"]
+    assert [row["opcode"] for row in rows] == ["LDWEIGHTS", "MATMUL"] * 5
+    assert sum(row["raw_flops"] or 0 for row in rows) == 5 * 2 * 128 * 128 * 512
+    assert all(a["bir_id"] == b["bir_id"] for a, b in zip(rows[::2], rows[1::2], strict=True))
+    assert all(row["end_ts"] > row["start_ts"] for row in rows)
+    for load, product in zip(rows[::2], rows[1::2], strict=True):
+        assert load["start_ts"] < load["end_ts"] <= product["start_ts"]
+
+
+def test_a_float32_matmul_is_two_passes(tmp_path: Path) -> None:
+    """Each of them records half of the operations, as the schema's raw_flops says."""
+
+    def wide(a: Any, b: Any) -> Any:
+        product, out = psum((128, 512)), sbuf((128, 512))
+        nisa.nc_matmul(dst=product, stationary=loaded(a), moving=loaded(b))
+        nisa.tensor_copy(dst=out, src=product)
+        return stored(out)
+
+    profiled(wide, array(128, 128), array(128, 512)).explorer(tmp_path)
+    rows = [row for row in pq.read_table(tmp_path / "Instruction.parquet").to_pylist() if row["opcode"] == "MATMUL"]
+    assert [row["raw_flops"] for row in rows] == [128 * 128 * 512] * 2
+    assert rows[0]["adjusted_flops"] == 4 * rows[0]["raw_flops"], "the schema: FP32 uses 4.0x"
+    assert rows[1]["start_ts"] > rows[0]["start_ts"]
+
+
+def test_packets_make_up_their_transfer(profile: Profile, tables: dict[str, Any]) -> None:
+    packets = dict(_grouped(tables["DmaPacket"].to_pylist(), "packet_aggregation_id"))
+    for transfer in tables["DmaPacketAggregated"].to_pylist():
+        found = packets.pop((transfer["id"],))
+        assert sum(packet["transfer_bytes"] for packet in found) == transfer["transfer_bytes"]
+        assert [packet["packet_idx"] for packet in found] == list(range(len(found)))
+        assert len({packet["engine_idx"] for packet in found}) == len(found) <= 16
+        assert min(packet["start_ts"] for packet in found) == transfer["start_ts"]
+        assert max(packet["end_ts"] for packet in found) == transfer["end_ts"]
+    assert not packets
+
+
+def test_tensor_is_throttled_when_it_begins(tmp_path: Path) -> None:
+    """At half of its rate, which is what the target says of the limit; the time is that which products took longer."""
+
+    def long(a: Any, b: Any) -> Any:
+        product, out, weights, moving = psum((128, 512)), sbuf((128, 512)), loaded(a), loaded(b)
+        for _ in range(40):
+            nisa.nc_matmul(dst=product, stationary=weights, moving=moving)
+        nisa.tensor_copy(dst=out, src=product)
+        return stored(out)
+
+    profile = profiled(long, array(128, 128, dtype=nl.bfloat16), array(128, 512, dtype=nl.bfloat16))
+    profile.explorer(tmp_path)
+    (row,) = pq.read_table(tmp_path / "Throttle.parquet").to_pylist()
+    assert (row["k"], row["n"]) == (1, 2)
+    assert row["duration"] == pytest.approx(load_target("trn2").throttle.ramp_ns, abs=2)
+    (total,) = pq.read_table(tmp_path / "ThrottleSummary.parquet").to_pylist()
+    assert total["throttle_active_time_ns"] == row["duration"]
+    assert total["max_achievable_util_with_throttling_percent"] == pytest.approx(0.5)
+
+
+def test_what_did_not_happen_has_no_table(tables: dict[str, Any]) -> None:
+    """As how-to-analyze-profile-output.rst says of kinds of activity."""
+    assert "CcOp" not in tables
+
+
+def test_collectives_are_operations(tmp_path: Path) -> None:
+    def gather(a: Any) -> Any:
+        out = hbm((256, 512))
+        kept = hbm((128, 512))
+        nisa.dma_copy(dst=kept, src=a)
+        ncc.all_gather(srcs=[kept], dsts=[out], replica_group=ncc.ReplicaGroup([[0, 1]]), collective_dim=0)
+        return out
+
+    profiled(gather, array(128, 512)).explorer(tmp_path)
+    (row,) = pq.read_table(tmp_path / "CcOp.parquet").to_pylist()
+    assert (row["operation"], row["dtype"]) == ("AllGather", "float32")
+    assert (row["num_elements"], row["input_size"], row["output_size"]) == (128 * 512, 128 * 512 * 4, 256 * 512 * 4)
+    assert row["algorithm_bandwidth"] == pytest.approx(256 * 512 * 4 / row["duration_ns"] * 1e9, rel=1e-3)
+    started = [row["opcode"] for row in pq.read_table(tmp_path / "Instruction.parquet").to_pylist()]
+    assert started.count("PSEUDO_TRIGGER_COLLECTIVE") == 1
 
 
 def _grouped(rows: Any, *names: str) -> Iterator[tuple[Any, list[Any]]]:
@@ -254,18 +379,32 @@ def test_the_summary_of_the_explorer(profile: Profile, tables: dict[str, Any]) -
         assert 0.0 <= row[f"{engine}_engine_active_time_percent"] <= 100.0 + 1e-9
     started = sum(runs[t["id"]] for t in transfers)
     assert row["sync_engine_instruction_count"] == started
+    assert row["hardware_dynamic_dma_size"] + row["static_dma_size"] == row["dma_transfer_total_bytes"]
+    assert 0.0 < row["total_active_time"] <= row["total_time"] * (1 + 1e-6)
+
+
+def test_inputs_and_results_are_told_apart(tmp_path: Path) -> None:
+    """A program that counts necessary bytes adds up tensors of type IN and OUT."""
+    profiled(pipeline, *PIPELINE).explorer(tmp_path)
+    tensors = pq.read_table(tmp_path / "TensorInfo.parquet").to_pylist()
+    assert sorted((row["type"], row["size"]) for row in tensors) == [
+        ("IN", 128 * 128 * 2),
+        ("IN", 128 * 2560 * 2),
+        ("OUT", 128 * 2560 * 2),
+    ]
+    ends = {(row["source"], row["dest"]) for row in pq.read_table(tmp_path / "DmaPacketAggregated.parquet").to_pylist()}
+    assert ends == {("[[INPUT]]", "[SB]"), ("[[SB]]", "[OUTPUT]")}
 
 
 def test_flows_point_to_rows(tables: dict[str, Any]) -> None:
-    ids = {
-        "instruction": {row["id"] for row in tables["Instruction"].to_pylist()},
-        "dma_block": {row["id"] for row in tables["DmaPacketAggregated"].to_pylist()},
-    }
+    ids = {name: {row["id"] for row in tables[name].to_pylist()} for name in ("Instruction", "DmaPacketAggregated")}
     flows = tables["Flow"].to_pylist()
     assert flows
     for row in flows:
         assert row["in_id"] in ids[row["in_table"]]
         assert row["out_id"] in ids[row["out_table"]]
+    started = {row["out_id"] for row in flows if row["dependency_type"] == "DGE_TRIGGER"}
+    assert started == ids["DmaPacketAggregated"], "whoever asks which line moved what follows these"
 
 
 def test_usage_ends_empty(tables: dict[str, Any]) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nki.profiling.formats.executed import LOAD, Part, executed
+from nki.profiling.formats.neuron_explorer_transfers import packets, tensors
+from nki.profiling.intervals import length, union
 from nki.version import version
 
 if TYPE_CHECKING:
@@ -21,14 +24,15 @@ def summary(profile: Profile) -> dict[str, Any]:
         for row in profile["time"].rows()
         if row["core"] == core and row["category"] == "busy"
     }
-    row = {**_work(profile), **_transfers(profile, busy.get("dma", 0.0)), **_on_chip(profile)}
+    parts = executed(profile)
+    row = {**_work(profile), **_transfers(profile, busy.get("dma", 0.0)), **_origins(profile), **_on_chip(profile)}
     for engine in ENGINES:
-        row |= _engine(profile, engine, busy.get(engine, 0.0))
-    rows = profile["instructions"]
-    row["matmul_instruction_count"] = round(
-        sum(float(runs) for opcode, runs in zip(rows["opcode"], rows["runs"], strict=True) if "matmul" in opcode)
-    )
-    return row
+        row |= _engine(profile, [part for part in parts if part.engine == engine], engine, busy.get(engine, 0.0))
+    row |= _some(profile, parts, "matmul", "MATMUL") | _some(profile, parts, "activate", "ACTIVATE")
+    row.pop("matmul_instruction_time")  # no column of the schema
+    moving = [(dma["start_ns"], dma["end_ns"]) for dma in profile["dma"].rows()]
+    active = length(union([*moving, *((part.start, part.end) for part in parts)])) / 1e9
+    return row | {"total_active_time": active, "total_active_time_percent": _share(profile, active)}
 
 
 def _work(profile: Profile) -> dict[str, Any]:
@@ -73,23 +77,74 @@ def _on_chip(profile: Profile) -> dict[str, Any]:
     return {f"{name}_bytes": round(float((rows[f"{name}_bytes"] * rows["runs"]).sum())) for name in names}
 
 
-def _engine(profile: Profile, engine: str, busy: float) -> dict[str, Any]:
+def _engine(profile: Profile, parts: list[Part], engine: str, busy: float) -> dict[str, Any]:
     """What one engine did in `busy` seconds; the start of a transfer counts as an instruction."""
-    rows = profile["instructions"]
-    mine = [number for number, unit in enumerate(rows["engine"]) if unit == engine]
-    starts = [
-        (r["issued_ns"] - r["trigger_ns"], r["instruction"]) for r in profile["dma"].rows() if r["trigger"] == engine
-    ]
-    lasting = (rows["end_ns"][mine] - rows["start_ns"][mine]) * rows["runs"][mine]
+    name = f"{engine}_engine"
     return {
-        f"{engine}_engine_active_time": busy,
-        f"{engine}_engine_active_time_percent": _share(profile, busy),
-        f"{engine}_engine_instruction_count": round(
-            float(rows["runs"][[*mine, *(number for _, number in starts)]].sum())
-        ),
-        f"{engine}_engine_instruction_time": (float(lasting.sum()) + sum(ns * rows["runs"][n] for ns, n in starts))
-        / 1e9,
+        f"{name}_active_time": busy,
+        f"{name}_active_time_percent": _share(profile, busy),
+        f"{name}_instruction_count": _count(profile, parts),
+        f"{name}_instruction_time": _time(profile, parts),
     }
+
+
+def _some(profile: Profile, parts: list[Part], name: str, opcode: str) -> dict[str, Any]:
+    """Instructions of an opcode and those that are named after it."""
+    found = [part for part in parts if part.opcode.startswith(opcode) and part.what != LOAD]
+    return {f"{name}_instruction_count": _count(profile, found), f"{name}_instruction_time": _time(profile, found)}
+
+
+def _count(profile: Profile, parts: list[Part]) -> int:
+    runs = profile["instructions"]["runs"]
+    return round(sum(float(runs[part.id]) for part in parts))
+
+
+def _time(profile: Profile, parts: list[Part]) -> float:
+    """Seconds of all trips; overlapping instructions are added up."""
+    runs = profile["instructions"]["runs"]
+    return sum((part.end - part.start) * float(runs[part.id]) for part in parts) / 1e9
+
+
+def _origins(profile: Profile) -> dict[str, Any]:
+    """Transfers by who wrote their descriptors: the compiler, software or hardware; and the sizes of tensors."""
+    runs, found = profile["instructions"]["runs"], list(packets(profile))
+    sizes = [float(runs[row["packet_aggregation_id"]]) * row["transfer_bytes"] for row in found]
+    counts = [float(runs[row["packet_aggregation_id"]]) for row in found]
+    made: dict[str, Any] = {"dma_packet_time": _lasting(found, counts)}
+    made["dma_transfer_time"] = float(sum(row["end_ns"] - row["start_ns"] for row in profile["dma"].rows())) / 1e9
+    for origin, kinds in _ORIGINS.items():
+        mine = [at for at, row in enumerate(found) if row["queue_type"] in kinds]
+        active = length(union([(found[at]["start_ts"], found[at]["end_ts"]) for at in mine])) / 1e9
+        values = {
+            "active_time": active,
+            "active_time_percent": _share(profile, active),
+            "packet_count": round(sum(counts[at] for at in mine)),
+            "size": round(sum(sizes[at] for at in mine)),
+            "packet_percent": _percent(sum(counts[at] for at in mine), sum(counts)),
+            "size_percent": _percent(sum(sizes[at] for at in mine), sum(sizes)),
+        }
+        left = ("active_time", "packet_count", "size") if origin == "dynamic" else ()
+        made |= {f"{origin}_dma_{name}": value for name, value in values.items() if name not in left}
+    kept = {row["variable_name"]: row for row in tensors(profile)}.values()
+    made["inputs_and_weights_size_bytes"] = sum(row["size"] for row in kept if row["type"] == "IN")
+    made["inputs_outputs_weights_size_bytes"] = sum(row["size"] for row in kept if row["type"])
+    return made
+
+
+_ORIGINS = {
+    "static": ("data", "input", "output", "instruction"),
+    "dynamic": ("software_dynamic", "hardware_dynamic"),
+    "software_dynamic": ("software_dynamic",),
+    "hardware_dynamic": ("hardware_dynamic",),
+}
+
+
+def _lasting(rows: list[dict[str, Any]], counts: list[float]) -> float:
+    return sum(row["duration_ns"] * count for row, count in zip(rows, counts, strict=True)) / 1e9
+
+
+def _percent(part: float, whole: float) -> float:
+    return 100.0 * part / whole if whole else 0.0
 
 
 def _seconds(profile: Profile) -> float:
