@@ -32,6 +32,8 @@ class Options:
             execute everything; results are the same.
         uninitialized: NKI_UNINITIALIZED, what unwritten storage shows: "sentinel" (NaN, in integers 4) or "zero".
             Reading it is reported either way.
+        imitate: NKI_IMITATE, "vendor" compiles as published profiles show that the device's compiler does, so that
+            predicted times are those of the device; "none" makes the shortest program that is found. Results are equal.
         threads: NKI_THREADS, how many threads execute native code; 0 for as many as there are processors.
         require_native: NKI_REQUIRE_NATIVE=1 makes it an error if native code cannot be made or executed.
     """
@@ -51,6 +53,7 @@ class Options:
     require_native: bool = False
     threads: int = 0
     uninitialized: str = "sentinel"
+    imitate: str = "vendor"
 
 
 # variable, field, meaning; the documentation prints this table
@@ -69,10 +72,12 @@ ENVIRONMENT: tuple[tuple[str, str, str], ...] = (
     ("NKI_NATIVE", "native", "auto (default), always or 0: which instructions are compiled; NumPy gives the same bits"),
     ("NKI_THREADS", "threads", "threads that execute native code; 0 (default): one for each processor"),
     ("NKI_UNINITIALIZED", "uninitialized", "sentinel (default: NaN, integers 4) or zero: what unwritten storage shows"),
+    ("NKI_IMITATE", "imitate", "vendor (default): compile as the device's compiler does; none: for the least time"),
     ("NKI_REQUIRE_NATIVE", "require_native", "1: an error where native code cannot be made or executed"),
 )
 
 MATMUL = ("ordered", "fast", "blas")
+IMITATE = ("vendor", "none")
 API_VERSIONS = ("0.3", "0.4", "0.5", "0.6", "0.7")
 
 
@@ -124,6 +129,7 @@ def _options(values: tuple[str | None, ...]) -> Options:
         threads=_number(env, "NKI_THREADS", 0),
         require_native=_flag(env, "NKI_REQUIRE_NATIVE", False),
         uninitialized=_one_of(env, "NKI_UNINITIALIZED", "sentinel", ("sentinel", "zero")),
+        imitate=_one_of(env, "NKI_IMITATE", "vendor", IMITATE),
     )
 
 

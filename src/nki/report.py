@@ -107,6 +107,8 @@ class Report:
         doubt: why the kernel is traced in every call, and compiled if that gives something else; empty if it is not.
         statements: settings of ``nki.jit`` that differ from their defaults, and what they change.
         executed: who executed the instructions.
+        imitate: `Options.imitate` of the compilation, also of the one that a profile of an eager call makes; empty
+            where nobody knows.
     """
 
     kernel: str
@@ -122,6 +124,7 @@ class Report:
     compiled: str = ""
     doubt: str = ""
     executed: Executed = NUMPY
+    imitate: str = ""
 
     def instructions(self) -> dict[str, int]:
         """Instructions per engine, over all cores; loop bodies count once."""
@@ -142,6 +145,8 @@ class Report:
         ]
         if not self.precise_fp:
             parts.append("low precision kept as float32")
+        if self.imitate == "none" and self.mode == "compiled":
+            parts.append("imitates no other compiler")
         if self.kernel_hash:
             parts.append(f"IR {self.kernel_hash[:12]}")
         return ", ".join(parts)
@@ -189,6 +194,7 @@ class Report:
             "executed": self.executed.to_json(),
             "precise_fp": self.precise_fp,
             "kernel_hash": self.kernel_hash,
+            "imitate": self.imitate,
             "instructions": self.instructions(),
             "dma_bytes": self.dma_bytes(),
             "statements": list(self.statements),

@@ -18,7 +18,8 @@ from nki.passes.allocation.addresses import Layout
 from nki.passes.analysis.memory_usage import usage
 from nki.passes.context import Context, rewriting
 from nki.passes.editing.remove import Item, kept_items
-from nki.passes.order_search import choice, search
+from nki.passes.imitation import imitation
+from nki.passes.order_search import choice
 from nki.passes.order_search.heuristics import HEURISTICS, Heuristics
 from nki.passes.pipeline import compile_programs
 from nki.spec.program import Program
@@ -122,7 +123,7 @@ def test_running_ahead_takes_half_of_sbuf_at_most(kept: int) -> None:
     source = traced(held, np.ones((512, 1024), np.float32), 60, kept)[0]
     placed = allocate_and_schedule.PASS.run(source, Context(TRN2))
     sbuf, _ = usage(placed, TRN2)
-    half = search.AHEAD * TRN2.sbuf.usable_bytes_per_partition
+    half = imitation("vendor").ahead * TRN2.sbuf.usable_bytes_per_partition
     assert (sbuf.peak <= half) == (kept < 40)
 
 
@@ -155,10 +156,12 @@ def test_the_share_does_not_touch_psum_or_fixed_addresses() -> None:
 
 def test_of_large_orders_that_are_as_long_the_estimate_decides() -> None:
     many = choice.MOST_TIMED + 1
-    assert choice.shortest([100.0, 100.4], [90.0, 80.0], many) == 1
-    assert choice.shortest([100.0, 100.6], [90.0, 80.0], many) == 0
-    assert choice.shortest([100.0, 100.4], [80.0, 80.0], many) == 0
-    assert choice.shortest([100.0, 100.4], [90.0, 80.0], choice.MOST_TIMED) == 0
+    equal, shortest = imitation("vendor").equal_orders, imitation("none").equal_orders
+    assert choice.shortest([100.0, 100.4], [90.0, 80.0], many, equal) == 1
+    assert choice.shortest([100.0, 100.6], [90.0, 80.0], many, equal) == 0
+    assert choice.shortest([100.0, 100.4], [80.0, 80.0], many, equal) == 0
+    assert choice.shortest([100.0, 100.4], [90.0, 80.0], many, shortest) == 0
+    assert choice.shortest([100.0, 100.4], [90.0, 80.0], choice.MOST_TIMED, equal) == 0
 
 
 def test_orders_that_fit_psum_are_shorter() -> None:

@@ -175,4 +175,5 @@ def _report(
         compiled=kernel.origin if kernel else "",
         doubt=kernel.doubt if kernel else "",
         executed=executed,
+        imitate=setting.options.imitate,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nki.compiler import CompileConfig
@@ -44,7 +45,8 @@ def profile_of_call(report: Report, launch: Launch) -> Profile:
     target, programs, trips = load_target(report.target), report.programs, report.executed.trips
     if report.mode == "eager":
         config = launch.compile_config or CompileConfig()
-        programs = gate.compile_kernel(programs, target, from_environment(), config).programs
+        options = replace(from_environment(), imitate=report.imitate)
+        programs = gate.compile_kernel(programs, target, options, config).programs
     tell_of_unmeasured(target)
     return profile_programs(programs, target, trips or None)
 

@@ -113,7 +113,7 @@ def _linked(path: Path, options: Options) -> Executable:
     programs = read_programs(from_text(_text(path), name=str(path)))
     packed = container.pack(
         programs,
-        options={"matmul": options.matmul, "api": options.api},
+        options={"matmul": options.matmul, "api": options.api, "imitate": options.imitate},
         disabled_rules=whole.options.disabled_rules,
         model=whole.part,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nki.compiler import CompileConfig
 from nki.options import Options
+from nki.passes.imitation import Imitation, imitation
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.target.model import Target
@@ -25,6 +26,11 @@ class Context:
     target: Target
     options: Options = field(default_factory=Options)
     config: CompileConfig = field(default_factory=CompileConfig)
+
+    @property
+    def imitation(self) -> Imitation:
+        """What the passes do as the device's compiler does it, by `Options.imitate`."""
+        return imitation(self.options.imitate)
 
 
 @dataclass(frozen=True, slots=True)

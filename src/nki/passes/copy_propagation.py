@@ -28,9 +28,6 @@ from nki.spec.verify import verify
 from nki.target.model import Target
 from nki.timing.cost import duration
 
-SPARE_BANKS = 2
-"""Banks of PSUM that a longer life leaves to others, so that the scheduler still has a choice of orders."""
-
 _READERS = ("vector", "scalar")
 
 
@@ -71,8 +68,8 @@ def run(program: Program, context: Context) -> Program:
 
     All of them or none: each is an instruction of Vector or Scalar behind the copy, in its block, that follows the
     rules with the other operand and takes no longer. The product keeps its bank for longer, so that a program stays as
-    it is if it has tensors in PSUM of more than a bank or at addresses of the kernel, and a copy stays where fewer than
-    two banks would be left.
+    it is if it has tensors in PSUM of more than a bank or at addresses of the kernel, and a copy stays where fewer
+    banks would be left than `Imitation.spare_banks`.
     """
     tiles = {buffer.id: buffer for buffer in program.body.all_buffers() if buffer.role == "copy"}
     if not tiles or program.placement is not None or not _only_single_banks(program, context.target):
@@ -81,7 +78,7 @@ def run(program: Program, context: Context) -> Program:
     found = [each for tile in tiles.values() if (each := _candidate(tile, uses, pinned)) is not None]
     ready = _Ready(context)
     found = [each for each in found if all(ready.reads(use.issued, each.tile, each.source) for use in each.readers)]
-    return _forwarded(program, _together(_with_room(program, found, context.target), ready))
+    return _forwarded(program, _together(_with_room(program, found, context), ready))
 
 
 def _only_single_banks(program: Program, target: Target) -> bool:
@@ -238,12 +235,15 @@ class _Ready:
 # --- all of them
 
 
-def _with_room(program: Program, found: list[_RemovableCopy], target: Target) -> list[_RemovableCopy]:
-    """The copies whose sources may live to the last reader: PSUM has room for all of them together."""
+def _with_room(program: Program, found: list[_RemovableCopy], context: Context) -> list[_RemovableCopy]:
+    """The copies whose sources may live to the last reader: PSUM has room for all of them together.
+
+    Some banks are left to others, so that the scheduler still has a choice of orders.
+    """
     if not found:
         return found
     wanted = [(each.source, each.readers[-1].position) for each in found]
-    full = without_room(program, wanted, target.psum.banks - SPARE_BANKS)
+    full = without_room(program, wanted, context.target.psum.banks - context.imitation.spare_banks)
     return [each for number, each in enumerate(found) if number not in full]
 
 

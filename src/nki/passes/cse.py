@@ -32,9 +32,6 @@ from nki.spec.instruction import Instruction
 from nki.spec.program import Block, Issued, Program
 from nki.target.model import Target
 
-SHARE = 0.75
-"""How much of SBUF may be live where a result waits to be used again; the rest is for orders in which more is."""
-
 _WIDTH = 64
 _CHOICES = frozenset({"operator", "enum", "flag", "int", "ints", "pattern", "text"})
 
@@ -47,19 +44,20 @@ Key = tuple[Any, ...]
 def run(program: Program, context: Context) -> Program:
     """Read the earlier result in place of an equal later one, and drop the instruction that computes the later one.
 
-    Both come from one line of the kernel, as in a loop over its users, and stand in one block; whatever lies between
-    them counts as executed, loops included. A result is a whole tensor in SBUF that the allocator places and nothing
-    else ever writes. What the kernel orders itself stays, and so does what nobody reads or DMA stores: kernels that
-    measure an instruction repeat it into tensors that they only store, or never look at, and published measurements of
-    such streams count every one of them.
+    Both stand in one block; whatever lies between them counts as executed, loops included. A result is a whole tensor
+    in SBUF that the allocator places and nothing else ever writes. What the kernel orders itself stays, and so does
+    what nobody reads. As the device's compiler does it, both come from one line of the kernel, as in a loop over its
+    users, and what DMA stores stays as well: kernels that measure an instruction repeat it into tensors that they only
+    store, or never look at, and published measurements of such streams count every one of them.
     """
     if context.options.stochastic_rounding or program.placement is not None:
         return program
     writes: dict[int, int] = {}
-    stored = {view.buffer.id for view in program.outputs}
+    returned = {view.buffer.id for view in program.outputs}
+    stored = set(returned)
     if not _repeats(_candidates(program.body, writes, stored), writes):
         return program
-    search = _Search(program, context.target, writes, stored)
+    search = _Search(program, context, writes, stored if context.imitation.merged_lines == "one" else returned)
     search.block(program.body)
     if not search.dropped:
         return program
@@ -155,10 +153,10 @@ class _FreeBytes:
     What is added to whole rows is kept apart, so that a tensor that waits for long costs a few rows.
     """
 
-    def __init__(self, positions: int, ranges: tuple[Range, ...], target: Target) -> None:
+    def __init__(self, positions: int, ranges: tuple[Range, ...], target: Target, share: float) -> None:
         sbuf = next(memory for memory in memories(target) if memory.region is MemoryRegion.sbuf)
         needs = demand(sbuf, ranges)
-        self._limit = int(SHARE * sbuf.limit)
+        self._limit = int(share * sbuf.limit)
         live = np.zeros(-(-(positions + 1) // _WIDTH) * _WIDTH, np.int64)
         live[:positions] = load(needs.items, needs.fixed, positions)
         self._live = live.tolist()
@@ -195,15 +193,16 @@ class _Search:
         dropped: ids of the records of the dropped instructions.
     """
 
-    def __init__(self, program: Program, target: Target, writes: dict[int, int], stored: set[int]) -> None:
+    def __init__(self, program: Program, context: Context, writes: dict[int, int], stored: set[int]) -> None:
         self.names: dict[int, Buffer] = {}
         self.dropped: set[int] = set()
         live = liveness(program)
         self._writes = writes
         self._stored = stored  # and what is returned
+        self._lines = context.imitation.merged_lines
         self._first = {buffer.id: first for buffer, first, _ in live.buffers}
         self._last = {buffer.id: last for buffer, _, last in live.buffers}
-        self._room = _FreeBytes(live.positions, live.buffers, target)
+        self._room = _FreeBytes(live.positions, live.buffers, context.target, context.imitation.merged_room)
         self._ordered = _ordered(program, live.positions)
         self._written: dict[int, int] = {}  # the last position so far that writes a buffer
         self._fence = -1
@@ -268,7 +267,8 @@ class _Search:
         """
         instruction, arguments, location, engine = issued
         own = arguments[plan.result].buffer
-        key = [instruction, engine, location.frame, self._fence, own.shape, own.dtype, plan.choices(arguments)]
+        line = location.frame if self._lines == "one" else None
+        key = [instruction, engine, line, self._fence, own.shape, own.dtype, plan.choices(arguments)]
         for place in plan.values:
             value = arguments[place]
             if type(value) is View:

@@ -15,7 +15,7 @@ from nki.spec.program import Program
 
 def run(program: Program, context: Context) -> Program:
     """Reorder and synchronise every segment."""
-    return scheduled(program, context.target, Tasks(context.target)).program
+    return scheduled(program, context, Tasks(context.target)).program
 
 
 def _step(before: PassResult, context: Context) -> PassResult:

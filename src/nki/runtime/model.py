@@ -18,7 +18,7 @@ from nki.driver.compiled import Kept
 from nki.driver.execute import run_compiled
 from nki.driver.prepare import default_options
 from nki.frontend.results import deliver, written_inputs
-from nki.options import API_VERSIONS, MATMUL, Options
+from nki.options import API_VERSIONS, IMITATE, MATMUL, Options
 from nki.ranks.current import communicator
 from nki.report import Executed
 from nki.runtime import arguments
@@ -33,7 +33,7 @@ from nki.store.artifact.model import ModelPart, Port, stored
 from nki.target.load import load_target
 from nki.target.model import Target
 
-_KEPT: Mapping[str, tuple[str, ...]] = {"matmul": MATMUL, "api": API_VERSIONS}
+_KEPT: Mapping[str, tuple[str, ...]] = {"matmul": MATMUL, "api": API_VERSIONS, "imitate": IMITATE}
 """Options that a file keeps, with what they may be."""
 
 

@@ -6,7 +6,26 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from nki.options import Options, from_environment
+import click
+
+from nki.options import IMITATE, Options, from_environment
+
+_IMITATE = "nki.imitate"
+
+
+def _note(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Keep what --imitate says with the command, for `options_of`."""
+    context.meta[_IMITATE] = value
+
+
+IMITATE_OPTION = click.option(
+    "--imitate",
+    type=click.Choice(IMITATE),
+    callback=_note,
+    expose_value=False,
+    help="Compile as the device's compiler does, or for the least time; overrides NKI_IMITATE.",
+)
+"""For commands that compile; `options_of` knows of it."""
 
 
 def options_of(target: str | None = None, variables: Mapping[str, str] | None = None) -> Options:
@@ -22,4 +41,13 @@ def options_of(target: str | None = None, variables: Mapping[str, str] | None = 
         UsageError: a variable has a value that makes no sense ("option.value").
     """
     found = from_environment({**os.environ, **variables} if variables else None)
+    imitate = said_to_imitate()
+    if imitate is not None and "NKI_IMITATE" not in (variables or ()):
+        found = replace(found, imitate=imitate)
     return found if target is None else replace(found, target=target)
+
+
+def said_to_imitate() -> str | None:
+    """What --imitate says to the command that runs; None if it says nothing."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(_IMITATE)

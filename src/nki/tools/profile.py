@@ -9,6 +9,7 @@ import click
 
 from nki.profiling.gate import load_profile, profile_programs
 from nki.profiling.summary import show_summary
+from nki.tools.options import said_to_imitate
 from nki.tools.output import echo, stdout, working, write_json
 from nki.tools.request import compile_request, kernel_command, read_request, usage_error
 from nki.tools.run.artifact import load_artifact
@@ -49,8 +50,9 @@ def command(
     if files and out is None:
         raise usage_error("profile.out", f"--format {min(files)} without a folder", "add --out DIR")
     if Path(kernel).is_dir():
-        if args or target is not None or lnc is not None:
-            raise usage_error("profile.stored", f"{kernel} is a profile", "leave --arg, --target and --lnc out")
+        if args or target is not None or lnc is not None or said_to_imitate():
+            fix = "leave --arg, --target, --lnc and --imitate out"
+            raise usage_error("profile.stored", f"{kernel} is a profile", fix)
         profile = load_profile(Path(kernel))
     else:
         profile = _profiled(kernel, args, target, lnc, seed, as_json)
@@ -68,8 +70,9 @@ def _profiled(
     kernel: str, args: tuple[str, ...], target: str | None, lnc: int | None, seed: int, as_json: bool
 ) -> Profile:
     if Path(kernel).suffix == ".neff":
-        if args or lnc is not None:
-            raise usage_error("run.compiled", f"--arg or --lnc with {kernel}", "leave them out: it is compiled")
+        if args or lnc is not None or said_to_imitate():
+            given = f"--arg, --lnc or --imitate with {kernel}"
+            raise usage_error("run.compiled", given, "leave them out: it is compiled")
         loaded = load_artifact(Path(kernel), target)
         with working(f"profiling {kernel}"):
             return profile_programs(loaded.artifact.programs, loaded.target)

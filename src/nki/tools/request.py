@@ -20,7 +20,7 @@ from nki.options import Options
 from nki.target.model import Target
 from nki.tools.arguments import FORMS, parse_arguments
 from nki.tools.kernel_file import load_kernel
-from nki.tools.options import options_of
+from nki.tools.options import IMITATE_OPTION, options_of
 from nki.tools.output import Command, locate_kernel, quiet_stdout
 from nki.tools.suggestions.command_line_words import on_the_command_line
 from nki.tools.user_code import kernel_errors
@@ -36,6 +36,7 @@ _PARAMETERS = (
     TARGET,
     click.option("--lnc", type=click.IntRange(1), help="Number of cores, as kernel[N] in Python."),
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random arrays."),
+    IMITATE_OPTION,
     JSON,
 )
 

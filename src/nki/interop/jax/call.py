@@ -194,4 +194,5 @@ def _report(prepared: Prepared, made: Compiled) -> Report:
         statements=launch.compile_config.statements() if launch.compile_config else (),
         compiled="" if eager else made.origin,
         doubt=made.doubt,
+        imitate=options.imitate,
     )

@@ -3,9 +3,8 @@
 The order of the kernel is made first, so that it stays unless another one is shorter: the search never makes a kernel
 slower than it was written, as far as the model sees.
 
-Of large segments, orders within half a percent count as equally long, and the list scheduler's own estimate decides, as
-it does in a compiler that times nothing. Of the tiled matmul of kernel-optimization.rst, Tensor is then busy for 88 %
-of the time, and for 81 % in the order of the source, which is 0.3 % shorter; 87 % were measured.
+Of large segments, orders that differ little count as equally long, and the list scheduler's own estimate decides, as it
+does in a compiler that times nothing (`Imitation.equal_orders`).
 """
 
 from __future__ import annotations
@@ -16,9 +15,6 @@ from nki.passes.order_search.candidates import Candidate
 
 MOST_TIMED = 900
 """Instructions of segments and programs of which all candidates compete on the timeline; larger ones have fewer."""
-EQUAL = 1.005
-"""Length over the shortest one, on the timeline, up to which orders of larger segments are as good: its errors are
-larger."""
 
 
 def better(best: Candidate | None, other: Candidate | None) -> Candidate | None:
@@ -28,15 +24,16 @@ def better(best: Candidate | None, other: Candidate | None) -> Candidate | None:
     return other if other.makespan < best.makespan else best
 
 
-def shortest(lengths: Sequence[float], estimates: Sequence[float], instructions: int) -> int:
+def shortest(lengths: Sequence[float], estimates: Sequence[float], instructions: int, equal: float) -> int:
     """The number of the schedule that is taken for a segment with so many instructions.
 
     Args:
         lengths: ns of the schedules on the timeline.
         estimates: ns as the list scheduler estimates them.
         instructions: of the segment.
+        equal: length over the shortest one up to which orders of larger segments are as good.
     """
     least = min(lengths)
     if instructions <= MOST_TIMED:
         return lengths.index(least)
-    return min((estimates[number], number) for number, ns in enumerate(lengths) if ns <= EQUAL * least)[1]
+    return min((estimates[number], number) for number, ns in enumerate(lengths) if ns <= equal * least)[1]

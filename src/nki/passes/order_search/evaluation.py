@@ -60,7 +60,7 @@ class Evaluation:
             self.failure = self.failure or error
             return None
         self.spent += self.instructions
-        return Candidate(order, placed, scheduled(placed.program, self.target, self.tasks))
+        return Candidate(order, placed, scheduled(placed.program, self._context, self.tasks))
 
     def _ordered(self, order: Order) -> Program:
         if order.heuristic is None:
@@ -74,7 +74,7 @@ class Evaluation:
 
 
 def scheduled(
-    program: Program, target: Target, tasks: Tasks, schedules: SegmentSchedules = segment_schedules
+    program: Program, context: Context, tasks: Tasks, schedules: SegmentSchedules = segment_schedules
 ) -> Scheduled:
     """A program with addresses, in the best schedule of each segment, and how long it takes.
 
@@ -82,11 +82,12 @@ def scheduled(
 
     Args:
         program: its `placement` says which instructions share bytes.
-        target: of the program.
-        tasks: for the target.
+        context: of the compilation.
+        tasks: for its target.
         schedules: makes those among which is chosen.
     """
-    timing = _Timing(program, target, tasks, machine_of(target))
+    target = context.target
+    timing = _Timing(program, target, tasks, machine_of(target), context.imitation.equal_orders)
     found = list(segments_of(program))
     chosen = [timing.chosen(segment, schedules) for segment in found]
     orders = {(id(s.block), s.first): each.order for s, each in zip(found, chosen, strict=True)}
@@ -125,12 +126,17 @@ class _Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """A program with addresses whose segments are scheduled."""
+    """A program with addresses whose segments are scheduled.
+
+    Attributes:
+        equal: see `shortest`.
+    """
 
     program: Program
     target: Target
     tasks: Tasks
     machine: Machine
+    equal: float
 
     def chosen(self, segment: Segment, schedules: SegmentSchedules) -> _Chosen:
         """The best schedule of a segment."""
@@ -141,7 +147,7 @@ class _Timing:
         if len(orders) == 1:
             return _Chosen(orders[0], estimates[0], None)
         lengths = [self._length(order, segment) for order in orders]
-        number = shortest(lengths, estimates, len(segment.items))
+        number = shortest(lengths, estimates, len(segment.items), self.equal)
         return _Chosen(orders[number], min(estimates), lengths[number])
 
     def _length(self, order: NewOrder, segment: Segment) -> float:

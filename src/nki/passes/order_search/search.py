@@ -32,12 +32,6 @@ BUSY_ENOUGH = 1.01
 
 What is left is the start and the end of that queue.
 """
-AHEAD = 0.5
-"""The part of SBUF that running ahead may take; a program that needs more as it is written gets all of it.
-
-The profiles of the Mamba tutorial (nki/guides/tutorials/fused_mamba.rst) stay near half of it, also where loads come
-late for lack of room (mamba_v1_profile_4k_chan_sb.png: 51 %) and where tensors spill ("peaking at merely 50%").
-"""
 
 
 def is_searched(program: Program, config: CompileConfig) -> bool:
@@ -74,14 +68,14 @@ def search(start: Start, context: Context, tasks: Tasks, heuristics: Heuristics 
 
 
 def _written(start: Start, context: Context, tasks: Tasks) -> tuple[Evaluation, Candidate | None]:
-    """The written order in a part of SBUF, or in all of it if it has no place in that part.
+    """The written order in the part of SBUF for running ahead, or in all of it if it has no place in that part.
 
     All other orders get as much as that: what is loaded ahead must not take what the kernel does not need.
     """
-    part = start._replace(layout=start.layout._replace(share=AHEAD))
+    part = start._replace(layout=start.layout._replace(share=context.imitation.ahead))
     evaluation = Evaluation(part, context, tasks)
     written = evaluation.of(written_order(start.program))
-    if written is None:
+    if written is None and part != start:
         evaluation = Evaluation(start, context, tasks)
         written = evaluation.of(written_order(start.program))
     return evaluation, written

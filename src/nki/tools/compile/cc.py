@@ -14,7 +14,7 @@ import click
 from nki.core.errors import UsageError
 from nki.core.regular import read_regular
 from nki.core.source import UNKNOWN
-from nki.tools.options import options_of
+from nki.tools.options import IMITATE_OPTION, options_of
 from nki.tools.output import Command, stdout, working, write_json
 from nki.tools.request import JSON, TARGET
 from nki.tools.user_code import import_errors
@@ -46,6 +46,7 @@ _TEXT = (".mlir", ".mlirbc", ".stablehlo")
     help="Import MODULE, which defines operators or kernels that the model calls; may be repeated.",
 )
 @click.option("--name", help="Name of the model; default: that of the file.")
+@IMITATE_OPTION
 @JSON
 def command(
     model: Path,

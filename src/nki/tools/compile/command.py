@@ -193,7 +193,7 @@ def _packed(programs: Sequence[Program], source: Source, traced: Sequence[Progra
     return pack(
         programs,
         kernel_hash=fingerprint(build(traced)),
-        options=_options(source.config),
+        options={**_options(source.config), "imitate": source.options.imitate},
         disabled_rules=source.options.disabled_rules,
     )
 

@@ -19,7 +19,7 @@ from nki.spec.rule import Finding
 from nki.tools.compile.command import check_directory
 from nki.tools.compile.stages import TRACE, StageWatch, check_pass_name, load_stage, pass_list, show_differences
 from nki.tools.compile.summary import PassRow
-from nki.tools.options import options_of
+from nki.tools.options import IMITATE_OPTION, options_of
 from nki.tools.output import Command, echo, show_finding, write_json
 from nki.tools.request import JSON, TARGET, usage_error
 
@@ -31,6 +31,7 @@ from nki.tools.request import JSON, TARGET, usage_error
 @click.option("--print-after", metavar="PASS|all", help="Print MLIR after a pass to stderr.")
 @click.option("--diff", is_flag=True, help="Show what each pass changed.")
 @TARGET
+@IMITATE_OPTION
 @JSON
 def command(
     file: Path,

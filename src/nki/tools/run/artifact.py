@@ -105,6 +105,7 @@ def run_artifact(loaded: Loaded, arrays: Sequence[np.ndarray]) -> tuple[Any, Rep
         programs=programs,
         compiled="artifact",
         executed=executed,
+        imitate=str(loaded.artifact.origin.options.get("imitate", "")),
     )
 
 

@@ -20,6 +20,7 @@ from nki.runtime.model import Model, model_of
 from nki.runtime.spans import recording, span
 from nki.runtime.trace import write_system_trace
 from nki.target.model import Target
+from nki.tools.options import said_to_imitate
 from nki.tools.output import show_finding, stdout, working, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error
 from nki.tools.results import ArrayFacts, check_output, facts_of, named_arrays, save
@@ -62,8 +63,9 @@ def command(
     Results keep their names in a .npz file: result, result[0], ..., and "argument NAME" for arrays it wrote to.
     """
     if Path(kernel).suffix == ".neff":
-        if mode is not None or lnc is not None:
-            raise usage_error("run.compiled", f"--mode or --lnc with {kernel}", "leave them out: it is compiled")
+        if mode is not None or lnc is not None or said_to_imitate():
+            given = f"--mode, --lnc or --imitate with {kernel}"
+            raise usage_error("run.compiled", given, "leave them out: it is compiled")
         return _run_file(load_artifact(Path(kernel), target), kernel, args, inputs, seed, output, as_json, trace)
     check_trace(trace)
     check_output(output)
@@ -136,6 +138,7 @@ def _run_model(
         programs=model.programs,
         compiled="artifact",
         executed=outcome.executed,
+        imitate=model.options.imitate,
     )
     facts, usage = [facts_of(name, array) for name, array in named], usage_of(model.programs)
     if as_json:
