@@ -17,8 +17,10 @@ from nki.core.names.removed import missing_name
 from nki.core.names.removed_table import NKI
 from nki.driver import frameworks as _frameworks
 from nki.driver.prepare import host_target as _host_target
+from nki.frontend.host import ShapeDtype
 from nki.kernel import jit, simulate
 from nki.measure import benchmark, profile
+from nki.prediction import predict
 from nki.spec.sink import answer_on_the_host as _answer_on_the_host
 from nki.tune.autotune import autotune
 from nki.tune.config import Config
@@ -26,6 +28,7 @@ from nki.version import version as _version
 
 __all__ = [
     "Config",
+    "ShapeDtype",
     "autotune",
     "benchmark",
     "collectives",
@@ -35,6 +38,7 @@ __all__ = [
     "jit",
     "lang",
     "language",
+    "predict",
     "profile",
     "simulate",
 ]

@@ -15,6 +15,7 @@ from nki.core.html import html_table
 from nki.driver.compiled import Cache
 from nki.driver.measure import profile_of
 from nki.driver.prepare import prepare
+from nki.frontend.host import take, take_shape
 from nki.kernel import Kernel, alone, kernel_of
 from nki.profiling.evidence import evidence
 
@@ -28,8 +29,8 @@ _MODES = ("device", "host")
 def profile(kernel: Any, *, run: bool = False) -> Profiler:
     """What a call of the kernel takes on the target, and why: ``nki.profile(kernel)(a, b).summary()``.
 
-    The kernel is checked and compiled. It does not run, so that only shapes and dtypes of the arrays count, and loops
-    whose trips depend on data count as one trip, which the profile says.
+    The kernel is checked and compiled. It does not run, so that only shapes and dtypes of the arrays count, for which
+    `nki.ShapeDtype`s will do, and loops whose trips depend on data count as one trip, which the profile says.
 
     Args:
         kernel: a kernel, ``kernel[lnc]``, or a plain function. The result can be subscripted as well.
@@ -109,7 +110,9 @@ class Profiler:
         return Profiler(self._kernel[lnc], self._cache, self._run)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Profile:
-        return profile_of(prepare(self._kernel, args, kwargs, mode="compiled", cache=self._cache), self._run)
+        see = take if self._run else take_shape
+        prepared = prepare(self._kernel, args, kwargs, mode="compiled", cache=self._cache, see=see)
+        return profile_of(prepared, self._run)
 
 
 @dataclass(frozen=True, slots=True)

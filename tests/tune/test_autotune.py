@@ -34,15 +34,15 @@ def test_processes_answer_as_this_one_does(monkeypatch: pytest.MonkeyPatch) -> N
     job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
     numbers = list(range(len(job.configs)))
     seen: list[Any] = []
-    with askers(job, 1, {}, lambda *what: seen.append(what)) as ask:
+    with askers(job, 1, lambda *what: seen.append(what)) as ask:
         expected = [ask("bound", numbers), ask("time", numbers)]
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("asked here")
 
-    monkeypatch.setattr(nki.tune.workers, "answer", refuse)
+    monkeypatch.setattr(nki.tune.workers.Answers, "of", refuse)
     told: list[Any] = []
-    with askers(job, 2, {}, lambda *what: told.append(what)) as ask:
+    with askers(job, 2, lambda *what: told.append(what)) as ask:
         assert [ask("bound", numbers), ask("time", numbers)] == expected
     assert sorted(told) == sorted(seen)
 
@@ -51,14 +51,14 @@ def test_processes_answer_as_this_one_does(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_answer_that_cannot_be_read_is_given_here(problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
     numbers = list(range(len(job.configs)))
-    with askers(job, 1, {}, lambda *_: None) as ask:
+    with askers(job, 1, lambda *_: None) as ask:
         expected = ask("bound", numbers)
 
     def fail(_: Any) -> Any:
         raise problem
 
     monkeypatch.setattr(nki.tune.workers.pickle, "load", fail)
-    with askers(job, 2, {}, lambda *_: None) as ask:
+    with askers(job, 2, lambda *_: None) as ask:
         assert ask("bound", numbers) == expected
 
 
@@ -68,7 +68,7 @@ def test_a_process_that_fails_is_asked_no_more_and_blocks_nobody(monkeypatch: py
 
     monkeypatch.setattr(nki.tune.workers.pickle, "load", fail)
     job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
-    with pytest.raises(ZeroDivisionError), askers(job, 2, {}, lambda *_: None) as ask:
+    with pytest.raises(ZeroDivisionError), askers(job, 2, lambda *_: None) as ask:
         ask("bound", list(range(len(job.configs))))
 
 
@@ -77,9 +77,9 @@ def test_another_process_does_not_answer_for_another_kernel(monkeypatch: pytest.
     monkeypatch.setattr(kernels, "FACTOR", 5.0)
     job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
     here: list[Any] = []
-    plain = nki.tune.workers.answer
-    monkeypatch.setattr(nki.tune.workers, "answer", lambda *what: here.append(what) or plain(*what))
-    with askers(job, 2, {}, lambda *_: None) as ask:
+    plain = nki.tune.workers.Answers.of
+    monkeypatch.setattr(nki.tune.workers.Answers, "of", lambda *what: here.append(what) or plain(*what))
+    with askers(job, 2, lambda *_: None) as ask:
         ask("bound", [0, 1])
     assert len(here) == 2
 

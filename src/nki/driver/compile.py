@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
@@ -25,9 +25,6 @@ from nki.store.outline import outlined, outlines
 from nki.store.payload import Traced, pack, result_of, unpack
 from nki.store.settings import settings
 from nki.target.model import Target
-
-if TYPE_CHECKING:
-    pass
 
 
 def compiled(prepared: Prepared) -> Compiled:
@@ -61,19 +58,31 @@ def compiled(prepared: Prepared) -> Compiled:
     return made
 
 
-def _compile(prepared: Prepared, manifest: Manifest, disk: str) -> Compiled:
-    launch, target, options, cache = prepared.launch, prepared.target, prepared.options, prepared.cache
+def traced(prepared: Prepared) -> tuple[list[Tracer], list[Any]]:
+    """Run the kernel's Python once per core without computing anything: the tracers, and the results of each core.
+
+    Raises:
+        NkiError: what the kernel's author did wrong.
+    """
+    launch, target, options = prepared.launch, prepared.target, prepared.options
     tracers = [tracer_of(launch, target, options, core) for core in range(launch.cores)]
     with paused_collector():
         results = [
             trace_body(launch, tracer, prepared.arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers
         ]
         add_named_edges([tracer.program for tracer in tracers], launch.schedule)
+    return tracers, results
+
+
+def _compile(prepared: Prepared, manifest: Manifest, disk: str) -> Compiled:
+    launch, target, options, cache = prepared.launch, prepared.target, prepared.options, prepared.cache
+    tracers, results = traced(prepared)
+    with paused_collector():
         doubt = _doubt(manifest, tracers)
         programs = [tracer.program for tracer in tracers]
         config = launch.compile_config or CompileConfig()
-        traced = (TRACED, target.name, launch.schedule, options, config, gate.digest_of(programs)) if doubt else None
-        known = cache.get(traced)
+        key = (TRACED, target.name, launch.schedule, options, config, gate.digest_of(programs)) if doubt else None
+        known = cache.get(key)
         if known is not None and not (options.dump_ir or options.print_after):
             return replace(known[1], result=results[0], origin="memory")
         built = gate.compile_kernel(programs, target, options, config)
@@ -97,8 +106,8 @@ def _compile(prepared: Prepared, manifest: Manifest, disk: str) -> Compiled:
     )
     if disk and not doubt:
         made = replace(made, artifact=_keep_on_disk(made, disk))
-    if traced is not None:
-        keep_traced(cache, traced, (manifest, made))
+    if key is not None:
+        keep_traced(cache, key, (manifest, made))
     return made
 
 
@@ -157,28 +166,28 @@ def _from_disk(key: str, target: Target, options: Options) -> Compiled | None:
     """What was compiled before, perhaps by another process; None if there is none or it is damaged."""
     store = settings().cache()
     entry = store.get(key) if store is not None and key else None
-    traced = unpack(entry) if entry is not None else None
-    streams = store.get(traced.artifact) if store is not None and traced is not None else None
-    if traced is None or streams is None:
+    found = unpack(entry) if entry is not None else None
+    streams = store.get(found.artifact) if store is not None and found is not None else None
+    if found is None or streams is None:
         return None
-    own = key_of("artifact", streams=streams) == traced.artifact  # kept under the digest of what was written
+    own = key_of("artifact", streams=streams) == found.artifact  # kept under the digest of what was written
 
     def load() -> tuple[Program, ...]:
         with paused_collector():
             return gate.unpack_programs(streams, target, options.disabled_rules, own)
 
     try:
-        programs = outlined(traced.outlines, load) if own and traced.outlines else load()
-        result = result_of(traced.result, programs[0].outputs)
+        programs = outlined(found.outlines, load) if own and found.outlines else load()
+        result = result_of(found.result, programs[0].outputs)
     except (NkiError, ValueError, KeyError, TypeError, IndexError):
         return None
-    artifact = traced.artifact if own else ""
+    artifact = found.artifact if own else ""
     return Compiled(
         programs=programs,
         result=result,
-        findings=traced.findings,
-        kernel_hash=traced.kernel_hash,
-        written=traced.written,
+        findings=found.findings,
+        kernel_hash=found.kernel_hash,
+        written=found.written,
         kept=Kept(),
         origin="disk",
         artifact=artifact,

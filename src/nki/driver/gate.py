@@ -22,6 +22,7 @@ from nki.target.model import Target
 if TYPE_CHECKING:
     from nki.native.run.kernel import NativeKernel
     from nki.passes.pipeline import Stage
+    from nki.timing.core_time import CoreTime
 
 
 class Built(NamedTuple):
@@ -47,6 +48,35 @@ def compile_kernel(programs: Sequence[Program], target: Target, options: Options
     context = Context(target, options, config)
     compiled = compile_programs(programs, context, after=_stage_writer(options, programs[0].name))
     return through_ir(compiled.programs, target, options.disabled_rules)._replace(notes=compiled.findings)
+
+
+class Asked(NamedTuple):
+    """Programs whose time is asked for, after the passes that decide which instructions run.
+
+    Attributes:
+        programs: one for each core.
+        after: sees the program after every pass; None if nobody wants to.
+    """
+
+    programs: tuple[Program, ...]
+    after: Callable[[Stage], None] | None
+
+
+def asked(programs: Sequence[Program], target: Target, options: Options, config: CompileConfig) -> Asked:
+    """Traced programs after the first passes, which cost little: enough for a bound of the time."""
+    from nki.passes.context import Context
+    from nki.passes.pipeline import WHAT_RUNS, compile_programs
+
+    after = _stage_writer(options, programs[0].name)
+    return Asked(compile_programs(programs, Context(target, options, config), WHAT_RUNS, after).programs, after)
+
+
+def times_of(asked: Asked, target: Target, options: Options, config: CompileConfig) -> tuple[CoreTime, ...]:
+    """What each core would take, compiled: the other passes, without proofs, IR and native code."""
+    from nki.passes.context import Context
+    from nki.passes.pipeline import time_programs
+
+    return time_programs(asked.programs, Context(target, options, config), asked.after)
 
 
 def capacity_findings(

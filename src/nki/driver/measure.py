@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nki.compiler import CompileConfig
+from nki.core.collector import paused_collector
 from nki.driver import gate
-from nki.driver.compile import compiled
+from nki.driver.compile import compiled, traced
 from nki.driver.compiled import Compiled
 from nki.driver.execute import run_compiled
 from nki.driver.launch import Launch
@@ -23,6 +24,37 @@ from nki.target.load import load_target
 
 if TYPE_CHECKING:
     from nki.profiling.record import Profile
+    from nki.timing.core_time import CoreTime
+
+
+class Question(NamedTuple):
+    """A call whose time is asked for, as far as it says which instructions run; see `nki.driver.gate.Asked`."""
+
+    prepared: Prepared
+    asked: gate.Asked
+
+
+def question(prepared: Prepared) -> Question:
+    """Trace a call and take the first passes, as compiling it would.
+
+    Raises:
+        NkiError: what the kernel's author did wrong.
+    """
+    programs = [tracer.program for tracer in traced(prepared)[0]]
+    config = _config(prepared)
+    with paused_collector():
+        return Question(prepared, gate.asked(programs, prepared.target, prepared.options, config))
+
+
+def times_of(question: Question) -> tuple[CoreTime, ...]:
+    """What the call takes on each core, compiled: as `profile_of` has it, and without IR, proofs and native code.
+
+    Raises:
+        NkiError: the kernel cannot be compiled.
+    """
+    prepared, asked = question
+    with paused_collector():
+        return gate.times_of(asked, prepared.target, prepared.options, _config(prepared))
 
 
 def profile_of(prepared: Prepared, run: bool = False) -> Profile:
@@ -58,3 +90,7 @@ def _executed_trips(kernel: Compiled, prepared: Prepared) -> Sequence[Mapping[in
         kernel, inputs, prepared.target, prepared.options, lambda finding: None, None, communicator()
     )
     return executed.trips
+
+
+def _config(prepared: Prepared) -> CompileConfig:
+    return prepared.launch.compile_config or CompileConfig()

@@ -1,11 +1,14 @@
 """Arrays of the host: NumPy, torch on CPU and JAX arrays as contiguous NumPy bytes, and results in the caller's kind.
 
+What stands for an array is known as well: a shape and a dtype without data, which is all that predictions need.
+
 A framework's array can only exist if the framework is imported, so nothing is imported here.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +16,21 @@ import numpy as np
 from nki.core.dtypes import DType, as_dtype, from_numpy
 from nki.core.errors import ArgumentError, LaunchError
 
-Kind = Literal["numpy", "torch", "jax"]
+Kind = Literal["numpy", "torch", "jax", "shape"]
+"""Whose array it is; "shape" for what only stands for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeDtype:
+    """Stands for an array where only its shape and its dtype count.
+
+    Attributes:
+        shape: sizes of the dimensions.
+        dtype: of NKI, NumPy or torch, or the name of one.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
 
 
 class HostArray(NamedTuple):
@@ -38,17 +55,48 @@ def kind_of(value: Any) -> Kind | None:
     """The framework of an array, or None for everything else."""
     if isinstance(value, np.ndarray):
         return "numpy"
+    if isinstance(value, ShapeDtype):
+        return "shape"
     module = type(value).__module__.partition(".")[0]
     if module == "torch" and hasattr(value, "data_ptr"):
-        return "torch"
+        return "shape" if value.is_meta or _is_fake(value) else "torch"
     if module in ("jax", "jaxlib") and (hasattr(value, "sharding") or _is_traced(value)):
-        return "jax"
+        return "shape" if isinstance(value, sys.modules["jax"].ShapeDtypeStruct) else "jax"
     return None
+
+
+def _is_fake(tensor: Any) -> bool:
+    """Whether it is one of the tensors with which PyTorch finds shapes."""
+    fakes = sys.modules.get("torch._subclasses.fake_tensor")
+    return fakes is not None and isinstance(tensor, fakes.FakeTensor)
 
 
 def take(value: Any, kind: Kind, name: str) -> HostArray:
     """See an array as bytes; errors name the argument."""
-    array = {"numpy": _numpy, "torch": _torch, "jax": _jax}[kind](value, name)
+    array = {"numpy": _numpy, "torch": _torch, "jax": _jax, "shape": _no_data}[kind](value, name)
+    dtype = _checked(array, kind, name)
+    if array.ndim == 0:
+        array = array.reshape(1)
+    whole = np.ascontiguousarray(array)
+    shared = kind != "jax" and np.shares_memory(whole, array) and whole.flags.writeable
+    if kind == "jax" or (not whole.flags.writeable):
+        whole = whole.copy()
+    return HostArray(kind, value, whole, dtype, shared)
+
+
+def take_shape(value: Any, kind: Kind, name: str) -> HostArray:
+    """See what stands for an array as one of its shape and dtype, without memory; arrays as `take` does."""
+    if kind != "shape":
+        return take(value, kind, name)
+    shape = tuple(int(size) for size in value.shape)
+    dtype = np.dtype(value.dtype) if isinstance(value.dtype, type) else value.dtype
+    stored = as_dtype_or_raise(dtype, name, single=not shape).numpy
+    array = np.broadcast_to(np.zeros((), stored), shape or (1,))
+    return HostArray(kind, value, array, _checked(array, kind, name), shared=False)
+
+
+def _checked(array: np.ndarray, kind: Kind, name: str) -> DType:
+    """The dtype of an array that a kernel can take; ArgumentError for all others."""
     dtype = from_numpy(array.dtype)
     if not dtype.device:
         raise ArgumentError(
@@ -63,13 +111,7 @@ def take(value: Any, kind: Kind, name: str) -> HostArray:
             f"argument {name} has shape {array.shape} and no element",
             fix="do not call the kernel for empty tensors",
         )
-    if array.ndim == 0:
-        array = array.reshape(1)
-    whole = np.ascontiguousarray(array)
-    shared = kind != "jax" and np.shares_memory(whole, array) and whole.flags.writeable
-    if kind == "jax" or (not whole.flags.writeable):
-        whole = whole.copy()
-    return HostArray(kind, value, whole, dtype, shared)
+    return dtype
 
 
 def write_back(host: HostArray) -> None:
@@ -99,6 +141,15 @@ def give(array: np.ndarray, dtype: DType, kind: Kind, like: Any) -> Any:
 def _numpy(value: np.ndarray, name: str) -> np.ndarray:
     as_dtype_or_raise(value.dtype, name, single=value.ndim == 0)
     return value
+
+
+def _no_data(value: Any, name: str) -> np.ndarray:
+    raise ArgumentError(
+        "argument.no-data",
+        f"argument {name} is a {type(value).__name__}, which has a shape and no data",
+        rule="a call computes with the values of its arrays",
+        fix=f"pass an array as {name}; to know the time alone, write nki.predict(kernel)(...)",
+    )
 
 
 def _is_traced(value: Any) -> bool:

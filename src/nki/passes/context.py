@@ -11,6 +11,7 @@ from nki.passes.imitation import Imitation, imitation
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.target.model import Target
+from nki.timing.loops import Spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,14 @@ class PassResult:
         scheduled: the same program with the schedule for which its addresses were chosen, so that the scheduler need
             not look for it again. It is for the pass that comes next and for no later one. Nothing depends on it but
             time.
+        spent: what the schedule spends on the timeline, where whoever chose it has found that out. It is for the pass
+            that comes next as well, which hands it on if it leaves the schedule as it is.
     """
 
     program: Program
     findings: tuple[Finding, ...] = ()
     scheduled: Program | None = None
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True, slots=True)

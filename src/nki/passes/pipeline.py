@@ -24,6 +24,9 @@ from nki.passes.context import Context, Pass, PassResult
 from nki.passes.names import current
 from nki.spec.program import Program
 from nki.spec.rule import Finding
+from nki.timing.core_time import CoreTime, core_time
+from nki.timing.cores import spent_by_cores
+from nki.timing.loops import Spent
 
 PIPELINE: tuple[Pass, ...] = (
     canonicalize.PASS,
@@ -37,6 +40,12 @@ PIPELINE: tuple[Pass, ...] = (
     check_races.PASS,
 )
 """What `compile_programs` runs, in this order."""
+
+WHAT_RUNS = PIPELINE[: PIPELINE.index(allocate_and_schedule.PASS)]
+"""Passes that decide which instructions run; the others decide where their tensors lie, and when each of them runs."""
+
+PROOFS = (check_races.PASS,)
+"""Passes that change nothing and refuse only what the compiler itself did wrong: a question about time needs none."""
 
 
 class Stage(NamedTuple):
@@ -54,10 +63,16 @@ class Stage(NamedTuple):
 
 
 class Compilation(NamedTuple):
-    """What passes made of the programs of all cores, and what they have to say, pass by pass."""
+    """What passes made of the programs of all cores.
+
+    Attributes:
+        findings: what the passes have to say, one after the other.
+        spent: by each core, as far as the last pass knows it.
+    """
 
     programs: tuple[Program, ...]
     findings: tuple[Finding, ...]
+    spent: tuple[Spent | None, ...]
 
 
 def compile_programs(
@@ -71,17 +86,48 @@ def compile_programs(
     Args:
         after: called with the programs that came in, and after every pass.
     """
-    current = [PassResult(program) for program in programs]
-    findings: list[Finding] = []
     if after is not None:
         after(Stage("trace", tuple(programs), 0.0))
+    return _run(programs, context, passes, after)
+
+
+def _run(
+    programs: Sequence[Program], context: Context, passes: Sequence[Pass], after: Callable[[Stage], None] | None
+) -> Compilation:
+    current = [PassResult(program) for program in programs]
+    findings: list[Finding] = []
     for item in passes:
         started = perf_counter()
         current = [_passed(item, before, context) for before in current]
         findings += [finding for result in current for finding in result.findings]
         if after is not None:
             after(Stage(item.name, tuple(result.program for result in current), perf_counter() - started))
-    return Compilation(tuple(result.program for result in current), tuple(findings))
+    return Compilation(
+        tuple(result.program for result in current), tuple(findings), tuple(result.spent for result in current)
+    )
+
+
+def time_programs(
+    programs: Sequence[Program], context: Context, after: Callable[[Stage], None] | None = None
+) -> tuple[CoreTime, ...]:
+    """What the programs of all cores would take, compiled: the passes that they still need, but no `PROOFS`.
+
+    Equal to the timelines of what `compile_programs` makes, and refused for the same reasons.
+
+    Args:
+        programs: traced, or after `WHAT_RUNS`.
+        after: called after every pass.
+    """
+    made = _run(programs, context, [item for item in remaining(programs) if item not in PROOFS], after)
+    spent = tuple(each for each in made.spent if each is not None)
+    if len(spent) < len(programs) or (len(programs) > 1 and any(map(_meets, made.programs))):
+        spent = spent_by_cores(made.programs, context.target)
+    return tuple(map(core_time, made.programs, spent))
+
+
+def _meets(program: Program) -> bool:
+    """Whether an instruction waits for another core."""
+    return any("rendezvous" in issued.instruction.effects(issued.arguments) for issued in program.body.walk())
 
 
 def _passed(item: Pass, before: PassResult, context: Context) -> PassResult:

@@ -15,12 +15,19 @@ from nki.spec.program import Program
 
 def run(program: Program, context: Context) -> Program:
     """Reorder and synchronise every segment."""
-    return scheduled(program, context, Tasks(context.target)).program
+    return _scheduled(program, context).program
+
+
+def _scheduled(program: Program, context: Context) -> PassResult:
+    found = scheduled(program, context, Tasks(context.target))
+    return PassResult(found.program, spent=found.spent)
 
 
 def _step(before: PassResult, context: Context) -> PassResult:
     """The schedule for which addresses were chosen, if the pass before did that, else a new one: both are equal."""
-    return PassResult(before.scheduled or run(before.program, context))
+    if before.scheduled is not None:
+        return PassResult(before.scheduled, spent=before.spent)
+    return _scheduled(before.program, context)
 
 
 PASS = Pass("schedule", "Order the instructions of each queue, and make queues wait for each other.", _step)

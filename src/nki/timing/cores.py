@@ -20,7 +20,7 @@ from nki.timing.loops import Clockwork, Spent
 from nki.timing.plan import BlockPlan, LoopPlan, TimingPlanner
 from nki.timing.run import SegmentRun
 from nki.timing.state import SegmentState
-from nki.timing.timeline import Timeline, timeline, timeline_of
+from nki.timing.timeline import Timeline, spent_by, timeline, timeline_of
 
 STEADY_TRIPS = 4
 """Trips of a loop with meetings after which both cores are taken to run in step."""
@@ -43,11 +43,26 @@ def timelines(
     counted: Sequence[Mapping[int, float]] = [{} for _ in programs] if trips is None else trips
     if len(programs) == 1:
         return (timeline(programs[0], target, counted[0]),)
+    cores = _timed(programs, target, counted)
+    return tuple(timeline_of(core.plan, target, core.work.records, core.spent) for core in cores)
+
+
+def spent_by_cores(programs: Sequence[Program], target: Target) -> tuple[Spent, ...]:
+    """What the cores of a launch spend, as `timelines` has it, without the times of their instructions."""
+    if len(programs) == 1:
+        return (spent_by(programs[0], target),)
+    return tuple(core.spent for core in _timed(programs, target, [{} for _ in programs]))
+
+
+def _timed(
+    programs: Sequence[Program], target: Target, counted: Sequence[Mapping[int, float]]
+) -> Sequence[_CoreTimeline]:
+    """All cores, side by side to the end of their programs."""
     plans = [TimingPlanner(program, target, counts) for program, counts in zip(programs, counted, strict=True)]
     in_step = len({_skeleton(plan.body) for plan in plans}) == 1
     cores = [_CoreTimeline(plan, target, in_step) for plan in plans]
     _run(cores)
-    return tuple(timeline_of(core.plan, target, core.work.records, core.spent) for core in cores)
+    return cores
 
 
 class _CoreTimeline:

@@ -23,16 +23,31 @@ MOST_TRIPS = 64
 
 
 class Spent(NamedTuple):
-    """Time and work of a part of a program; `busy` is in ns for each unit, `nbytes` counts the payload of DMA."""
+    """Time and work of a part of a program.
+
+    Attributes:
+        ns: its length.
+        busy: ns for each unit; of DMA those with at least one transfer in flight.
+        nbytes: payload of DMA.
+        moved: ns for which all DMA engines of the core would have to work for its transfers.
+        instructions: that ran.
+    """
 
     ns: float = 0.0
     busy: tuple[float, ...] = (0.0,) * len(UNITS)
     nbytes: float = 0.0
+    moved: float = 0.0
+    instructions: float = 0.0
 
     def plus(self, other: Spent, times: float = 1.0) -> Spent:
         """This, and then another part several times."""
-        busy = tuple(a + b * times for a, b in zip(self.busy, other.busy, strict=True))
-        return Spent(self.ns + other.ns * times, busy, self.nbytes + other.nbytes * times)
+        return Spent(
+            self.ns + other.ns * times,
+            tuple(a + b * times for a, b in zip(self.busy, other.busy, strict=True)),
+            self.nbytes + other.nbytes * times,
+            self.moved + other.moved * times,
+            self.instructions + other.instructions * times,
+        )
 
 
 class LoopTime(NamedTuple):
@@ -116,11 +131,11 @@ class Clockwork:
             raise _stuck(run)
         if at is not None:
             self.records.take(run, at)
-        busy = list(run.busy)
-        for recipe in run.plan.recipes:
+        plan, busy = run.plan, list(run.busy)
+        for recipe in plan.recipes:
             for unit, ns in recipe.busy:
                 busy[unit] += ns
-        return Spent(run.ns, tuple(busy), run.plan.nbytes), run.state()
+        return Spent(run.ns, tuple(busy), plan.nbytes, plan.moved, len(plan.items)), run.state()
 
     def _loop(self, loop: LoopPlan, state: SegmentState, at: float | None) -> tuple[Spent, SegmentState]:
         """Barriers stand before the first trip and after every one."""

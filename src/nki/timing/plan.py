@@ -30,6 +30,7 @@ class SegmentPlan:
         ports: shared ports that it occupies.
         meets: number of instructions that meet the other core.
         nbytes: payload of all transfers.
+        moved: ns for which all DMA engines of the core would have to work for them.
         boxes: for comparing what instructions touch.
     """
 
@@ -45,6 +46,7 @@ class SegmentPlan:
         self.ports: list[tuple[int, ...]] = []
         self.meets = sum(recipe.meets for recipe in recipes)
         self.nbytes = sum(recipe.nbytes for recipe in recipes)
+        self.moved = sum(recipe.ns * recipe.demand for recipe in recipes)
         self.boxes = Boxes()
 
     def needs(self, position: int) -> list[Touch]:

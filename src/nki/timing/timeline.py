@@ -17,6 +17,7 @@ from nki.spec.step import UNITS
 from nki.target.model import Target
 from nki.timing.loops import Clockwork, LoopTime, Records, Spent
 from nki.timing.plan import TimingPlanner
+from nki.timing.recipe import Recipes
 from nki.timing.state import CAUSES, SegmentState
 
 
@@ -139,6 +140,20 @@ def timeline(program: Program, target: Target, trips: Mapping[int, float] | None
     work = Clockwork(plan, target)
     spent, _ = work.block(plan.body, SegmentState(), 0.0)
     return timeline_of(plan, target, work.records, spent)
+
+
+def spent_by(program: Program, target: Target, recipes: Recipes | None = None) -> Spent:
+    """What a synchronized program spends on one core: `timeline` without the times of its instructions.
+
+    Args:
+        program, target: as for `timeline`; loops whose trips nothing tells count as one trip.
+        recipes: costs that are known already; see `TimingPlanner`.
+
+    Raises:
+        VerificationError: as `timeline`.
+    """
+    plan = TimingPlanner(program, target, None, recipes)
+    return Clockwork(plan, target).block(plan.body, SegmentState(), None)[0]
 
 
 def timeline_of(plan: TimingPlanner, target: Target, records: Records, spent: Spent) -> Timeline:

@@ -33,8 +33,8 @@ _REASON = 100
 
 @kernel_command("tune", short_help="Choose the fastest configuration of a kernel.")
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE,...", help="A candidate, instead of its own.")
-@click.option("--budget", type=click.IntRange(1), help="How many candidates are compiled at most.")
-@click.option("--processes", type=click.IntRange(1), help="That compile at once; default: one for each processor.")
+@click.option("--budget", type=click.IntRange(1), help="How many candidates are timed at most.")
+@click.option("--processes", type=click.IntRange(1), help="That time candidates at once; default: as needed.")
 @click.option("--pin", type=click.Path(path_type=Path), metavar="FILE", help="Write the winner to a file.")
 def command(
     kernel: str,
@@ -150,7 +150,7 @@ def _progress(count: int, as_json: bool) -> Iterator[Callable[[Question, int], N
     with Progress(*columns, console=console, transient=True) as progress:
         tasks: Mapping[Question, Any] = {
             "bound": progress.add_task("tracing", total=count - 1),
-            "time": progress.add_task("compiling", total=count),
+            "time": progress.add_task("timing", total=count),
         }
         yield lambda question, number: progress.advance(tasks[question])
 

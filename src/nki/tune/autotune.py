@@ -45,21 +45,22 @@ def autotune(
 ) -> Callable[[Any], TunedKernel]:
     """Decorator: choose among configurations of a kernel by the timing model of the target.
 
-    At the first call with other shapes or dtypes every configuration is traced, those that may be fastest are compiled
-    and timed, and the fastest one is run on copies of the call's arrays: its results must be those of the default
-    configuration, which is the kernel without any, or the first one if the kernel has no defaults for what they set.
-    No configuration that is refused or computes something else is ever chosen.
+    At the first call with other shapes or dtypes every configuration is traced, those that may be fastest are timed as
+    `nki.predict` times them, and the fastest one is run on copies of the call's arrays: its results must be those of
+    the default configuration, which is the kernel without any, or the first one if the kernel has no defaults for what
+    they set. No configuration that is refused or computes something else is ever chosen.
 
     Args:
         kernels: nothing; a kernel belongs to what this returns, as ``@nki.autotune(configs=[...])`` does.
         configs: a list of dicts or `nki.Config`: keyword arguments of the kernel, ``lnc``, ``compile_config``.
         key: parameters whose shapes and dtypes, or values, choose an entry; all that no configuration sets by default.
-        budget: how many configurations are compiled at most, beside the default one; those with the smallest lower
+        budget: how many configurations are timed at most, beside the default one; those with the smallest lower
             bounds are. None for no limit.
         tolerance: largest difference from the default's results, relative to an element or to the root mean square of
             the array, whichever is larger. By default 1e-4 for 32-bit floats, four units in the last place of narrower
             ones, and 0 for integers.
-        processes: that compile at the same time; 1 for the caller's only. None for as many as there are processors.
+        processes: that ask the timing model at the same time; 1 for the caller's only. None for that one while its
+            answers come quickly, and then for as many as there are processors.
         pinned: a file of `TunedKernel.pin` or ``nki tune --pin``: its entries are used as they are.
 
     Raises:

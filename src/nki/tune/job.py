@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nki.core.errors import NkiError
+from nki.driver import measure
 from nki.driver.compiled import Cache
 from nki.driver.launch import Launch
+from nki.driver.prepare import prepare
 from nki.options import Options
 from nki.report import NkiWarning
-from nki.target.load import load_target
 from nki.tune.config import Config
 
 Question = Literal["bound", "time"]
+
+_MOST_KEPT = 200_000
+"""Instructions of traced candidates that wait for their second question, at some hundred bytes each."""
 
 Caches = dict[int, Cache]
 """Compiled kernels of each candidate: settings of the compiler are no part of the keys of a kernel's own cache."""
@@ -61,24 +65,42 @@ class Answer:
     assumed: bool = False
 
 
-def answer(job: TuningJob, question: Question, number: int, cache: Cache) -> Answer:
-    """Ask the timing model, in this process; what a candidate raises is an answer as well."""
-    # Passes and the timing model are loaded when the first kernel is tuned, not with the package.
-    model = importlib.import_module("nki.tune.model")
-    launch, arguments = job.with_config(number)
-    target, options = load_target(job.target), job.options
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NkiWarning)
-            if question == "bound":
-                return Answer(model.least_ns(launch, arguments, target, options))
-            return Answer(*_timed(model.time_ns(launch, arguments, target, options, cache)))
-    except Exception as problem:  # noqa: BLE001  what the Python of a kernel raises concerns this candidate alone
-        return Answer(None, reason_of(problem))
+class Answers:
+    """Asks the timing model about the candidates of a job, in this process.
 
+    A candidate is traced once for both questions, unless so much is traced meanwhile that memory might not suffice.
+    """
 
-def _timed(found: tuple[float, bool]) -> tuple[float, str, bool]:
-    return found[0], "", found[1]
+    def __init__(self, job: TuningJob) -> None:
+        self._job = job
+        self._traced: dict[int, measure.Question] = {}
+        self._kept = 0
+
+    def of(self, question: Question, number: int) -> Answer:
+        """The answer; what a candidate raises is one as well."""
+        # Passes and the timing model are loaded when the first kernel is tuned, not with the package.
+        model = importlib.import_module("nki.tune.model")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NkiWarning)
+                traced = self._traced.pop(number, None) or self._trace(number)
+                if question == "time":
+                    ns, assumed = model.time_ns(traced)
+                    return Answer(ns, "", assumed)
+                self._keep(number, traced)
+                return Answer(model.least_ns(traced))
+        except Exception as problem:  # noqa: BLE001  what the Python of a kernel raises concerns this candidate alone
+            return Answer(None, reason_of(problem))
+
+    def _trace(self, number: int) -> measure.Question:
+        launch, arguments = self._job.with_config(number)
+        prepared = prepare(launch, (), arguments, self._job.options, "compiled", target=self._job.target)
+        return measure.question(prepared)
+
+    def _keep(self, number: int, traced: measure.Question) -> None:
+        self._kept += sum(1 for program in traced.asked.programs for _ in program.body.walk())
+        if self._kept <= _MOST_KEPT:
+            self._traced[number] = traced
 
 
 def reason_of(problem: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The search: candidates by their bounds, the promising ones compiled and timed, the fastest one checked.
+"""The search: candidates by their bounds, the promising ones timed, the fastest one checked.
 
 The winner depends on the kernel, the candidates and the timing model, and not on how many processes there are: a
 candidate is left out only if it cannot be faster than one that is known to be right, and of equal times the first wins.
@@ -32,7 +32,7 @@ def search(
     Args:
         job: with host arrays of NumPy in its arguments.
         default: number of the candidate that the others are compared with.
-        budget: how many others are compiled at most; None for no limit.
+        budget: how many others are timed at most; None for no limit.
         tolerance: of results, see `nki.tune.same.allowed`.
         processes: see `askers`.
         caches: of compiled kernels.
@@ -41,7 +41,7 @@ def search(
     Raises:
         NkiError: the default configuration is refused.
     """
-    with askers(job, processes, caches, done) as ask:
+    with askers(job, processes, done) as ask:
         found = _Search(job, default, ask, budget)
         checker = _Checker(job, default, tolerance, caches)
         while True:
@@ -77,7 +77,7 @@ class _Search:
         return min((ns, number) for ns, number in times if ns is not None)[1]
 
     def time_promising(self) -> None:
-        """Compile all that may be faster than the best one, those with small bounds first, as the budget allows."""
+        """Time all that may be faster than the best one, those with small bounds first, as the budget allows."""
         while self._left > 0:
             waiting = [(answer.ns, n) for n, answer in self.bounds.items() if n not in self.times]
             limit = self._ns(self.best())
@@ -120,7 +120,7 @@ class _Search:
 
 
 _WAVE = 8
-"""Candidates that are compiled before the best time is looked at again; a constant, so that tables are repeatable."""
+"""Candidates that are timed before the best time is looked at again; a constant, so that tables are repeatable."""
 
 
 class _Checker:

@@ -12,9 +12,9 @@ from nki.target.load import load_target
 
 STATES: Mapping[str, str] = {
     "chosen": "the least time of all that compute the same as the default configuration",
-    "timed": "compiled and timed, but not the fastest",
-    "pruned": "not compiled: its busiest unit alone takes longer than the chosen one",
-    "over budget": "not compiled: the budget was used up by candidates with smaller bounds",
+    "timed": "timed, but not the fastest",
+    "pruned": "not timed: its busiest unit alone takes longer than the chosen one",
+    "over budget": "not timed: the budget was used up by candidates with smaller bounds",
     "failed": "refused by the rules, or not compiled",
     "wrong": "computes something else than the default configuration",
 }
@@ -27,7 +27,7 @@ class Candidate:
     Attributes:
         label: the configuration as text.
         state: one of `STATES`.
-        ns: time of the compiled kernel, without what a launch adds; None if it was not compiled.
+        ns: time of the compiled kernel, without what a launch adds; None if it was not timed.
         bound_ns: what it takes at least; None if it was refused before.
         default: whether it is what the others are compared with.
         checked: whether it was run and gave the same results; also true of the default.

@@ -17,7 +17,7 @@ import numpy as np
 from nki.driver.launch import Launch
 from nki.frontend.dependencies.manifest import manifest_of
 from nki.kernel import Kernel
-from nki.tune.job import TuningJob, answer
+from nki.tune.job import Answers, TuningJob
 from nki.tune.task import Blank, Task
 
 
@@ -32,12 +32,15 @@ def main() -> None:
     task: Task = pickle.load(requests)
     job = _job(task)
     _send(replies, job is not None)
-    while job is not None:
+    if job is None:
+        return
+    answers = Answers(job)
+    while True:
         try:
             question, number = pickle.load(requests)
         except EOFError:
             return
-        _send(replies, answer(job, question, number, {}))
+        _send(replies, answers.of(question, number))
 
 
 def _send(replies: BinaryIO, value: Any) -> None:

@@ -8,16 +8,19 @@ import pickle
 import queue
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from nki.tune.job import Answer, Caches, Question, TuningJob, answer
+from nki.tune.job import Answer, Answers, Question, TuningJob
 from nki.tune.task import pickled_task
 
 _LEAST = 3
 """Fewer candidates are not worth the start of a process."""
+_WORTH_SECONDS = 2.0
+"""CPU time of questions from which on other processes are worth their start, which takes about half of that each."""
 _END_SECONDS = 5.0
 _NO_ANSWER = (EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError)
 """What `pickle.load` raises for something that is no answer of this version (pickle, UnpicklingError)."""
@@ -27,27 +30,50 @@ Ask = Callable[[Question, Sequence[int]], list[Answer]]
 
 
 @contextlib.contextmanager
-def askers(
-    job: TuningJob, processes: int | None, caches: Caches, done: Callable[[Question, int], None]
-) -> Iterator[Ask]:
+def askers(job: TuningJob, processes: int | None, done: Callable[[Question, int], None]) -> Iterator[Ask]:
     """What answers questions about the candidates of a job.
 
     Args:
         job: the kernel with its candidates.
-        processes: how many; 1 for this one, None for as many as there are processors.
-        caches: keep what is compiled in this process.
+        processes: how many; 1 for this one. None for this one as long as the questions are quickly answered, and then
+            as many as there are processors.
         done: called with every question that was answered, by the thread that asked.
     """
+    answers = Answers(job)
 
     def here(question: Question, numbers: Sequence[int]) -> list[Answer]:
         found = []
         for number in numbers:
-            found.append(answer(job, question, number, caches.setdefault(number, {})))
+            found.append(answers.of(question, number))
             done(question, number)
         return found
 
     wanted = min(processes or (os.cpu_count() or 1), len(job.configs) // (1 if processes else _LEAST))
-    sent = pickled_task(job) if wanted > 1 else None
+    if wanted <= 1:
+        yield here
+        return
+    with contextlib.ExitStack() as stack:
+        elsewhere: Ask | None = None
+
+        def there(question: Question, numbers: Sequence[int]) -> list[Answer]:
+            nonlocal elsewhere
+            first: list[Answer] = []
+            if processes is None and elsewhere is None:
+                began = time.process_time()
+                first = here(question, numbers[:1])
+                if (time.process_time() - began) * (len(numbers) - 1) < _WORTH_SECONDS:
+                    return first + here(question, numbers[1:])
+            if elsewhere is None:
+                elsewhere = stack.enter_context(_processes(job, wanted, here, done))
+            return first + elsewhere(question, numbers[len(first) :])
+
+        yield there
+
+
+@contextlib.contextmanager
+def _processes(job: TuningJob, wanted: int, here: Ask, done: Callable[[Question, int], None]) -> Iterator[Ask]:
+    """What answers in so many other processes, and `here` what they cannot answer."""
+    sent = pickled_task(job)
     if sent is None:
         yield here
         return

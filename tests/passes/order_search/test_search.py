@@ -23,6 +23,7 @@ from nki.passes.scheduling.list_schedule import Heuristic
 from nki.passes.scheduling.tasks import Tasks
 from nki.spec.program import Program
 from nki.target.load import load_target
+from nki.timing.loops import Spent
 from tests.passes.allocation.overflowing import long_way_round
 from tests.passes.allocation.support import TRN2, traced
 from tests.passes.scheduling.test_pressure_reordering import needed_together
@@ -41,7 +42,7 @@ def benchmark(label: str) -> list[Program]:
 
 def candidate(ns: float) -> Candidate:
     empty = Program("k", "trn2", 0, 1)
-    return Candidate(Order(()), PassResult(empty), Scheduled(empty, ns, ns))
+    return Candidate(Order(()), PassResult(empty), Scheduled(empty, Spent(ns), ns))
 
 
 def test_the_shorter_one_is_better_and_on_a_tie_the_first() -> None:

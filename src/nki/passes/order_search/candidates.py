@@ -12,6 +12,7 @@ from nki.passes.context import PassResult
 from nki.passes.scheduling.list_schedule import Heuristic
 from nki.passes.scheduling.ready_list import NEVER
 from nki.spec.program import Program
+from nki.timing.loops import Spent
 
 
 class Start(NamedTuple):
@@ -46,12 +47,12 @@ class Scheduled(NamedTuple):
     """A program whose instructions have their final order, queues and waits.
 
     Attributes:
-        makespan: ns on the timeline.
+        spent: on the timeline.
         estimate: ns of all segments as the list scheduler estimates them.
     """
 
     program: Program
-    makespan: float
+    spent: Spent
     estimate: float
 
 
@@ -71,9 +72,9 @@ class Candidate(NamedTuple):
     @property
     def makespan(self) -> float:
         """ns on the timeline."""
-        return self.schedule.makespan
+        return self.schedule.spent.ns
 
     @property
     def result(self) -> PassResult:
         """What the pass that allocates hands on: the placed program and, for the next pass, its schedule."""
-        return PassResult(self.placed.program, self.placed.findings, self.schedule.program)
+        return PassResult(self.placed.program, self.placed.findings, self.schedule.program, self.schedule.spent)

@@ -19,10 +19,8 @@ from nki.passes.scheduling.semaphores import synchronize
 from nki.passes.scheduling.tasks import Tasks, machine_of
 from nki.spec.program import Block, Program
 from nki.target.model import Target
-from nki.timing.loops import Clockwork
-from nki.timing.plan import TimingPlanner
-from nki.timing.recipe import Recipes
-from nki.timing.state import SegmentState
+from nki.timing.loops import Spent
+from nki.timing.timeline import spent_by
 
 
 class Evaluation:
@@ -92,23 +90,10 @@ def scheduled(
     chosen = [timing.chosen(segment, schedules) for segment in found]
     orders = {(id(s.block), s.first): each.order for s, each in zip(found, chosen, strict=True)}
     result = reordered(program, orders)
-    length = chosen[0].ns if len(found) == 1 and len(found[0].items) == len(result.body.items) else None
-    if length is None:  # loops have barriers and trips
-        length = makespan(result, target, tasks.recipes)
-    return Scheduled(result, length, sum(each.estimate for each in chosen))
-
-
-def makespan(program: Program, target: Target, recipes: Recipes | None = None) -> float:
-    """ns until a program is done, as `nki.timing.timeline.timeline` has it, without the times of its instructions.
-
-    Args:
-        program: has its schedule.
-        target: of the program.
-        recipes: costs that are known already; see `TimingPlanner`.
-    """
-    plan = TimingPlanner(program, target, None, recipes)
-    spent, _ = Clockwork(plan, target).block(plan.body, SegmentState(), None)
-    return spent.ns
+    spent = chosen[0].spent if len(found) == 1 and len(found[0].items) == len(result.body.items) else None
+    if spent is None:  # loops have barriers and trips
+        spent = spent_by(result, target, tasks.recipes)
+    return Scheduled(result, spent, sum(each.estimate for each in chosen))
 
 
 class _Chosen(NamedTuple):
@@ -116,12 +101,12 @@ class _Chosen(NamedTuple):
 
     Attributes:
         estimate: the least one of all schedules of the segment.
-        ns: of the chosen schedule, the segment by itself; None if there was no other one to compare with.
+        spent: by the chosen schedule, the segment by itself; None if there was no other one to compare with.
     """
 
     order: NewOrder
     estimate: float
-    ns: float | None
+    spent: Spent | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +131,14 @@ class _Timing:
         estimates = [schedule.makespan for schedule in found]
         if len(orders) == 1:
             return _Chosen(orders[0], estimates[0], None)
-        lengths = [self._length(order, segment) for order in orders]
-        number = shortest(lengths, estimates, len(segment.items), self.equal)
-        return _Chosen(orders[number], min(estimates), lengths[number])
+        spent = [self._spent(order, segment) for order in orders]
+        number = shortest([each.ns for each in spent], estimates, len(segment.items), self.equal)
+        return _Chosen(orders[number], min(estimates), spent[number])
 
-    def _length(self, order: NewOrder, segment: Segment) -> float:
-        """ns of a segment by itself in an order."""
+    def _spent(self, order: NewOrder, segment: Segment) -> Spent:
+        """What a segment by itself spends in an order."""
         block = Block([], [segment.items[position] for position in order.order], list(order.syncs or ()))
-        return makespan(replace(self.program, body=block), self.target, self.tasks.recipes)
+        return spent_by(replace(self.program, body=block), self.target, self.tasks.recipes)
 
 
 def _synchronized(segment: Segment, producers: Sequence[Sequence[int]], schedule: Schedule) -> NewOrder:
