@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nki.core.collector import paused_collector
 from nki.profiling.about import About
-from nki.profiling.advice.engines import (
-    far_strides,
-    few_partitions,
-    float32_matmul,
-    short_instructions,
-    slow_engine,
-    two_inputs,
-)
+from nki.profiling.advice.balance import engine_balance, slow_engine
+from nki.profiling.advice.engines import far_strides, float32_matmul, two_inputs
+from nki.profiling.advice.fusion import fusion
 from nki.profiling.advice.ranking import Advice, Evidence, advise
 from nki.profiling.advice.repeated_loads import repeated_loads
 from nki.profiling.advice.repeated_results import repeated_results
+from nki.profiling.advice.round_trips import round_trips
+from nki.profiling.advice.shapes import few_partitions, short_instructions
 from nki.profiling.advice.transfers import small_descriptors, transfer_starts
 from nki.profiling.advice.waiting import (
     activation_tables,
@@ -51,6 +49,8 @@ RULES = (
     few_partitions,
     short_instructions,
     slow_engine,
+    engine_balance,
+    fusion,
     activation_tables,
     tensor_clock,
     shared_ports,
@@ -60,12 +60,15 @@ RULES = (
     small_descriptors,
     transfer_starts,
     repeated_loads,
+    round_trips,
     repeated_results,
 )
 """All rules of the advice."""
 
 _MOST_ADVISED = 100
 """Instructions that advice names, those that cost most."""
+
+_MOST_LINES = 20
 
 Trips = Sequence[Mapping[int, float]]
 
@@ -137,17 +140,21 @@ def _profile(programs: Sequence[Program], target: Target, trips: Trips | None) -
 
 def _advice(advice: Advice, seen: _Seen, lines: Lines) -> dict[str, Any]:
     makespan = seen.core.line.makespan
-    positions = advice.positions[:_MOST_ADVISED]
-    sources = [lines.of(seen.core.items[position].location) for position in positions]
+    positions = sorted(advice.costs, key=lambda at: (-advice.costs[at], at))[:_MOST_ADVISED]
+    by_line: dict[int, float] = defaultdict(float)
+    for position, cost in advice.costs.items():
+        by_line[lines.of(seen.core.items[position].location)] += cost
+    sources = sorted((number for number in by_line if number >= 0), key=lambda number: (-by_line[number], number))
     return {
         "rule": advice.rule,
         "engine": advice.engine,
         "message": advice.message,
         "fix": advice.fix,
-        "saving_ns": advice.saving_ns,
-        "share": advice.saving_ns / makespan if makespan else 0.0,
+        "saving_ns": advice.gain.most,
+        "share": advice.gain.most / makespan if makespan else 0.0,
+        "expected_ns": advice.gain.expected,
         "instructions": [seen.id(position) for position in positions],
-        "sources": [number for number in dict.fromkeys(sources) if number >= 0][:20],
+        "sources": sources[:_MOST_LINES],
     }
 
 

@@ -194,7 +194,9 @@ def _advice(console: Console, about: About) -> None:
 
 
 def _saves(advice: Mapping[str, Any]) -> str:
-    return f"saves at most {_us(advice['saving_ns'])} ({advice['share']:.0%})"
+    most = f"at most {_us(advice['saving_ns'])} ({advice['share']:.0%})"
+    expected = advice.get("expected_ns")  # folders of earlier versions have none
+    return f"saves {most}" if expected is None else f"saves about {_us(expected)}, {most}"
 
 
 def _us(ns: float) -> str:

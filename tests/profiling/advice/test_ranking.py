@@ -272,6 +272,67 @@ def _again(kept: bool) -> Callable[..., Any]:
     return kernel
 
 
+def _in_steps(fused: bool) -> Callable[..., Any]:
+    """Exponentials of parts of a tile, and their sums."""
+
+    def kernel(a: Any) -> Any:
+        x, totals = loaded(a), sbuf((128, 10))
+        for number in range(10):
+            part, result, total = sbuf((128, 1024)), sbuf((128, 1024)), totals[:, nl.ds(number, 1)]
+            if fused:
+                nisa.activation(
+                    dst=result, op=nl.exp, data=x, scale=0.1 * number,
+                    reduce_op=nl.add, reduce_res=total, reduce_cmd=nisa.reduce_cmd.reset_reduce,
+                )  # fmt: skip
+            else:
+                nisa.tensor_scalar(dst=part, data=x, op0=nl.multiply, operand0=0.1 * number)
+                nisa.activation(dst=result, op=nl.exp, data=part)
+                nisa.tensor_reduce(dst=total, op=nl.add, data=result, axis=1)
+        return stored(totals)
+
+    return kernel
+
+
+def _on_one_engine(alone: bool) -> Callable[..., Any]:
+    """Eight tiles that are scaled and stored, by Vector alone or by Scalar as well."""
+
+    def kernel(a: Any) -> Any:
+        x, out = loaded(a), hbm((8, 128, 1024), BF16)
+        for number in range(8):
+            tile = sbuf((128, 1024), BF16)
+            for _ in range(4):
+                if alone or number not in (1, 4, 6):
+                    nisa.tensor_scalar(dst=tile, data=x, op0=nl.multiply, operand0=float(number))
+                else:
+                    nisa.activation(dst=tile, op=nl.copy, data=x, scale=float(number))
+            nisa.dma_copy(dst=out[number], src=tile)
+        return out
+
+    return kernel
+
+
+def _passes(through: bool) -> Callable[..., Any]:
+    """Scaled in one loop, exponentials in a second one, or both in the first."""
+
+    def kernel(a: Any) -> Any:
+        scratch, out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.private_hbm), hbm(a.shape)
+        for number in range(8):
+            x = loaded(a[number])
+            nisa.tensor_scalar(dst=x, data=x, op0=nl.multiply, operand0=0.5)
+            if through:
+                nisa.dma_copy(dst=scratch[number], src=x)
+            else:
+                nisa.activation(dst=x, op=nl.exp, data=x)
+                nisa.dma_copy(dst=out[number], src=x)
+        for number in range(8 if through else 0):
+            y = loaded(scratch[number])
+            nisa.activation(dst=y, op=nl.exp, data=y)
+            nisa.dma_copy(dst=out[number], src=y)
+        return out
+
+    return kernel
+
+
 WIDE = (array(128, 1024),)
 CASES: dict[str, Case] = {
     "two-inputs": Case((_adds(nl.float32), WIDE), (_adds(BF16), (array(128, 1024, dtype=BF16),))),
@@ -298,6 +359,9 @@ CASES: dict[str, Case] = {
     "small-descriptors": Case((_loads(True), (array(4, 128, 128),)), (_loads(False), (array(4, 128, 128),))),
     "transfer-starts": Case((_copies(64), (array(128, 4096),)), (_copies(4), (array(128, 4096),))),
     "repeated-results": Case((_scaled(True), (array(128, 1024),)), (_scaled(False), (array(128, 1024),))),
+    "fusion": Case((_in_steps(False), WIDE), (_in_steps(True), WIDE)),
+    "engine-balance": Case((_on_one_engine(True), WIDE), (_on_one_engine(False), WIDE)),
+    "round-trips": Case((_passes(True), (array(8, 128, 1024),)), (_passes(False), (array(8, 128, 1024),))),
     "repeated-loads": Case(
         (_again(False), (array(128, 4096, dtype=BF16),)), (_again(True), (array(128, 4096, dtype=BF16),))
     ),
@@ -343,14 +407,32 @@ def test_a_rule_leaves_the_better_kernel_alone(name: str) -> None:
     assert name not in rules(profiled(kernel, *arguments))
 
 
-@pytest.mark.parametrize(
-    "name", ["two-inputs", "float32-matmul", "far-strides", "activation-tables", "loop-barriers", "repeated-results"]
+SAME_WORK = (
+    "activation-tables",
+    "engine-balance",
+    "far-strides",
+    "float32-matmul",
+    "fusion",
+    "loop-barriers",
+    "no-overlap",
+    "repeated-loads",
+    "repeated-results",
+    "reused-buffers",
+    "round-trips",
+    "slow-engine",
+    "transfer-starts",
+    "two-inputs",
 )
+"""Where the better kernel is the other one after its advice was followed, and nothing else."""
+
+
+@pytest.mark.parametrize("name", SAME_WORK)
 def test_the_saving_is_no_empty_promise(name: str) -> None:
-    """The kernel without the fault is faster by at least half of what is said, and not by much more."""
+    """The kernel without the fault is faster by at least half of what is expected, and by no more than is possible."""
     bad, good = (profiled(kernel, *arguments) for kernel, arguments in CASES[name])
     gained = bad.makespan_ns - good.makespan_ns
-    assert 0.5 * advice(bad, name)["saving_ns"] <= gained
+    found = advice(bad, name)
+    assert 0.5 * found["expected_ns"] <= gained <= found["saving_ns"]
 
 
 def test_advice_is_ranked() -> None:
@@ -364,8 +446,9 @@ def test_the_numbers_of_two_inputs() -> None:
     profile = profiled(_adds(nl.float32), *WIDE)
     found = advice(profile, "two-inputs")
     saved = 40 * 1024 / 0.96  # ns at 0.96 GHz
-    assert f"one operand in PSUM would save {saved / 1000:.4g} µs" in found["fix"]
-    assert found["saving_ns"] == pytest.approx(saved, rel=1e-6)
+    assert f"with one of them in PSUM it takes {saved / 1000:.4g} µs less" in found["fix"]
+    assert saved <= found["expected_ns"] <= found["saving_ns"]
+    assert found["expected_ns"] == pytest.approx(saved, rel=0.05)  # with bfloat16 the load is shorter, too
     line = next(
         n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "data1=x, data2=y, op=nl.add)" in text
     )

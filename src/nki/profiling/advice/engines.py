@@ -5,16 +5,16 @@ A rule that speaks of another form of an instruction asks the formula of its dec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import Any
 
 from nki.core.dtypes import bfloat16
 from nki.core.tensor import MemoryRegion, View, contiguous_strides
-from nki.profiling.advice.ranking import Advice, Evidence, busy, counted, duration, percent, ranked, where, work
+from nki.profiling.advice.ranking import Advice, Evidence, Gain, busy, duration, most_of, percent, where, work
+from nki.profiling.facts.change import Change, recipe_of
 from nki.profiling.facts.work import on_chip
 from nki.spec.program import Issued
-from nki.timing.recipe import MATMUL
+from nki.timing.recipe import MATMUL, Recipe
 
 
 def _with(issued: Issued, change: Callable[[str, View], View]) -> Issued:
@@ -45,6 +45,19 @@ def _saved(evidence: Evidence, positions: list[int], change: Callable[[Issued], 
     return found
 
 
+def _changed(evidence: Evidence, positions: Iterable[int], change: Callable[[Issued], Issued]) -> Change:
+    """These instructions in another form."""
+    items = evidence.core.items
+    known: dict[int, Recipe] = {}
+    made = {}
+    for at in positions:
+        kind = id(evidence.core.recipes[at])
+        if kind not in known:
+            known[kind] = recipe_of(evidence.core, change(items[at]))
+        made[at] = known[kind]
+    return Change(recipes=made)
+
+
 def _inputs(issued: Issued) -> list[tuple[str, View]]:
     operands = issued.instruction.operands
     return [(name, view) for name, view in issued.views() if operands[name].reads and not operands[name].writes]
@@ -60,25 +73,37 @@ def two_inputs(evidence: Evidence) -> Advice | None:
             positions.append(position)
     psum = _saved(evidence, positions, lambda issued: _with(issued, _first_in_psum(issued)))
     narrow = _saved(evidence, positions, lambda issued: _with(issued, _narrow))
-    best = max((psum, narrow), key=lambda saved: sum(saved.values()))
-    if not best:
+    if not psum and not narrow:
         return None
     costs = {position: evidence.ns(position) for position in {*psum, *narrow}}
+    total, less = sum(costs.values()), max(sum(psum.values()), sum(narrow.values()))
     options = [
-        f"{what} would save {duration(sum(saved.values()))}{how}"
-        for what, how, saved in (("one operand in PSUM", _TO_PSUM, psum), ("bfloat16 throughout", "", narrow))
+        f"{what} takes {duration(sum(saved.values()))} less{how}"
+        for what, how, saved in (("with one of them in PSUM it", _TO_PSUM, psum), ("with bfloat16 it", "", narrow))
         if saved
     ]
     return Advice(
         "two-inputs",
         "vector",
-        f"{busy(evidence, 'vector')}; {percent(sum(costs.values()), evidence.busy('vector'))} of its work are "
-        f"instructions that read two tiles from SBUF, which takes two cycles for each element instead of one"
-        f"{where(evidence, costs)}",
+        f"{busy(evidence, 'vector')}; {percent(total, evidence.busy('vector'))} of its work are instructions that read "
+        f"two tiles from SBUF, which takes {total / (total - less):.3g} times as long as with one of them in PSUM or "
+        f"with tiles of bfloat16{where(evidence, costs)}",
         "; ".join(options),
-        evidence.shorter("vector", best),
-        ranked(costs),
+        _best(
+            evidence.gain(_changed(evidence, psum, lambda issued: _with(issued, _first_in_psum(issued)))),
+            evidence.gain(_changed(evidence, _all(evidence), lambda issued: _with(issued, _narrow))),
+        ),
+        costs,
     )
+
+
+def _all(evidence: Evidence) -> range:
+    return range(len(evidence.core.items))
+
+
+def _best(*gains: Gain) -> Gain:
+    """What the best of several ways gives."""
+    return Gain(max(gain.expected for gain in gains), max(gain.most for gain in gains))
 
 
 _TO_PSUM = " (the DMA cannot write there: ScalarE copies it, or computes it there)"
@@ -110,13 +135,29 @@ def float32_matmul(evidence: Evidence) -> Advice | None:
         f"of float32, which take {times:.3g} times as long as those of bfloat16{where(evidence, costs)}",
         f"give nc_matmul operands of bfloat16, which saves {duration(sum(saved.values()))} of TensorE: they are "
         "rounded to 8 bits of mantissa, an error of up to 1 in 256, and the products are still added up in float32",
-        evidence.shorter("tensor", saved),
-        ranked(costs),
+        evidence.gain(_in_bfloat16(evidence, saved)),
+        costs,
     )
 
 
 def _narrow_operands(name: str, view: View) -> View:
     return _narrow(name, view) if name in ("stationary", "moving") else view
+
+
+def _in_bfloat16(evidence: Evidence, matmuls: Collection[int]) -> Change:
+    """The operands of matmuls in bfloat16, and all that reads or writes these tiles; what is loaded is half as much."""
+    items = evidence.core.items
+    tiles = {view.buffer.id for at in matmuls for name, view in items[at].views() if name in ("stationary", "moving")}
+
+    def narrowed(issued: Issued) -> Issued:
+        def change(name: str, view: View) -> View:
+            mine = view.buffer.id in tiles or view.buffer.region.is_hbm
+            return _narrow(name, view) if mine else view
+
+        return _with(issued, change)
+
+    touching = [at for at in _all(evidence) if any(view.buffer.id in tiles for _, view in items[at].views())]
+    return Change(recipes={at: recipe_of(evidence.core, narrowed(items[at])) for at in touching})
 
 
 def far_strides(evidence: Evidence) -> Advice | None:
@@ -128,7 +169,7 @@ def far_strides(evidence: Evidence) -> Advice | None:
     }
     if not saved:
         return None
-    unit = _most(evidence, saved)
+    unit = most_of(evidence, saved)
     far = evidence.core.target.access.stride_penalty_bytes
     return Advice(
         "far-strides",
@@ -136,8 +177,8 @@ def far_strides(evidence: Evidence) -> Advice | None:
         f"{busy(evidence, unit)}; {duration(sum(saved.values()))} of that because neighbouring elements of a tile "
         f"lie more than {far} bytes apart in their partition{where(evidence, saved)}",
         "lay the tile out so that its last dimension is contiguous, or transpose it while it is loaded",
-        evidence.shorter(unit, {at: ns for at, ns in saved.items() if evidence.core.unit(at) == unit}),
-        ranked(saved),
+        evidence.gain(_changed(evidence, saved, lambda issued: _with(issued, _dense))),
+        saved,
     )
 
 
@@ -150,96 +191,3 @@ def _dense(name: str, view: View) -> View:
 def _far(view: View, evidence: Evidence) -> bool:
     steps = [s for n, s in zip(view.shape[1:], view.strides[1:], strict=True) if n > 1]
     return bool(steps) and abs(steps[-1]) * view.dtype.itemsize > evidence.core.target.access.stride_penalty_bytes
-
-
-def _most(evidence: Evidence, costs: dict[int, float]) -> str:
-    """The unit that most of the time belongs to."""
-    by_unit: dict[str, float] = {}
-    for position, ns in costs.items():
-        unit = evidence.core.unit(position)
-        by_unit[unit] = by_unit.get(unit, 0.0) + ns
-    return max(by_unit, key=lambda unit: by_unit[unit])
-
-
-def few_partitions(evidence: Evidence) -> Advice | None:
-    """Lanes of partitions that an instruction does not use stand still."""
-    lanes = evidence.core.target.partitions
-    found: dict[int, float] = {}
-    for position in evidence.on("vector", "scalar"):
-        used = evidence.facts[position].partitions
-        if used <= lanes // 2:
-            found[position] = evidence.ns(position) * (1.0 - used / lanes)
-    if not found:
-        return None
-    unit = _most(evidence, found)
-    here = {at: ns for at, ns in found.items() if evidence.core.unit(at) == unit}
-    costs = {at: evidence.ns(at) for at in here}
-    mean = lanes * (1.0 - sum(here.values()) / sum(costs.values()))
-    return Advice(
-        "few-partitions",
-        unit,
-        f"{busy(evidence, unit)}; {percent(sum(costs.values()), evidence.busy(unit))} of its work is done on "
-        f"{mean:.0f} of {lanes} partitions on average{where(evidence, costs)}",
-        f"spread the work over more partitions, for example by loading more rows at once: an instruction takes as long "
-        f"for {lanes} partitions as for one",
-        evidence.shorter(unit, here),
-        ranked(costs),
-    )
-
-
-def short_instructions(evidence: Evidence) -> Advice | None:
-    """An instruction of few elements takes as long as one of the least interval."""
-    least = evidence.core.target.issue.min_ii_cycles
-    found: dict[int, float] = {}
-    for position in evidence.on("vector", "scalar"):
-        elements = evidence.facts[position].elements
-        if elements < least:
-            ghz = evidence.core.target.engines[evidence.core.unit(position)].ghz
-            streaming = elements / ghz * evidence.runs(position)
-            found[position] = max(0.0, evidence.ns(position) - streaming)
-    if not found:
-        return None
-    unit = _most(evidence, found)
-    here = {at: ns for at, ns in found.items() if evidence.core.unit(at) == unit}
-    times = sum(evidence.runs(at) for at in here)
-    mean = sum(evidence.facts[at].elements * evidence.runs(at) for at in here) / times
-    return Advice(
-        "short-instructions",
-        unit,
-        f"{busy(evidence, unit)}; in {counted(times, 'instruction')} it works on {counted(mean, 'element')} of each "
-        f"partition on average, but none takes less time than {least} elements would, and each has to be started: "
-        f"{duration(sum(here.values()))} in which nothing is computed{where(evidence, here)}",
-        "let one instruction work on more elements: put several tiles next to each other in the free dimension",
-        evidence.shorter(unit, here),
-        ranked(here),
-    )
-
-
-def slow_engine(evidence: Evidence) -> Advice | None:
-    """GpSimd does what Vector could do faster."""
-    positions = [at for at in evidence.on("gpsimd") if _vector_too(evidence.core.items[at])]
-    saved = _saved(evidence, positions, lambda issued: issued._replace(engine=_vector(issued)))
-    if not saved:
-        return None
-    costs = {at: evidence.ns(at) for at in saved}
-    spare = evidence.makespan - evidence.busy("vector")
-    return Advice(
-        "slow-engine",
-        "gpsimd",
-        f"{busy(evidence, 'gpsimd')}; {percent(sum(costs.values()), evidence.busy('gpsimd'))} of its work could be "
-        f"done by VectorE in {duration(sum(costs.values()) - sum(saved.values()))}, which is idle for {duration(spare)}"
-        f"{where(evidence, costs)}",
-        "write engine=nisa.engine.vector for these instructions, as many of them as VectorE has time for",
-        evidence.possible("gpsimd", min(sum(saved.values()), spare)),
-        ranked(costs),
-    )
-
-
-def _vector_too(issued: Issued) -> bool:
-    return any(each.name == "vector" for each in issued.instruction.engines) and not any(
-        view.dtype.kind in ("int", "uint") and view.dtype.itemsize == 4 for _, view in issued.views()
-    )
-
-
-def _vector(issued: Issued) -> Any:
-    return next(each for each in issued.instruction.engines if each.name == "vector")

@@ -1,14 +1,23 @@
-"""Advice: what costs most, in numbers, and what to change; rules look at one core and are ranked by what they save."""
+"""Advice: what costs most, in numbers, and what to change; rules look at one core and are ranked by what they save.
+
+What an advice saves at most is a bound: the makespan less the least time that any order of the changed program takes
+(`nki.profiling.facts.least_time`). What it is expected to save is found by timing the changed program in the order of
+the compiled one (`nki.profiling.facts.retiming`).
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
+from nki.profiling.facts.change import Change, Needs
 from nki.profiling.facts.critical_path import Piece
 from nki.profiling.facts.dependence_edges import Edges, Waited
+from nki.profiling.facts.least_time import LeastTime
+from nki.profiling.facts.retiming import Retiming
 from nki.profiling.facts.time_breakdown import Spent
 from nki.profiling.facts.timed_core import CoreFacts
 from nki.profiling.facts.work import Facts
@@ -31,6 +40,13 @@ _NAMES = {
 _ALL = 0.995
 
 
+class Gain(NamedTuple):
+    """How much shorter the program gets, in ns: in the order of the compiled one, and in any order at most."""
+
+    expected: float
+    most: float
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """One bottleneck.
@@ -40,19 +56,19 @@ class Advice:
         engine: that it is about.
         message: what is slow, with numbers.
         fix: what to change.
-        saving_ns: how much shorter the program gets at most if this is all that changes.
-        positions: the instructions, those that cost most first.
+        gain: how much shorter the program gets if this is all that changes.
+        costs: the instructions by position, each with what it costs.
     """
 
     rule: str
     engine: str
     message: str
     fix: str
-    saving_ns: float
-    positions: tuple[int, ...]
+    gain: Gain
+    costs: Mapping[int, float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """What rules look at: one core in time, by position in the walk over its program."""
 
@@ -86,21 +102,36 @@ class Evidence:
         """Work on its own unit, all runs."""
         return self.core.recipes[position].ns * self.runs(position)
 
-    def possible(self, unit: str, saved: float) -> float:
-        """How much shorter the program can get if a unit works that much less: others keep working."""
-        others = max(self.busy(name) for name in UNITS if name != unit)
-        return max(0.0, min(saved, self.makespan - others))
+    @cached_property
+    def _needs(self) -> Needs:
+        return Needs(self.core, self.edges)
 
-    def shorter(self, unit: str, saved: Mapping[int, float]) -> float:
-        """How much shorter the program can get if instructions of a unit, by position, take that many ns less.
+    @cached_property
+    def _least(self) -> LeastTime:
+        return LeastTime(self.core, self._needs)
 
-        The rest of the critical path stays as long as it is. Of the trips of a loop it has only the first one.
-        """
-        on_path: dict[int, float] = defaultdict(float)
-        for piece in self.path:
-            on_path[piece.position] += piece.end - piece.start
-        less = sum(ns if self.runs(at) > 1.0 else min(ns, on_path[at]) for at, ns in saved.items())
-        return self.possible(unit, less)
+    @cached_property
+    def _retiming(self) -> Retiming:
+        return Retiming(self.core, self._needs)
+
+    @cached_property
+    def _alone(self) -> float:
+        """ns of the program if the other core is never waited for."""
+        return self._retiming.ns(Change())
+
+    def most(self, change: Change) -> float:
+        """ns by which a change makes the program shorter at most, whatever the order of what is left."""
+        return max(0.0, self.makespan - self._least.ns(change))
+
+    def gain(self, change: Change) -> Gain:
+        """How much shorter a change makes the program."""
+        most = self.most(change)
+        return Gain(min(most, max(0.0, self._alone - self._retiming.ns(change))), most)
+
+    def within(self, expected: float, change: Change) -> Gain:
+        """The gain of a change that leads to another order, of which is known what it saves if all goes well."""
+        most = self.most(change)
+        return Gain(max(0.0, min(expected, most)), most)
 
     def starting(self, position: int) -> float:
         """ns that a transfer takes of the unit that starts it, all runs."""
@@ -120,11 +151,39 @@ def work(issued: Issued, evidence: Evidence) -> float:
     return sum(step.ns for step in steps if step.unit == steps[-1].unit)
 
 
+def most_of(evidence: Evidence, costs: Mapping[int, float]) -> str:
+    """The unit that most of the costs belong to."""
+    by_unit: dict[str, float] = defaultdict(float)
+    for position, ns in costs.items():
+        by_unit[evidence.core.unit(position)] += ns
+    return max(by_unit, key=lambda unit: by_unit[unit])
+
+
 def advise(evidence: Evidence, rules: Iterable[Rule]) -> list[Advice]:
-    """What rules find worth mentioning, the largest saving first."""
+    """What rules find worth mentioning, the largest saving first, but a cause before its symptoms."""
     found = [advice for rule in rules if (advice := rule(evidence)) is not None]
-    worth = [advice for advice in found if advice.saving_ns >= LEAST * evidence.makespan]
-    return sorted(worth, key=lambda advice: (-advice.saving_ns, advice.rule))
+    worth = [advice for advice in found if advice.gain.expected >= LEAST * evidence.makespan]
+    worth.sort(key=lambda advice: (-advice.gain.expected, advice.rule))
+    ordered: list[Advice] = []
+    for advice in worth:
+        first = next((at for at, other in enumerate(ordered) if _is_cause(advice, other)), len(ordered))
+        ordered.insert(first, advice)
+    return ordered
+
+
+def _is_cause(advice: Advice, other: Advice) -> bool:
+    """Whether what one advice speaks of leads to what another one speaks of, about some of the same instructions."""
+    return other.rule in SYMPTOMS.get(advice.rule, ()) and not advice.costs.keys().isdisjoint(other.costs)
+
+
+SYMPTOMS: Mapping[str, tuple[str, ...]] = {
+    "repeated-loads": ("small-descriptors", "transfer-starts", "no-overlap", "few-partitions"),
+    "round-trips": ("small-descriptors", "transfer-starts", "no-overlap", "few-partitions"),
+    "repeated-results": ("short-instructions", "few-partitions", "two-inputs", "fusion", "engine-balance"),
+    "fusion": ("short-instructions", "two-inputs", "engine-balance"),
+    "transfer-starts": ("no-overlap",),
+}
+"""What need not be done at all is not to be done in another way: the advice that comes first, and those after it."""
 
 
 # --- words
@@ -169,6 +228,12 @@ def amount(nbytes: float) -> str:
     return f"{nbytes / size:.3g} {unit}"
 
 
+def line_of(evidence: Evidence, position: int) -> int:
+    """The line of an instruction in the kernel; 0 if it is not known."""
+    frame = evidence.core.items[position].location.frame
+    return frame.line if frame is not None else 0
+
+
 def where(evidence: Evidence, costs: dict[int, float]) -> str:
     """The line that costs most: ``; 62 % of it in line 41 of kernels.py``; empty if no line is known."""
     lines: dict[Any, float] = defaultdict(float)
@@ -181,8 +246,3 @@ def where(evidence: Evidence, costs: dict[int, float]) -> str:
     (file, line), most = max(lines.items(), key=lambda item: item[1])
     part = "all" if most >= _ALL * sum(costs.values()) else percent(most, sum(costs.values()))
     return f"; {part} of it in line {line} of {file.rpartition('/')[2]}"
-
-
-def ranked(costs: dict[int, float]) -> tuple[int, ...]:
-    """Positions, the most expensive first."""
-    return tuple(sorted(costs, key=lambda position: (-costs[position], position)))

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from math import prod
 
 from nki.core.tensor import Buffer, View
-from nki.profiling.advice.ranking import LEAST, Advice, Evidence, amount, duration, ranked, times, where
+from nki.profiling.advice.ranking import LEAST, Advice, Evidence, amount, duration, times, where
+from nki.profiling.facts.change import UNUSED, Change, scaled, unused
 from nki.profiling.facts.timed_core import is_transfer
 from nki.spec.program import Issued
-from nki.spec.step import UNITS
+from nki.timing.recipe import Recipe
 
 BOUND = 0.7
 """A unit that is busy for more of the time than this is what bounds a program, and not the lack of overlap."""
@@ -30,6 +31,7 @@ class _Loads:
         nbytes: payload of each transfer, all runs.
         loaded: bytes of the tensor that each transfer reads, all runs; one that it repeats over partitions counts once.
         again: part of each transfer's runs that load exactly what was loaded before.
+        kept: the earlier transfer of the same bytes, for each that loads them again.
         least: bytes that have to be loaded, each once for every state of the tensor.
         tiles: bytes of each partition that different parts of the tensor take in SBUF.
     """
@@ -38,6 +40,7 @@ class _Loads:
     nbytes: dict[int, float] = field(default_factory=dict)
     loaded: dict[int, float] = field(default_factory=dict)
     again: dict[int, float] = field(default_factory=dict)
+    kept: dict[int, int] = field(default_factory=dict)
     least: float = 0.0
     tiles: dict[View, int] = field(default_factory=dict)
 
@@ -71,8 +74,8 @@ def repeated_loads(evidence: Evidence) -> Advice | None:
         f"the same bytes are loaded again: {named}, {amount(extra)} more than needed; moving that takes "
         f"{duration(extra / core.target.dma.aggregate_gbps)} at the full rate{begun}{where(evidence, costs)}",
         _kept(found[0], evidence),
-        _saved(evidence, found),
-        ranked(costs),
+        evidence.gain(_without(evidence, found)),
+        costs,
     )
 
 
@@ -96,20 +99,23 @@ def caused_by_repeats(evidence: Evidence, costs: Mapping[int, float]) -> bool:
     found = _repeated(evidence)
     again = _again(found)
     part = sum(ns * again.get(at, 0.0) for at, ns in costs.items())
-    return part >= _CAUSE * sum(costs.values()) and _saved(evidence, found) >= LEAST * evidence.makespan
+    worth = part >= _CAUSE * sum(costs.values())
+    return worth and evidence.gain(_without(evidence, found)).expected >= LEAST * evidence.makespan
 
 
-def _saved(evidence: Evidence, found: list[_Loads]) -> float:
-    """ns if nothing is loaded again: of the DMA engines, of units that start transfers, or of the path."""
-    extra = sum(loads.extra for loads in found)
-    less = {"dma": extra / evidence.core.target.dma.aggregate_gbps, **_starting(evidence, found)}
-    most = max(evidence.busy(unit) - less.get(unit, 0.0) for unit in UNITS)
-    saved = max(less.values())
-    if evidence.busy(evidence.busiest()) <= BOUND * evidence.makespan:
-        again = _again(found)
-        path = sum((piece.end - piece.start) * again.get(piece.position, 0.0) for piece in evidence.path)
-        saved = max(saved, path)
-    return max(0.0, min(saved, evidence.makespan - most))
+def _without(evidence: Evidence, found: list[_Loads]) -> Change:
+    """The program without what is loaded again.
+
+    Of a tensor of which only parts are loaded again, every load is shorter by that part.
+    """
+    gone: dict[int, int] = {}
+    recipes: dict[int, Recipe] = {}
+    for loads in found:
+        gone |= {at: loads.kept[at] if loads.kept[at] < at else UNUSED for at, part in loads.again.items() if part}
+        if not any(loads.again.values()):
+            part = 1.0 / loads.times
+            recipes |= {at: scaled(evidence.core.recipes[at], 0.0, part) for at in loads.nbytes}
+    return Change(recipes, gone=unused(evidence.core, gone))
 
 
 def _again(found: list[_Loads]) -> dict[int, float]:
@@ -130,6 +136,7 @@ def _repeated(evidence: Evidence) -> list[_Loads]:
     """Tensors of which something is loaded again although nobody wrote to them in between."""
     core = evidence.core
     states, found, first = Counter[int](), dict[int, _Loads](), dict[tuple[int, int], dict[View, float]]()
+    origin: dict[tuple[int, View], int] = {}
     written = {view.buffer.id for issued in core.items for view in _device(issued, writes=True)}
     for position, issued in enumerate(core.items):
         if not core.ran[position] or not evidence.runs(position):
@@ -146,6 +153,7 @@ def _repeated(evidence: Evidence) -> list[_Loads]:
                 loads.tiles[view] = _tile(issued)
                 loads.again[position] = 1.0 - new / runs
                 seen[view] = seen.get(view, 0.0) + new
+                loads.kept[position] = origin.setdefault((states[number], view), position)
         states.update({view.buffer.id for view in _device(issued, writes=True)})
         if "rendezvous" in issued.instruction.effects(issued.arguments):  # the other core may have written
             states.update(found.keys())

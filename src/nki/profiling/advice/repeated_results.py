@@ -8,7 +8,8 @@ from typing import Any
 
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, View
-from nki.profiling.advice.ranking import COMPUTE, Advice, Evidence, busy, counted, duration, percent, ranked, where
+from nki.profiling.advice.ranking import COMPUTE, Advice, Evidence, busy, counted, duration, percent, where
+from nki.profiling.facts.change import Change, unused
 from nki.spec.operator import Operator
 from nki.spec.program import Issued
 
@@ -69,9 +70,10 @@ def repeated_results(evidence: Evidence) -> Advice | None:
     core = evidence.core
     if core.line.loops:
         return None
-    values, seen = _Values(), set[int]()
+    values, seen = _Values(), dict[int, int]()
     writers = Counter(view.buffer.id for issued in core.items for view in _results(issued))
     again: dict[str, dict[int, float]] = defaultdict(dict)
+    gone: dict[int, int] = {}
     for position, issued in enumerate(core.items):
         number = values.made(issued)
         if number is None:
@@ -79,10 +81,11 @@ def repeated_results(evidence: Evidence) -> Advice | None:
         kept = all(writers[view.buffer.id] == 1 for view in _results(issued))
         if number in seen and kept and core.ran[position] and core.unit(position) in COMPUTE:
             again[core.unit(position)][position] = evidence.ns(position)
-        seen.add(number)
+            gone[position] = seen[number]
+        seen.setdefault(number, position)
     if not again:
         return None
-    unit = max(again, key=lambda name: evidence.possible(name, sum(again[name].values())))
+    unit = max(again, key=lambda name: sum(again[name].values()))
     costs = again[unit]
     total = sum(costs.values())
     return Advice(
@@ -92,8 +95,8 @@ def repeated_results(evidence: Evidence) -> Advice | None:
         f"computed from the same data: {duration(total)}, {percent(total, evidence.busy(unit))} of its work"
         f"{where(evidence, costs)}",
         "compute it once, before the loop, and keep the tile",
-        evidence.possible(unit, total),
-        ranked(costs),
+        evidence.gain(Change(gone=unused(core, gone))),
+        costs,
     )
 
 

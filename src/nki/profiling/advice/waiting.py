@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from math import prod
 
 from nki.profiling.advice.ranking import (
-    LEAST,
     Advice,
     Evidence,
+    Gain,
     amount,
     counted,
     duration,
     engine_name,
     percent,
-    ranked,
     where,
 )
 from nki.profiling.advice.repeated_loads import BOUND, caused_by_repeats
 from nki.profiling.advice.transfers import good_transfer
-from nki.profiling.facts.bounds import dependence_bound
+from nki.profiling.facts.change import OVERWRITES, Change
 from nki.profiling.facts.timed_core import is_matmul
 from nki.timing.loops import LoopTime
 
@@ -44,8 +43,8 @@ def activation_tables(evidence: Evidence) -> Advice | None:
         f"{duration(sum(loads.values()))}, {percent(sum(loads.values()), evidence.makespan)} of the time"
         f"{where(evidence, loads)}",
         "do all activations of one function before those of the next one, for example for several tiles at once",
-        evidence.possible("scalar", saved),
-        ranked(loads),
+        evidence.within(saved, Change()),
+        loads,
     )
 
 
@@ -70,8 +69,8 @@ def tensor_clock(evidence: Evidence) -> Advice | None:
         f"rate, because TensorE had paused before: {duration(sum(slow.values()))} lost{where(evidence, slow)}",
         f"keep TensorE busy: load the next tile ahead, and put matmuls of several tiles next to each other; after "
         f"{throttle.ramp_ns / 1000:.3g} µs without a pause it works at its full rate",
-        evidence.possible("tensor", saved),
-        ranked(slow),
+        evidence.within(saved, Change(own_tiles=True)),
+        slow,
     )
 
 
@@ -87,9 +86,9 @@ def shared_ports(evidence: Evidence) -> Advice | None:
         f"{engine_name(queue)} waits {duration(sum(here.values()))}, "
         f"{percent(sum(here.values()), evidence.makespan)} of the time, because another engine uses the same port of "
         f"SBUF or the same bank of PSUM{where(evidence, here)}",
-        "let the two engines work on different PSUM banks, or give the work of one of them to another engine",
-        sum(here.values()),
-        ranked(here),
+        "let the two engines work on tiles in different banks of PSUM",
+        evidence.gain(Change(no_ports=True)),
+        here,
     )
 
 
@@ -99,50 +98,25 @@ def reused_buffers(evidence: Evidence) -> Advice | None:
     path: dict[int, float] = defaultdict(float)
     for piece in evidence.path:
         path[piece.position] += piece.end - piece.start
-    renamed = [
-        {producer for producer in needs if edges.kind(producer, consumer)[0] in _REUSE}
+    reuse = {
+        consumer: path[consumer]
         for consumer, needs in enumerate(core.needs)
-    ]
-    reuse = {consumer: path[consumer] for consumer, found in enumerate(renamed) if found and path.get(consumer)}
-    chain = evidence.bounds["dependences"]
-    fewest = [
-        tuple(producer for producer in needs if producer not in renamed[consumer])
-        for consumer, needs in enumerate(core.needs)
-    ]
-    if not reuse or chain - dependence_bound(core, fewest, evidence.trips) < LEAST * evidence.makespan:
-        return None  # and with the dependences that are left out below, even less
-    free = dependence_bound(core, _kept(evidence, renamed), evidence.trips)
+        if path.get(consumer) and any(edges.kind(producer, consumer)[0] in OVERWRITES for producer in needs)
+    }
+    if not reuse:
+        return None
+    free = Change(own_tiles=True)
+    gain = evidence.within(evidence.most(free) - evidence.most(Change()), free)
     return Advice(
         "reused-buffers",
         _queue(evidence, max(reuse, key=lambda position: reuse[position])),
         f"{counted(len(reuse), 'instruction')} on the critical path overwrite a tile, and wait until earlier ones are "
-        f"done with it: no order of these instructions takes less than {duration(chain)}, with tiles of their own "
-        f"{duration(free)} would be possible{where(evidence, reuse)}",
+        f"done with it; with tiles of their own the program could take {duration(evidence.makespan - gain.most)} "
+        f"instead of {duration(evidence.makespan)}{where(evidence, reuse)}",
         "allocate the tile inside the loop instead of outside, so that two or more buffers take turns",
-        chain - free,
-        ranked(reuse),
+        gain,
+        reuse,
     )
-
-
-def _kept(evidence: Evidence, renamed: Sequence[set[int]]) -> list[tuple[int, ...]]:
-    """Dependences if no tile is overwritten.
-
-    Those that followed from a dependence which is gone come back if they are for data; where they are too many to look
-    at, all come back, so that less is promised.
-    """
-    needs, kind = evidence.core.needs, evidence.edges.kind
-    kept, left = [], _MOST_LOOKS
-    for consumer, mine in enumerate(needs):
-        behind = {first for producer in renamed[consumer] for first in needs[producer]}
-        left -= len(behind)
-        back = {first for first in behind if kind(first, consumer)[0] in _DATA} if left > 0 else behind
-        kept.append(tuple(sorted({*mine, *back} - renamed[consumer])))
-    return kept
-
-
-_MOST_LOOKS = 100_000
-_REUSE = ("anti", "output")
-_DATA = ("flow", "register", "state", "schedule")
 
 
 def _queue(evidence: Evidence, position: int) -> str:
@@ -171,9 +145,19 @@ def no_overlap(evidence: Evidence) -> Advice | None:
         f"{percent(most, rest)}), and {percent(moving, rest)} of the critical path is transfers"
         f"{where(evidence, costs)}",
         _overlap(evidence, transfers, split),
-        min(rest - most, moving if split else _between(evidence, transfers)),
-        ranked(costs),
+        _overlapped(evidence, transfers, moving, split),
+        costs,
     )
+
+
+def _overlapped(evidence: Evidence, transfers: Collection[int], moving: float, split: bool) -> Gain:
+    """What overlap saves: the first load and the last store, of a whole tile or of a piece, remain."""
+    if not split:
+        return evidence.within(_between(evidence, transfers), Change(own_tiles=True))
+    count = sum(evidence.runs(at) for at in transfers)
+    nbytes = sum(evidence.facts[at].nbytes * evidence.runs(at) for at in transfers)
+    pieces = min(1.0, good_transfer(evidence, transfers) * count / nbytes)
+    return evidence.within(moving, Change(own_tiles=True, pieces=pieces))
 
 
 def _between(evidence: Evidence, transfers: Collection[int]) -> float:
@@ -216,7 +200,7 @@ def loop_barriers(evidence: Evidence) -> Advice | None:
     if not loops or not lost:
         return None
     trips = sum(prod(each.trips for each in loops if _around(each, loop)) for loop in loops)
-    firsts = tuple(loop.first for loop in loops if loop.first < loop.last)
+    firsts = {loop.first: lost for loop in loops if loop.first < loop.last}
     return Advice(
         "loop-barriers",
         "all",
@@ -224,7 +208,7 @@ def loop_barriers(evidence: Evidence) -> Advice | None:
         f"engines wait for each other: {duration(lost)}, {percent(lost, evidence.makespan)} of the time, in which "
         "nothing overlaps",
         "use a Python loop, which is unrolled, or do more in each trip",
-        lost,
+        evidence.within(lost, Change(unrolled=True)),
         firsts,
     )
 

@@ -126,6 +126,8 @@ def _check_advice(advice: Any) -> None:
         _text(advice, name)
     for name in ("saving_ns", "share"):
         _number(advice, name)
+    if "expected_ns" in advice:
+        _number(advice, "expected_ns")
     for name in ("instructions", "sources"):
         if not all(type(number) is int for number in _get(advice, name, list)):
             raise _wrong(f"advice: {name}")
