@@ -65,6 +65,28 @@ def test_a_folder_that_is_no_profile(tmp_path: Path) -> None:
     assert error["location"] == []
 
 
+def test_measured_next_to_predicted(kernel: str, tmp_path: Path) -> None:
+    """A prediction is compared with itself: what is written is read, and every instruction has its partner."""
+    words = ["profile", kernel, *SMALL, "--target", "trn2"]
+    nki(*words, "--out", str(tmp_path / "out"), "--format", "parquet")
+    there = str(tmp_path / "out" / "explorer")
+    told = nki_json(*words, "--measured", there)["measured"]
+    assert told["predicted_only"] == told["measured_only"] == []
+    assert set(told["matched"]) == {"exact"}
+    assert abs(told["error"]) < 0.001
+    assert told["simulated"] is True
+    shown = nki(*words, "--measured", there).stdout
+    assert "double: predicted next to measured (double)" in shown
+    assert "vector TENSOR_SCALAR" in shown
+    stored = nki("profile", str(tmp_path / "out"), "--measured", there).stdout
+    assert "predicted next to measured" in stored
+
+
+def test_a_folder_that_was_not_measured(kernel: str, tmp_path: Path) -> None:
+    error = nki_json("profile", kernel, *SMALL, "--measured", str(tmp_path), code=1)["error"]
+    assert error["code"] == "measured.folder"
+
+
 def test_a_kernel_that_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kernels.py"
     path.write_text(GOOD.replace("operand0=times", "operand0=times, engine=nisa.engine.gpsimd"))

@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nki.profiling.optional_formats import optional_module
 from nki.spec.program import Program
 from nki.target.model import Target
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nki.profiling.measured.comparison import Comparison
     from nki.profiling.record import Profile
 
 
@@ -26,3 +30,14 @@ def load_profile(folder: Path) -> Profile:
     """See `nki.profiling.record.Profile.load`."""
     loaded: Profile = importlib.import_module("nki.profiling.record").Profile.load(folder)
     return loaded
+
+
+def compare_measured(profile: Profile, folder: Path) -> Comparison:
+    """See `nki.profiling.measured.comparison.compare`. Raises UsageError "profile.extra" without pyarrow."""
+    found: Comparison = optional_module("nki.profiling.measured.comparison", "pyarrow").compare(profile, folder)
+    return found
+
+
+def show_measured(console: Console, comparison: Comparison) -> None:
+    """See `nki.profiling.measured.show.show_comparison`."""
+    importlib.import_module("nki.profiling.measured.show").show_comparison(console, comparison)

@@ -16,19 +16,19 @@ class Formats:
 
     def save(self, profile: Any, folder: Path) -> None:
         """See `Profile.save`."""
-        _module("nki.profiling.formats.folder", "pyarrow").save(profile, folder)
+        optional_module("nki.profiling.formats.folder", "pyarrow").save(profile, folder)
 
     def load(self, folder: Path) -> Any:
         """See `Profile.load`."""
-        return _module("nki.profiling.formats.folder", "pyarrow").load(folder)
+        return optional_module("nki.profiling.formats.folder", "pyarrow").load(folder)
 
     def explorer(self, profile: Any, folder: Path) -> None:
         """See `Profile.explorer`."""
-        _module("nki.profiling.formats.neuron_explorer", "pyarrow").write_explorer(profile, folder)
+        optional_module("nki.profiling.formats.neuron_explorer", "pyarrow").write_explorer(profile, folder)
 
     def perfetto(self, profile: Any, file: Path) -> None:
         """See `Profile.perfetto`."""
-        _module("nki.profiling.formats.perfetto_trace", "perfetto").write_trace(profile, file)
+        optional_module("nki.profiling.formats.perfetto_trace", "perfetto").write_trace(profile, file)
 
     def csv(self, profile: Any, folder: Path) -> None:
         """See `Profile.csv`."""
@@ -40,7 +40,8 @@ def formats() -> Formats:
     return Formats()
 
 
-def _module(name: str, package: str) -> Any:
+def optional_module(name: str, package: str) -> Any:
+    """A module that needs a package of an extra. Raises UsageError "profile.extra" without it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as problem:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nki.profiling.gate import load_profile, profile_programs
+from nki.profiling.gate import compare_measured, load_profile, profile_programs, show_measured
 from nki.profiling.summary import show_summary
 from nki.tools.options import said_to_imitate
 from nki.tools.output import echo, stdout, working, write_json
@@ -15,6 +15,7 @@ from nki.tools.request import compile_request, kernel_command, read_request, usa
 from nki.tools.run.artifact import load_artifact
 
 if TYPE_CHECKING:
+    from nki.profiling.measured.comparison import Comparison
     from nki.profiling.record import Profile
 
 FORMATS = ("summary", "summary-json", "perfetto", "parquet", "csv")
@@ -31,6 +32,12 @@ TRACE, EXPLORER, CSV = "trace.pftrace", "explorer", "csv"
     multiple=True,
     help="summary (default) or summary-json on stdout; perfetto, parquet (tables of Neuron Explorer) or csv in DIR.",
 )
+@click.option(
+    "--measured",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Compare with tables that neuron-explorer wrote of a capture of this kernel.",
+)
 def command(
     kernel: str,
     args: tuple[str, ...],
@@ -40,6 +47,7 @@ def command(
     as_json: bool,
     out: Path | None,
     formats: tuple[str, ...],
+    measured: Path | None,
 ) -> None:
     """Compile a kernel and time it; nothing runs, so only shapes and dtypes of arrays count.
 
@@ -56,14 +64,24 @@ def command(
         profile = load_profile(Path(kernel))
     else:
         profile = _profiled(kernel, args, target, lnc, seed, as_json)
+    comparison = None if measured is None else compare_measured(profile, measured)
     if out is not None:
         _write(profile, out, files)
+    _show(profile, comparison, wanted, out)
+
+
+def _show(profile: Profile, comparison: Comparison | None, wanted: set[str], out: Path | None) -> None:
+    """What goes to stdout."""
     if "summary-json" in wanted:
-        write_json(profile.to_json())
+        told = profile.to_json()
+        write_json(told if comparison is None else {**told, "measured": comparison.to_json()})
     elif "summary" in wanted or out is None:
         show_summary(stdout(), profile.about, profile.tables)
     else:
         echo(f"{profile.about.kernel} on {profile.about.target}: {profile.makespan_ns / 1000:.2f} µs, in {out}")
+    if comparison is not None and "summary-json" not in wanted:
+        stdout().print()
+        show_measured(stdout(), comparison)
 
 
 def _profiled(

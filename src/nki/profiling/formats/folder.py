@@ -6,9 +6,8 @@ executes nothing.
 
 from __future__ import annotations
 
+import errno
 import json
-import os
-import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +20,7 @@ from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
 from nki.profiling.errors import refused, unwritable
 from nki.profiling.formats.folder_validation import about_of, check_tables
+from nki.profiling.formats.regular_files import open_regular
 from nki.profiling.record import Profile
 from nki.profiling.schema import TABLES
 from nki.profiling.table import DTYPES, Table, Values
@@ -74,17 +74,11 @@ def load(folder: Path) -> Profile:
 def _opened(folder: Path, name: str, most: int) -> BinaryIO:
     """A regular file of the folder, not larger than it may be."""
     try:
-        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_regular(folder / name, most)
     except OSError as problem:
+        if problem.errno == errno.EFBIG:
+            raise refused("profile.size", f"{name}: {problem.strerror}") from problem
         raise _not_there(folder, name, problem.strerror or str(problem)) from problem
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
-        os.close(descriptor)
-        raise _not_there(folder, name, "it is no regular file")
-    if found.st_size > most:
-        os.close(descriptor)
-        raise refused("profile.size", f"{name} has {found.st_size} bytes, at most {most} are read")
-    return os.fdopen(descriptor, "rb")
 
 
 def _not_there(folder: Path, name: str, why: str) -> ArtifactError:
