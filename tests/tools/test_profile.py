@@ -92,3 +92,9 @@ def test_a_kernel_that_is_refused(tmp_path: Path) -> None:
     path.write_text(GOOD.replace("operand0=times", "operand0=times, engine=nisa.engine.gpsimd"))
     error = nki_json("profile", f"{path}::double", *SMALL, "--target", "trn2", code=1)["error"]
     assert error["code"] == "tensor_scalar.gpsimd-engine"
+
+
+def test_a_kernel_has_no_modules(kernel: str, tmp_path: Path) -> None:
+    for more in ((), ("--measured", str(tmp_path))):
+        error = nki_json("profile", kernel, *SMALL, "--by", "module", *more, code=2)["error"]
+        assert error["code"] == "profile.by"

@@ -11,6 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 
+from nki.core.origin import Origin
+
 _PACKAGE = str(Path(__file__).absolute().parent.parent) + "/"
 _EXAMPLES = _PACKAGE + "examples/"  # kernels that an installed package carries: they are user code
 _CHAIN_INNER, _CHAIN_OUTER = 6, 3
@@ -41,9 +43,13 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The user's frames from the innermost call site outwards; empty if no user code was on the stack."""
+    """The user's frames from the innermost call site outwards; empty if no user code was on the stack.
+
+    `origin` is where in a model this is; compiled programs keep it elsewhere (`nki.spec.model_kernels`).
+    """
 
     frames: tuple[Frame, ...] = ()
+    origin: Origin | None = None
 
     @property
     def frame(self) -> Frame | None:

@@ -163,7 +163,7 @@ class GraphCompilation:
         linked, division = self._linked(steps, planned, cuts, kernels)
         self._seconds["linked"] = perf_counter() - began
         report = report_of(setting.name, self._context, function, steps, planned, linked, self._seconds, division)
-        part = _part(setting.name, function, names, steps, planned, report)
+        part = replace(_part(setting.name, function, names, steps, planned, report), kernels=linked.kernels)
         found = Executable(Model(part, linked.programs, self._target, setting.options), report)
         if self._folder is not None:
             _dump(self._folder, planned, linked, steps, found)

@@ -81,9 +81,9 @@ class Executable:
             return self.model.execute(inputs, donate)
 
     def profile(self) -> Profile:
-        """Where the time goes on the target, by the timing model and without running."""
+        """Where the time goes on the target, also by module, by the timing model and without running."""
         tell_of_unmeasured(self.model.target)
-        return profile_programs(self.programs, self.model.target)
+        return profile_programs(self.programs, self.model.target, kernels=self.model.part.kernels)
 
     def save(self, path: str | Path) -> None:
         """Write a ``.neff`` file with programs, weights and report. Raises ArtifactError "artifact.file"."""

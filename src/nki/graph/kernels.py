@@ -58,11 +58,11 @@ class GroupKernel:
 
 
 class Kernels:
-    """Kernels of groups for one target, in memory and on disk; used by several threads."""
+    """Kernels of groups for one target, `target`, in memory and on disk; used by several threads."""
 
     def __init__(self, emitters: Mapping[str, Emitter], target: Target, options: Options) -> None:
         self._emitters = emitters
-        self._target = target
+        self.target = target
         self._options = options
 
     def of(self, group: Group) -> GroupKernel:
@@ -72,7 +72,7 @@ class Kernels:
             GraphError: "graph.unsupported" from the emitter, or "graph.internal", at the model's line.
             NkiError: what the trace and the passes raise, at the model's line where they know no other.
         """
-        key = key_of("group", name=group_name(group), target=self._target.name, options=self._options)
+        key = key_of("group", name=group_name(group), target=self.target.name, options=self._options)
         with _LOCK:
             known = _KNOWN.get(key)
         if known is not None:
@@ -93,24 +93,24 @@ class Kernels:
             types: of its arguments.
             where: the model's line, for errors.
         """
-        return compile_function(name, function, types, where, self._target, self._options)[0]
+        return compile_function(name, function, types, where, self.target, self._options)[0]
 
     def made_for(
         self, cores: int, name: str, function: KernelFunction, types: Sequence[TensorType]
     ) -> tuple[Program, ...]:
         """A kernel for several cores, compiled."""
-        return compile_function(name, function, types, UNKNOWN, self._target, self._options, cores)
+        return compile_function(name, function, types, UNKNOWN, self.target, self._options, cores)
 
     def may_share(self, program: Program, inputs: int) -> tuple[tuple[int, int], ...]:
         """Pairs (result, operand) that may be one tensor, see `nki.graph.sharing.may_share`."""
-        return may_share(program, inputs, self._target)
+        return may_share(program, inputs, self.target)
 
     def _compile(self, group: Group, key: str) -> Program:
         names = ", ".join(dict.fromkeys(op.name for op in group.ops))
         types = [value.type for value in (*group.inputs, *group.outputs)]
         try:
             with guarded(f"the kernel for {names}", group.location):
-                function = self._emitters[group.kind](group, self._target)
+                function = self._emitters[group.kind](group, self.target)
                 program = self.made(f"{group.kind}_{key[:8]}", function, types, group.location)
         except _OF_KERNELS as error:
             raise _refused(error, names, group) from error
@@ -125,7 +125,7 @@ class Kernels:
         if data is None:
             return None
         try:
-            return unpack_programs(data, self._target, self._options.disabled_rules)[0]
+            return unpack_programs(data, self.target, self._options.disabled_rules)[0]
         except NkiError:  # another process wrote it, or the disk lost a part: it is compiled again
             return None
 
@@ -171,7 +171,7 @@ def compile_function(
         with paused_collector():
             for tracer in tracers:
                 tracer.locator.show(_EMITTERS)
-                tracer.program.location = where
+                tracer.program.location = Location(where.frames)
                 arguments = [
                     tracer.input(*tensor_of(kind), f"{name}_{number}", Storage) for number, kind in enumerate(types)
                 ]

@@ -25,6 +25,7 @@ from nki.runtime.model import load_model, model_of
 from nki.runtime.spans import span
 from nki.store.artifact import container
 from nki.store.artifact.validate import unpack
+from nki.store.programs import pack_programs
 
 _DUMPED = re.compile(r"[0-9]{2}-([a-z]+)\.mlir")
 
@@ -111,11 +112,12 @@ def _linked(path: Path, options: Options) -> Executable:
     """The model of a folder with the programs of a file of IR, checked like those of any artifact."""
     whole = load_model(path.parent / NEFF, options)
     programs = read_programs(from_text(_text(path), name=str(path)))
+    same = pack_programs(programs) == pack_programs(whole.programs)
     packed = container.pack(
         programs,
         options={"matmul": options.matmul, "api": options.api, "imitate": options.imitate},
         disabled_rules=whole.options.disabled_rules,
-        model=whole.part,
+        model=whole.part if same else replace(whole.part, kernels=()),  # edits may move instructions between kernels
     )
     found = model_of(unpack(packed), options)
     refuse_races(found.programs, found.target)

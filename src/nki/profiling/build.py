@@ -32,11 +32,13 @@ from nki.profiling.facts.critical_path import Piece, critical_path
 from nki.profiling.facts.dependence_edges import Edges, Waited
 from nki.profiling.facts.hardware import hardware
 from nki.profiling.facts.memory_occupancy import Lifetime, lifetimes, loops
+from nki.profiling.facts.model_kernels import ModelKernels
 from nki.profiling.facts.time_breakdown import Spent, spent
 from nki.profiling.facts.timed_core import CoreFacts, core_of
 from nki.profiling.facts.work import Facter, Facts, operands_text, region_of
 from nki.profiling.record import Profile
 from nki.profiling.table import Table, from_rows
+from nki.spec.model_kernels import CoreKernels
 from nki.spec.program import Program
 from nki.target.model import Target
 from nki.timing.cores import timelines
@@ -96,22 +98,25 @@ class _Seen:
         return self.base + position if position >= 0 else -1
 
 
-def profile_programs(programs: Sequence[Program], target: Target, trips: Trips | None = None) -> Profile:
+def profile_programs(
+    programs: Sequence[Program], target: Target, trips: Trips | None = None, kernels: Sequence[CoreKernels] = ()
+) -> Profile:
     """The profile of a launch.
 
     Args:
         programs: compiled, one for each core.
         target: what they are timed for.
         trips: of loops whose bounds are not constant, as for `nki.timing.cores.timelines`.
+        kernels: of a model, by core; () for a kernel.
 
     Raises:
         VerificationError: the programs are not synchronized, or instructions wait for each other (``timeline.*``).
     """
     with paused_collector():
-        return _profile(programs, target, trips)
+        return _profile(programs, target, trips, ModelKernels(kernels))
 
 
-def _profile(programs: Sequence[Program], target: Target, trips: Trips | None) -> Profile:
+def _profile(programs: Sequence[Program], target: Target, trips: Trips | None, kernels: ModelKernels) -> Profile:
     lines, facter = Lines(), Facter(target)
     seen: list[_Seen] = []
     base = 0
@@ -122,7 +127,7 @@ def _profile(programs: Sequence[Program], target: Target, trips: Trips | None) -
         base += len(core.items)
     slowest = max(seen, key=lambda each: each.core.line.makespan)
     advice = [_advice(each, slowest, lines) for each in advise(slowest.evidence(), RULES)]
-    tables = _tables(seen, lines)
+    tables = _tables(seen, lines, kernels)
     about = About(
         kernel=programs[0].name,
         target=target.name,
@@ -186,9 +191,10 @@ def _totals(seen: _Seen) -> dict[str, Any]:
     }
 
 
-def _tables(seen: list[_Seen], lines: Lines) -> dict[str, Table]:
+def _tables(seen: list[_Seen], lines: Lines, kernels: ModelKernels) -> dict[str, Table]:
+    rows = [row for each in seen for row in _instructions(each, lines, kernels)]
     made = {
-        "instructions": from_rows("instructions", [row for each in seen for row in _instructions(each, lines)]),
+        "instructions": from_rows("instructions", rows),
         "edges": from_rows("edges", [row for each in seen for row in _edges(each)]),
         "dma": from_rows("dma", [row for each in seen for row in _dma(each)]),
         "counters": from_rows("counters", [row for each in seen for row in _counters(each)]),
@@ -198,7 +204,7 @@ def _tables(seen: list[_Seen], lines: Lines) -> dict[str, Table]:
         "time": from_rows("time", [row for each in seen for row in _time(each)]),
     }
     made["sources"] = lines.table()
-    return made
+    return {**made, **kernels.tables()}
 
 
 def _critical_ns(seen: _Seen) -> list[float]:
@@ -218,8 +224,9 @@ def _loops_around(seen: _Seen) -> list[int]:
     return within
 
 
-def _instructions(seen: _Seen, lines: Lines) -> list[tuple[Any, ...]]:
+def _instructions(seen: _Seen, lines: Lines, kernels: ModelKernels) -> list[tuple[Any, ...]]:
     core, line = seen.core, seen.core.line
+    kernel = kernels.numbers(core.number, len(core.items))
     critical, within = _critical_ns(seen), _loops_around(seen)
     slow, runs = line.slow.tolist(), line.runs.tolist()
     rows = []
@@ -259,6 +266,7 @@ def _instructions(seen: _Seen, lines: Lines) -> list[tuple[Any, ...]]:
                 fact.flops,
                 fact.transpose_flops,
                 lines.of(issued.location),
+                kernel[at],
             )
         )
     return rows

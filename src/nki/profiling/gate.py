@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nki.profiling.optional_formats import optional_module
+from nki.spec.model_kernels import CoreKernels
 from nki.spec.program import Program
 from nki.target.model import Target
 
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
 
 
 def profile_programs(
-    programs: Sequence[Program], target: Target, trips: Sequence[Mapping[int, float]] | None = None
+    programs: Sequence[Program],
+    target: Target,
+    trips: Sequence[Mapping[int, float]] | None = None,
+    kernels: Sequence[CoreKernels] = (),
 ) -> Profile:
     """See `nki.profiling.build.profile_programs`."""
-    made: Profile = importlib.import_module("nki.profiling.build").profile_programs(programs, target, trips)
+    made: Profile = importlib.import_module("nki.profiling.build").profile_programs(programs, target, trips, kernels)
     return made
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nki.profiling.about import About
+from nki.profiling.breakdown import Breakdown, breakdown
 from nki.profiling.optional_formats import formats
-from nki.profiling.summary import summary_html, summary_text
+from nki.profiling.summary import breakdown_text, summary_html, summary_text
 from nki.profiling.table import Table
 
 __all__ = ["About", "Profile"]
@@ -45,8 +46,27 @@ class Profile:
         """For people: where the time went, bounds, the critical path, advice."""
         return summary_text(self.about, self.tables)
 
+    def breakdown(self, by: str = "module", core: int | None = None) -> Breakdown:
+        """The time of a model, divided; `breakdown_text` of `nki.profiling.summary` writes it as a table.
+
+        Args:
+            by: "module", "class", "operation" or "kernel".
+            core: whose time; None for the slowest one.
+
+        Raises:
+            UsageError: "profile.by" for another `by`, or a profile of a kernel.
+        """
+        return breakdown(self.about, self.tables, by, core)
+
+    def by(self, what: str = "module", core: int | None = None) -> str:
+        """`breakdown` as a table for people. Raises UsageError "profile.by"."""
+        return breakdown_text(self.breakdown(what, core))
+
     def to_json(self) -> dict[str, Any]:
-        """The summary for programs: ``profile.json``, where the time went, and what the critical path was spent on."""
+        """The summary for programs: ``profile.json``, where the time went, and what the critical path was spent on.
+
+        Of a model also its time by module, ``modules``.
+        """
         time: list[dict[str, dict[str, float]]] = [{} for _ in range(self.about.cores)]
         for row in self.tables["time"].rows():
             time[row["core"]].setdefault(row["track"], {})[row["category"]] = row["ns"]
@@ -54,7 +74,8 @@ class Profile:
         for row in self.tables["path"].rows():
             here = path[row["core"]]
             here[row["kind"]] = here.get(row["kind"], 0.0) + row["end_ns"] - row["start_ns"]
-        return {**self.about.to_json(), "time": time, "critical_path": path}
+        found = {**self.about.to_json(), "time": time, "critical_path": path}
+        return {**found, "modules": self.breakdown().to_json()["rows"]} if len(self.tables["kernels"]) else found
 
     def save(self, folder: str | Path) -> None:
         """Write the folder that docs/profile.md describes; files of an earlier profile in it are replaced.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 FORMAT = "nki-profile"
-VERSION = 2
+VERSION = 3
 """The version of the folder. It grows with every change of a table or of ``profile.json``. Readers take their own."""
 
 Kind = Literal["int", "float", "text", "bool"]
@@ -65,6 +65,7 @@ INSTRUCTIONS = (
         "transpose_flops", "float", "", "of a transpose on Tensor, as a matmul with an identity matrix; it has no flops"
     ),
     Column("source", "int", "", "id of its line in sources, or -1"),
+    Column("kernel", "int", "", "number of the kernel of the model in kernels, or -1"),
 )
 
 EDGES = (
@@ -159,6 +160,24 @@ TIME = (
     Column("ns", "float", "ns", "all trips; the categories of a track add up to the makespan of the core"),
 )
 
+KERNELS = (
+    _CORE,
+    Column("kernel", "int", "", "number of the call, one after the other over all cores"),
+    Column("name", "text", "", "of the kernel; calls of one kernel have one name"),
+    Column("module", "int", "", "id of the innermost module in modules, or -1"),
+    Column("operation", "text", "", "what the framework calls it, or empty"),
+    Column("share", "float", "", "of the kernel's time, from 0 to 1; the shares of a call add up to 1"),
+    Column("read_share", "float", "", "the same of the bytes that it reads from HBM"),
+    Column("write_share", "float", "", "the same of the bytes that it writes there"),
+)
+
+MODULES = (
+    Column("id", "int", "", "row number"),
+    Column("path", "text", "", "as the framework writes it; empty for the model itself"),
+    Column("class", "text", "", "name of its class, or empty"),
+    Column("parent", "int", "", "id of the module that called it, always smaller; -1 for none"),
+)
+
 TABLES: Mapping[str, tuple[Column, ...]] = {
     "instructions": INSTRUCTIONS,
     "edges": EDGES,
@@ -169,6 +188,8 @@ TABLES: Mapping[str, tuple[Column, ...]] = {
     "loops": LOOPS,
     "path": PATH,
     "time": TIME,
+    "kernels": KERNELS,
+    "modules": MODULES,
 }
 
 WAITS: Mapping[str, str] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -14,16 +14,28 @@ from rich.text import Text
 from nki.core.html import html_table
 from nki.core.visible import visible
 from nki.profiling.about import About
+from nki.profiling.breakdown import Breakdown, breakdown
 from nki.profiling.evidence import evidence
 from nki.profiling.table import Table
 
 _WIDTH = 120
 _LINES = 8
 _WAITS = 8
+_ROWS = 16
+_MOVED = ("HBM read", "HBM written", "kernels", "instr.")
 
 
 def summary_text(about: About, tables: Mapping[str, Table], width: int = _WIDTH) -> str:
     """Plain text."""
+    return _text(lambda console: show_summary(console, about, tables), width)
+
+
+def breakdown_text(found: Breakdown, width: int = _WIDTH) -> str:
+    """Plain text of a table by module, class, operation or kernel, with all of its rows."""
+    return _text(lambda console: show_breakdown(console, found), width)
+
+
+def _text(show: Callable[[Console], None], width: int) -> str:
     console = Console(
         file=io.StringIO(),
         width=width,
@@ -33,7 +45,7 @@ def summary_text(about: About, tables: Mapping[str, Table], width: int = _WIDTH)
         color_system=None,
         force_jupyter=False,  # in a notebook the text would go to the page instead of the file
     )
-    show_summary(console, about, tables)
+    show(console)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return visible("\n".join(line.rstrip() for line in text.splitlines()) + "\n")
 
@@ -59,6 +71,7 @@ def show_summary(console: Console, about: About, tables: Mapping[str, Table]) ->
     _bounds(console, about, core)
     _path(console, tables, core)
     _sources(console, tables, core)
+    _modules(console, about, tables)
     _waits(console, tables, core)
     _advice(console, about)
 
@@ -161,6 +174,35 @@ def _sources(console: Console, tables: Mapping[str, Table], core: int) -> None:
             place = f"{source['file'].rpartition('/')[2]}:{source['line']} {source['text'][:70]}"
             grid.add_row(_us(critical[key]), _us(work[key]), key[1], place)
     console.print(grid)
+
+
+def _modules(console: Console, about: About, tables: Mapping[str, Table]) -> None:
+    """The modules of a model; its operations if it has none. Nothing for a kernel."""
+    if len(tables["kernels"]):
+        console.print()
+        show_breakdown(console, breakdown(about, tables, "module" if len(tables["modules"]) else "operation"), _ROWS)
+
+
+def show_breakdown(console: Console, found: Breakdown, most: int | None = None) -> None:
+    """Print the rows with most time, and a line for the others."""
+    nested = found.by in ("module", "class")
+    console.print(f"time by {found.by}" + nested * "; self is without the modules inside, the rest is with them")
+    grid = Grid(box=None, pad_edge=False)
+    grid.add_column(found.by, overflow="fold")
+    for name in ("self %", "self", *(("total %", "total") if nested else ()), *_MOVED):
+        grid.add_column(name, justify="right", no_wrap=True)
+    grid.add_column("bound by")
+    share = 100.0 / found.makespan_ns if found.makespan_ns else 0.0
+    for row in found.rows[:most]:
+        times = [row.self_ns, *([row.total_ns] if nested else [])]
+        cells = [cell for ns in times for cell in (f"{share * ns:.1f}", _us(ns))]
+        cells += [_size(row.total_hbm_read_bytes), _size(row.total_hbm_write_bytes)]
+        grid.add_row(str(row), *cells, str(row.kernels), f"{row.instructions:,.0f}", row.bound_by)
+    console.print(grid)
+    more = found.rows[most:] if most is not None else ()
+    if more:
+        rest = sum(row.self_ns for row in more)
+        console.print(f"and {len(more)} more rows with {_us(rest)} of their own: --by {found.by} shows all")
 
 
 def _waits(console: Console, tables: Mapping[str, Table], core: int) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nki.profiling.breakdown import BY, Breakdown
 from nki.profiling.gate import compare_measured, load_profile, profile_programs, show_measured
-from nki.profiling.summary import show_summary
+from nki.profiling.summary import show_breakdown, show_summary
 from nki.tools.options import said_to_imitate
 from nki.tools.output import echo, stdout, working, write_json
 from nki.tools.request import compile_request, kernel_command, read_request, usage_error
@@ -38,6 +39,9 @@ TRACE, EXPLORER, CSV = "trace.pftrace", "explorer", "csv"
     metavar="DIR",
     help="Compare with tables that neuron-explorer wrote of a capture of this kernel.",
 )
+@click.option(
+    "--by", type=click.Choice(BY), help="Of a model: a table of its time by module, class, operation or kernel."
+)
 def command(
     kernel: str,
     args: tuple[str, ...],
@@ -48,6 +52,7 @@ def command(
     out: Path | None,
     formats: tuple[str, ...],
     measured: Path | None,
+    by: str | None,
 ) -> None:
     """Compile a kernel and time it; nothing runs, so only shapes and dtypes of arrays count.
 
@@ -57,6 +62,8 @@ def command(
     files = wanted & {"perfetto", "parquet", "csv"}
     if files and out is None:
         raise usage_error("profile.out", f"--format {min(files)} without a folder", "add --out DIR")
+    if by is not None and measured is not None:
+        raise usage_error("profile.by", "--by with --measured", "ask for one of them")
     if Path(kernel).is_dir():
         if args or target is not None or lnc is not None or said_to_imitate():
             fix = "leave --arg, --target, --lnc and --imitate out"
@@ -67,7 +74,18 @@ def command(
     comparison = None if measured is None else compare_measured(profile, measured)
     if out is not None:
         _write(profile, out, files)
-    _show(profile, comparison, wanted, out)
+    if by is None:
+        _show(profile, comparison, wanted, out)
+    else:
+        _show_by(profile.breakdown(by), wanted)
+
+
+def _show_by(found: Breakdown, wanted: set[str]) -> None:
+    """The time of a model, divided, to stdout."""
+    if "summary-json" in wanted:
+        write_json(found.to_json())
+    else:
+        show_breakdown(stdout(), found)
 
 
 def _show(profile: Profile, comparison: Comparison | None, wanted: set[str], out: Path | None) -> None:
@@ -93,7 +111,7 @@ def _profiled(
             raise usage_error("run.compiled", given, "leave them out: it is compiled")
         loaded = load_artifact(Path(kernel), target)
         with working(f"profiling {kernel}"):
-            return profile_programs(loaded.artifact.programs, loaded.target)
+            return loaded.profile()
     request = read_request(kernel, args, target, lnc, seed, as_json)
     with working(f"profiling {request.launch.name}"):
         return profile_programs(compile_request(request, {}).programs, request.target)

@@ -20,6 +20,7 @@ from nki.graph.link.room import Room, Shift
 from nki.graph.link.steps import ModelSteps
 from nki.graph.sharing import same_bytes
 from nki.passes.analysis.liveness import register_places
+from nki.spec.model_kernels import KernelCall
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.target.model import Target
 
@@ -39,6 +40,7 @@ class Linker:
         room: where the next kernel's tensors and transfers go.
         copies, meetings: so far.
         position: of the next instruction in the walk.
+        called: the kernels of the program so far.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Linker:
         self.copies = self.meetings = 0
         self._written = {plan.of[value] for step in steps.steps for value in writes(step, steps)}
         self.position = 0
+        self.called: list[KernelCall] = []
         self.slots = [self._slot(number, slot) for number, slot in enumerate(plan.slots)]
         self.program = Program(
             name=name,
@@ -82,11 +85,11 @@ class Linker:
         return found
 
     def location(self, inner: Location, outer: Location) -> Location:
-        """The chain of a kernel's line and the model's line that calls it, see `joined`."""
+        """The chain of a kernel's line and the model's line that calls it, see `joined`; programs have lines alone."""
         key = (inner, outer)
         found = self._locations.get(key)
         if found is None:
-            found = outer if not inner.frames else joined(inner, outer)
+            found = Location(outer.frames) if not inner.frames else joined(inner, outer)
             self._locations[key] = found
         return found
 

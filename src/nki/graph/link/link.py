@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from nki.core.dtypes import int32, uint8
 from nki.core.register import VirtualRegister
-from nki.core.source import Location
+from nki.core.source import UNKNOWN, Location
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.frontend.results import written_inputs
 from nki.graph.errors import GraphError
@@ -22,6 +22,7 @@ from nki.graph.kernels import Kernels, tensor_of
 from nki.graph.link import glue
 from nki.graph.link.calls import Bindings, Call, Linker
 from nki.graph.link.collisions import refuse_collisions
+from nki.graph.link.model_parts import parts_at
 from nki.graph.link.plan import MemoryPlan
 from nki.graph.link.room import Shift
 from nki.graph.link.shares import CORES, StepShare, blocks
@@ -29,6 +30,7 @@ from nki.graph.link.steps import Choice, KernelRun, ModelLoop, ModelSteps, Step,
 from nki.passes.analysis.liveness import register_places
 from nki.passes.check_races import refuse_races
 from nki.passes.scheduling.resynchronize import relink
+from nki.spec.model_kernels import CoreKernels, KernelCall, KernelPart
 from nki.spec.program import Block, Issued, Program, WhileLoop
 from nki.target.model import Target
 
@@ -42,11 +44,13 @@ class Linked:
         copies: kernels among them that copy from device memory to device memory.
         waits: that queues need.
         meetings: of the cores.
+        kernels: of each core, in order.
     """
 
     programs: tuple[Program, ...]
     copies: int
     waits: int
+    kernels: tuple[CoreKernels, ...]
     meetings: int = 0
 
 
@@ -76,7 +80,8 @@ def link(
         own = [step.location for step in walk(steps.steps) if isinstance(step, KernelRun) and len(step.programs) > 1]
         refuse_collisions(programs, own, target)
     waits = sum(_waits(program.body) for program in programs)
-    return Linked(programs, linkers[0].copies, waits, linkers[0].meetings)
+    called = tuple(tuple(linker.called) for linker in linkers)
+    return Linked(programs, linkers[0].copies, waits, called, linkers[0].meetings)
 
 
 def _linked(linker: Linker, steps: Sequence[Step], shares: Sequence[StepShare] | None, target: Target) -> Program:
@@ -146,14 +151,14 @@ class _Builder:
 
     def _meet(self, where: Location) -> None:
         self._linker.meetings += 1
-        self._call(self._linker.meeting(), (self._linker.both,), where, fixed=True)
+        self._call(self._linker.meeting(), (self._linker.both,), Location(where.frames), fixed=True)
 
     def _at(self, value: Value) -> Buffer:
         return self._linker.buffer(value)
 
     def _run(self, run: KernelRun, program: Program) -> None:
         arguments = [self._at(value) for value in (*run.reads, *run.writes)]
-        self._call(program, arguments, run.location)
+        self._call(program, arguments, run.location, parts=run.parts)
 
     def _copy(self, source: Buffer, target: Buffer, kind: TensorType, where: Location) -> None:
         if 0 in kind.shape:
@@ -191,7 +196,7 @@ class _Builder:
                 late.append((view, value))
         if several:
             self._meet(run.location)
-        self._call(program, arguments, run.location, known, fixed=True)
+        self._call(program, arguments, run.location, known, fixed=True, parts=run.parts)
         if several:
             self._meet(run.location)
         for view, value in late if first else ():
@@ -223,7 +228,7 @@ class _Builder:
         if share is not None:
             body._meet(loop.location)
         body._call(test, [self._at(loop.test)], loop.location, register=register)
-        self._nested(WhileLoop(_known(register), body.block, loop.location))
+        self._nested(WhileLoop(_known(register), body.block, self._linker.location(UNKNOWN, loop.location)))
 
     def _choice(self, choice: Choice, share: StepShare | None = None) -> None:
         """Branches as loops that run once or not at all; cores that both run one meet at its end."""
@@ -240,7 +245,8 @@ class _Builder:
                 body._meet(choice.location)
             ended = self._linker.small("ended", glue.ended, (kind,))
             body._call(ended, index, choice.location, register=register)
-            self._nested(WhileLoop(_known(register), body.block, choice.location))
+            where = self._linker.location(UNKNOWN, choice.location)
+            self._nested(WhileLoop(_known(register), body.block, where))
 
     def _nested(self, loop: WhileLoop) -> None:
         self.block.items.append(loop)
@@ -255,6 +261,7 @@ class _Builder:
         known: Mapping[int, Buffer] | None = None,
         register: VirtualRegister | None = None,
         fixed: bool = False,
+        parts: tuple[KernelPart, ...] = (),
     ) -> VirtualRegister | None:
         """A kernel's instructions; returns the register that its last one writes, if it writes one.
 
@@ -262,6 +269,7 @@ class _Builder:
             known: what other device tensors of the kernel are.
             register: that its last instruction is to write instead of its own.
             fixed: whether its tensors on chip stay where its compiler put them.
+            parts: of the model that it computes; by default the one that `where` says.
         """
         names: Bindings = {**(known or {})}
         names |= {buffer.id: place for buffer, place in zip(program.inputs, arguments, strict=True)}
@@ -272,6 +280,8 @@ class _Builder:
             call.registers[last] = register
         start = self._linker.position
         call.into(self.block, program.body)
+        after = self._linker.position
+        self._linker.called.append(KernelCall(program.name, start, after, parts or parts_at(where)))
         whole_program = self._linker.program
         whole_program.edges += [(start + first, start + last) for first, last in program.edges]
         whole_program.fences += [(start + first, start + after) for first, after in program.fences]

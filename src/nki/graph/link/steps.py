@@ -13,7 +13,9 @@ from nki.frontend.results import written_inputs
 from nki.graph.errors import unsupported
 from nki.graph.ir import Function, Group, Op, Value
 from nki.graph.kernels import GroupKernel, Kernels
+from nki.graph.link.model_parts import origin_of, parts_of
 from nki.graph.references import Reference, is_reference, reference_of
+from nki.spec.model_kernels import KernelPart
 from nki.spec.program import Program
 
 
@@ -28,6 +30,7 @@ class KernelRun:
         kind: of its group.
         reference: the user's kernel, if it is one.
         within: for results that take the memory of an operand, if it is not needed later: (result, operand) positions.
+        parts: of the model that it computes.
     """
 
     programs: tuple[Program, ...]
@@ -37,6 +40,7 @@ class KernelRun:
     kind: str
     reference: Reference | None = None
     within: tuple[tuple[int, int], ...] = ()
+    parts: tuple[KernelPart, ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -146,7 +150,9 @@ class _StepMaker:
             yield self._choice(op)
         elif is_reference(op):
             found = reference_of(op)
-            yield KernelRun(found.programs, op.operands, op.results, op.location, "call", found, _in_place(found))
+            parts = (KernelPart(origin_of(op), 1, 1, 1),)
+            within = _in_place(found)
+            yield KernelRun(found.programs, op.operands, op.results, op.location, "call", found, within, parts)
         else:
             raise unsupported(op, "it is in no group", "report the model: grouping leaves no such operation behind")
 
@@ -156,7 +162,8 @@ class _StepMaker:
         if kernel.key not in self._within:
             self._within[kernel.key] = self._kernels.may_share(kernel.program, len(group.inputs))
         within = self._within[kernel.key]
-        return KernelRun((kernel.program,), group.inputs, group.outputs, group.location, group.kind, None, within)
+        parts, where = parts_of(group, self._kernels.target), group.location
+        return KernelRun((kernel.program,), group.inputs, group.outputs, where, group.kind, None, within, parts)
 
     def _loop(self, op: Op) -> ModelLoop:
         condition, body = op.regions

@@ -171,10 +171,10 @@ class Rewriter:
 
     def _visit(self, op: Op) -> None:
         outer = self._location
-        if op.location.frames:
-            self._location = op.location
-        else:
-            op.location = outer  # a called function, or an operation that another one was spelled out with
+        frames, origin = op.location.frames or outer.frames, op.location.origin or outer.origin
+        if op.location.frames is not frames or op.location.origin is not origin:
+            op.location = Location(frames, origin)  # in what is called, or spelled out
+        self._location = op.location
         regions = tuple(self.region(region) for region in op.regions)
         operands = tuple(self.now(value) for value in op.operands)
         changed = operands != op.operands or any(one is not two for one, two in zip(regions, op.regions, strict=True))

@@ -12,6 +12,7 @@ from nki.graph.ir import Function, Group, Module, Op, Region, TensorType, Value
 from nki.graph.stablehlo import mlir
 from nki.graph.stablehlo.attributes import PrintedElements, decode, decode_attributes
 from nki.graph.stablehlo.names import GROUP_NAME, KIND
+from nki.graph.stablehlo.origins import read_origin
 from nki.graph.stablehlo.types import dtype_of, is_complex
 
 _PRODUCER_FROM_0 = "mhlo.num_partitions"  # what JAX writes; its columns count from 0
@@ -137,7 +138,7 @@ class _ModuleParser:
         found = self._locations.get(location)
         if found is None:
             frames = [frame for frame in self._frames(location, "") if not is_own(frame)]  # JAX sees our calls of it
-            found = self._locations[location] = Location(tuple(frames))
+            found = self._locations[location] = Location(tuple(frames), read_origin(location))
         return found
 
     def _frames(self, location: Any, function: str) -> list[Frame]:

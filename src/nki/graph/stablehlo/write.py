@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nki.core.origin import Origin
 from nki.core.source import Frame, Location
 from nki.graph.ir import Function, Group, Module, Op, Region, TensorType, Value
 from nki.graph.stablehlo.attributes import encode_attributes, quote
-from nki.graph.stablehlo.names import GROUP_NAME, KIND
+from nki.graph.stablehlo.names import GROUP_NAME, KIND, MODULES, OPERATION
 from nki.graph.stablehlo.types import mlir_dtype
 
 
@@ -99,7 +100,17 @@ class _ModulePrinter:
         return name
 
     def _loc(self, location: Location) -> str:
-        return f" loc({self._place(location.frames) if location.frames else 'unknown'})"
+        place = self._place(location.frames) if location.frames else "unknown"
+        return f" loc({place if location.origin is None else self._origin(location.origin, place)})"
+
+    def _origin(self, origin: Origin, place: str) -> str:
+        """A line with what it belongs to, see `nki.graph.stablehlo.names.MODULES`."""
+        found = self._places.get((origin, place))
+        if found is None:
+            modules = ", ".join(f"[{quote(path)}, {quote(kind)}]" for path, kind in origin.modules)
+            text = f"fused<{{{MODULES} = [{modules}], {OPERATION} = {quote(origin.operation)}}}>[{place}]"
+            found = self._places[origin, place] = self._alias(text)
+        return found
 
     def _place(self, frames: tuple[Frame, ...]) -> str:
         found = self._places.get(frames)

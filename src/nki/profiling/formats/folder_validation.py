@@ -176,11 +176,13 @@ def _number(data: Mapping[str, Any], name: str, least: float = 0.0) -> float:
 
 def check_tables(about: About, tables: Mapping[str, Table]) -> None:
     """Raise ArtifactError "profile.values" for the first table with a value that cannot be."""
-    counts = {"instructions": len(tables["instructions"]), "sources": len(tables["sources"])}
+    counts = {name: len(tables[name]) for name in ("instructions", "sources", "modules")}
+    counts["kernels"] = int(tables["kernels"]["kernel"].max(initial=-1)) + 1
     for table in tables.values():
         _check_columns(table, about.cores, counts)
     _check_order(tables, counts["instructions"])
-    _check_numbers(about, **counts)
+    _check_kernels(tables["kernels"], counts["kernels"])
+    _check_numbers(about, counts["instructions"], counts["sources"])
 
 
 def _check_columns(table: Table, cores: int, counts: Mapping[str, int]) -> None:
@@ -189,7 +191,7 @@ def _check_columns(table: Table, cores: int, counts: Mapping[str, int]) -> None:
     if "core" in table.columns:
         _within(table, "core", 0, cores)
     for column, most in _REFERENCES.get(table.name, {}).items():
-        _within(table, column, -1, counts["instructions" if most == "instructions" else "sources"])
+        _within(table, column, -1, counts[most])
     for earlier, later in _ASCENDING.get(table.name, ()):
         _require(table, np.all(table[earlier] <= table[later]), f"{earlier} is after {later}")
     for column, allowed in _ALLOWED.get(table.name, {}).items():
@@ -202,12 +204,15 @@ def _check_columns(table: Table, cores: int, counts: Mapping[str, int]) -> None:
 
 def _check_order(tables: Mapping[str, Table], instructions: int) -> None:
     """Numbers of rows, and rows that lie in others."""
-    for name in ("instructions", "sources"):
+    for name in ("instructions", "sources", "modules"):
         _require(
             tables[name], np.array_equal(tables[name]["id"], np.arange(len(tables[name]))), "ids are no row numbers"
         )
     _require(
         tables["sources"], np.all(tables["sources"]["parent"] < tables["sources"]["id"]), "a line that calls itself"
+    )
+    _require(
+        tables["modules"], np.all(tables["modules"]["parent"] < tables["modules"]["id"]), "a module that calls itself"
     )
     loading = tables["instructions"]["table_ns"] <= tables["instructions"]["start_ns"] + 0.5
     _require(tables["instructions"], np.all(loading), "table_ns began before the start")
@@ -217,6 +222,15 @@ def _check_order(tables: Mapping[str, Table], instructions: int) -> None:
     _within(loops, "after", 0, instructions + 1)
     for column in ("producer", "consumer"):
         _within(tables["edges"], column, 0, instructions)
+
+
+def _check_kernels(kernels: Table, count: int) -> None:
+    """Kernels are numbered without gaps, and the shares of each add up to all of it."""
+    _require(kernels, np.all(kernels["kernel"] >= 0), "a kernel without a number")
+    _require(kernels, len(np.unique(kernels["kernel"])) == count, "numbers of kernels have gaps")
+    for column in ("share", "read_share", "write_share"):
+        sums = np.bincount(kernels["kernel"], kernels[column], count)
+        _require(kernels, np.allclose(sums, 1.0, atol=1e-9), f"{column} of a kernel is not 1 in sum")
 
 
 def _check_numbers(about: About, instructions: int, sources: int) -> None:
@@ -229,7 +243,9 @@ def _check_numbers(about: About, instructions: int, sources: int) -> None:
 
 
 _REFERENCES: Mapping[str, Mapping[str, str]] = {
-    "instructions": {"wait_for": "instructions", "source": "sources"},
+    "instructions": {"wait_for": "instructions", "source": "sources", "kernel": "kernels"},
+    "kernels": {"module": "modules"},
+    "modules": {"parent": "modules"},
     "dma": {"instruction": "instructions"},
     "path": {"instruction": "instructions"},
     "memory": {"source": "sources"},

@@ -8,6 +8,7 @@ flows. Times are rounded to ns.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -156,6 +157,7 @@ def slices_of(profile: Profile) -> list[dict[str, list[Slice]]]:
     found: list[dict[str, list[Slice]]] = [defaultdict(list) for _ in range(profile.about.cores)]
     transfers = {row["instruction"]: row for row in profile["dma"].rows()}
     flows, ends = _flows(profile)
+    kernels = _of_kernels(profile)
     matmuls: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in profile["instructions"].rows():
         if not row["runs"]:
@@ -163,7 +165,13 @@ def slices_of(profile: Profile) -> list[dict[str, list[Slice]]]:
         tracks, number = found[row["core"]], row["id"]
         name = row["opcode"].removeprefix("nisa.")
         whole = Slice(
-            row["move_ns"], row["end_ns"], name, row["engine"], _facts(profile, row), flows[number], ends[number]
+            row["move_ns"],
+            row["end_ns"],
+            name,
+            row["engine"],
+            _facts(profile, row, kernels),
+            flows[number],
+            ends[number],
         )
         if number in transfers:
             _transfer(tracks, whole, row, transfers[number])
@@ -216,10 +224,27 @@ def _flows(profile: Profile) -> tuple[dict[int, tuple[int, ...]], dict[int, tupl
     return starts, ends
 
 
-def _facts(profile: Profile, row: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+def _of_kernels(profile: Profile) -> dict[int, dict[str, str]]:
+    """What is shown of the kernel of a model: its name, and the modules that it computes, with their shares."""
+    found: dict[int, dict[str, str]] = {}
+    modules = profile["modules"]
+    for row in profile["kernels"].rows():
+        facts = found.setdefault(row["kernel"], {"kernel": row["name"]})
+        if row["operation"]:
+            path = modules["path"][row["module"]] if row["module"] >= 0 else ""
+            place = f"{row['operation']} in {path}" if path else row["operation"]
+            shown = place if row["share"] > 0.995 else f"{place} ({row['share']:.0%})"
+            facts["module"] = f"{facts['module']}, {shown}" if "module" in facts else shown
+    return found
+
+
+def _facts(
+    profile: Profile, row: dict[str, Any], kernels: Mapping[int, Mapping[str, str]]
+) -> tuple[tuple[str, Any], ...]:
     names = ("name", "operands", "wait_kind", "wait_text", "runs", "flops")
     facts = [("id", row["id"]), *((name, row[name]) for name in names if row[name] not in ("", 0.0))]
     facts += [(name, row[name]) for name in row if name.endswith("_bytes") and row[name]]
+    facts += list(kernels.get(row["kernel"], {}).items())
     source = row["source"]
     depth = 0
     while source >= 0 and depth < 8:

@@ -61,7 +61,7 @@ def pack(
     meta = meta_of(checked, ir_hash, origin)
     origin_of(meta)
     members |= {IR: to_text(module).encode(), META: to_json(meta), DEBUG: to_json(debug_of(streams))}
-    members |= model_members(model, checked[0])
+    members |= model_members(model, checked)
     return head.with_header(header_of(streams, origin, model is not None), write_tar(members))
 
 

@@ -12,13 +12,15 @@ import numpy as np
 
 from nki.core.dtypes import DType, find
 from nki.core.tensor import View, whole
+from nki.spec.model_kernels import CoreKernels
 from nki.spec.program import Program
 from nki.store.artifact.metadata import from_json, refused, to_json
+from nki.store.artifact.model_kernels import kernels_document, read_kernels
 
 MODEL, WEIGHTS = "model.json", "weights.bin"
 _ALIGNED = 64
 _MOST = 1 << 16
-_FIELDS = ("name", "arguments", "outputs", "constants", "aliases", "report")
+_FIELDS = ("name", "arguments", "outputs", "constants", "aliases", "report", "kernels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class ModelPart:
         weights: bytes of the constants, in order, as on the device.
         aliases: results that take the memory of an argument: result and argument by position.
         report: how it was compiled, JSON.
+        kernels: of each core's program, with the parts of the model that they compute; () if nothing is known of that.
     """
 
     name: str
@@ -51,13 +54,14 @@ class ModelPart:
     weights: tuple[np.ndarray, ...]
     aliases: Mapping[int, int]
     report: Mapping[str, Any]
+    kernels: tuple[CoreKernels, ...] = ()
 
 
-def model_members(part: ModelPart | None, program: Program) -> dict[str, bytes]:
-    """The members of a model. Raises ArtifactError "artifact.model" if it does not fit its program."""
+def model_members(part: ModelPart | None, programs: Sequence[Program]) -> dict[str, bytes]:
+    """The members of a model. Raises ArtifactError "artifact.model" if it does not fit its programs."""
     if part is None:
         return {}
-    _check(part, program)
+    _check(part, programs[0])
     document = {
         "name": part.name,
         "arguments": _ports(part.arguments),
@@ -65,12 +69,13 @@ def model_members(part: ModelPart | None, program: Program) -> dict[str, bytes]:
         "constants": _ports(part.constants),
         "aliases": [list(pair) for pair in sorted(part.aliases.items())],
         "report": dict(part.report),
+        "kernels": kernels_document(part.kernels),
     }
     weights = b"".join(_padded(np.ascontiguousarray(array).tobytes()) for array in part.weights)
     return {MODEL: to_json(document), WEIGHTS: weights}
 
 
-def model_part(members: Mapping[str, bytes], program: Program) -> ModelPart | None:
+def model_part(members: Mapping[str, bytes], programs: Sequence[Program]) -> ModelPart | None:
     """The model of an artifact's members, if it is one. Raises ArtifactError "artifact.model"."""
     if MODEL not in members and WEIGHTS not in members:
         return None
@@ -82,8 +87,9 @@ def model_part(members: Mapping[str, bytes], program: Program) -> ModelPart | No
     arguments, outputs, constants = (_read(document[name]) for name in ("arguments", "outputs", "constants"))
     weights = _weights(constants, members[WEIGHTS])
     aliases = _aliases(document["aliases"], outputs, arguments)
-    part = ModelPart(document["name"], arguments, outputs, constants, weights, aliases, document["report"])
-    _check(part, program)
+    kernels = read_kernels(document["kernels"], [sum(1 for _ in program.body.walk()) for program in programs])
+    part = ModelPart(document["name"], arguments, outputs, constants, weights, aliases, document["report"], kernels)
+    _check(part, programs[0])
     return part
 
 

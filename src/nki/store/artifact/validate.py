@@ -56,7 +56,7 @@ def unpack(data: bytes) -> Artifact:
     _compare("artifact.meta", META, members[META], to_json(meta))
     _compare("artifact.debug", DEBUG, members[DEBUG], to_json(debug_of(streams)))
     sizes = MappingProxyType({name: len(member) for name, member in members.items()})
-    model = model_part(members, programs[0])
+    model = model_part(members, programs)
     return Artifact(header, tuple(programs), tuple(streams), origin, MappingProxyType(meta), sizes, model)
 
 

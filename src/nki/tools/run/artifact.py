@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from nki.driver.execute import run_compiled
 from nki.frontend.host import take
 from nki.frontend.results import check_writable, deliver, write_inputs, written_inputs
 from nki.passes.check_races import program_races, refuse_races
+from nki.profiling.gate import profile_programs
 from nki.ranks.current import communicator
 from nki.report import Report
 from nki.spec.rule import Finding
@@ -28,6 +29,9 @@ from nki.tools.arguments import made_up, parse_arguments
 from nki.tools.options import options_of
 from nki.tools.request import usage_error
 
+if TYPE_CHECKING:
+    from nki.profiling.record import Profile
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -35,6 +39,12 @@ class Loaded:
 
     artifact: Artifact
     target: Target
+
+    def profile(self) -> Profile:
+        """Where the time goes on the target; of a model also by module."""
+        model = self.artifact.model
+        kernels = () if model is None else model.kernels
+        return profile_programs(self.artifact.programs, self.target, kernels=kernels)
 
 
 def load_artifact(path: Path, target: str | None) -> Loaded:

@@ -14,7 +14,6 @@ from rich.table import Table
 
 from nki.driver.call import call
 from nki.frontend.results import written_inputs
-from nki.profiling.gate import profile_programs
 from nki.report import NkiWarning, Report
 from nki.runtime.model import Model, model_of
 from nki.runtime.spans import recording, span
@@ -94,7 +93,7 @@ def _run_file(
         with recording() as found:
             _run_model(model_of(loaded.artifact), args, inputs, seed, output, as_json)
         if trace is not None:
-            write_system_trace(found.spans, trace, profile_programs(loaded.artifact.programs, loaded.target))
+            write_system_trace(found.spans, trace, loaded.profile())
         return
     check_trace(trace)
     check_output(output)

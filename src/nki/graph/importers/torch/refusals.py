@@ -47,7 +47,8 @@ def refusals(graph: fx.GraphModule, more: Mapping[str, Converter] | None = None)
 def at_line(graph: fx.GraphModule, error: NkiError) -> dict[fx.Node, NkiError]:
     """The nodes at the line that an error names: those that the compiler refuses after they were converted."""
     nodes = [node for node in graph.graph.nodes if node.op == "call_function"]
-    return {node: error for node in nodes if error.location.frames and location_of(node) == error.location}
+    frames = error.location.frames
+    return {node: error for node in nodes if frames and location_of(node).frames == frames}
 
 
 def _check_inputs(state: ImportState, node: fx.Node) -> None:
