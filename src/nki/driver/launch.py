@@ -77,19 +77,31 @@ def trace_only(
     collect: bool = True,
 ) -> list[Tracer]:
     """Trace and verify every core without running; with `collect`, broken rules are kept instead of raised."""
+    return trace_results(launch, args, kwargs, target, options, collect=collect)[0]
+
+
+def trace_results(
+    launch: Launch,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    target: Target,
+    options: Options,
+    *,
+    collect: bool = True,
+) -> tuple[list[Tracer], Any]:
+    """As `trace_only`, and what the kernel returned on the first core, with views in the places of tensors."""
     check_lnc(launch, target)
     options = launch_options(launch, options)
     arguments = bound_arguments(launch, args, kwargs)
     tracers = [tracer_of(launch, target, options, core, collect=collect) for core in range(launch.cores)]
     with paused_collector():
         try:
-            for tracer in tracers:
-                trace_body(launch, tracer, arguments, lambda buffer, _: Storage(buffer))
+            results = [trace_body(launch, tracer, arguments, lambda buffer, _: Storage(buffer)) for tracer in tracers]
             add_named_edges([tracer.program for tracer in tracers], launch.schedule)
         except NkiError as error:
             error.found = tuple(finding for tracer in tracers for finding in tracer.findings)
             raise
-    return tracers
+    return tracers, results[0]
 
 
 def bound_arguments(

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from nki.core.dtypes import DType, as_dtype, unsupported
-from nki.core.errors import ArgumentError, TensorError
+from nki.core.errors import ArgumentError, NkiError, TensorError
 from nki.core.shown import one_line, shown
 from nki.core.tensor import MemoryRegion
+from nki.spec.program import Program
 from nki.target.model import Target
 
 
@@ -174,6 +175,29 @@ def _check_bank(address: tuple[int, int], bank: int) -> None:
         source="nki/migration/index.rst",
         fix=f"write address=({partition}, {byte - byte % bank})",
     )
+
+
+def check_tensors(program: Program, target: Target) -> None:
+    """A kernel's tensors are checked when they are allocated; this checks those of a program that came another way.
+
+    Raises:
+        TensorError: at the tensor, see `checked_shape` and `check_fit`; "tensor.capacity" also for the device's memory.
+    """
+    for buffer in (*program.inputs, *program.body.all_buffers()):
+        try:
+            checked_shape(buffer.shape, buffer.region)
+            check_fit(buffer.shape, buffer.dtype, buffer.region, buffer.address, target)
+        except NkiError as error:
+            error.location = buffer.location
+            raise
+        if not buffer.on_chip and buffer.nbytes > target.hbm.bytes:
+            raise TensorError(
+                "tensor.capacity",
+                f"{buffer.name or 'a tensor'} of shape {tuple(buffer.shape)} has {buffer.nbytes:,} bytes",
+                rule=f"a device of {target.name} has {target.hbm.bytes:,} bytes of memory",
+                fix="use a smaller shape",
+                location=buffer.location,
+            )
 
 
 def checked_address(address: Any) -> tuple[int, int] | None:

@@ -41,8 +41,8 @@ def pack(traced: Traced) -> bytes | None:
         document = {
             "artifact": traced.artifact,
             "kernel_hash": traced.kernel_hash,
-            "result": _written(traced.result, views),
-            "findings": [_finding_written(finding, views) for finding in traced.findings],
+            "result": tree_written(traced.result, views),
+            "findings": [finding_written(finding, views) for finding in traced.findings],
             "written": sorted(traced.written),
             "outlines": traced.outlines,
         }
@@ -59,7 +59,7 @@ def unpack(data: bytes) -> Traced | None:
             str(document["artifact"]),
             str(document["kernel_hash"]),
             document["result"],
-            tuple(_finding_read(each) for each in document["findings"]),
+            tuple(finding_read(each) for each in document["findings"]),
             frozenset([int(position) for position in document["written"]]),
             document["outlines"],
         )
@@ -69,10 +69,10 @@ def unpack(data: bytes) -> Traced | None:
 
 def result_of(written: Any, outputs: Sequence[View]) -> Any:
     """The tree of results, with the outputs of the program that was read from IR in it."""
-    return _read(written, outputs)
+    return tree_read(written, outputs)
 
 
-def _written(value: Any, views: Iterator[int]) -> Any:
+def tree_written(value: Any, views: Iterator[int]) -> Any:
     """Views are numbered in the order in which the kernel's outputs were noted."""
     kind = type(value)
     if kind is View:
@@ -80,37 +80,40 @@ def _written(value: Any, views: Iterator[int]) -> Any:
     if value is None or kind in (bool, int, float, str):
         return value
     if kind is list:
-        return [_written(item, views) for item in value]
+        return [tree_written(item, views) for item in value]
     if kind is tuple:
-        return {"tuple": [_written(item, views) for item in value]}
+        return {"tuple": [tree_written(item, views) for item in value]}
     if kind is dict or kind is MappingProxyType:
-        return {"dict": [[_written(key, views), _written(item, views)] for key, item in value.items()]}
+        return {"dict": [[tree_written(key, views), tree_written(item, views)] for key, item in value.items()]}
     raise TypeError(f"{kind.__qualname__} has no JSON")
 
 
-def _read(written: Any, outputs: Sequence[View]) -> Any:
+def tree_read(written: Any, outputs: Sequence[View]) -> Any:
+    """What `tree_written` wrote, with outputs in the places of their numbers."""
     match written:
         case list():
-            return [_read(item, outputs) for item in written]
+            return [tree_read(item, outputs) for item in written]
         case {"view": number}:
             return outputs[number]
         case {"tuple": items}:
-            return tuple(_read(item, outputs) for item in items)
+            return tuple(tree_read(item, outputs) for item in items)
         case {"dict": items}:
-            return {_read(key, outputs): _read(item, outputs) for key, item in items}
+            return {tree_read(key, outputs): tree_read(item, outputs) for key, item in items}
     return written
 
 
-def _finding_written(finding: Finding, views: Iterator[int]) -> dict[str, Any]:
+def finding_written(finding: Finding, views: Iterator[int]) -> dict[str, Any]:
+    """A finding in JSON types. Raises TypeError for a fact that has none."""
     texts = ("code", "severity", "message", "rule", "source", "fix")
     return {
         **{name: str(getattr(finding, name)) for name in texts},
         "frames": [asdict(frame) for frame in finding.location.frames],
-        "facts": _written(dict(finding.facts), views),
+        "facts": tree_written(dict(finding.facts), views),
     }
 
 
-def _finding_read(written: dict[str, Any]) -> Finding:
+def finding_read(written: dict[str, Any]) -> Finding:
+    """What `finding_written` wrote. Raises ValueError, KeyError or TypeError for anything else."""
     severity = written["severity"]
     if severity not in ("error", "warning"):
         raise ValueError(severity)
@@ -122,5 +125,5 @@ def _finding_read(written: dict[str, Any]) -> Finding:
         written["source"],
         written["fix"],
         Location(tuple(Frame(**frame) for frame in written["frames"])),
-        MappingProxyType(_read(written["facts"], ())),
+        MappingProxyType(tree_read(written["facts"], ())),
     )

@@ -101,6 +101,12 @@ def parse_arguments(texts: Sequence[str], seed: int = 0, wide: bool = False) -> 
     Raises:
         UsageError: a text of no known form, a name given twice, an unknown dtype or an unreadable file.
     """
+    found = parse_specs(texts, wide)
+    return {name: value.make(seed) if isinstance(value, ArraySpec) else value for name, value in found.items()}
+
+
+def parse_specs(texts: Sequence[str], wide: bool = False) -> dict[str, Any]:
+    """As `parse_arguments`, with the `ArraySpec` in the place of each array."""
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -109,7 +115,7 @@ def parse_arguments(texts: Sequence[str], seed: int = 0, wide: bool = False) -> 
         if name in values:
             raise _error("arg.twice", f"--arg {name} is given twice", "remove one of the two")
         array = _ARRAY.fullmatch(value)
-        values[name] = _spec(name, array, wide).make(seed) if array else _literal(name, value)
+        values[name] = _spec(name, array, wide) if array else _literal(name, value)
     return values
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from nki.compiler import CompileConfig
 from nki.core.catalogue import close_codes
 from nki.core.errors import NkiError, UsageError, VerificationError, render
 from nki.core.source import Location
@@ -64,8 +65,10 @@ def command(
     request = allow(read_request(kernel, args, target, lnc, seed, as_json), allowed)
     with working(f"checking {request.launch.name} for {request.target.name}"):
         findings, error, programs = _checked(request)
-        built = compiled(request, programs) if _may_compile(findings, error) else None
-        whole = check_whole(request, programs, built) if everything and built is not None else None
+        config = request.launch.compile_config or CompileConfig()
+        accepted = _may_compile(findings, error)
+        built = compiled(programs, request.target, request.options, config) if accepted else None
+        whole = check_whole(programs, built, request.target) if everything and built is not None else None
     later = whole.findings if whole is not None else built.findings if built is not None else ()
     findings = [*check_language(request, frontend, findings, error), *findings, *later]
     findings += _memory(programs, request.target) if built is not None and built.programs else []

@@ -10,6 +10,7 @@ from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.core.errors import NkiError, UsageError
 from nki.driver.gate import compile_kernel
+from nki.options import Options
 from nki.passes.analysis.memory_usage import MemoryUsage, table, usage
 from nki.passes.check_races import program_races, refuse_races
 from nki.passes.lint.accumulators import accumulator_findings
@@ -17,7 +18,7 @@ from nki.passes.lint.memory import memory_findings
 from nki.passes.lint.value_range import value_findings
 from nki.spec.program import Program
 from nki.spec.rule import Finding, finding_of
-from nki.tools.request import Request
+from nki.target.model import Target
 
 _TWICE = ("cores.race", "schedule.meeting")
 """What is found before and after compiling."""
@@ -49,13 +50,12 @@ class CheckedProgram(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def check_whole(request: Request, programs: Sequence[Program], built: CheckedProgram) -> Whole:
+def check_whole(programs: Sequence[Program], built: CheckedProgram, target: Target) -> Whole:
     """Look for what is wrong with traced programs, and add what compiling them found.
 
     Races between cores, reads of memory that nobody wrote, sums that start wrong, stores that nobody reads, numbers
     that are out of range.
     """
-    target = request.target
     found = [
         race.finding("warning" if race.code == "cores.race" else "error") for race in program_races(programs, target)
     ]
@@ -66,14 +66,12 @@ def check_whole(request: Request, programs: Sequence[Program], built: CheckedPro
     return Whole(tuple(_different([*found, *built.findings])), shown, bool(built.programs))
 
 
-def compiled(request: Request, programs: Sequence[Program]) -> CheckedProgram:
+def compiled(programs: Sequence[Program], target: Target, options: Options, config: CompileConfig) -> CheckedProgram:
     """Compile traced programs as a call does: what it is refused for (capacity, registers), and what it is warned of.
 
     Of several cores, the schedule is proven as well (deadlocks, cores that do not meet), which a call finds out when it
     waits in vain; so are registers that certainly leave their tensor.
     """
-    target, options = request.target, request.options
-    config = request.launch.compile_config or CompileConfig()
     found = [f for program in programs for f in value_findings(program, target) if f.severity == "error"]
     try:
         with paused_collector():

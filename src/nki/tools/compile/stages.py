@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import unified_diff
 from pathlib import Path
 
-from nki.core.errors import NkiError, TensorError, UsageError
+from nki.core.errors import UsageError
 from nki.core.source import UNKNOWN
 from nki.core.visible import file_name
 from nki.ir.build import build
@@ -17,7 +17,7 @@ from nki.ir.text import load, save, to_text
 from nki.ir.verify import verify, verify_structure
 from nki.passes.names import current, renamed
 from nki.passes.pipeline import Stage, passes_named
-from nki.spec.allocation import check_fit, checked_shape
+from nki.spec.allocation import check_tensors
 from nki.spec.program import Block, Issued, Program, Sync
 from nki.spec.rule import Finding
 from nki.target.load import load_target
@@ -115,29 +115,10 @@ def load_stage(
     programs = read(module)
     found = load_target(target or programs[0].target)
     for program in programs:
-        _check_tensors(program, found)
+        check_tensors(program, found)
     notes = renamed(name for program in programs for name in program.passed)
     verified = verify(module, found, disabled_rules)
     return [replace(each, passed=tuple(map(current, each.passed))) for each in verified], found, notes
-
-
-def _check_tensors(program: Program, target: Target) -> None:
-    """A kernel's tensors were checked when they were allocated; those of a file are checked here."""
-    for buffer in program.body.all_buffers():
-        try:
-            checked_shape(buffer.shape, buffer.region)
-            check_fit(buffer.shape, buffer.dtype, buffer.region, buffer.address, target)
-        except NkiError as error:
-            error.location = buffer.location
-            raise
-        if not buffer.on_chip and buffer.nbytes > target.hbm.bytes:
-            raise TensorError(
-                "tensor.capacity",
-                f"{buffer.name or 'a tensor'} of shape {tuple(buffer.shape)} has {buffer.nbytes:,} bytes",
-                rule=f"a device of {target.name} has {target.hbm.bytes:,} bytes of memory",
-                fix="use a smaller shape",
-                location=buffer.location,
-            )
 
 
 def show_differences(lines: Sequence[str], *, err: bool) -> None:

@@ -1,0 +1,99 @@
+"""Traced programs on the way from a process that is not trusted: written there, and read as what they are, data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nki.asm.decode import decode
+from nki.asm.encode import encode
+from nki.asm.lower import lower
+from nki.asm.raising import raise_
+from nki.core.errors import ArtifactError
+from nki.core.source import UNKNOWN
+from nki.spec.allocation import check_tensors
+from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
+from nki.store.archive import read_tar, write_tar
+from nki.target.model import Target
+
+_PART = re.compile(r"core(0|[1-9][0-9]{0,2})/([a-z0-9]+)\.bin")
+_QUEUE = Sync("sync")
+_PLACE = (0, 0)
+
+
+def pack_traced(programs: Sequence[Program]) -> bytes:
+    """Traced programs, one for each core, as streams with a single queue; tensors stand where no address is meant.
+
+    Raises:
+        IRError: "asm.*", what streams cannot say.
+    """
+    return write_tar(
+        {
+            f"core{core}/{name}.bin": part
+            for core, program in enumerate(programs)
+            for name, part in encode(lower(_staged(program))).items()
+        }
+    )
+
+
+def read_traced(data: bytes, target: Target) -> tuple[Program, ...]:
+    """The programs that `pack_traced` wrote. Nothing in the bytes is run.
+
+    Accesses lie in their tensors, and tensors fit their memories; the rules of the instructions are for who has the
+    programs verified (`nki.ir.verify`).
+
+    Raises:
+        ArtifactError: "artifact.*" or "asm.*" for bytes that `pack_traced` did not write.
+        TensorError: a tensor that no memory of the target holds.
+    """
+    cores: dict[int, dict[str, bytes]] = {}
+    for name, part in read_tar(data).items():
+        match = _PART.fullmatch(name)
+        if match is None:
+            raise _refused(f"a member is called {name}")
+        cores.setdefault(int(match[1]), {})[match[2]] = part
+    if not cores or sorted(cores) != list(range(len(cores))):
+        raise _refused(f"cores {sorted(cores)}")
+    programs = tuple([_unstaged(raise_(decode(cores[core]))) for core in range(len(cores))])
+    for core, program in enumerate(programs):
+        if (program.target, program.core, program.cores) != (target.name, core, len(programs)):
+            raise _refused(f"core {program.core} of {program.cores} for {program.target}, as number {core}")
+        check_tensors(program, target)
+    return programs
+
+
+def _staged(program: Program) -> Program:
+    """With a schedule that is the order of the trace, and places that say nothing: what streams must have."""
+    buffers = [buffer for buffer in (*program.inputs, *program.body.all_buffers()) if buffer.on_chip]
+    placement = {buffer.id: _PLACE for buffer in buffers if buffer.address is None}
+    return replace(program, body=_with_queue(program.body), placement=placement)
+
+
+def _unstaged(program: Program) -> Program:
+    """Without schedule and places, and as if no pass had seen it."""
+    return replace(program, body=_without_queue(program.body), placement=None, passed=())
+
+
+def _with_queue(block: Block) -> Block:
+    items = [item if isinstance(item, Issued) else _around(item, _with_queue(item.body)) for item in block.items]
+    return Block(block.buffers, items, [_QUEUE if isinstance(item, Issued) else None for item in items])
+
+
+def _without_queue(block: Block) -> Block:
+    items = [item if isinstance(item, Issued) else _around(item, _without_queue(item.body)) for item in block.items]
+    return Block(block.buffers, items)
+
+
+def _around(loop: ForLoop | WhileLoop, body: Block) -> ForLoop | WhileLoop:
+    return replace(loop, body=body)
+
+
+def _refused(what: str) -> ArtifactError:
+    return ArtifactError(
+        "artifact.program",
+        what[:300],
+        rule="traced programs are for one target, one for each core of a launch",
+        fix="trace the kernel again",
+        location=UNKNOWN,
+    )

@@ -1,0 +1,1 @@
+"""``nki grade``: one command that judges a kernel that somebody else wrote."""
