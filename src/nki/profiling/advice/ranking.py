@@ -173,14 +173,18 @@ def advise(evidence: Evidence, rules: Iterable[Rule]) -> list[Advice]:
 
 def _is_cause(advice: Advice, other: Advice) -> bool:
     """Whether what one advice speaks of leads to what another one speaks of, about some of the same instructions."""
-    return other.rule in SYMPTOMS.get(advice.rule, ()) and not advice.costs.keys().isdisjoint(other.costs)
+    if other.rule not in SYMPTOMS.get(advice.rule, ()) or advice.costs.keys().isdisjoint(other.costs):
+        return False
+    return advice.gain.expected >= _PART * other.gain.expected
 
+
+_PART = 0.2
+"""A cause comes first if it saves at least this part of what its symptom would."""
 
 SYMPTOMS: Mapping[str, tuple[str, ...]] = {
     "repeated-loads": ("small-descriptors", "transfer-starts", "no-overlap", "few-partitions"),
     "round-trips": ("small-descriptors", "transfer-starts", "no-overlap", "few-partitions"),
     "repeated-results": ("short-instructions", "few-partitions", "two-inputs", "fusion", "engine-balance"),
-    "fusion": ("short-instructions", "two-inputs", "engine-balance"),
     "transfer-starts": ("no-overlap",),
 }
 """What need not be done at all is not to be done in another way: the advice that comes first, and those after it."""
@@ -226,6 +230,11 @@ def amount(nbytes: float) -> str:
     """``512 bytes``, ``64 KiB``, ``1.5 MiB``."""
     size, unit = (2**20, "MiB") if nbytes >= 2**20 else (2**10, "KiB") if nbytes >= 2**10 else (1, "bytes")
     return f"{nbytes / size:.3g} {unit}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 
 def line_of(evidence: Evidence, position: int) -> int:

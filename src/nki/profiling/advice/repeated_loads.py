@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from nki.core.tensor import Buffer, View
-from nki.profiling.advice.ranking import LEAST, Advice, Evidence, amount, duration, times, where
+from nki.profiling.advice.ranking import LEAST, Advice, Evidence, amount, duration, listed, times, where
 from nki.profiling.facts.change import UNUSED, Change, scaled, unused
 from nki.profiling.facts.timed_core import is_transfer
 from nki.spec.program import Issued
@@ -21,6 +21,9 @@ _CAUSE = 0.25
 """If so much of what a rule complains about are bytes that are loaded again, these are the cause."""
 
 _NAMED = 3
+
+_ROOM = 0.75
+"""Part of SBUF that what is kept may take."""
 
 
 @dataclass(slots=True)
@@ -73,24 +76,31 @@ def repeated_loads(evidence: Evidence) -> Advice | None:
         "dma",
         f"the same bytes are loaded again: {named}, {amount(extra)} more than needed; moving that takes "
         f"{duration(extra / core.target.dma.aggregate_gbps)} at the full rate{begun}{where(evidence, costs)}",
-        _kept(found[0], evidence),
+        _kept(found, evidence),
         evidence.gain(_without(evidence, found)),
         costs,
     )
 
 
-def _kept(loads: _Loads, evidence: Evidence) -> str:
-    """What to do about the tensor that is loaded again most."""
-    tensor, size = loads.tensor, evidence.core.target.sbuf.bytes_per_partition
-    needed = sum(loads.tiles.values())
-    if needed > size / 2:
+def _kept(found: list[_Loads], evidence: Evidence) -> str:
+    """What to do about the tensors that are loaded again, those first that are most."""
+    size, needed = evidence.core.target.sbuf.bytes_per_partition, 0
+    fitting: list[str] = []
+    for loads in found[:_NAMED]:
+        tiles = sum(loads.tiles.values())
+        if needed + tiles <= _ROOM * size:
+            needed += tiles
+            fitting.append(loads.tensor.name)
+    if not fitting:
         return (
-            f"{tensor.name} is too large to stay in SBUF: change the order of the loops, so that a tile of it is used "
-            "for everything while it is there"
+            f"{found[0].tensor.name} is too large to stay in SBUF: change the order of the loops, so that a tile of it "
+            "is used for everything while it is there"
         )
+    names, them = listed(fitting), "it" if len(fitting) == 1 else "them"
+    takes = "it takes" if len(fitting) == 1 else "they take"
     return (
-        f"load {tensor.name} once, before the loop, and keep it in SBUF: it takes {amount(needed)} of the "
-        f"{amount(size)} in each partition"
+        f"load {names} once, before the loop, and keep {them} in SBUF: {takes} {amount(needed)} of the {amount(size)} "
+        "in each partition"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from nki.core.tensor import Buffer
-from nki.profiling.advice.ranking import Advice, Evidence, amount, duration, where
+from nki.profiling.advice.ranking import Advice, Evidence, amount, duration, listed, where
 from nki.profiling.facts.change import MERGED, UNUSED, Change
 from nki.profiling.facts.timed_core import is_transfer
 
@@ -57,8 +57,7 @@ def _trips(evidence: Evidence) -> tuple[dict[int, list[int]], dict[int, list[int
 
 
 def _names(tensors: dict[int, Buffer]) -> str:
-    names = [f"{buffer.name} ({amount(buffer.nbytes)}{_line(buffer)})" for buffer in tensors.values()]
-    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+    return listed([f"{buffer.name} ({amount(buffer.nbytes)}{_line(buffer)})" for buffer in tensors.values()])
 
 
 def _line(buffer: Buffer) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nki.profiling.advice.ranking import Advice, Evidence, busy, counted, duration, most_of, percent, where
-from nki.profiling.facts.change import Change, scaled
+from nki.profiling.facts.change import Change, joined, scaled
 
 
 def few_partitions(evidence: Evidence) -> Advice | None:
@@ -41,18 +41,19 @@ def _spread(evidence: Evidence) -> Change:
         if 0 < fact.partitions <= core.target.partitions // 2:
             part = fact.partitions / core.target.partitions
             made[at] = scaled(core.recipes[at], part, part)
-    return Change(recipes=made)
+    return Change(recipes=made, own_tiles=True)
 
 
 def short_instructions(evidence: Evidence) -> Advice | None:
-    """An instruction of few elements takes as long as one of the least interval."""
-    least = evidence.core.target.issue.min_ii_cycles
+    """An instruction of few elements takes as long as one of the least interval, and all have to be started."""
+    target = evidence.core.target
+    least = target.issue.min_ii_cycles
+    few = max(least, target.timing["issue_cycles"])
     found: dict[int, float] = {}
     for position in evidence.on("vector", "scalar"):
         elements = evidence.facts[position].elements
-        if elements < least:
-            ghz = evidence.core.target.engines[evidence.core.unit(position)].ghz
-            streaming = elements / ghz * evidence.runs(position)
+        if elements <= few:
+            streaming = elements / target.engines[evidence.core.unit(position)].ghz * evidence.runs(position)
             found[position] = max(0.0, evidence.ns(position) - streaming)
     if not found:
         return None
@@ -73,9 +74,9 @@ def short_instructions(evidence: Evidence) -> Advice | None:
 
 
 def _together(evidence: Evidence, found: Mapping[int, float]) -> Change:
-    """Without what is lost, as if the elements of all were worked on by one instruction."""
+    """Without what is lost, as if the elements of all were worked on by one instruction, which waits for none of it."""
     core, made = evidence.core, {}
     for at, lost in found.items():
-        ns = core.recipes[at].ns
-        made[at] = scaled(core.recipes[at], working=max(0.0, 1.0 - lost / (ns * evidence.runs(at))))
-    return Change(recipes=made)
+        recipe = core.recipes[at]
+        made[at] = joined(recipe, max(0.0, 1.0 - lost / (recipe.ns * evidence.runs(at))))
+    return Change(recipes=made, own_tiles=True)

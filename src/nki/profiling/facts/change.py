@@ -150,3 +150,12 @@ def unused(core: CoreFacts, gone: Mapping[int, int]) -> dict[int, int]:
             found[at] = UNUSED
             touched |= {view.buffer.id for _, view in issued.views()}
     return found
+
+
+def joined(recipe: Recipe, working: float) -> Recipe:
+    """A recipe whose work is a part of that of a longer instruction: others of the same one need not wait for it."""
+    made = scaled(recipe, working=working)
+    made.latency = made.signal = made.chained = 0.0
+    made.chain = tuple((unit, ns, 0.0) for unit, ns, _ in made.chain)
+    made.alone = sum(ns for _, ns, _ in made.chain)
+    return made
