@@ -10,6 +10,8 @@ import pytest
 from nki.profiling import build
 from nki.profiling.formats.neuron_explorer_schema import explorer_schema
 from nki.profiling.schema import COUNTER_NAMES, DEPENDENCES, PATHS, TABLES, VERSION, WAITS
+from tests.profiling.ladders.__main__ import LADDERS
+from tests.profiling.ladders.__main__ import table as ladder_table
 from tests.profiling.support import LOOPING, PIPELINE, looping, pipeline, profiled
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/profile.md").read_text(encoding="utf-8")
@@ -42,3 +44,9 @@ def test_nothing_is_in_a_profile_that_is_not_explained(kernel: object, arguments
     for name in set(profile["counters"]["counter"]):
         assert f"`{re.sub(r'[0-9]+$', 'N', name)}`" in TEXT
     assert set(profile["instructions"]["wait_kind"]) - {""} <= WAITS.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", LADDERS)
+def test_the_tables_of_followed_advice_are_those_of_today(title: str) -> None:
+    assert ladder_table(title, LADDERS[title]) in TEXT

@@ -13,7 +13,7 @@ import pytest
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nki.profiling import build
+from nki.profiling import build, summary
 from nki.tools.codes import advice_entries
 from tests.profiling.advice.test_ranking import CASES
 from tests.profiling.support import advice, array, hbm, loaded, profiled, psum, rules, sbuf, stored
@@ -96,7 +96,7 @@ def test_a_tensor_that_does_not_fit_is_not_to_be_kept() -> None:
                 nisa.tensor_tensor(dst=total, data1=total, data2=loaded(a[:, nl.ds(start, 8192)])[:, :512], op=nl.add)
         return stored(total)
 
-    assert "change the order of the loops" in advice(profiled(kernel, array(128, 32768)), "repeated-loads")["fix"]
+    assert "change the order of the loops" in advice(profiled(kernel, array(128, 49152)), "repeated-loads")["fix"]
 
 
 @pytest.mark.parametrize("written", [True, False])
@@ -268,6 +268,60 @@ def test_the_examples_of_two_inputs_compute_the_same_and_the_right_one_is_faster
     wrong, right = (nki.jit(_squares(each)) for each in (False, True))
     np.testing.assert_allclose(wrong(a, factor), right(a, factor), rtol=1e-5)
     assert profiled(_squares(True), a, factor).makespan_ns < profiled(_squares(False), a, factor).makespan_ns
+
+
+def _columns(a: Any) -> Any:
+    """Columns that are loaded one by one, four times each."""
+    total = sbuf((128, 128))
+    nisa.memset(dst=total, value=0.0)
+    for _ in range(4):
+        for number in range(4):
+            x = loaded(a[number].ap([[1, 128], [128, 128]]))
+            nisa.tensor_tensor(dst=total, data1=total, data2=x, op=nl.add)
+    return stored(total)
+
+
+def test_a_cause_comes_before_its_symptom() -> None:
+    """Contiguous pieces would save more than one load instead of four, but then three of four would be for nothing."""
+    found = profiled(_columns, array(4, 128, 128)).advice
+    first, second = found[:2]
+    assert (first["rule"], second["rule"]) == ("repeated-loads", "small-descriptors")
+    assert second["expected_ns"] > first["expected_ns"]
+
+
+def test_lines_are_in_the_order_of_what_they_cost() -> None:
+    def kernel(a: Any) -> Any:
+        x, y = loaded(a), sbuf(a.shape)
+        for number in range(12):
+            nisa.tensor_tensor(dst=y[:, :64], data1=x[:, :64], data2=y[:, :64] if number else x[:, 64:128], op=nl.add)
+            nisa.tensor_tensor(dst=y, data1=x, data2=y if number else x, op=nl.add)
+        return stored(y)
+
+    profile = profiled(kernel, array(128, 1024))
+    found = advice(profile, "two-inputs")
+    spent = {number: 0.0 for number in found["sources"]}
+    for row in profile["instructions"].rows():
+        if row["opcode"] == "nisa.tensor_tensor":
+            spent[row["source"]] += row["cost_ns"]
+    assert len(spent) == 2
+    assert list(spent.values()) == sorted(spent.values(), reverse=True)
+    costs = [profile["instructions"]["cost_ns"][number] for number in found["instructions"]]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_a_line_in_a_function_is_named_with_where_it_is_called() -> None:
+    message = advice(profiled(_columns, array(4, 128, 128)), "repeated-loads")["message"]
+    line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "[128, 128]]))" in text)
+    assert message.endswith(f" of support.py, called in line {line} of test_explained.py")
+
+
+@pytest.mark.parametrize("off", [0.0, 0.99])
+def test_what_saves_less_than_the_model_is_off_is_said_to(monkeypatch: pytest.MonkeyPatch, off: float) -> None:
+    for module in (build, summary):
+        monkeypatch.setattr(module, "excess", lambda *_: off)
+    found = profiled(_columns, array(4, 128, 128))
+    assert all(each["within_error"] is (off > 0.0) for each in found.advice)
+    assert ("less than what predictions for such kernels may be too long by (99%)" in found.summary()) is (off > 0.0)
 
 
 def test_the_longest_wait_of_an_engine_comes_first() -> None:

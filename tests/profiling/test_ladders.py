@@ -1,4 +1,4 @@
-"""Advice that is followed literally: what it promises is a bound, and the kernel is at least twice as fast in the end."""
+"""Advice that is followed literally: what it promises is a bound, and in the end a kernel is twice as fast."""
 
 from __future__ import annotations
 
@@ -17,10 +17,18 @@ from tests.profiling.support import advice, profiled
 LADDERS = {"matmul and gelu": MATMUL_GELU, "attention": ATTENTION, "layer norm": LAYER_NORM}
 
 
-@pytest.mark.parametrize("name", LADDERS)
-def test_each_promise_is_a_bound_and_the_last_version_is_twice_as_fast(name: str) -> None:
+@pytest.mark.parametrize(
+    "name,size",
+    [
+        ("matmul and gelu", 1024),
+        pytest.param("matmul and gelu", MATMUL_GELU.size, marks=pytest.mark.slow),
+        ("attention", ATTENTION.size),
+        ("layer norm", LAYER_NORM.size),
+    ],
+)
+def test_each_promise_is_a_bound_and_the_last_version_is_twice_as_fast(name: str, size: int) -> None:
     ladder = LADDERS[name]
-    arguments = ladder.arguments(ladder.size)
+    arguments = ladder.arguments(size)
     profiles = [profiled(rung.kernel, *arguments) for rung in ladder.rungs]
     for before, (rung, after) in itertools.pairwise(zip(ladder.rungs, profiles, strict=True)):
         promised = advice(before[1], rung.advice)

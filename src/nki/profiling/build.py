@@ -25,6 +25,7 @@ from nki.profiling.advice.waiting import (
     shared_ports,
     tensor_clock,
 )
+from nki.profiling.evidence import excess
 from nki.profiling.facts.bounds import bounds
 from nki.profiling.facts.call_tree import Lines
 from nki.profiling.facts.counters import Series, counters, peak
@@ -145,6 +146,7 @@ def _profile(programs: Sequence[Program], target: Target, trips: Trips | None, k
 
 def _advice(advice: Advice, seen: _Seen, lines: Lines) -> dict[str, Any]:
     makespan = seen.core.line.makespan
+    doubt = excess(seen.core.target.name, seen.core.line.busy, makespan)
     positions = sorted(advice.costs, key=lambda at: (-advice.costs[at], at))[:_MOST_ADVISED]
     by_line: dict[int, float] = defaultdict(float)
     for position, cost in advice.costs.items():
@@ -158,6 +160,7 @@ def _advice(advice: Advice, seen: _Seen, lines: Lines) -> dict[str, Any]:
         "saving_ns": advice.gain.most,
         "share": advice.gain.most / makespan if makespan else 0.0,
         "expected_ns": advice.gain.expected,
+        "within_error": advice.gain.expected < doubt * makespan,
         "instructions": [seen.id(position) for position in positions],
         "sources": sources[:_MOST_LINES],
     }

@@ -15,7 +15,7 @@ from nki.core.html import html_table
 from nki.core.visible import visible
 from nki.profiling.about import About
 from nki.profiling.breakdown import Breakdown, breakdown
-from nki.profiling.evidence import evidence
+from nki.profiling.evidence import evidence, excess
 from nki.profiling.table import Table
 
 _WIDTH = 120
@@ -231,8 +231,22 @@ def _advice(console: Console, about: About) -> None:
     for number, advice in enumerate(about.advice, 1):
         console.print(f"{number}. [{advice['rule']}] {advice['message']}")
         console.print(f"   -> {advice['fix']}; {_saves(advice)}")
+    console.print(_doubt(about), end="")
     if about.advice:
         console.print(f"`nki explain {about.advice[0]['rule']}` tells more")
+
+
+def _doubt(about: About) -> str:
+    """A line on the advice that saves less than the model may be off; empty if there is none."""
+    doubtful = [str(number) for number, advice in enumerate(about.advice, 1) if advice.get("within_error")]
+    if not doubtful:
+        return ""
+    totals = about.totals[_slowest(about)]
+    part = excess(about.target, totals["units"], totals["makespan_ns"])
+    numbers = " and ".join((", ".join(doubtful[:-1]), doubtful[-1])) if len(doubtful) > 1 else doubtful[0]
+    return (
+        f"{numbers}: less than what predictions for such kernels may be too long by ({part:.0%}): measure it as well\n"
+    )
 
 
 def _saves(advice: Mapping[str, Any]) -> str:

@@ -33,9 +33,7 @@ def naive(q: Any, k: Any, v: Any) -> Any:
     for i in range(count):
         for j in range(count):
             product, scaled = sums((ROWS, ROWS)), tile((ROWS, ROWS))
-            nisa.nc_matmul(
-                dst=product, stationary=load(_turned(q, i, 0, size)), moving=load(_turned(k, j, 0, size))
-            )
+            nisa.nc_matmul(dst=product, stationary=load(_turned(q, i, 0, size)), moving=load(_turned(k, j, 0, size)))
             nisa.tensor_scalar(dst=scaled, data=product, op0=nl.multiply, operand0=size**-0.5)
             nisa.dma_copy(dst=scores[_rows(i), _rows(j)], src=scaled)
     for i in range(count):
@@ -75,9 +73,7 @@ def one_pass(q: Any, k: Any, v: Any) -> Any:
         row, weight = tile((ROWS, tokens)), tile((ROWS, tokens))
         for j in range(count):
             product = sums((ROWS, ROWS))
-            nisa.nc_matmul(
-                dst=product, stationary=load(_turned(q, i, 0, size)), moving=load(_turned(k, j, 0, size))
-            )
+            nisa.nc_matmul(dst=product, stationary=load(_turned(q, i, 0, size)), moving=load(_turned(k, j, 0, size)))
             nisa.tensor_scalar(dst=row[:, _rows(j)], data=product, op0=nl.multiply, operand0=size**-0.5)
         most, total = tile((ROWS, 1)), tile((ROWS, 1))
         nisa.tensor_reduce(dst=most, op=nl.maximum, data=row, axis=1)

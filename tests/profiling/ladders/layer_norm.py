@@ -213,7 +213,13 @@ def _reference(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray
 
 
 LAYER_NORM = Ladder(
-    (Rung("", naive), Rung("repeated-loads", kept), Rung("fusion", fused), Rung("transfer-starts", moved_together), Rung("short-instructions", long)),
+    (
+        Rung("", naive),
+        Rung("repeated-loads", kept),
+        Rung("fusion", fused),
+        Rung("transfer-starts", moved_together),
+        Rung("short-instructions", long),
+    ),
     _arguments,
     _reference,
     size=1024,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from nki.core.source import is_own
 from nki.profiling.facts.change import Change, Needs
 from nki.profiling.facts.critical_path import Piece
 from nki.profiling.facts.dependence_edges import Edges, Waited
@@ -243,15 +244,28 @@ def line_of(evidence: Evidence, position: int) -> int:
     return frame.line if frame is not None else 0
 
 
-def where(evidence: Evidence, costs: dict[int, float]) -> str:
-    """The line that costs most: ``; 62 % of it in line 41 of kernels.py``; empty if no line is known."""
-    lines: dict[Any, float] = defaultdict(float)
+def where(evidence: Evidence, costs: Mapping[int, float]) -> str:
+    """The line that costs most: ``; 62 % of it in line 41 of kernels.py, called in line 90``; empty without lines."""
+    lines: dict[tuple[Any, ...], float] = defaultdict(float)
     for position, ns in costs.items():
-        frame = evidence.core.items[position].location.frame
-        if frame is not None:
-            lines[frame.file, frame.line] += ns
+        frames = evidence.core.items[position].location.frames
+        if frames:
+            lines[frames[0].file, frames[0].line] += ns
     if not lines:
         return ""
     (file, line), most = max(lines.items(), key=lambda item: item[1])
     part = "all" if most >= _ALL * sum(costs.values()) else percent(most, sum(costs.values()))
-    return f"; {part} of it in line {line} of {file.rpartition('/')[2]}"
+    return f"; {part} of it in line {line} of {file.rpartition('/')[2]}{_called(evidence, costs, (file, line))}"
+
+
+def _called(evidence: Evidence, costs: Mapping[int, float], place: tuple[str, int]) -> str:
+    """Where most of a line's cost is called from, if the line is in a function that the kernel calls."""
+    callers: dict[tuple[str, int], float] = defaultdict(float)
+    for position, ns in costs.items():
+        frames = [frame for frame in evidence.core.items[position].location.frames if not is_own(frame)]
+        if len(frames) > 1 and (frames[0].file, frames[0].line) == place:
+            callers[frames[-1].file, frames[-1].line] += ns
+    if not callers:
+        return ""
+    (file, line), _ = max(callers.items(), key=lambda item: item[1])
+    return f", called in line {line}" + (f" of {file.rpartition('/')[2]}" if file != place[0] else "")

@@ -128,6 +128,8 @@ def _check_advice(advice: Any) -> None:
         _number(advice, name)
     if "expected_ns" in advice:
         _number(advice, "expected_ns")
+    if type(advice.get("within_error", False)) is not bool:
+        raise _wrong("within_error is no truth value")
     for name in ("instructions", "sources"):
         if not all(type(number) is int for number in _get(advice, name, list)):
             raise _wrong(f"advice: {name}")
