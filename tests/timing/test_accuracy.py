@@ -121,7 +121,7 @@ def test_intervals_name_the_kernels_that_they_rest_on() -> None:
                 assert found.points >= 9 and found.percent > 0.0 and found.kind.startswith("kernels on ")
     assert interval("trn3", "tensor") is None
     narrow, wide = interval("trn2", "waits"), interval("trn1", "tensor")
-    assert narrow is not None and narrow.kind == "kernels on trn2 that wait most of all"
+    assert narrow is not None and narrow.kind == "kernels on trn2 in which no engine is always busy"
     assert wide is not None and "that Tensor bounds" not in wide.kind and wide.points >= 9
 
 

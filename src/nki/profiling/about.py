@@ -22,6 +22,7 @@ class About:
     totals: list[dict[str, Any]]
     hardware: dict[str, Any]
     advice: list[dict[str, Any]]
+    accuracy: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
         """``profile.json``."""
@@ -32,6 +33,7 @@ class About:
             "kernel": self.kernel,
             "target": self.target,
             "validated": self.validated,
+            "accuracy": self.accuracy,
             "generator": self.generator,
             "cores": self.cores,
             "makespan_ns": self.makespan_ns,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from nki import collectives
 from nki.core.collector import paused_collector
 from nki.profiling.about import About
 from nki.profiling.advice.balance import engine_balance, slow_engine
@@ -25,7 +27,7 @@ from nki.profiling.advice.waiting import (
     shared_ports,
     tensor_clock,
 )
-from nki.profiling.evidence import excess
+from nki.profiling.evidence import Expected, excess, expected_error
 from nki.profiling.facts.bounds import bounds
 from nki.profiling.facts.call_tree import Lines
 from nki.profiling.facts.counters import Series, counters, peak
@@ -140,8 +142,16 @@ def _profile(programs: Sequence[Program], target: Target, trips: Trips | None, k
         totals=[_totals(each) for each in seen],
         hardware=hardware(target),
         advice=advice,
+        accuracy=asdict(_expected(slowest)),
     )
     return Profile(about, tables)
+
+
+def _expected(seen: _Seen) -> Expected:
+    """How far off the time may be, by what bounds the slowest core."""
+    line = seen.core.line
+    meets = any(issued.instruction.name in collectives.__all__ for issued in seen.core.items)
+    return expected_error(seen.core.target, {name: float(ns) for name, ns in line.busy.items()}, line.makespan, meets)
 
 
 def _advice(advice: Advice, seen: _Seen, lines: Lines) -> dict[str, Any]:

@@ -4,16 +4,76 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from nki.core.source import here
 from nki.report import NkiWarning
 from nki.spec.rule import Finding
-from nki.target.accuracy import bound_by, interval
+from nki.target.accuracy import bound_by, interval, measured_kernels
 from nki.target.load import load_target, target_names
 from nki.target.model import Target
 
 _TOLD: set[str] = set()
 """Targets of which this process was told."""
+
+_SHARE = 0.9
+"""Of measured kernels: what texts call nine of ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """How far off the predicted time of a program may be.
+
+    Attributes:
+        percent: of the measured time, in either direction, that `share` of the measured kernels of the kind did not
+            pass; None if nothing is known of programs like this one.
+        share: of these kernels.
+        points: published times of such kernels.
+        kind: which kernels, in words; "" if nothing is known.
+        text: all of it as a sentence without its full stop.
+    """
+
+    percent: float | None
+    share: float
+    points: int
+    kind: str
+    text: str
+
+
+def expected_error(target: Target, busy: Mapping[str, float], makespan: float, collectives: bool) -> Expected:
+    """What published times say about a prediction, by what bounds the program.
+
+    Args:
+        busy: ns that each unit works.
+        makespan: ns.
+        collectives: whether ranks exchange data in it.
+    """
+    if not target.validated:
+        return _unknown(f"whole kernel on {target.name}")
+    if collectives:
+        return _unknown("kernel that has collectives")
+    bound = bound_by(busy, makespan)
+    if bound == "gpsimd" and not any(point.bound == bound for point in measured_kernels()):
+        return _unknown("kernel that GpSimd bounds")
+    found = interval(target.name, bound, _SHARE)
+    if found is None:
+        return _unknown(f"sufficient number of kernels on {target.name}")
+    why = _wider(found.kind, target.name)
+    text = f"within {found.percent:.0f} % in nine of ten measured {found.kind} ({found.points} published times{why})"
+    return Expected(found.percent, found.share, found.points, found.kind, text)
+
+
+def _wider(kind: str, target: str) -> str:
+    """Why kernels that are not of the program's own kind are spoken of."""
+    if f"kernels on {target}" not in kind:
+        return f", too few on {target}"
+    return ", too few of the same kind" if kind == f"kernels on {target}" else ""
+
+
+def _unknown(what: str) -> Expected:
+    return Expected(
+        None, 0.0, 0, "", f"the model was compared with no {what}, so that nothing says how far off this is"
+    )
 
 
 def evidence(name: str, validated: bool) -> str:

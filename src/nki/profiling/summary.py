@@ -57,10 +57,10 @@ def summary_html(about: About) -> str:
     for number, advice in enumerate(about.advice, 1):
         rows.append((f"advice {number}: {advice['rule']}", f"{advice['message']} → {advice['fix']}; {_saves(advice)}"))
     notes = [
-        f"{evidence(about.target, about.validated)}; a launch adds {_us(about.launch_ns)}",
+        _trust(about),
         "print(profile.summary()) tells more",
     ]
-    return html_table(f"{about.kernel} on {about.target}: {_us(about.makespan_ns)}", rows, notes=notes)
+    return html_table(_takes(about), rows, notes=notes)
 
 
 def show_summary(console: Console, about: About, tables: Mapping[str, Table]) -> None:
@@ -82,8 +82,8 @@ def _slowest(about: About) -> int:
 
 def _head(console: Console, about: About, core: int) -> None:
     totals = about.totals[core]
-    console.print(Text(f"{about.kernel} on {about.target}: {_us(about.makespan_ns)}", style="bold"))
-    console.print(f"{evidence(about.target, about.validated)}; a launch adds {_us(about.launch_ns)}")
+    console.print(Text(_takes(about), style="bold"))
+    console.print(_trust(about))
     if about.cores > 1:
         each = ", ".join(f"{number}: {_us(t['makespan_ns'])}" for number, t in enumerate(about.totals))
         console.print(f"{about.cores} cores ({each}); this is core {core}")
@@ -93,6 +93,15 @@ def _head(console: Console, about: About, core: int) -> None:
     for row in _work(about, core):
         grid.add_row(*row)
     console.print(grid)
+
+
+def _trust(about: About) -> str:
+    """What is known about the time."""
+    return f"simulated: {about.accuracy['text']}" if about.validated else evidence(about.target, about.validated)
+
+
+def _takes(about: About) -> str:
+    return f"{about.kernel} on {about.target}: {_us(about.makespan_ns)}, a launch adds {_us(about.launch_ns)}"
 
 
 def _work(about: About, core: int) -> list[tuple[str, str]]:

@@ -178,6 +178,12 @@ def bound_by(busy: Mapping[str, float], makespan: float) -> str:
 
 
 @cache
+def measured_kernels() -> tuple[Point, ...]:
+    """The points that are times of whole kernels."""
+    return tuple(point for point in recorded().points if point.kind == "kernel")
+
+
+@cache
 def interval(target: str, bound: str, share: float = 0.9) -> Interval | None:
     """How far off the predicted time of a kernel may be; None if no kernel of the target was measured.
 
@@ -186,13 +192,15 @@ def interval(target: str, bound: str, share: float = 0.9) -> Interval | None:
         bound: what bounds the kernel, see `bound_by`.
         share: of the kernels for which it shall hold, between 0 and 1.
     """
-    kernels = [point for point in recorded().points if point.kind == "kernel"]
+    kernels = measured_kernels()
     here = [point for point in kernels if point.target == target]
     if not here:
         return None
     kind = KINDS.get(bound, bound)
     same = [point for point in kernels if KINDS[point.bound] == kind]
-    text = {"transfers": "that transfers bound", "waits": "that wait most of all"}.get(kind, f"that {kind} bounds")
+    text = {"transfers": "that transfers bound", "waits": "in which no engine is always busy"}.get(
+        kind, f"that {kind} bounds"
+    )
     groups = (
         (f"kernels on {target} {text}", [point for point in same if point.target == target]),
         (f"kernels on all targets {text}", same),

@@ -98,9 +98,7 @@ class Page {
         "span",
         {
           class: "chip warn",
-          title: validated
-            ? "The timing model of this target was compared with published measurements."
-            : "The timing model of this target was never compared with measurements.",
+          title: about.accuracy.text,
         },
         validated ? "simulated, not measured" : "estimated, never validated",
       ),

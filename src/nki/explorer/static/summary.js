@@ -68,7 +68,7 @@ function summaryView(shared, model) {
       ofSize(about.totals, "psum", hardware),
     ),
   ];
-  const notes = [];
+  const notes = [el("p", { class: "note" }, `Simulated: ${about.accuracy.text}.`)];
   const assumed = about.totals.reduce((sum, core) => sum + core.assumed_loops.length, 0);
   if (assumed)
     notes.push(

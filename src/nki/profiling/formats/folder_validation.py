@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from nki.core.errors import ArtifactError
 from nki.profiling.about import About
 from nki.profiling.errors import CONTROL, refused
+from nki.profiling.evidence import Expected
 from nki.profiling.schema import DEPENDENCES, FORMAT, PATHS, TABLES, VERSION, WAITS
 from nki.profiling.table import Table
 
@@ -86,7 +88,9 @@ def about_of(data: Any) -> About:
         totals=_get(data, "totals", list),
         hardware=_get(data, "hardware", dict),
         advice=_get(data, "advice", list),
+        accuracy=_get(data, "accuracy", dict),
     )
+    _check_accuracy(about.accuracy)
     if not 1 <= about.cores <= _MOST_CORES or len(about.totals) != about.cores:
         raise _wrong(f"{about.cores} cores with {len(about.totals)} totals")
     for totals in about.totals:
@@ -95,6 +99,15 @@ def about_of(data: Any) -> About:
     for advice in about.advice:
         _check_advice(advice)
     return about
+
+
+def _check_accuracy(accuracy: dict[str, Any]) -> None:
+    if accuracy.keys() != {each.name for each in fields(Expected)}:
+        raise _wrong("accuracy has other names")
+    for name in ("share", "points", *(("percent",) if accuracy["percent"] is not None else ())):
+        _number(accuracy, name)
+    for name in ("kind", "text"):
+        _text(accuracy, name)
 
 
 def _check_hardware(hardware: dict[str, Any]) -> None:
