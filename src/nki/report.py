@@ -14,6 +14,7 @@ from nki.core.html import html_table
 from nki.core.source import is_internal
 from nki.core.visible import visible
 from nki.spec.engine import engine as Engine
+from nki.spec.kept_load import KeptLoad, said
 from nki.spec.program import Issued, Program
 from nki.spec.rule import Finding
 
@@ -109,6 +110,7 @@ class Report:
         executed: who executed the instructions.
         imitate: `Options.imitate` of the compilation, also of the one that a profile of an eager call makes; empty
             where nobody knows.
+        kept_loads: loads that were left out in compiled mode, because what they bring was there, line by line.
     """
 
     kernel: str
@@ -125,6 +127,7 @@ class Report:
     doubt: str = ""
     executed: Executed = NUMPY
     imitate: str = ""
+    kept_loads: tuple[KeptLoad, ...] = ()
 
     def instructions(self) -> dict[str, int]:
         """Instructions per engine, over all cores; loop bodies count once."""
@@ -178,6 +181,8 @@ class Report:
             rows.append(("traced", f"in every call: {self.doubt}"))
         if self.statements:
             rows.append(("settings", "; ".join(self.statements)))
+        if self.kept_loads:
+            rows.append(("kept", f"{said(self.kept_loads)}: report.kept_loads"))
         rows += [("warning", f"[{finding.code}] {finding.message}") for finding in self.findings[:most]]
         if len(self.findings) > most:
             rows.append(("", f"and {len(self.findings) - most} more warnings: report.findings"))
@@ -195,6 +200,7 @@ class Report:
             "precise_fp": self.precise_fp,
             "kernel_hash": self.kernel_hash,
             "imitate": self.imitate,
+            "kept_loads": [load.to_json() for load in self.kept_loads],
             "instructions": self.instructions(),
             "dma_bytes": self.dma_bytes(),
             "statements": list(self.statements),

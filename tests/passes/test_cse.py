@@ -14,6 +14,7 @@ import nki.language as nl
 from nki.options import Options
 from nki.passes import cse
 from nki.passes.allocation import addresses
+from nki.passes.analysis.free_bytes import FreeBytes
 from nki.passes.context import Context
 from nki.spec.instruction import REGISTRY
 from nki.spec.program import Program
@@ -155,7 +156,7 @@ def test_a_result_waits_only_where_there_is_room(most: int, merged: int) -> None
 def test_room_is_counted_position_by_position() -> None:
     """Against a plain array, with spans from nothing to thousands of positions."""
     random, positions, limit = Random(1), 3000, int(0.75 * TRN2.sbuf.usable_bytes_per_partition)
-    room, plain = cse._FreeBytes(positions, (), TRN2, 0.75), np.zeros(positions, np.int64)
+    room, plain = FreeBytes(positions, (), TRN2, 0.75), np.zeros(positions, np.int64)
     taken = []
     for _ in range(1500):
         first = random.choice([random.randrange(positions), 64 * random.randrange(40)])

@@ -43,6 +43,13 @@ def array(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     return np.zeros(shape, dtype)
 
 
+def loaded_part(a: Any) -> Any:
+    """A load into a part of a larger tile, which the compiler does however often it is repeated."""
+    tile = sbuf((a.shape[0], 2, a.shape[1]))
+    nisa.dma_copy(dst=tile[:, 0], src=a)
+    return tile[:, 0]
+
+
 def profiled(kernel: Callable[..., Any], *arguments: Any, lnc: int | None = None) -> Profile:
     """For Trainium2, whatever the environment says: `fixed_target` in conftest.py sets it."""
     profiler = nki.profile(kernel)

@@ -16,7 +16,7 @@ import nki.language as nl
 from nki.profiling import build, summary
 from nki.tools.codes import advice_entries
 from tests.profiling.advice.test_ranking import CASES
-from tests.profiling.support import advice, array, hbm, loaded, profiled, psum, rules, sbuf, stored
+from tests.profiling.support import advice, array, hbm, loaded, loaded_part, profiled, psum, rules, sbuf, stored
 from tests.tools.running import nki as command
 
 RULES = sorted(rule.__name__.replace("_", "-") for rule in build.RULES)
@@ -55,7 +55,7 @@ def _layer(again: bool, tiles: int = 16) -> Callable[..., Any]:
         out = hbm((128 * tiles, w.shape[1]))
         kept = loaded(w)
         for m in range(tiles):
-            weights = loaded(w) if again else kept
+            weights = loaded_part(w) if again else kept
             sums = psum((128, w.shape[1]))
             nisa.nc_matmul(dst=sums, stationary=loaded(x[:, nl.ds(m * 128, 128)]), moving=weights)
             tile = sbuf((128, w.shape[1]))
@@ -168,7 +168,7 @@ def _scaled_rows(loads: int) -> Callable[..., Any]:
     def kernel(a: Any, row: Any) -> Any:
         x, kept = loaded(a), loaded(row.broadcast(0, 128))
         for number in range(8):
-            factor = loaded(row.broadcast(0, 128)) if 0 < number < loads else kept
+            factor = loaded_part(row.broadcast(0, 128)) if 0 < number < loads else kept
             nisa.tensor_tensor(dst=x, data1=x, data2=factor[:, :1000], op=nl.multiply)
         return stored(x)
 
@@ -276,7 +276,7 @@ def _columns(a: Any) -> Any:
     nisa.memset(dst=total, value=0.0)
     for _ in range(4):
         for number in range(4):
-            x = loaded(a[number].ap([[1, 128], [128, 128]]))
+            x = loaded_part(a[number].ap([[1, 128], [128, 128]]))
             nisa.tensor_tensor(dst=total, data1=total, data2=x, op=nl.add)
     return stored(total)
 

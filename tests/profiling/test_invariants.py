@@ -272,7 +272,7 @@ def test_kinds_of_dependences() -> None:
     """A tile is written and read, and written again while it may still be read."""
 
     def kernel(a: Any) -> Any:
-        out, tile = hbm((2, 128, 512)), sbuf((128, 512))
+        out, tile = hbm((2, 128, 512)), sbuf((128, 2, 512))[:, 0]  # a whole one would become two tensors
         for number in range(2):
             nisa.dma_copy(dst=tile, src=a[number])
             nisa.dma_copy(dst=out[number], src=tile)

@@ -176,4 +176,5 @@ def _report(
         doubt=kernel.doubt if kernel else "",
         executed=executed,
         imitate=setting.options.imitate,
+        kept_loads=kernel.kept_loads if kernel else (),
     )

@@ -103,6 +103,7 @@ def _compile(prepared: Prepared, manifest: Manifest, disk: str) -> Compiled:
         written=written,
         kept=Kept(),
         doubt=doubt,
+        kept_loads=built.kept,
     )
     if disk and not doubt:
         made = replace(made, artifact=_keep_on_disk(made, disk))
@@ -134,6 +135,7 @@ def _keep_on_disk(made: Compiled, key: str) -> str:
             made.findings,
             made.written,
             outlines(made.programs),
+            made.kept_loads,
         )
     )
     if entry is None or not store.put(artifact, streams):
@@ -191,4 +193,5 @@ def _from_disk(key: str, target: Target, options: Options) -> Compiled | None:
         kept=Kept(),
         origin="disk",
         artifact=artifact,
+        kept_loads=found.kept_loads,
     )

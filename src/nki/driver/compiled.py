@@ -12,6 +12,7 @@ from nki.frontend.dependencies.manifest import Manifest
 from nki.frontend.results import Delivery
 from nki.report import Report
 from nki.sim.lifetimes import Lifetimes
+from nki.spec.kept_load import KeptLoad
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 
@@ -84,6 +85,7 @@ class Compiled:
         origin: "compiled" in this call, from "memory" or from "disk".
         doubt: why the next call has to trace the kernel anew; empty if it need not.
         artifact: the key of its programs on disk; empty if they are not there.
+        kept_loads: what its report says of them.
         again: what its calls need again and again, made by the first one.
     """
 
@@ -96,6 +98,7 @@ class Compiled:
     origin: str = "compiled"
     doubt: str = ""
     artifact: str = ""
+    kept_loads: tuple[KeptLoad, ...] = ()
     again: Again = field(default_factory=Again, init=False, repr=False, compare=False)
 
 

@@ -15,6 +15,7 @@ from nki.core.visible import file_name, visible
 from nki.options import Options
 from nki.report import warn
 from nki.sim.machine import Machine
+from nki.spec.kept_load import KeptLoad
 from nki.spec.program import Program
 from nki.spec.rule import Finding, foretold
 from nki.target.model import Target
@@ -33,11 +34,13 @@ class Built(NamedTuple):
         kernel_hash: of the IR; it depends on the instructions and not on where the source file lies, so that equal
             kernels have equal hashes in every process.
         notes: what the passes found.
+        kept: loads that the passes left out, because what they bring was there.
     """
 
     programs: tuple[Program, ...]
     kernel_hash: str
     notes: tuple[Finding, ...]
+    kept: tuple[KeptLoad, ...] = ()
 
 
 def compile_kernel(programs: Sequence[Program], target: Target, options: Options, config: CompileConfig) -> Built:
@@ -47,7 +50,8 @@ def compile_kernel(programs: Sequence[Program], target: Target, options: Options
 
     context = Context(target, options, config)
     compiled = compile_programs(programs, context, after=_stage_writer(options, programs[0].name))
-    return through_ir(compiled.programs, target, options.disabled_rules)._replace(notes=compiled.findings)
+    built = through_ir(compiled.programs, target, options.disabled_rules)
+    return built._replace(notes=compiled.findings, kept=compiled.kept)
 
 
 class Asked(NamedTuple):

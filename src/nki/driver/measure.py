@@ -69,18 +69,21 @@ def profile_of(prepared: Prepared, run: bool = False) -> Profile:
     trips = None
     if run and any(depends_on_data(loop) for program in kernel.programs for loop in loops(program.body)):
         trips = _executed_trips(kernel, prepared)
-    return profile_programs(kernel.programs, target, trips)
+    imitate, kept = prepared.options.imitate, kernel.kept_loads
+    return profile_programs(kernel.programs, target, trips, imitate=imitate, kept_loads=kept)
 
 
 def profile_of_call(report: Report, launch: Launch) -> Profile:
     """The profile of a call that was made; what ran eagerly is compiled first."""
     target, programs, trips = load_target(report.target), report.programs, report.executed.trips
+    kept = report.kept_loads
     if report.mode == "eager":
         config = launch.compile_config or CompileConfig()
         options = replace(from_environment(), imitate=report.imitate)
-        programs = gate.compile_kernel(programs, target, options, config).programs
+        built = gate.compile_kernel(programs, target, options, config)
+        programs, kept = built.programs, built.kept
     tell_of_unmeasured(target)
-    return profile_programs(programs, target, trips or None)
+    return profile_programs(programs, target, trips or None, imitate=report.imitate, kept_loads=kept)
 
 
 def _executed_trips(kernel: Compiled, prepared: Prepared) -> Sequence[Mapping[int, float]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nki.compiler import CompileConfig
 from nki.options import Options
 from nki.passes.imitation import Imitation, imitation
+from nki.spec.kept_load import KeptLoad
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.target.model import Target
@@ -46,12 +47,14 @@ class PassResult:
             time.
         spent: what the schedule spends on the timeline, where whoever chose it has found that out. It is for the pass
             that comes next as well, which hands it on if it leaves the schedule as it is.
+        kept: loads that the pass left out, because what they bring was there.
     """
 
     program: Program
     findings: tuple[Finding, ...] = ()
     scheduled: Program | None = None
     spent: Spent | None = None
+    kept: tuple[KeptLoad, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

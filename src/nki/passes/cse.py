@@ -11,28 +11,22 @@ ones on equal bytes leave equal bytes. Only stochastic rounding draws new bits e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, lru_cache
 from operator import itemgetter
 from struct import pack
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nki.core.register import VirtualRegister
 from nki.core.tensor import Buffer, MemoryRegion, View, contiguous_strides
-from nki.passes.analysis.liveness import Range, liveness
-from nki.passes.analysis.memory_demand import demand, memories
-from nki.passes.analysis.pressure import load
+from nki.passes.analysis.free_bytes import FreeBytes
+from nki.passes.analysis.liveness import liveness
+from nki.passes.analysis.ordered_positions import ordered_positions
 from nki.passes.context import Context, rewriting
-from nki.passes.editing.remove import kept_items
-from nki.passes.editing.rewrite import renamed
+from nki.passes.editing.merge import merged
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import Instruction
 from nki.spec.program import Block, Issued, Program
-from nki.target.model import Target
 
-_WIDTH = 64
 _CHOICES = frozenset({"operator", "enum", "flag", "int", "ints", "pattern", "text"})
 
 _strides = lru_cache(maxsize=1024)(contiguous_strides)
@@ -61,8 +55,7 @@ def run(program: Program, context: Context) -> Program:
     search.block(program.body)
     if not search.dropped:
         return program
-    kept = kept_items(program, lambda item: id(item) not in search.dropped)
-    return replace(kept, body=_renamed(kept.body, search.names))
+    return merged(program, search.dropped, search.names)
 
 
 class _ResultPositions(NamedTuple):
@@ -147,44 +140,6 @@ def _repeats(blocks: list[list[Issued]], writes: dict[int, int]) -> bool:
     return False
 
 
-class _FreeBytes:
-    """Bytes that are live at every position, and the most of them in each row of `_WIDTH` positions.
-
-    What is added to whole rows is kept apart, so that a tensor that waits for long costs a few rows.
-    """
-
-    def __init__(self, positions: int, ranges: tuple[Range, ...], target: Target, share: float) -> None:
-        sbuf = next(memory for memory in memories(target) if memory.region is MemoryRegion.sbuf)
-        needs = demand(sbuf, ranges)
-        self._limit = int(share * sbuf.limit)
-        live = np.zeros(-(-(positions + 1) // _WIDTH) * _WIDTH, np.int64)
-        live[:positions] = load(needs.items, needs.fixed, positions)
-        self._live = live.tolist()
-        self._most = live.reshape(-1, _WIDTH).max(axis=1)
-        self._rows = np.zeros_like(self._most)
-
-    def take(self, first: int, after: int, size: int) -> bool:
-        """Keep `size` bytes from a position to before another one, if there is room for them."""
-        low, high = -(-first // _WIDTH), after // _WIDTH
-        if low < high and self._most[low:high].max() + size > self._limit:
-            return False
-        # A set, because within one row both ends are the same interval, which must count once.
-        ends = {(first, min(after, low * _WIDTH)), (max(first, high * _WIDTH), after)}
-        parts = [
-            (start, self._live[start:end], self._rows[start // _WIDTH] + size) for start, end in ends if start < end
-        ]
-        if any(max(live) + more > self._limit for _, live, more in parts):
-            return False
-        for start, live, more in parts:
-            row = start // _WIDTH
-            self._live[start : start + len(live)] = [each + size for each in live]
-            self._most[row] = max(self._most[row], max(live) + more)
-        if low < high:
-            self._rows[low:high] += size
-            self._most[low:high] += size
-        return True
-
-
 class _Search:
     """One walk over a program that finds equal results.
 
@@ -202,8 +157,8 @@ class _Search:
         self._lines = context.imitation.merged_lines
         self._first = {buffer.id: first for buffer, first, _ in live.buffers}
         self._last = {buffer.id: last for buffer, _, last in live.buffers}
-        self._room = _FreeBytes(live.positions, live.buffers, context.target, context.imitation.merged_room)
-        self._ordered = _ordered(program, live.positions)
+        self._room = FreeBytes(live.positions, live.buffers, context.target, context.imitation.merged_room)
+        self._ordered = ordered_positions(program, live.positions)
         self._written: dict[int, int] = {}  # the last position so far that writes a buffer
         self._fence = -1
         self._position = 0
@@ -281,26 +236,6 @@ class _Search:
             else:  # 0.0 is not -0.0, and 1 is not 1.0
                 key.append(pack("d", value) if isinstance(value, float) else (type(value), value))
         return tuple(key)
-
-
-def _ordered(program: Program, positions: int) -> bytearray:
-    """For every position whether the kernel says something about its order."""
-    marks = bytearray(positions)
-    for pair in program.edges:
-        for position in pair:
-            marks[position] = 1
-    for first, after in program.fences:
-        marks[first:after] = b"\1" * (after - first)
-    return marks
-
-
-def _renamed(block: Block, names: dict[int, Buffer]) -> Block:
-    """The block without the buffers of the dropped instructions; whoever read them reads the earlier ones."""
-    items = [
-        renamed(item, names) if isinstance(item, Issued) else replace(item, body=_renamed(item.body, names))
-        for item in block.items
-    ]
-    return Block([buffer for buffer in block.buffers if buffer.id not in names], items)
 
 
 PASS = rewriting("cse", "Use results again that were computed from the same inputs before.", run)

@@ -17,11 +17,13 @@ from nki.passes import (
     copy_propagation,
     cse,
     dead_code,
+    keep_loads,
     schedule,
     unroll,
 )
 from nki.passes.context import Context, Pass, PassResult
 from nki.passes.names import current
+from nki.spec.kept_load import KeptLoad, together
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.timing.core_time import CoreTime, core_time
@@ -32,6 +34,7 @@ PIPELINE: tuple[Pass, ...] = (
     canonicalize.PASS,
     dead_code.PASS,
     cse.PASS,
+    keep_loads.PASS,
     copy_propagation.PASS,
     accumulate_flags.PASS,
     unroll.PASS,
@@ -68,11 +71,13 @@ class Compilation(NamedTuple):
     Attributes:
         findings: what the passes have to say, one after the other.
         spent: by each core, as far as the last pass knows it.
+        kept: loads that were left out, because what they bring was there.
     """
 
     programs: tuple[Program, ...]
     findings: tuple[Finding, ...]
     spent: tuple[Spent | None, ...]
+    kept: tuple[KeptLoad, ...]
 
 
 def compile_programs(
@@ -96,14 +101,19 @@ def _run(
 ) -> Compilation:
     current = [PassResult(program) for program in programs]
     findings: list[Finding] = []
+    kept: list[KeptLoad] = []
     for item in passes:
         started = perf_counter()
         current = [_passed(item, before, context) for before in current]
         findings += [finding for result in current for finding in result.findings]
+        kept += [load for result in current for load in result.kept]
         if after is not None:
             after(Stage(item.name, tuple(result.program for result in current), perf_counter() - started))
     return Compilation(
-        tuple(result.program for result in current), tuple(findings), tuple(result.spent for result in current)
+        programs=tuple(result.program for result in current),
+        findings=tuple(findings),
+        spent=tuple(result.spent for result in current),
+        kept=together(kept),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nki.profiling.schema import FORMAT, VERSION
@@ -23,6 +23,8 @@ class About:
     hardware: dict[str, Any]
     advice: list[dict[str, Any]]
     accuracy: dict[str, Any]
+    imitate: str = ""
+    kept_loads: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """``profile.json``."""
@@ -41,4 +43,6 @@ class About:
             "totals": self.totals,
             "hardware": self.hardware,
             "advice": self.advice,
+            "imitate": self.imitate,
+            "kept_loads": self.kept_loads,
         }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nki.profiling.optional_formats import optional_module
+from nki.spec.kept_load import KeptLoad
 from nki.spec.model_kernels import CoreKernels
 from nki.spec.program import Program
 from nki.target.model import Target
@@ -24,10 +26,19 @@ def profile_programs(
     target: Target,
     trips: Sequence[Mapping[int, float]] | None = None,
     kernels: Sequence[CoreKernels] = (),
+    *,
+    imitate: str = "",
+    kept_loads: Sequence[KeptLoad] = (),
 ) -> Profile:
-    """See `nki.profiling.build.profile_programs`."""
+    """See `nki.profiling.build.profile_programs`.
+
+    Args:
+        imitate: `nki.options.Options.imitate` of the compilation; empty if nobody knows.
+        kept_loads: that it left out.
+    """
     made: Profile = importlib.import_module("nki.profiling.build").profile_programs(programs, target, trips, kernels)
-    return made
+    about = replace(made.about, imitate=imitate, kept_loads=[load.to_json() for load in kept_loads])
+    return replace(made, about=about)
 
 
 def load_profile(folder: Path) -> Profile:

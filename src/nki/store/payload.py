@@ -10,6 +10,7 @@ from typing import Any
 
 from nki.core.source import Frame, Location
 from nki.core.tensor import View
+from nki.spec.kept_load import KeptLoad
 from nki.spec.rule import Finding
 
 
@@ -24,6 +25,7 @@ class Traced:
         findings: warnings of the trace.
         written: positions of the inputs that some core writes to.
         outlines: of the programs, as `nki.store.outline` writes them; None if they have none.
+        kept_loads: that the passes left out, because what they bring was there.
     """
 
     artifact: str
@@ -32,6 +34,7 @@ class Traced:
     findings: tuple[Finding, ...]
     written: frozenset[int] = frozenset()
     outlines: list[Any] | None = None
+    kept_loads: tuple[KeptLoad, ...] = ()
 
 
 def pack(traced: Traced) -> bytes | None:
@@ -45,6 +48,7 @@ def pack(traced: Traced) -> bytes | None:
             "findings": [finding_written(finding, views) for finding in traced.findings],
             "written": sorted(traced.written),
             "outlines": traced.outlines,
+            "kept_loads": [_kept_written(load) for load in traced.kept_loads],
         }
     except TypeError:
         return None
@@ -62,6 +66,7 @@ def unpack(data: bytes) -> Traced | None:
             tuple(finding_read(each) for each in document["findings"]),
             frozenset([int(position) for position in document["written"]]),
             document["outlines"],
+            tuple(_kept_read(load) for load in document["kept_loads"]),
         )
     except (ValueError, KeyError, TypeError, IndexError):
         return None
@@ -107,7 +112,7 @@ def finding_written(finding: Finding, views: Iterator[int]) -> dict[str, Any]:
     texts = ("code", "severity", "message", "rule", "source", "fix")
     return {
         **{name: str(getattr(finding, name)) for name in texts},
-        "frames": [asdict(frame) for frame in finding.location.frames],
+        "frames": _frames(finding.location),
         "facts": tree_written(dict(finding.facts), views),
     }
 
@@ -124,6 +129,23 @@ def finding_read(written: dict[str, Any]) -> Finding:
         written["rule"],
         written["source"],
         written["fix"],
-        Location(tuple(Frame(**frame) for frame in written["frames"])),
+        _location(written["frames"]),
         MappingProxyType(tree_read(written["facts"], ())),
     )
+
+
+def _kept_written(load: KeptLoad) -> dict[str, Any]:
+    return {**load._asdict(), "location": _frames(load.location), "earlier": _frames(load.earlier)}
+
+
+def _kept_read(written: dict[str, Any]) -> KeptLoad:
+    places = {name: _location(written[name]) for name in ("location", "earlier")}
+    return KeptLoad(**{**written, **places})
+
+
+def _frames(location: Location) -> list[dict[str, Any]]:
+    return [asdict(frame) for frame in location.frames]
+
+
+def _location(frames: list[dict[str, Any]]) -> Location:
+    return Location(tuple(Frame(**frame) for frame in frames))

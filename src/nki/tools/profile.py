@@ -95,6 +95,8 @@ def _show(profile: Profile, comparison: Comparison | None, wanted: set[str], out
         write_json(told if comparison is None else {**told, "measured": comparison.to_json()})
     elif "summary" in wanted or out is None:
         show_summary(stdout(), profile.about, profile.tables)
+        for load in profile.about.kept_loads:
+            echo("{loads:,} loads of {source} ({location}) left out: kept from {earlier}".format(**load))
     else:
         echo(f"{profile.about.kernel} on {profile.about.target}: {profile.makespan_ns / 1000:.2f} µs, in {out}")
     if comparison is not None and "summary-json" not in wanted:
@@ -114,7 +116,9 @@ def _profiled(
             return loaded.profile()
     request = read_request(kernel, args, target, lnc, seed, as_json)
     with working(f"profiling {request.launch.name}"):
-        return profile_programs(compile_request(request, {}).programs, request.target)
+        made = compile_request(request, {})
+        options = request.options
+        return profile_programs(made.programs, request.target, imitate=options.imitate, kept_loads=made.kept_loads)
 
 
 def _write(profile: Profile, out: Path, files: set[str]) -> None:

@@ -51,6 +51,7 @@ def run(case: Case) -> str:
         return f"{error.code}: {error.message}"
     lines = "\n".join(stage_lines([result.program]))
     told = [f"{finding.code}: {finding.message}" for finding in result.findings]
+    told += [str(load) for load in result.kept]
     return "\n".join([UNCHANGED if lines == case.given else lines, *told])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import nki.isa as nisa
 import nki.language as nl
-from tests.profiling.ladders import Ladder, Rung, load, sums, tile
+from tests.profiling.ladders import Ladder, Rung, again, load, sums, tile
 
 ROWS = 128
 
@@ -33,11 +33,11 @@ def naive(q: Any, k: Any, v: Any) -> Any:
     for i in range(count):
         for j in range(count):
             product, scaled = sums((ROWS, ROWS)), tile((ROWS, ROWS))
-            nisa.nc_matmul(dst=product, stationary=load(_turned(q, i, 0, size)), moving=load(_turned(k, j, 0, size)))
+            nisa.nc_matmul(dst=product, stationary=again(_turned(q, i, 0, size)), moving=again(_turned(k, j, 0, size)))
             nisa.tensor_scalar(dst=scaled, data=product, op0=nl.multiply, operand0=size**-0.5)
             nisa.dma_copy(dst=scores[_rows(i), _rows(j)], src=scaled)
     for i in range(count):
-        row = load(scores[_rows(i)])
+        row = again(scores[_rows(i)])
         most, total = tile((ROWS, 1)), tile((ROWS, 1))
         nisa.tensor_reduce(dst=most, op=nl.maximum, data=row, axis=1)
         nisa.tensor_scalar(dst=row, data=row, op0=nl.subtract, operand0=most)
@@ -50,7 +50,7 @@ def naive(q: Any, k: Any, v: Any) -> Any:
     for i in range(count):
         result, copied = sums((ROWS, size)), tile((ROWS, size))
         for j in range(count):
-            nisa.nc_matmul(dst=result, stationary=load(_turned(weights, i, j, ROWS)), moving=load(v[_rows(j)]))
+            nisa.nc_matmul(dst=result, stationary=again(_turned(weights, i, j, ROWS)), moving=again(v[_rows(j)]))
         nisa.tensor_copy(dst=copied, src=result)
         nisa.dma_copy(dst=out[_rows(i)], src=copied)
     return out
@@ -73,7 +73,7 @@ def one_pass(q: Any, k: Any, v: Any) -> Any:
         row, weight = tile((ROWS, tokens)), tile((ROWS, tokens))
         for j in range(count):
             product = sums((ROWS, ROWS))
-            nisa.nc_matmul(dst=product, stationary=load(_turned(q, i, 0, size)), moving=load(_turned(k, j, 0, size)))
+            nisa.nc_matmul(dst=product, stationary=again(_turned(q, i, 0, size)), moving=again(_turned(k, j, 0, size)))
             nisa.tensor_scalar(dst=row[:, _rows(j)], data=product, op0=nl.multiply, operand0=size**-0.5)
         most, total = tile((ROWS, 1)), tile((ROWS, 1))
         nisa.tensor_reduce(dst=most, op=nl.maximum, data=row, axis=1)
@@ -84,7 +84,7 @@ def one_pass(q: Any, k: Any, v: Any) -> Any:
         nisa.tensor_scalar(dst=weight, data=weight, op0=nl.multiply, operand0=total)
         result, copied = sums((ROWS, size)), tile((ROWS, size))
         for j in range(count):
-            nisa.nc_matmul(dst=result, stationary=_turned_on_chip(weight[:, _rows(j)]), moving=load(v[_rows(j)]))
+            nisa.nc_matmul(dst=result, stationary=_turned_on_chip(weight[:, _rows(j)]), moving=again(v[_rows(j)]))
         nisa.tensor_copy(dst=copied, src=result)
         nisa.dma_copy(dst=out[_rows(i)], src=copied)
     return out

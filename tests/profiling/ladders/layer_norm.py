@@ -8,7 +8,7 @@ import numpy as np
 
 import nki.isa as nisa
 import nki.language as nl
-from tests.profiling.ladders import Ladder, Rung, load, tile
+from tests.profiling.ladders import Ladder, Rung, again, load, tile
 
 ROWS, CHUNK, EPSILON = 128, 64, 1e-5
 
@@ -27,14 +27,14 @@ def naive(x: Any, gamma: Any, beta: Any) -> Any:
         nisa.memset(dst=total, value=0.0)
         for chunk in _chunks(width):
             part = tile((ROWS, 1))
-            nisa.tensor_reduce(dst=part, op=nl.add, data=load(x[rows, chunk]), axis=1)
+            nisa.tensor_reduce(dst=part, op=nl.add, data=again(x[rows, chunk]), axis=1)
             nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
         nisa.tensor_scalar(dst=mean, data=total, op0=nl.multiply, operand0=1.0 / width)
         squares, factor = tile((ROWS, 1)), tile((ROWS, 1))
         nisa.memset(dst=squares, value=0.0)
         for chunk in _chunks(width):
             centered, square, part = tile((ROWS, CHUNK)), tile((ROWS, CHUNK)), tile((ROWS, 1))
-            nisa.tensor_scalar(dst=centered, data=load(x[rows, chunk]), op0=nl.subtract, operand0=mean)
+            nisa.tensor_scalar(dst=centered, data=again(x[rows, chunk]), op0=nl.subtract, operand0=mean)
             nisa.tensor_tensor(dst=square, data1=centered, data2=centered, op=nl.multiply)
             nisa.tensor_reduce(dst=part, op=nl.add, data=square, axis=1)
             nisa.tensor_tensor(dst=squares, data1=squares, data2=part, op=nl.add)
@@ -44,8 +44,8 @@ def naive(x: Any, gamma: Any, beta: Any) -> Any:
         nisa.reciprocal(dst=factor, data=factor)
         for chunk in _chunks(width):
             y, scaled = tile((ROWS, CHUNK)), tile((ROWS, CHUNK))
-            g, b = load(gamma[:, chunk].broadcast(0, ROWS)), load(beta[:, chunk].broadcast(0, ROWS))
-            nisa.tensor_scalar(dst=y, data=load(x[rows, chunk]), op0=nl.subtract, operand0=mean)
+            g, b = again(gamma[:, chunk].broadcast(0, ROWS)), again(beta[:, chunk].broadcast(0, ROWS))
+            nisa.tensor_scalar(dst=y, data=again(x[rows, chunk]), op0=nl.subtract, operand0=mean)
             nisa.tensor_scalar(dst=scaled, data=y, op0=nl.multiply, operand0=factor)
             nisa.tensor_tensor(dst=y, data1=scaled, data2=g, op=nl.multiply)
             nisa.tensor_tensor(dst=y, data1=y, data2=b, op=nl.add)

@@ -9,7 +9,7 @@ import numpy as np
 
 import nki.isa as nisa
 import nki.language as nl
-from tests.profiling.ladders import Ladder, Rung, load, sums, tile
+from tests.profiling.ladders import Ladder, Rung, again, load, sums, tile
 
 DEPTH, ROWS, COLUMNS = 128, 128, 512
 
@@ -34,13 +34,13 @@ def naive(a: Any, b: Any) -> Any:
         for n in range(columns):
             total = sums((ROWS, COLUMNS))
             for k in range(depth):
-                nisa.nc_matmul(dst=total, stationary=load(_part(a, k, m, ROWS)), moving=load(_part(b, k, n)))
+                nisa.nc_matmul(dst=total, stationary=again(_part(a, k, m, ROWS)), moving=again(_part(b, k, n)))
             x = tile((ROWS, COLUMNS), a.dtype)
             nisa.tensor_copy(dst=x, src=total)
             nisa.dma_copy(dst=_part(product, m, n), src=x)
     for m in range(rows):
         for n in range(columns):
-            x = load(_part(product, m, n))
+            x = again(_part(product, m, n))
             nisa.activation(dst=x, op=nl.gelu, data=x)
             nisa.dma_copy(dst=_part(out, m, n), src=x)
     return out

@@ -195,4 +195,5 @@ def _report(prepared: Prepared, made: Compiled) -> Report:
         compiled="" if eager else made.origin,
         doubt=made.doubt,
         imitate=options.imitate,
+        kept_loads=() if eager else made.kept_loads,
     )

@@ -89,6 +89,8 @@ def about_of(data: Any) -> About:
         hardware=_get(data, "hardware", dict),
         advice=_get(data, "advice", list),
         accuracy=_get(data, "accuracy", dict),
+        imitate=_text(data, "imitate"),
+        kept_loads=_get(data, "kept_loads", list),
     )
     _check_accuracy(about.accuracy)
     if not 1 <= about.cores <= _MOST_CORES or len(about.totals) != about.cores:
@@ -98,6 +100,8 @@ def about_of(data: Any) -> About:
     _check_hardware(about.hardware)
     for advice in about.advice:
         _check_advice(advice)
+    for load in about.kept_loads:
+        _check_kept(load)
     return about
 
 
@@ -108,6 +112,15 @@ def _check_accuracy(accuracy: dict[str, Any]) -> None:
         _number(accuracy, name)
     for name in ("kind", "text"):
         _text(accuracy, name)
+
+
+def _check_kept(load: Any) -> None:
+    if not isinstance(load, dict):
+        raise _wrong("a kept load is no object")
+    for name in ("source", "location", "earlier"):
+        _text(load, name)
+    for name in ("loads", "bytes"):
+        _number(load, name)
 
 
 def _check_hardware(hardware: dict[str, Any]) -> None:

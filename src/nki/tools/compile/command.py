@@ -22,7 +22,8 @@ from nki.ir.verify import verify
 from nki.options import Options
 from nki.passes.context import Context, Pass
 from nki.passes.names import current, renamed
-from nki.passes.pipeline import check_printed, compile_programs, passes_named, remaining
+from nki.passes.pipeline import Compilation, check_printed, compile_programs, passes_named, remaining
+from nki.spec.kept_load import KeptLoad
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.store.artifact.container import pack, save
@@ -89,14 +90,14 @@ def command(  # noqa: PLR0913 - one parameter for each option
         )
         source = _with_passes(source, [] if emit == "ir" else pass_list(passes))
         watch = _watch(source, dump_ir, print_after, diff)
-        programs, notes = _compile(source, watch)
+        programs, compiled = _compile(source, watch)
         summary = summarize(watch.stages, source.target)
         text = _emitted(emit, programs, source, watch.stages[0].programs, output)
-    findings = [*source.findings, *renamed([_printed(source, print_after)]), *notes]
+    findings = [*source.findings, *renamed([_printed(source, print_after)]), *compiled.findings]
     if as_json:
-        write_json(_json(emit, programs, source, summary, findings, watch, text, output))
+        write_json(_json(emit, programs, source, summary, findings, compiled.kept, watch, text, output))
     else:
-        _show(programs, source, summary, findings, watch, text, output)
+        _show(programs, source, summary, findings, compiled.kept, watch, text, output)
 
 
 def check_emit(emit: str, output: Path | None, *, diff: bool, passes: str | None) -> None:
@@ -161,11 +162,11 @@ def _watch(source: Source, dump_ir: str | None, print_after: str | None, diff: b
     return StageWatch(source.programs[0].name, source.options.dump_ir if dump_ir is None else dump_ir, after, diff)
 
 
-def _compile(source: Source, watch: StageWatch) -> tuple[list[Program], tuple[Finding, ...]]:
-    """Run the passes; returns the programs as they are read back from verified IR, and what the passes found."""
+def _compile(source: Source, watch: StageWatch) -> tuple[list[Program], Compilation]:
+    """Run the passes; returns the programs as they are read back from verified IR, and what the passes have to say."""
     context = Context(source.target, source.options, source.config)
     compiled = compile_programs(source.programs, context, source.passes, watch)
-    return verify(build(compiled.programs), source.target, source.options.disabled_rules), compiled.findings
+    return verify(build(compiled.programs), source.target, source.options.disabled_rules), compiled
 
 
 def _emitted(
@@ -210,6 +211,7 @@ def _json(
     source: Source,
     summary: Summary,
     findings: Sequence[Finding],
+    kept: Sequence[KeptLoad],
     watch: StageWatch,
     text: str | None,
     output: Path | None,
@@ -224,6 +226,8 @@ def _json(
         "diff": watch.differences if watch.diff else None,
         "text": text,
         "output": None if output is None else str(output),
+        "imitate": source.options.imitate,
+        "kept_loads": [load.to_json() for load in kept],
         "findings": [finding.to_json() for finding in findings],
     }
 
@@ -233,6 +237,7 @@ def _show(
     source: Source,
     summary: Summary,
     findings: Sequence[Finding],
+    kept: Sequence[KeptLoad],
     watch: StageWatch,
     text: str | None,
     output: Path | None,
@@ -243,6 +248,8 @@ def _show(
     show_differences(watch.differences, err=text is not None)
     console = console_for(text)
     show_summary(f"{programs[0].name} for {source.target.name}", summary, console)
+    for load in kept:
+        console.print(str(load), highlight=False, markup=False)
     if output is not None:
         console.print(f"written to {output}")
     if text is not None:

@@ -44,7 +44,8 @@ class Loaded:
         """Where the time goes on the target; of a model also by module."""
         model = self.artifact.model
         kernels = () if model is None else model.kernels
-        return profile_programs(self.artifact.programs, self.target, kernels=kernels)
+        imitate = str(self.artifact.origin.options.get("imitate", ""))
+        return profile_programs(self.artifact.programs, self.target, kernels=kernels, imitate=imitate)
 
 
 def load_artifact(path: Path, target: str | None) -> Loaded:
