@@ -12,6 +12,7 @@ from nki.asm.lower import lower
 from nki.asm.raising import raise_
 from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
+from nki.core.tensor import MemoryRegion
 from nki.spec.allocation import check_tensors
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.store.archive import read_tar, write_tar
@@ -20,6 +21,7 @@ from nki.target.model import Target
 _PART = re.compile(r"core(0|[1-9][0-9]{0,2})/([a-z0-9]+)\.bin")
 _QUEUE = Sync("sync")
 _PLACE = (0, 0)
+_ROLES = ("temporary", "constant", "copy")
 
 
 def pack_traced(programs: Sequence[Program]) -> bytes:
@@ -40,8 +42,8 @@ def pack_traced(programs: Sequence[Program]) -> bytes:
 def read_traced(data: bytes, target: Target) -> tuple[Program, ...]:
     """The programs that `pack_traced` wrote. Nothing in the bytes is run.
 
-    Accesses lie in their tensors, and tensors fit their memories; the rules of the instructions are for who has the
-    programs verified (`nki.ir.verify`).
+    Accesses lie in their tensors, tensors fit their memories, and what comes in and goes out is where a trace has it.
+    The rules of the instructions are for who has the programs verified (`nki.ir.verify`).
 
     Raises:
         ArtifactError: "artifact.*" or "asm.*" for bytes that `pack_traced` did not write.
@@ -60,7 +62,26 @@ def read_traced(data: bytes, target: Target) -> tuple[Program, ...]:
         if (program.target, program.core, program.cores) != (target.name, core, len(programs)):
             raise _refused(f"core {program.core} of {program.cores} for {program.target}, as number {core}")
         check_tensors(program, target)
+        _check_roles(program)
     return programs
+
+
+def _check_roles(program: Program) -> None:
+    """Only constants have values from the start, in device memory, as arguments and results are.
+
+    No rule of an instruction says so, because no trace makes anything else: it would spare the transfers.
+    """
+    arguments = MemoryRegion.shared_hbm if program.cores > 1 else MemoryRegion.private_hbm
+    for buffer in program.inputs:
+        if buffer.region is not arguments or buffer.role != "input" or buffer.data is not None:
+            raise _refused(f"argument {buffer.name} is {buffer.role} in {buffer.region}")
+    for buffer in program.body.all_buffers():
+        constant = buffer.role == "constant" and buffer.region is MemoryRegion.shared_hbm
+        if buffer.role not in _ROLES or constant is (buffer.data is None):
+            raise _refused(f"tensor {buffer.name} is {buffer.role} in {buffer.region}")
+    for view in program.outputs:
+        if view.on_chip or view.dynamic is not None:
+            raise _refused(f"result {view.buffer.name} is {view.describe()}")
 
 
 def _staged(program: Program) -> Program:

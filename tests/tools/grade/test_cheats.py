@@ -269,3 +269,36 @@ def test_a_program_that_depends_on_chance(tmp_path: Path) -> None:
     by_chance = "        nisa.tensor_scalar(dst=left, data=left, op0=nl.multiply, operand0=1.0 + value * 1e-6)\n"
     source = within("import random\nvalue = random.random()").replace(STORE, by_chance + STORE)
     assert codes(graded(tmp_path, source, traces=2)) == ["grade.nondeterministic"]
+
+
+COUNTED = kernels.ADD.replace(
+    "        nisa.tensor_tensor(dst=left, data1=left, data2=right, op=nl.add)\n",
+    "        turns = nisa.register_alloc(50)\n"
+    "        total = nl.ndarray(left.shape, dtype=a.dtype, buffer=nl.sbuf)\n"
+    "        for turn in nl.dynamic_range(0, turns):\n"
+    "            nisa.tensor_tensor(dst=total, data1=left, data2=right, op=nl.add)\n",
+).replace("src=left)\n    return", "src=total)\n    return")
+
+
+def test_loops_whose_trips_only_a_run_knows_take_their_time(tmp_path: Path, honest: Grade) -> None:
+    made = graded(tmp_path, COUNTED)
+    assert codes(made) == []
+    assert made.times is not None
+    assert honest.times is not None
+    assert made.times.predicted_ns > 2.0 * honest.times.predicted_ns
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        '{"kind": "traced", "set": 0, "program": "AAAA", "result": null, "config": {}, "findings": []}',
+        '{"kind": "done"}',
+        '{"kind": "refused", "set": 0, "findings": []}',
+        '{"kind": "did", "what": "nothing", "text": ""}',
+        '{"kind": "refused", "set": 0, "findings": [{"code": "grade.values", "severity": "error", "facts": NaN}]}',
+        "[" * 100000,
+    ],
+)
+def test_forged_messages(tmp_path: Path, forged: str) -> None:
+    source = within(f"import os, sys\nos.write(int(sys.argv[1]), {forged!r}.encode() + b'\\n')")
+    assert codes(graded(tmp_path, source)) == ["grade.answer"]

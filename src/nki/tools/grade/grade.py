@@ -13,7 +13,6 @@ from nki.core.source import UNKNOWN, Location
 from nki.ir.build import build
 from nki.ir.text import fingerprint
 from nki.options import Options
-from nki.profiling.gate import profile_programs
 from nki.spec.rule import Finding
 from nki.store.traced import read_traced
 from nki.target.model import Target
@@ -21,9 +20,9 @@ from nki.tools.grade.answers import Answers, answers_of
 from nki.tools.grade.causes import causes, determinism, writes_arguments
 from nki.tools.grade.process.confine import Limits
 from nki.tools.grade.process.files import Files
-from nki.tools.grade.process.run import Heard, run_process
+from nki.tools.grade.process.run import Heard, closed_to_others, run_process
 from nki.tools.grade.process.task import Task
-from nki.tools.grade.programs import JudgedProgram, judge_program, poisoned
+from nki.tools.grade.programs import SURPRISES, JudgedProgram, judge_program, poisoned, profiled
 from nki.tools.grade.score import Times, roofline, score_of, times_of
 from nki.tools.grade.sets import ArgumentSet, derived_sets
 from nki.tools.grade.trials import Judgement, Question, Trial, answer, ask, in_time
@@ -66,6 +65,7 @@ class Grade:
     findings: list[Finding] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
     times: Times | None = None
+    advice: list[dict[str, Any]] = field(default_factory=list)
     score: float = 0.0
     fingerprints: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -85,12 +85,16 @@ def grade(request: GradeRequest) -> Grade:
     asked = [*request.sets, *_derived(request)]
     heard, before = _processes(request, asked)
     made = Grade(request, asked, heard)
+    if request.judgement.reference.installed:
+        made.notes.append("the reference lies among installed packages, which a candidate can read")
     answers = [answers_of(each, len(asked)) for each in heard]
     for each in answers:
         made.findings += [fault for fault in each.faults if fault not in made.findings]
     programs = _programs(made, answers[0])
     if made.passed:
-        made.findings += _differing(answers, len(asked), request.target)
+        made.findings += in_time_list(
+            request.limits.seconds, lambda: _differing(answers, len(asked), request.target), "comparing the programs"
+        )
     roof = _roofline(request, questions[0])
     if programs and 0 in programs:
         _judge_values(made, programs, questions[0])
@@ -142,7 +146,7 @@ def _processes(request: GradeRequest, asked: Sequence[ArgumentSet]) -> tuple[lis
         name = f"{files.inside}::{files.name}" if files.name else str(files.inside)
         return run_process(files, Task(name, sets, request.lnc, request.options), request.limits)
 
-    with ThreadPoolExecutor(request.traces + 1) as pool:
+    with closed_to_others(), ThreadPoolExecutor(request.traces + 1) as pool:
         mine = [pool.submit(run, request.candidate, texts) for _ in range(request.traces)]
         other = None if request.baseline is None else pool.submit(run, request.baseline, texts[:1])
         return [each.result() for each in mine], None if other is None else other.result()
@@ -166,7 +170,9 @@ def _programs(made: Grade, answers: Answers) -> dict[int, JudgedProgram]:
         judged = in_time(
             request.limits.seconds,
             "checking the program",
-            lambda t=traced, c=chosen, n=cores: judge_program(t, c, request.target, request.options, n),
+            lambda t=traced, c=chosen, n=cores: judge_program(
+                t, c, request.target, request.options, n, request.limits.memory
+            ),
         )
         if isinstance(judged, JudgedProgram):
             programs[number] = judged
@@ -204,6 +210,8 @@ def _traced_as(answers: Answers, number: int, target: Target) -> str:
         return f"{fingerprint(build(read_traced(traced.data, target)))} {traced.config} {traced.result}"
     except NkiError as problem:
         return problem.code
+    except SURPRISES as problem:
+        return type(problem).__name__
 
 
 def _judge_values(made: Grade, programs: dict[int, JudgedProgram], first: Question) -> None:
@@ -225,14 +233,16 @@ def _judge_values(made: Grade, programs: dict[int, JudgedProgram], first: Questi
     judged = programs[0]
     made.findings += writes_arguments(judged, made.trials)
     made.findings += in_time_list(
-        request.limits.seconds, lambda: determinism(judged, made.trials[0], request.target, request.options)
+        request.limits.seconds,
+        lambda: determinism(judged, made.trials[0], request.target, request.options),
+        "running the program again",
     )
     made.findings += causes(made.trials, made.sets)
 
 
-def in_time_list(seconds: float, work: Callable[[], list[Finding]]) -> list[Finding]:
+def in_time_list(seconds: float, work: Callable[[], list[Finding]], what: str) -> list[Finding]:
     """The findings of a check, or that it took too long."""
-    found = in_time(seconds, "running the program again", work)
+    found = in_time(seconds, what, work)
     return [found] if isinstance(found, Finding) else found
 
 
@@ -249,13 +259,14 @@ def _roofline(request: GradeRequest, first: Question) -> Callable[[JudgedProgram
 
 def _time(made: Grade, judged: JudgedProgram, roof: Callable[[JudgedProgram], float], baseline: float | None) -> None:
     request = made.request
-    profile = in_time(
-        request.limits.seconds, "timing the program", lambda: profile_programs(judged.programs, request.target)
-    )
+    outcome = made.trials[0].outcome if made.trials else None
+    seconds = request.limits.seconds
+    profile = in_time(seconds, "timing the program", lambda: profiled(judged, outcome, request.target))
     if isinstance(profile, Finding):
         made.findings.append(profile)
     else:
         made.times = times_of(profile, roof(judged), baseline)
+        made.advice = profile.about.advice
 
 
 def _baseline_ns(request: GradeRequest, heard: Heard, first: Question) -> float:
@@ -267,12 +278,12 @@ def _baseline_ns(request: GradeRequest, heard: Heard, first: Question) -> float:
     answers = answers_of(heard, 1)
     found = [each for each in [*answers.faults, *answers.refused.get(0, [])] if each.severity == "error"]
     if not found:
-        judged = judge_program(answers.traced[0], request.sets[0], request.target, request.options, request.lnc or 1)
+        cores, most = request.lnc or 1, request.limits.memory
+        judged = judge_program(answers.traced[0], request.sets[0], request.target, request.options, cores, most)
         if isinstance(judged, JudgedProgram):
             trial = answer(request.judgement, judged, first, request.target, poisoned(request.options))
             if trial.passed:
-                about: Any = profile_programs(judged.programs, request.target).about
-                return float(about.makespan_ns)
+                return profiled(judged, trial.outcome, request.target).about.makespan_ns
             found = causes([trial], request.sets)
         else:
             found = [each for each in judged if each.severity == "error"]

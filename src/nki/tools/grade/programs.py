@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nki.core.collector import paused_collector
-from nki.core.errors import NkiError
+from nki.core.errors import ExecutionError, NkiError
 from nki.core.source import Location
+from nki.core.tensor import View
 from nki.driver.compiled import Compiled, Kept
 from nki.driver.execute import run_compiled
 from nki.frontend.host import take
@@ -28,6 +29,7 @@ from nki.ir.verify import verify
 from nki.options import Options
 from nki.passes.lint.duplicated_work import undivided
 from nki.passes.lint.mistakes import mistakes
+from nki.profiling.gate import profile_programs
 from nki.ranks.current import communicator
 from nki.spec.program import Program
 from nki.spec.rule import Finding, finding_of
@@ -40,9 +42,11 @@ from nki.tools.grade.sets import ArgumentSet
 from nki.tools.grade.verdicts import fault, wrong_answer
 from nki.tools.results import named_arrays
 
-# What rules, which expect operands that a trace has checked, do with operands that nobody has.
-_SURPRISES = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-_MOST_BYTES = 8 << 30
+if TYPE_CHECKING:
+    from nki.profiling.record import Profile
+
+SURPRISES = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What rules, which expect operands that a trace has checked, do with operands that nobody has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +84,31 @@ class JudgedProgram:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run: results by their place in what the kernel returned, and arguments as they were afterwards."""
+    """One run.
+
+    Attributes:
+        results: by their place in what the kernel returned.
+        arguments: as they were afterwards.
+        trips: for each core how often loops ran whose bounds depend on data, by the number of the loop.
+    """
 
     results: dict[str, np.ndarray]
     arguments: dict[str, np.ndarray]
+    trips: tuple[Mapping[int, float], ...] = ()
 
 
 def judge_program(
-    traced: Traced, chosen: ArgumentSet, target: Target, options: Options, cores: int
+    traced: Traced, chosen: ArgumentSet, target: Target, options: Options, cores: int, most_bytes: int
 ) -> JudgedProgram | list[Finding]:
-    """Verify, check and compile a program; the findings if anything refuses it."""
+    """Verify, check and compile a program; the findings if anything refuses it.
+
+    Args:
+        cores: that it is to run on.
+        most_bytes: of its tensors in device memory.
+    """
     try:
         read = read_traced(traced.data, target)
-        found = _other_arguments(read, chosen, cores)
+        found = _other_arguments(read, chosen, cores) or _too_large(read, most_bytes)
         if found:
             return found
         module = build(read)
@@ -104,11 +120,13 @@ def judge_program(
         if any(finding.severity == "error" for finding in findings):
             return findings
         tree = result_of(traced.result, checked.programs[0].outputs)
+        if not _is_tree(tree):
+            return [wrong_answer("the results are no tensors")]
         written = written_inputs(checked.programs)
         return JudgedProgram(checked.programs, tree, tuple(findings), written, fingerprint(module))
     except NkiError as error:
         return [*error.found, finding_of(error, "error")]
-    except _SURPRISES as error:
+    except SURPRISES as error:
         return [wrong_answer(f"{type(error).__name__} in a check: {error}")]
 
 
@@ -116,23 +134,54 @@ def execute(judged: JudgedProgram, inputs: Mapping[str, np.ndarray], target: Tar
     """Run a program on copies of the arrays.
 
     Raises:
-        NkiError: what is only known while a kernel runs, such as an index out of bounds.
+        NkiError: what is only known while a kernel runs, such as an index out of bounds; "grade.run" for what no
+            kernel that was traced does.
     """
+    try:
+        return _executed(judged, inputs, target, options)
+    except (*SURPRISES, MemoryError) as error:
+        if isinstance(error, NkiError):
+            raise
+        raise ExecutionError(
+            "grade.run",
+            f"the program cannot be run: {type(error).__name__}: {error}"[:500],
+            rule="a program that was traced and compiled runs",
+            fix="trace the kernel as it is, and use smaller tensors",
+            location=judged.programs[0].location,
+        ) from error
+
+
+def _executed(judged: JudgedProgram, inputs: Mapping[str, np.ndarray], target: Target, options: Options) -> Outcome:
     program = judged.programs[0]
     hosts = [take(inputs[buffer.name].copy(), "numpy", buffer.name) for buffer in program.inputs]
     made = Compiled(judged.programs, None, (), "", written=judged.written, kept=Kept())
     noted: list[Finding] = []
     with paused_collector(), np.errstate(all="ignore"):
         arrays = [host.array for host in hosts]
-        storages, _ = run_compiled(made, arrays, target, options, noted.append, None, communicator())
+        storages, executed = run_compiled(made, arrays, target, options, noted.append, None, communicator())
         write_inputs(hosts, judged.written)
         results = dict(named_arrays(deliver(judged.result, program, storages, hosts)))
-    return Outcome(results, {buffer.name: host.original for buffer, host in zip(program.inputs, hosts, strict=True)})
+    after = {buffer.name: host.original for buffer, host in zip(program.inputs, hosts, strict=True)}
+    return Outcome(results, after, executed.trips)
+
+
+def profiled(judged: JudgedProgram, outcome: Outcome | None, target: Target) -> Profile:
+    """The profile of a program; loops whose bounds depend on data have the trips of a run."""
+    return profile_programs(judged.programs, target, (outcome.trips if outcome is not None else ()) or None)
 
 
 def poisoned(options: Options, other: bool = False) -> Options:
     """Options in which memory that nobody wrote, and what random generators begin with, show one thing or another."""
     return replace(options, uninitialized="zero" if other else "sentinel", seed=options.seed + other, simulator=False)
+
+
+def _is_tree(tree: Any) -> bool:
+    """Whether there is nothing but tensors in a tree of results."""
+    if tree is None or isinstance(tree, View):
+        return True
+    if isinstance(tree, dict):
+        return all(_is_tree(item) for item in tree.values())
+    return isinstance(tree, tuple | list) and all(_is_tree(item) for item in tree)
 
 
 def _findings(programs: Sequence[Program], target: Target, options: Options) -> list[Finding]:
@@ -155,11 +204,15 @@ def _other_arguments(programs: Sequence[Program], chosen: ArgumentSet, cores: in
                 "launch the kernel as it is, and use its own arguments",
             )
         ]
-    size = sum(buffer.nbytes for program in programs for buffer in _in_memory(program))
-    if size > _MOST_BYTES:
-        message = f"the tensors in device memory have {size:,} bytes together"
-        return [fault("grade.size", message, f"they have at most {_MOST_BYTES:,}", "use smaller tensors")]
     return []
+
+
+def _too_large(programs: Sequence[Program], most: int) -> list[Finding]:
+    size = sum(buffer.nbytes for program in programs for buffer in _in_memory(program))
+    if size <= most:
+        return []
+    message = f"the tensors in device memory have {size:,} bytes together"
+    return [fault("grade.size", message, f"they have at most {most:,}", "use smaller tensors, or raise --memory")]
 
 
 def _in_memory(program: Program) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,11 @@ class Reference:
     path: Path
     shown: str
     as_json: bool
+
+    @property
+    def installed(self) -> bool:
+        """Whether it lies where a candidate may read."""
+        return any(self.path.is_relative_to(Path(place).resolve()) for place in (sys.prefix, sys.base_prefix))
 
     def __call__(self, chosen: ArgumentSet, arrays: Mapping[str, np.ndarray]) -> Expected:
         """Run it in float64 on arrays in the dtypes of the kernel.

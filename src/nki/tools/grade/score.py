@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nki.profiling.record import Profile
+from nki.target.accuracy import Interval, bound_by, interval
 from nki.target.model import Target
 from nki.tools.arguments import ArraySpec
 
@@ -25,6 +26,7 @@ class Times:
         lower_bound_ns: no order of its instructions is faster.
         roofline_ns: no kernel for this task is faster; see `roofline`.
         baseline_ns: of the baseline; None without one.
+        within: how far off predictions of such kernels were; None if nothing of the target was measured.
     """
 
     predicted_ns: float
@@ -33,6 +35,7 @@ class Times:
     lower_bound_ns: float
     roofline_ns: float
     baseline_ns: float | None
+    within: Interval | None = None
 
     @property
     def share(self) -> float:
@@ -57,6 +60,7 @@ class Times:
             "roofline_share": self.share,
             "baseline_ns": self.baseline_ns,
             "speedup": self.speedup,
+            "within": None if self.within is None else asdict(self.within),
         }
 
 
@@ -71,6 +75,7 @@ def times_of(profile: Profile, roofline_ns: float, baseline_ns: float | None) ->
         lower_bound_ns=slowest["bounds"]["dependences"],
         roofline_ns=roofline_ns,
         baseline_ns=baseline_ns,
+        within=interval(about.target, bound_by(slowest["units"], slowest["makespan_ns"])),
     )
 
 

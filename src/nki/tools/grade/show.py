@@ -35,6 +35,7 @@ def grade_json(made: Grade) -> dict[str, Any]:
         ],
         "values": [trial.to_json() for trial in made.trials],
         "time": None if made.times is None else made.times.to_json(),
+        "advice": made.advice,
         "notes": made.notes,
         "seed": request.judgement.seed,
         "isolation": None if heard.isolation is None else heard.isolation.to_json(),
@@ -68,7 +69,7 @@ def explained(code: str) -> str:
 
 def _values(trials: Sequence[Trial]) -> Table:
     table = Table(title="values", title_justify="left")
-    for heading in ("set", "inputs", "result", "verdict", "judged", "largest error", "allowed there"):
+    for heading in ("set", "inputs", "result", "verdict", "judged", "worst error", "allowed there"):
         table.add_column(heading)
     for trial in trials:
         question = trial.question
@@ -78,7 +79,7 @@ def _values(trials: Sequence[Trial]) -> Table:
             table.add_row(*start, "", said, "", "", "")
         for row in trial.rows:
             judged = f"{row.judged} of {row.elements}"
-            table.add_row(*start, row.name, row.verdict, judged, f"{row.max_abs:.3g}", f"{row.allowed:.3g}")
+            table.add_row(*start, row.name, row.verdict, judged, f"{row.error:.3g}", f"{row.allowed:.3g}")
     return table
 
 
@@ -86,8 +87,14 @@ def _time(made: Grade) -> list[tuple[str, str]]:
     times = made.times
     if times is None:
         return []
-    rows = [
-        ("predicted time", f"{_us(times.predicted_ns)}, and a launch adds {_us(times.launch_ns)}"),
+    within, rows = (
+        times.within,
+        [("predicted time", f"{_us(times.predicted_ns)}, and a launch adds {_us(times.launch_ns)}")],
+    )
+    if within is not None:
+        known = f"within {within.percent:.0f} % in {within.share:.0%} of {within.points} {within.kind}"
+        rows.append(("", known))
+    rows += [
         ("bound by", f"{times.bound_by}; no order of its instructions is faster than {_us(times.lower_bound_ns)}"),
         ("roofline", f"{_us(times.roofline_ns)} for this task: {times.share:.1%} of it reached"),
     ]

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from nki.core.dtypes import DType, from_numpy
 from nki.tools.compare.measure import Doubles, doubles, plain, tolerance_for
 
-_ROUNDING = 2.0**-24
-"""Unit roundoff of float32, in which engines compute."""
+_COARSEST = 2.0**-8
+"""Unit roundoff of bfloat16: kernels keep what lies between arguments and results in no narrower format."""
 _ROUNDINGS = 4.0
-TRIALS = 2
+TRIALS = 3
 """How often the reference runs on inputs that are rounded differently."""
 
 Mask = npt.NDArray[np.bool_]
@@ -31,6 +31,7 @@ class Row:
         beyond: how many of them are further away than allowed.
         worst: the element that exceeds what is allowed most; None if nothing is judged.
         found, expected, allowed: its values, and how far apart they may be.
+        error: how far apart they are; infinite where only one of both is a number.
         rtol, atol: what the dtype explains; `allowed` has what inputs explain as well.
         problem: why nothing can be compared; empty if it can.
     """
@@ -44,6 +45,7 @@ class Row:
     found: float = 0.0
     expected: float = 0.0
     allowed: float = 0.0
+    error: float = 0.0
     rtol: float = 0.0
     atol: float = 0.0
     problem: str = ""
@@ -61,7 +63,7 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """JSON types only."""
-        figures = {name: plain(getattr(self, name)) for name in ("max_abs", "found", "expected", "allowed")}
+        figures = {name: plain(getattr(self, name)) for name in ("max_abs", "found", "expected", "error", "allowed")}
         return {
             "name": self.name,
             "passed": self.passed,
@@ -77,14 +79,15 @@ class Row:
 
 
 def perturbed(arrays: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """Floats, as float64, each changed by one rounding of float32 up or down; everything else as it is."""
+    """Floats, as float64, each changed by one rounding of their dtype up or down; everything else as it is."""
     generator = np.random.default_rng(seed)
     made = {}
     for name, array in arrays.items():
         dtype = from_numpy(array.dtype)
         if dtype.is_float and not dtype.is_packed:
+            rounding = min(float(ml_dtypes.finfo(dtype.numpy).eps) / 2.0, _COARSEST)
             signs = generator.choice([-1.0, 1.0], array.shape)
-            made[name] = array.astype(np.float64) * (1.0 + _ROUNDING * signs)
+            made[name] = array.astype(np.float64) * (1.0 + rounding * signs)
         else:
             made[name] = array
     return made
@@ -102,8 +105,8 @@ def compare(
     """Judge one result.
 
     An element passes if it is at most ``atol + rtol * |expected| + 4 * spread`` away, where `spread` is how far the
-    results of the reference on `others`, inputs that differ by one rounding of float32, are from `expected`. With
-    `rtol` or `atol` given, the spread does not count.
+    results of the reference on `others`, inputs that were rounded differently, are from `expected`. With `rtol` or
+    `atol` given, the spread does not count.
 
     Args:
         nan_given: whether some input is NaN. If none is, nothing is asked where the reference has NaN.
@@ -148,6 +151,7 @@ def _row(
         found=float(found[worst]),
         expected=float(expected[worst]),
         allowed=float(allowed[worst]),
+        error=float(error[worst]),
         rtol=tolerance[0],
         atol=tolerance[1],
     )

@@ -64,7 +64,7 @@ def run_process(files: Files, task: Task, limits: Limits) -> Heard:
 def _heard(folder: Path, printed: Path, asked: bytes, limits: Limits) -> Heard:
     reading, writing = os.pipe()
     try:
-        with printed.open("wb") as out, _closed_to_others():
+        with printed.open("wb") as out:
             process = _start(folder, writing, out)
             os.close(writing)
             writing = -1
@@ -164,7 +164,7 @@ def _read(heard: Heard, data: bytes, ended: str) -> None:
     cut = lines.pop()
     for line in lines:
         try:
-            message = json.loads(line)
+            message = json.loads(line, parse_constant=_not_a_number)
         except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
@@ -180,6 +180,10 @@ def _read(heard: Heard, data: bytes, ended: str) -> None:
     heard.ended = ended or ("garbage" if cut else "code 0")
 
 
+def _not_a_number(word: str) -> float:
+    raise ValueError(word)
+
+
 def _placed(value: Any, folder: str, root: str) -> Any:
     """Files of the copy under the names that the user knows them by."""
     if isinstance(value, str):
@@ -192,8 +196,8 @@ def _placed(value: Any, folder: str, root: str) -> Any:
 
 
 @contextlib.contextmanager
-def _closed_to_others() -> Iterator[None]:
-    """While a candidate runs, processes of the same user cannot look into this one."""
+def closed_to_others() -> Iterator[None]:
+    """While candidates run, processes of the same user cannot look into this one."""
     if sys.platform != "linux":
         yield
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -88,8 +89,12 @@ def _written(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def _one(finding: Finding) -> dict[str, Any]:
-    facts = {name: value for name, value in finding.facts.items() if isinstance(value, int | float | str)}
+    facts = {name: value for name, value in finding.facts.items() if isinstance(value, int | str) or _is_number(value)}
     return finding_written(replace(finding, facts=facts), iter(()))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _plain(tree: Any) -> Any:
