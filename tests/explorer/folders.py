@@ -235,6 +235,7 @@ class Maker:
             "format": FORMAT, "version": VERSION, "is_simulation": True, "kernel": self.name, "target": "trn2",
             "generator": "test", "validated": True, "cores": len(makespans), "makespan_ns": max(makespans),
             "launch_ns": 15000.0, "totals": totals, "hardware": HARDWARE, "advice": advice, "accuracy": ACCURACY,
+            "imitate": "vendor", "kept_loads": [],
         }  # fmt: skip
 
 

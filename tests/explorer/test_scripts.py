@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from nki.explorer.assets import SCRIPTS, read
-from nki.explorer.shown import from_folders
+from nki.explorer.shown import Shown, from_folders
+from nki.profiling.formats.model_labels import layers
 from tests.explorer.conftest import NODE
+from tests.profiling.models import modules_profile
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -24,8 +26,12 @@ Row = dict[str, Any]
 @pytest.fixture(scope="module")
 def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
     """The value of an expression with `model`, the profile."""
-    place = tmp_path_factory.mktemp("scripts")
     (shown,) = from_folders([folder])
+    return evaluator(shown, tmp_path_factory.mktemp("scripts"))
+
+
+def evaluator(shown: Shown, place: Path) -> Callable[[str], Any]:
+    """What evaluates expressions with `model`, a profile."""
     (place / "block").write_bytes(shown.block())
     parts = "\n".join(read(f"{name}.js") for name in PARTS)
 
@@ -173,6 +179,16 @@ def test_sums_by_instruction(run: Callable[[str], Any], rows: list[Row]) -> None
         assert one["busy"] == pytest.approx(sum((row["end_ns"] - row["move_ns"]) * row["runs"] for row in mine))
         assert one["wait"] == pytest.approx(sum(row["wait_ns"] for row in mine))
     assert [one["busy"] for one in found] == sorted((one["busy"] for one in found), reverse=True)
+
+
+def test_kernels_of_a_model_are_called_by_the_module_that_has_most(tmp_path: Path) -> None:
+    profile = modules_profile()
+    run = evaluator(Shown(profile, "model"), tmp_path)
+    wanted = {str(number): name for number, name in layers(profile).items()}
+    found = run("Object.fromEntries([...model.kernels].map(([number, one]) => [number, one.module]))")
+    assert {number: text.split(" ")[0] for number, text in found.items()} == wanted
+    sums = run("model.operators((row) => model.kernelOf(row).module)")
+    assert sum(one["critical"] for one in sums) == pytest.approx(profile["instructions"]["critical_ns"].sum())
 
 
 def test_csv_is_safe_for_spreadsheets(run: Callable[[str], Any]) -> None:

@@ -115,6 +115,8 @@ class Details {
         ],
         ["time", `${time(model.end[row] - model.move[row])} from ${time(model.move[row])} to ${time(model.end[row])}`],
       ];
+    const kernel = model.kernelOf(row);
+    if (kernel) facts.push(["module", `${kernel.module}, kernel ${kernel.name}`]);
     if (columns.slow_ns[row] > 0) facts.push(["of it slowed down", time(columns.slow_ns[row])]);
     if (columns.runs[row] !== 1) facts.push(["runs", count(columns.runs[row]) + " (times are of the first)"]);
     facts.push(["critical path", model.critical[row] > 0 ? time(model.critical[row]) : "not on it"]);

@@ -272,6 +272,31 @@ class Model {
     return [...found.values()].sort((a, b) => b.busy - a.busy);
   }
 
+  /** The name of each kernel of a model, and the module that has most of it, by number; empty for a kernel. */
+  get kernels() {
+    if (this.named) return this.named;
+    const { kernel, name, module, share } = this.tables.kernels.columns,
+      { path, class: kinds } = this.tables.modules.columns;
+    this.named = new Map();
+    const shares = new Map();
+    for (let at = 0; at < this.tables.kernels.rows; at++) {
+      const of = module[at],
+        key = `${kernel[at]}/${of}`,
+        all = (shares.get(key) || 0) + share[at];
+      shares.set(key, all);
+      const one = this.named.get(kernel[at]);
+      if (one && one.share >= all) continue;
+      const kind = of < 0 ? "" : kinds.at(of);
+      const text = of < 0 ? "no module" : [path.at(of), kind && `(${kind})`].filter(Boolean).join(" ");
+      this.named.set(kernel[at], { name: name.at(at), module: text, share: all });
+    }
+    return this.named;
+  }
+
+  kernelOf(row) {
+    return this.kernels.get(this.inst.columns.kernel[row]);
+  }
+
   total(name) {
     return this.about.totals.reduce((sum, core) => sum + (core[name] || 0), 0);
   }

@@ -74,11 +74,14 @@ function operatorGrid(shared, model, by, rows) {
       name: (row) => columns.name.at(row) || "–",
       engine: (row) => columns.engine.at(row),
       wait: (row) => columns.wait_kind.at(row) || "did not wait",
+      module: (row) => model.kernelOf(row)?.module || "no module",
+      kernel: (row) => model.kernelOf(row)?.name || "no kernel",
     };
   const keyOf = makers[by],
     found = model.operators(keyOf, rows),
     most = model.makespan;
-  const title = { opcode: "instruction", line: "line", name: "name", engine: "engine", wait: "waited for" }[by];
+  const titles = { opcode: "instruction", wait: "waited for" },
+    title = titles[by] || by;
   const text = (row) => (by === "line" ? model.line(row.key) : row.key);
   const grid = [{ title, value: text }];
   if (by === "line")
@@ -121,6 +124,12 @@ function operatorsView(shared, model) {
         ["name", "by name"],
         ["engine", "by engine"],
         ["wait", "by what it waited for"],
+        ...(model.kernels.size
+          ? [
+              ["module", "by the module with most of the kernel"],
+              ["kernel", "by kernel"],
+            ]
+          : []),
       ],
       by,
       draw,

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from nki.profiling.formats.executed import LOAD, RUN, START, Part, executed, is_matmul, passes_of
+from nki.profiling.formats.model_labels import layers
 from nki.profiling.formats.opcodes import operands_of
 from nki.profiling.intervals import length, union
 
@@ -33,12 +34,14 @@ def instructions(profile: Profile) -> Iterator[Row]:
     """
     moved = {row["instruction"]: row for row in profile["dma"].rows()}
     rows, counts = profile["instructions"], Counter[tuple[int, str]]()
-    further = len(rows)
+    further, named = len(rows), layers(profile)
     for part in executed(profile):
         number = counts[part.core, part.engine]
         counts[part.core, part.engine] += 1
         main = part.what != LOAD and part.number == 0
-        found = {**_place(profile, rows.row(part.id), part), "pc": number, "compiler_pc": number}
+        row = rows.row(part.id)
+        found = {**_place(profile, row, part), "pc": number, "compiler_pc": number}
+        found["layer"] = named.get(row["kernel"])
         found["id"] = part.id if main else further
         further += not main
         if part.what == START:

@@ -16,6 +16,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import BuiltinClock, Trac
 from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
 from nki.profiling.errors import unwritable
+from nki.profiling.formats.model_labels import kernel_facts
 
 if TYPE_CHECKING:
     from nki.profiling.record import Profile
@@ -157,7 +158,7 @@ def slices_of(profile: Profile) -> list[dict[str, list[Slice]]]:
     found: list[dict[str, list[Slice]]] = [defaultdict(list) for _ in range(profile.about.cores)]
     transfers = {row["instruction"]: row for row in profile["dma"].rows()}
     flows, ends = _flows(profile)
-    kernels = _of_kernels(profile)
+    kernels = kernel_facts(profile)
     matmuls: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in profile["instructions"].rows():
         if not row["runs"]:
@@ -222,20 +223,6 @@ def _flows(profile: Profile) -> tuple[dict[int, tuple[int, ...]], dict[int, tupl
             starts[row["producer"]] += (number,)
             ends[row["consumer"]] += (number,)
     return starts, ends
-
-
-def _of_kernels(profile: Profile) -> dict[int, dict[str, str]]:
-    """What is shown of the kernel of a model: its name, and the modules that it computes, with their shares."""
-    found: dict[int, dict[str, str]] = {}
-    modules = profile["modules"]
-    for row in profile["kernels"].rows():
-        facts = found.setdefault(row["kernel"], {"kernel": row["name"]})
-        if row["operation"]:
-            path = modules["path"][row["module"]] if row["module"] >= 0 else ""
-            place = f"{row['operation']} in {path}" if path else row["operation"]
-            shown = place if row["share"] > 0.995 else f"{place} ({row['share']:.0%})"
-            facts["module"] = f"{facts['module']}, {shown}" if "module" in facts else shown
-    return found
 
 
 def _facts(
