@@ -58,7 +58,8 @@ class Free(NamedTuple):
 
 
 FREE = (
-    Free("issue_cycles", BOTH, 100, 1, 200),
+    Free("issue_cycles", ("trn1",), 100, 1, 200),
+    Free("issue_cycles", ("trn2",), 80, 1, 200),
     Free("vector_fixed_cycles", BOTH, 160, 50, 300),
     Free("scalar_fixed_cycles", ("trn1",), 160, 50, 500),
     Free("scalar_fixed_cycles", ("trn2",), 350, 50, 500),
@@ -68,6 +69,7 @@ FREE = (
     Free("activation_table_load_ns", BOTH, 1300, 500, 3000),
     Free("dma_trigger_ns", BOTH, 1000, 300, 2000),
     Free("dma_trigger_gpsimd_ns", BOTH, 1000, 300, 2000),
+    Free("hwdge_descriptor_ns", ("trn2",), 4.0, 1, 10),
     Free("dma_skew_ns", BOTH, 225, 10, 800),
     Free("dma_signal_ns", BOTH, 15, 1, 200),
     Free("dma_completion_ns", BOTH, 300, 100, 800),
@@ -86,6 +88,7 @@ OLDER = "figure of Trainium1; that of this target is not published"
 GIVEN: dict[str, dict[str, dict[str, Any]]] = {
     "trn1": {
         "launch_ns": LAUNCH,
+        "hwdge_descriptor_ns": {"value": 0.0, "source": "nki/deep-dives/nki-dge.rst"},
         "dma_read_bytes_per_ns": {"value": 17.0, "source": GUIDE},
         "dma_write_bytes_per_ns": {"value": 17.0, "source": GUIDE},
     },

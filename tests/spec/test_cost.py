@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nki.language import add, copy, exp, maximum, multiply
+from nki.language import add, copy, exp, log, maximum, multiply, rsqrt, square, tanh
 from nki.spec.cost import activation_table
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import REGISTRY
@@ -89,10 +89,15 @@ def test_a_newer_generation_is_not_slower_at_large_tiles() -> None:
 
 
 def test_tables_of_the_activation_unit() -> None:
-    table = {f: activation_table(_activation(f)) for f in (exp, copy)}
-    assert table == {exp: "exp", copy: None}
+    """Profiles of a normalization and of an optimizer step square and take roots without loading between them; the
+    sets that work-with-neff-files.rst names tell of exponentials and logarithms."""
+    target = load_target("trn2")
+    table = {f: activation_table(_activation(f), target) for f in (exp, log, square, rsqrt, tanh, copy)}
+    assert table[square] == table[rsqrt] == "rsqrt and square"
+    assert table[exp] == table[log] == "exp and log"
+    assert table[tanh] == "tanh" and table[copy] is None
     other = REGISTRY["tensor_reduce"]
-    assert activation_table(other.arguments(**(dict.fromkeys(other.operands) | {"op": ADD}))) is None
+    assert activation_table(other.arguments(**(dict.fromkeys(other.operands) | {"op": ADD})), target) is None
 
 
 def _activation(function: Any) -> Any:

@@ -184,6 +184,7 @@ def test_another_function_loads_its_table() -> None:
     assert length(nl.exp, nl.exp) == pytest.approx(table + 2 * occupied + fixed)
     assert length(nl.exp, nl.tanh) == pytest.approx(2 * table + 2 * occupied + fixed)
     assert length(nl.copy, nl.copy) == pytest.approx(2 * occupied + fixed)
+    assert length(nl.square, nl.rsqrt, nl.square) == pytest.approx(table + 3 * occupied + fixed)
 
 
 def test_a_table_loads_when_the_operands_are_there() -> None:

@@ -104,7 +104,7 @@ def _(a: Any, x: Arrays) -> None:
             "it differs from the dtype of dst",
         ),
     ],
-    steps=two_inputs("ScalarTensorTensor", "data", "operand1", modes=True, source=_ISA),
+    steps=two_inputs("ScalarTensorTensor", "data", "operand1", source=_ISA),
 )
 def scalar_tensor_tensor(
     dst: Dst,

@@ -162,16 +162,14 @@ def one_input_cycles(dst: View, src: View, target: Target, engine: Engine) -> fl
     return cycles if rate > 1.0 else paced(cycles, target, dst, src)
 
 
-def two_input_cycles(dst: View, first: Any, second: Any, target: Target, *, modes: bool) -> float:
-    """Cycles of Vector with two input tiles: twice as many if both come from SBUF, which has one port for it.
+def two_input_cycles(dst: View, first: Any, second: Any, target: Target) -> float:
+    """Cycles of Vector with two input tiles: ``issue.two_input_factor`` as many if both come from SBUF.
 
-    `modes`: whether the instruction has the performance mode for 16-bit floats.
+    NeuronCore-v2 reads one operand after the other there. Since NeuronCore-v3 the data path carries two float32
+    operands in a cycle, as it does two elements of a copy.
     """
     cycles = paced(elements(dst), target, dst, first, second)
     if type(first) is not View or type(second) is not View or in_psum(first) or in_psum(second):
-        return cycles
-    halves = modes and all(v.dtype.kind == "float" and v.dtype.itemsize == 2 for v in (dst, first, second))
-    if halves and "vector_perf_mode" in target.features:
         return cycles
     return cycles * target.issue.two_input_factor
 
@@ -200,14 +198,12 @@ def streams(
     return Cost(formula, source, estimate)
 
 
-def two_inputs(
-    name: str, first: str, second: str, *, modes: bool = False, source: str = GUIDE, estimate: str = LATENCY
-) -> Cost:
+def two_inputs(name: str, first: str, second: str, *, source: str = GUIDE, estimate: str = LATENCY) -> Cost:
     """An instruction ``dst = f(first, second)`` on Vector."""
     get_first, get_second = attrgetter(first), attrgetter(second)
 
     def formula(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
-        cycles = two_input_cycles(a.dst, get_first(a), get_second(a), target, modes=modes)
+        cycles = two_input_cycles(a.dst, get_first(a), get_second(a), target)
         return (on(engine, name, cycles, target),)
 
     return Cost(formula, source, estimate)
@@ -230,12 +226,12 @@ _ACTIVATIONS = frozenset({"activation", "activation_reduce", "activate2"})
 _NO_TABLE = frozenset({"copy"})
 
 
-def activation_table(arguments: Any) -> str | None:
+def activation_table(arguments: Any, target: Target) -> str | None:
     """The table that Scalar needs for an instruction; loading another one takes ``timing.activation_table_load_ns``.
 
-    None if it needs none. An estimate: no document says which functions share a table, so every function but nl.copy
-    has one of its own.
+    It is called by the functions that share it (``activation.function_sets``). None if the instruction needs none.
     """
     if type(arguments).__name__ not in _ACTIVATIONS or arguments.op.name in _NO_TABLE:
         return None
-    return str(arguments.op.name)
+    name = str(arguments.op.name)
+    return " and ".join(next((group for group in target.activation.function_sets if name in group), (name,)))

@@ -7,8 +7,9 @@ the other, the last one ``timing.dma_skew_ns`` after the first. Every engine of 
 those without data, which takes it ``timing.dma_signal_ns`` (nki-dma-overview.rst, Example 1). Other transfers can use
 the engines meanwhile, and the next transfer of a queue follows on each engine as soon as that has written its signal.
 
-Starting a transfer is a different matter: a block that generates descriptors takes ``dma.hwdge_instruction_ns`` for
-each transfer, whatever its size, so that many small ones are bound by their triggers.
+Starting a transfer is a different matter. A block that generates descriptors takes ``timing.hwdge_descriptor_ns`` for
+each of them beside the trigger, however many bytes they move: about 600 ns for the rows of 128 partitions, but 90 ns
+for a single one. Many small transfers are bound by it. Descriptors that the host wrote do not pay it.
 """
 
 from __future__ import annotations
@@ -65,11 +66,20 @@ def engine_rate(dst: View, src: View, target: Target) -> float:
     return target.dma.engine_bytes_per_ns
 
 
+def payload(dst: View, src: View) -> int:
+    """Bytes that a transfer moves: as device memory has them, which bounds it, if one side casts."""
+    sides = [view.dtype.itemsize for view in (dst, src) if not view.buffer.on_chip]
+    return prod(src.shape) * max(sides or (dst.dtype.itemsize, src.dtype.itemsize))
+
+
+def descriptors(dst: View, src: View) -> int:
+    """Pieces of a transfer that are contiguous on both sides."""
+    return _pieces(prod(src.shape), run_length(dst), run_length(src))
+
+
 def transfer(name: str, dst: View, src: View, target: Target, share: float = 1.0, passes: float = 1.0) -> Step:
     """The data on its way, at a `share` of the copy rate; `passes` is how often the payload goes over the engines."""
-    count = prod(src.shape)
-    nbytes = count * max(dst.dtype.itemsize, src.dtype.itemsize)
-    pieces = _pieces(count, run_length(dst), run_length(src))
+    nbytes, pieces = payload(dst, src), descriptors(dst, src)
     engines = engines_used(dst, src, target)
     least = pieces * target.dma.overhead_bound_bytes
     moved = (nbytes if nbytes > least else least) * passes * _read_first(dst, nbytes / pieces, target)
@@ -95,16 +105,18 @@ def trigger(mode: dge_mode, engine: Engine, dst: View, src: View, target: Target
     """Who starts a transfer: Sync a static one, else the block or the processors that write its descriptors.
 
     If the kernel leaves it open, descriptors are generated where a block for it exists: the published matmul of small
-    tiles (kernel-optimization.rst) issues a transfer every 604 ns, which is the time of that block, and no other part
-    of the machine explains it.
+    tiles (kernel-optimization.rst) issues a transfer every 604 ns, which is the time of that block for 128 rows, and no
+    other part of the machine explains it. The block does not cast (nki/migration/index.rst), so that GpSimd writes the
+    descriptors of a transfer that does.
     """
     timing = target.timing
     if mode is dge_mode.unknown:
         moving = not (dst.dynamic is None and src.dynamic is None)
         rows = type(dst.dynamic) is VectorOffset or type(src.dynamic) is VectorOffset
-        if rows or (moving and (not target.dma.hwdge or dst.dtype != src.dtype)):
+        casts = dst.dtype != src.dtype
+        if rows or (moving and not target.dma.hwdge) or (casts and target.dma.hwdge):
             mode = dge_mode.swdge
-        elif target.dma.hwdge and dst.dtype == src.dtype:
+        elif target.dma.hwdge:
             mode = dge_mode.hwdge
     if mode is dge_mode.swdge:
         # without a block that generates them, descriptors are written to memory, and started as static ones are
@@ -113,7 +125,8 @@ def trigger(mode: dge_mode, engine: Engine, dst: View, src: View, target: Target
     first_byte, instruction = timing["dma_trigger_ns"], timing["dma_trigger_instruction_ns"]
     if engine is Engine.scalar:  # its sequencer goes on while the block works
         return Step("DmaTrigger", "scalar", instruction, first_byte - instruction)
-    busy = target.dma.hwdge_instruction_ns if mode is dge_mode.hwdge else instruction
+    generated = descriptors(dst, src) * timing["hwdge_descriptor_ns"] if mode is dge_mode.hwdge else 0.0
+    busy = instruction + generated
     return Step("DmaTrigger", "sync", busy, max(0.0, first_byte - busy))
 
 

@@ -26,6 +26,8 @@ _SHARED = "nki/api/nki.api.shared.rst, NKI Engine Selection"
 _TRN3 = "nki/guides/architecture/trainium3_arch.rst"
 _GPSIMD = "on GpSimd, whose cost no document gives, one 32-bit access for each tensor, element and cycle; "
 _TRIPLE = 3
+_BOTH = 2
+"""Accesses for an element: of two tensors, or in two rounds."""
 _WORD = 4
 
 
@@ -46,9 +48,9 @@ def _memset(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
 
 def _tensor_tensor(a: Any, target: Target, engine: Engine) -> tuple[Step, ...]:
     if engine is Engine.gpsimd:
-        cycles = elements(a.dst) * target.issue.two_input_factor / gpsimd_rate(a.dst, a.data1, target)
+        cycles = _BOTH * elements(a.dst) / gpsimd_rate(a.dst, a.data1, target)
     else:
-        cycles = two_input_cycles(a.dst, a.data1, a.data2, target, modes=True)
+        cycles = two_input_cycles(a.dst, a.data1, a.data2, target)
     return (on(engine, "TensorTensor", cycles, target),)
 
 
@@ -121,7 +123,7 @@ SCAN = streams(
     "data0",
     "data1",
     "dst",
-    factor=lambda t: t.issue.two_input_factor,
+    factor=lambda t: t.issue.scan_factor,
     source="nki/guides/tutorials/fused_mamba.rst",
     estimate=f"two cycles for an element, also with an input in PSUM, fit the measured kernels; {LATENCY}",
 )
@@ -179,7 +181,7 @@ TOPK = Cost(_topk, "nki/api/nki/isa topk, Estimated instruction cost", "the star
 PARTITION_REDUCE = streams(
     "TensorPartitionReduce",
     "data",
-    factor=lambda t: t.issue.two_input_factor,
+    factor=lambda _: _BOTH,
     source="",
     estimate="no document gives a cost; each processor reduces its partitions, and then all processors their results, "
     "with a cycle for an element each time",

@@ -38,6 +38,10 @@ class Step(NamedTuple):
     occupied: float = 0.0
     skew: float = 0.0
 
+    def working(self, aggregate: float) -> float:
+        """ns for which all DMA engines of the core work for a transfer, which together move so many bytes per ns."""
+        return self.occupied * self.ns if self.occupied else self.nbytes / aggregate
+
 
 Formula = Callable[[Any, Target, Engine], tuple[Step, ...]]
 

@@ -213,6 +213,7 @@ _KINDS: dict[Any, Callable[[Any], bool]] = {
     str: _is(str),
     tuple[str, ...]: _all(_is(str)),
     tuple[int, ...]: _all(_is(int)),
+    tuple[tuple[str, ...], ...]: _all(_all(_is(str))),
     tuple[tuple[int, tuple[int, ...]], ...]: _all(_is_rule),
 }
 

@@ -173,7 +173,6 @@ class Dma:
     semaphore_bytes: int
     hwdge_instances: int
     hwdge_engines: tuple[str, ...]
-    hwdge_instruction_ns: float
     priorities: int  # number of priority classes; 0: none
     transpose_dtype_bytes: tuple[int, ...]
     transpose_rate_hbm: float  # fraction of the copy rate
@@ -243,6 +242,7 @@ class Issue:
     onezero_factor: float  # float32 matmul with an operand of ones and zeros is so much faster
     act_read_accumulator_cycles: int
     two_input_factor: float  # Vector with two SBUF inputs
+    scan_factor: float  # tensor_tensor_scan: cycles for an element
     reciprocal_vector_factor: float
     rsqrt_gpsimd_factor: float
     gpsimd_startup_cycles: int
@@ -255,6 +255,13 @@ class Issue:
     gather_setup_cycles: float  # local_gather, for one index
     gather_element_cycles: float  # local_gather, for one element of a run
     n_gather_elements: int  # nc_n_gather: elements per partition of one hardware instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """The tables of the Scalar Engine."""
+
+    function_sets: tuple[tuple[str, ...], ...]  # functions that share a table; every other one has its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +315,7 @@ class Target:
     link: Link
     limits: Limits
     issue: Issue
+    activation: Activation
     throttle: Throttle
     peak: Peak
     features: frozenset[str]

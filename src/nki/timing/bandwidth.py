@@ -3,8 +3,8 @@
 Alone, a transfer takes the time of its step. Its demand is the part of the aggregate rate that it uses meanwhile: a
 transfer of few partitions occupies few engines, and one that latency bounds leaves room too. As long as the demands of
 the transfers in flight add up to at most 1 they do not see each other; beyond that, all slow down in proportion, as
-engines that take turns among their queues have it (nki-dma-overview.rst, DMA Queues: round robin). The aggregate of a
-core (``dma.aggregate_gbps``) is the only limit: the HBM of a stack serves all its cores at that rate.
+engines that take turns among their queues have it (nki-dma-overview.rst, DMA Queues: round robin). The engines of a
+core are the only limit, each at its rate for the direction: the HBM of a stack serves all its cores at that rate.
 """
 
 from __future__ import annotations

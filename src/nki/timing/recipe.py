@@ -74,7 +74,8 @@ class Recipe:
         "writes",
     )
 
-    def __init__(self, issued: Issued, steps: tuple[Step, ...], hardware: Hardware) -> None:
+    def __init__(self, issued: Issued, target: Target, hardware: Hardware) -> None:
+        steps = steps_of(issued, target)
         last = steps[-1]
         chain = tuple((UNIT[step.unit], step.ns, step.latency) for step in steps)
         self.unit, self.ns, self.latency = chain[-1]
@@ -91,7 +92,7 @@ class Recipe:
         self.signal = 0.0 if self.kind == TRANSFER else hardware.semaphore
         self.chained = 0.0 if self.kind == MATMUL else self.latency + hardware.chained[self.unit]
         self.busy = tuple((unit, ns) for unit, ns, _ in self.chain)
-        self.table = activation_table(issued.arguments) if self.unit == SCALAR else None
+        self.table = activation_table(issued.arguments, target) if self.unit == SCALAR else None
         self.ports, self.banked = _ports(issued, self.unit, hardware)
         reads, self.writes = _touching(issued)
         self.needs = reads + self.writes if self.kind == TRANSFER else reads
@@ -122,7 +123,7 @@ class Recipes:
         key = signature(issued)
         found = self._known.get(key)
         if found is None:
-            found = remember(self._known, key, Recipe(issued, steps_of(issued, self._target), self.hardware))
+            found = remember(self._known, key, Recipe(issued, self._target, self.hardware))
         remember(self._seen, id(issued), (issued, found))
         return found
 
@@ -139,7 +140,7 @@ def _kind(chain: Sequence[tuple[int, float, float]]) -> int:
 
 
 def _demand(step: Step, hardware: Hardware) -> float:
-    return min(1.0, max(step.occupied, step.nbytes / (step.ns * hardware.aggregate))) if step.ns > 0.0 else 0.0
+    return min(1.0, step.working(hardware.aggregate) / step.ns) if step.ns > 0.0 else 0.0
 
 
 def _ports(issued: Issued, unit: int, hardware: Hardware) -> tuple[tuple[int, ...], bool]:

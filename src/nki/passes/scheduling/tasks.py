@@ -55,12 +55,12 @@ def _task(issued: Issued, target: Target) -> Task:
     queue = queue_class(issued)
     if queue == DMA:
         return Task(DMA, *duration(issued, target), "", *_sharing(issued, target))
-    return Task(queue, *duration(issued, target), activation_table(issued.arguments) or "")
+    return Task(queue, *duration(issued, target), activation_table(issued.arguments, target) or "")
 
 
 def _sharing(issued: Issued, target: Target) -> tuple[float, float]:
     """ns after which the next transfer finds bandwidth and the one who starts transfers free, and bandwidth alone."""
     *before, last = cost_of(issued, target)
-    share = max(last.occupied * last.ns, last.nbytes / target.dma.aggregate_gbps)
+    share = last.working(target.dma.aggregate_gbps)
     moves = min(share, last.ns - last.skew)
     return max(moves, *(step.ns for step in before), 0.0), moves

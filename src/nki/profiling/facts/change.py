@@ -12,7 +12,6 @@ from nki.passes.analysis.dependences import dependences, segments_of
 from nki.profiling.facts.dependence_edges import Edges
 from nki.profiling.facts.timed_core import CoreFacts, is_transfer
 from nki.spec.program import Issued
-from nki.timing.cost import steps_of
 from nki.timing.hardware import DMA
 from nki.timing.recipe import TRANSFER, Recipe
 
@@ -111,7 +110,7 @@ def _stores(issued: Issued) -> bool:
 
 def recipe_of(core: CoreFacts, issued: Issued) -> Recipe:
     """What an instruction that is not in the program would cost."""
-    return Recipe(issued, steps_of(issued, core.target), core.plan.hardware)
+    return Recipe(issued, core.target, core.plan.hardware)
 
 
 def scaled(recipe: Recipe, starting: float = 1.0, working: float = 1.0) -> Recipe:
