@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nki.profiling import build
+from nki.profiling import build, summary
 from nki.profiling.formats.neuron_explorer_schema import explorer_schema
 from nki.profiling.schema import COUNTER_NAMES, DEPENDENCES, PATHS, TABLES, VERSION, WAITS
 from tests.profiling.ladders.__main__ import LADDERS
@@ -22,6 +22,11 @@ def test_every_column_is_described_where_it_belongs(name: str) -> None:
     section = TEXT.split(f"\n### {name}\n")[1].split("\n### ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", section, re.M)
     assert rows == [(c.name, c.kind, c.unit, c.text) for c in TABLES[name]]
+
+
+def test_the_summary_has_words_for_every_kind() -> None:
+    assert summary._ON_PATH.keys() == PATHS.keys()
+    assert summary._SPENT.keys() == {"busy", "barrier", "idle", *WAITS}
 
 
 def test_every_name_is_explained() -> None:

@@ -22,6 +22,43 @@ _WIDTH = 120
 _LINES = 8
 _WAITS = 8
 _ROWS = 16
+
+_SPENT: Mapping[str, str] = {
+    "busy": "it works",
+    "barrier": "all queues meet at a loop",
+    "signal": "it waits for another engine or a transfer",
+    "unit": "its unit works for another queue",
+    "port": "another engine holds the port to its memory",
+    "operand": "its own earlier result is not in memory yet",
+    "table": "it loads a table for a function",
+    "core": "it waits for the other core",
+    "trigger": "a transfer is being started",
+    "queue": "an earlier transfer moves",
+    "idle": "nothing is left to do",
+}
+"""What a column says of an engine, in a few words; docs/profile.md has all of it."""
+
+_FLOORS: Mapping[str, str] = {
+    "dependences": "any order of these instructions",
+    "roofline compute": "matmuls at the peak rate",
+    "roofline memory": "inputs and results moved once at the full rate of DMA",
+}
+"""What no change of order beats, and what the hardware could do at best, by the name of the bound."""
+
+_ON_PATH: Mapping[str, str] = {
+    "run": "work and moving data",
+    "latency": "until results are visible",
+    "signal": "signals between engines",
+    "trigger": "starting transfers",
+    "operand": "until an engine can read its own result",
+    "table": "loading tables for functions",
+    "core": "waiting for the other core",
+    "barrier": "meeting at loops",
+    "repeat": "later trips of loops",
+    "idle": "unexplained",
+}
+"""What a kind of interval is, in a few words."""
+
 _MOVED = ("HBM read", "HBM written", "kernels", "instr.")
 
 
@@ -140,15 +177,18 @@ def _units(console: Console, about: About, tables: Mapping[str, Table], core: in
     for track, each in time.items():
         shares = [100.0 * each.get(name, 0.0) / makespan if makespan else 0.0 for name in categories]
         grid.add_row(track, *[f"{share:.1f}" if share >= 0.05 else "-" for share in shares])
-    console.print("\nwhere the time went, % of the makespan")
+    console.print(f"\nwhere the time of each engine went, in % of {_us(makespan)}")
     console.print(grid)
+    console.print("; ".join(f"{name}: {_SPENT[name]}" for name in categories if name in _SPENT), style="dim")
 
 
 def _bounds(console: Console, about: About, core: int) -> None:
     totals = about.totals[core]
-    found = sorted(totals["bounds"].items(), key=lambda item: -item[1])
-    text = ", ".join(f"{name} {_us(ns)}" for name, ns in found if ns > 0.0)
-    console.print(f"\nbound by {totals['bound_by']}; lower bounds: {text}")
+    bounds, unit = totals["bounds"], totals["bound_by"]
+    told = {f"unit {unit}": f"all work of {unit}", **_FLOORS}
+    found = sorted(((bounds.get(name, 0.0), text) for name, text in told.items()), key=lambda item: -item[0])
+    text = ", ".join(f"{_us(ns)} {what}" for ns, what in found if ns > 0.0)
+    console.print(f"\nbound by {unit}, the busiest unit; no faster than: {text}")
 
 
 def _path(console: Console, tables: Mapping[str, Table], core: int) -> None:
@@ -158,7 +198,7 @@ def _path(console: Console, tables: Mapping[str, Table], core: int) -> None:
             kinds[row["kind"]] += row["end_ns"] - row["start_ns"]
     total = sum(kinds.values())
     text = ", ".join(
-        f"{kind} {ns / total:.0%}" for kind, ns in sorted(kinds.items(), key=lambda item: -item[1]) if total
+        f"{ns / total:.0%} {_ON_PATH[kind]}" for kind, ns in sorted(kinds.items(), key=lambda item: -item[1]) if total
     )
     console.print(f"critical path: {text}")
 
@@ -173,9 +213,9 @@ def _sources(console: Console, tables: Mapping[str, Table], core: int) -> None:
             critical[row["source"], row["opcode"]] += row["critical_ns"]
             work[row["source"], row["opcode"]] += row["cost_ns"] * row["runs"]
     ranked = sorted(critical, key=lambda key: (-critical[key], -work[key]))[:_LINES]
-    console.print("\nlines on the critical path")
+    console.print("\nlines on the critical path: their part of the time, and all work of their instructions")
     grid = Grid(box=None, pad_edge=False)
-    for name, justify in (("on the path", "right"), ("work", "right"), ("instruction", "left"), ("line", "left")):
+    for name, justify in (("part", "right"), ("work", "right"), ("instruction", "left"), ("line", "left")):
         grid.add_column(name, justify=justify)  # type: ignore[arg-type]
     for key in ranked:
         if critical[key] > 0.0:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 import click
 from rich.table import Table
 
-from nki.target.accuracy import Accuracy, mean, recorded
+from nki.target.accuracy import Accuracy, interval, mean, recorded
 from nki.target.load import DEFAULT_TARGET, load_target, target_names
 from nki.target.model import Provenance, Target
 from nki.tools.output import Command, stdout, write_json
@@ -94,10 +95,15 @@ def _accuracy(only: Target | None, as_json: bool) -> None:
         rankings = [{"steps": steps, "right": right} for steps, right in found.rankings]
         excluded = [{"id": name, "reason": reason} for name, reason in found.excluded]
         more = {"utilisations": shares, "unfitted": unfitted, "rankings": rankings, "excluded": excluded}
-        write_json({"targets": marks, "summary": found.summary, "points": points, **more})
+        known = {name: {bound: interval(name, bound) for bound in _BOUNDS} for name in marks}
+        intervals = {
+            name: {bound: asdict(each) for bound, each in of.items() if each is not None} for name, of in known.items()
+        }
+        write_json({"targets": marks, "summary": found.summary, "points": points, "intervals": intervals, **more})
         return
-    for table in _accuracy_tables(found, marks):
+    for table in (*_accuracy_tables(found, marks), _intervals(marks)):
         stdout().print(table)
+    stdout().print(_MEANING, highlight=False)
     for name, mark in marks.items():
         stdout().print(f"{name}: {mark}", highlight=False)
 
@@ -141,6 +147,29 @@ def _accuracy_tables(found: Accuracy, marks: dict[str, str]) -> list[Table]:
         told = f"{row['mape']:.1f} %", f"{row['mape_left_out']:.1f} %", f"{row['worst']:+.1f} %"
         means.add_row(name, str(row["points"]), *told)
     return [points, means]
+
+
+_BOUNDS = ("dma", "tensor", "vector", "waits")
+"""One of each kind of kernel that errors are known of."""
+
+_MEANING = """\
+error: predicted over measured, less 1. left out: the same if the coefficients of the model are fitted without the
+kernel of the point, which is what to expect of a kernel that nobody measured. bound by: what works for at least
+90 % of the time; waits, if nothing does."""
+
+
+def _intervals(marks: Iterable[str]) -> Table:
+    """How far off predictions for kernels of each kind may be."""
+    table = Table(title="how far off nine of ten kernels were, left out", title_justify="left")
+    for heading in ("target", "bound by", "within", "points", "which"):
+        table.add_column(heading)
+    for name in marks:
+        for bound in _BOUNDS:
+            found = interval(name, bound)
+            if found is not None:
+                told = {"dma": "transfers", "vector": "vector or scalar"}.get(bound, bound)
+                table.add_row(name, told, f"{found.percent:.0f} %", str(found.points), found.kind)
+    return table
 
 
 def _leaf(leaf: Provenance) -> dict[str, Any]:
