@@ -35,9 +35,9 @@ def increased(x: Any, turns: int = 3) -> Any:
     return out
 
 
-def traced(lnc: int | None = None) -> list[Program]:
+def traced(lnc: int | None = None, turns: int = 3) -> list[Program]:
     x = np.zeros((64, 32), np.float32)
-    return [t.program for t in trace_only(Launch(increased, lnc=lnc), (x,), {}, TRN2, OPTIONS)]
+    return [t.program for t in trace_only(Launch(increased, lnc=lnc), (x, turns), {}, TRN2, OPTIONS)]
 
 
 @pytest.mark.parametrize("lnc", [None, 2])

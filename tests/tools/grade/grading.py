@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 
 from nki.options import Options
@@ -33,8 +34,14 @@ def graded(
     traces: int = 1,
     limits: Limits | None = None,
     lnc: int | None = None,
+    package: Mapping[str, str] | None = None,
 ) -> Grade:
-    """The grade of a kernel `name` by the reference of that name; in one process unless more are asked for."""
+    """The grade of a kernel `name` by the reference of that name; in one process unless more are asked for.
+
+    `package` has further files of the folder, which is a package then.
+    """
+    for file, text in {"__init__.py": "", **package}.items() if package is not None else ():
+        (folder / file).write_text(text)
     references = folder / "references.py"
     references.write_text(REFERENCES)
     candidate, other = folder / f"candidate{next(_NUMBERS)}.py", folder / "baseline.py"

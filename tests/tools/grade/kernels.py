@@ -94,6 +94,23 @@ def increment(a, b):
 """
 )
 
+GATHER = (
+    HEAD
+    + """
+
+@nki.jit
+def gather(table, index):
+    rows, columns = index.shape[0], table.shape[1]
+    out = nl.ndarray((rows, columns), dtype=table.dtype, buffer=nl.shared_hbm)
+    places = nl.ndarray(index.shape, dtype=index.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=places, src=index)
+    tile = nl.ndarray((rows, columns), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=table.ap([[columns, rows], [1, columns]], vector_offset=places))
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+"""
+)
+
 REFERENCES = """
 import numpy as np
 
@@ -115,4 +132,8 @@ def softmax(x):
 
 def increment(a, b):
     a += b
+
+
+def gather(table, index):
+    return table[index[:, 0]]
 """

@@ -200,23 +200,45 @@ def test_objects_of_the_process_are_not_searched(tmp_path: Path) -> None:
 # --- the process
 
 
+ESCAPES = """
+import os, socket, subprocess
+for attempt in (
+    os.fork,
+    lambda: subprocess.run(["true"]),
+    lambda: socket.create_connection(("127.0.0.1", 9)),
+    lambda: open("/tmp/left-behind", "w"),
+    lambda: os.kill(os.getppid(), 9),
+    lambda: os.chmod("..", 0o777),
+    lambda: os.listdir("/"),
+):
+    try:
+        attempt()
+    except OSError:
+        continue
+    os.rename = None  # it worked: a code that this test does not expect
+"""
+
+
+def test_a_process_that_reaches_further(tmp_path: Path) -> None:
+    """Each attempt is refused and told once; what the kernel does afterwards does not count."""
+    made = graded(tmp_path, before(ESCAPES))
+    expected = ["process", "process", "network", "writes", "process", "writes", "reads"]
+    assert codes(made) == [f"grade.{name}" for name in expected]
+    assert made.score == 0.0
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("import os\nos._exit(0)", ["grade.ended"]),
-        ("import os\nos.fork()", ["grade.process", "kernel.exception"]),
-        ("import subprocess\nsubprocess.run(['true'])", ["grade.process", "kernel.exception"]),
-        ("import socket\nsocket.create_connection(('127.0.0.1', 9))", ["grade.network", "kernel.exception"]),
-        ("open('/tmp/left-behind', 'w')", ["grade.writes", "kernel.exception"]),
-        ("import os\nos.kill(os.getppid(), 9)", ["grade.process", "kernel.exception"]),
-        ("x = bytearray(1 << 40)", ["grade.memory"]),
-        ("raise SystemExit", ["kernel.exception"]),
-        ("import os\nos.write(int(__import__('sys').argv[1]), b'score 100\\n')", ["grade.answer"]),
+        ("import os\nos._exit(0)", "grade.ended"),
+        ("x = bytearray(1 << 40)", "grade.memory"),
+        ("raise SystemExit", "kernel.exception"),
+        ("import os\nos.write(int(__import__('sys').argv[1]), b'score 100\\n')", "grade.answer"),
     ],
 )
-def test_a_process_that_does_something_else(tmp_path: Path, code: str, expected: list[str]) -> None:
+def test_a_process_without_an_answer(tmp_path: Path, code: str, expected: str) -> None:
     made = graded(tmp_path, within(code))
-    assert codes(made) == expected
+    assert codes(made) == [expected]
     assert made.score == 0.0
 
 
@@ -286,19 +308,3 @@ def test_loops_whose_trips_only_a_run_knows_take_their_time(tmp_path: Path, hone
     assert made.times is not None
     assert honest.times is not None
     assert made.times.predicted_ns > 2.0 * honest.times.predicted_ns
-
-
-@pytest.mark.parametrize(
-    "forged",
-    [
-        '{"kind": "traced", "set": 0, "program": "AAAA", "result": null, "config": {}, "findings": []}',
-        '{"kind": "done"}',
-        '{"kind": "refused", "set": 0, "findings": []}',
-        '{"kind": "did", "what": "nothing", "text": ""}',
-        '{"kind": "refused", "set": 0, "findings": [{"code": "grade.values", "severity": "error", "facts": NaN}]}',
-        "[" * 100000,
-    ],
-)
-def test_forged_messages(tmp_path: Path, forged: str) -> None:
-    source = within(f"import os, sys\nos.write(int(sys.argv[1]), {forged!r}.encode() + b'\\n')")
-    assert codes(graded(tmp_path, source)) == ["grade.answer"]

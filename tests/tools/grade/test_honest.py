@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nki.core.errors import UsageError
 from nki.tools.grade.grade import Grade
 from tests.tools.grade import kernels
 from tests.tools.grade.grading import ADD, codes, graded
@@ -54,3 +55,24 @@ def test_a_faster_kernel_than_the_baseline_has_more_than_half_of_the_score(added
 def test_the_program_that_is_judged_is_the_one_that_a_call_runs(added: Grade) -> None:
     """The same IR, whatever process traced it."""
     assert len(added.fingerprints) == 2
+
+
+def test_indices_have_a_range(tmp_path: Path) -> None:
+    args = ("table=20x16:float32", "index=8x1:int32")
+    with pytest.raises(UsageError) as caught:
+        graded(tmp_path, kernels.GATHER, args, name="gather")
+    assert caught.value.code == "grade.reference"
+    assert codes(graded(tmp_path, kernels.GATHER, args, name="gather", ranges=("index=0..19",))) == []
+
+
+def test_a_package_and_a_refusal_of_other_sizes(tmp_path: Path) -> None:
+    """All of the package is there but the reference in it; sizes that a kernel refuses are noted."""
+    refuses = kernels.ADD.replace(
+        "    rows, columns", "    if a.shape[0] != SIZE:\n        raise ValueError('no')\n    rows, columns"
+    )
+    made = graded(tmp_path, "from .sizes import SIZE\n" + refuses, derive=True, package={"sizes.py": "SIZE = 64\n"})
+    assert codes(made) == []
+    assert any("does not take a=128x32:float32" in note for note in made.notes)
+    lost = graded(tmp_path, "from .references import add\n" + kernels.ADD, package={"__init__.py": ""})
+    assert codes(lost) == ["kernel.import"]
+    assert "--file" not in lost.findings[-1].fix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from nki.tools.grade.trials import Judgement, Question, Trial, answer, ask, in_t
 from nki.tools.grade.verdicts import fault
 
 _DERIVED = 3
+_MISSING = re.compile(r"No module named '(\w+)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def grade(request: GradeRequest) -> Grade:
         _judge_values(made, programs, questions[0])
         baseline_ns = None if before is None else _baseline_ns(request, before, questions[0])
         _time(made, programs[0], roof, baseline_ns)
-    made.findings = [_placed(finding, request.candidate) for finding in made.findings]
+    made.findings = [_placed(_hinted(each, request), request.candidate) for each in made.findings]
     if made.passed and made.times is not None:
         made.score = score_of(made.times)
     return made
@@ -294,6 +296,16 @@ def _baseline_ns(request: GradeRequest, heard: Heard, first: Question) -> float:
         fix="correct it, or leave --baseline out",
         location=_placed(found[0], request.baseline or request.candidate).location,
     )
+
+
+def _hinted(finding: Finding, request: GradeRequest) -> Finding:
+    """For a module that lies beside the user's file and was not copied: how to have it copied, if it may be."""
+    found = _MISSING.search(finding.message) if finding.code in ("kernel.import", "kernel.exception") else None
+    beside = None if found is None else request.candidate.path.with_name(f"{found[1]}.py")
+    hidden = [request.judgement.reference.path, *([request.baseline.path] if request.baseline else [])]
+    if beside is None or not beside.is_file() or beside in hidden:
+        return finding
+    return replace(finding, fix=f"add --file {beside}, so that the candidate gets it")
 
 
 def _placed(finding: Finding, files: Files) -> Finding:

@@ -34,7 +34,7 @@ class _Counted(np.ndarray):
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         product = _PRODUCTS.get(function)
         if product is not None:
-            _count(self.counter, product(*args))
+            _count(self.counter, product(*args, **kwargs))
         return _again(function(*plain(args), **plain(kwargs)), self.counter)
 
     def dot(self, other: Any, out: Any = None) -> Any:
@@ -79,14 +79,14 @@ def _matmul(left: Any, right: Any) -> float:
     return 2.0 * prod(np.broadcast_shapes(first[:-2], second[:-2])) * rows * first[-1] * columns
 
 
-def _dot(left: Any, right: Any, *_: Any) -> float:
+def _dot(left: Any, right: Any, *_: Any, **__: Any) -> float:
     first, second = np.shape(left), np.shape(right)
     if not first or not second:
         return 0.0
     return 2.0 * prod(first) * prod(second) / first[-1]
 
 
-def _inner(left: Any, right: Any, *_: Any) -> float:
+def _inner(left: Any, right: Any, *_: Any, **__: Any) -> float:
     return _dot(left, right)
 
 
@@ -98,7 +98,7 @@ def _tensordot(left: Any, right: Any, axes: Any = 2, *_: Any) -> float:
     return 2.0 * prod(first) * prod(second) / prod(second[axis] for axis in summed)
 
 
-def _einsum(subscripts: Any, *operands: Any) -> float:
+def _einsum(subscripts: Any, *operands: Any, **_: Any) -> float:
     """All combinations of indices, multiplied and added; none where a single operand is only moved."""
     if not isinstance(subscripts, str) or len(operands) < 2:
         return 0.0

@@ -16,7 +16,7 @@ from nki.tools.grade.process.system_calls import restrict_system_calls
 _NO_NEW_PRIVILEGES = 38  # of prctl
 _NEW_USER, _NEW_NETWORK, _NEW_IPC = 0x10000000, 0x40000000, 0x08000000
 _OPEN_FILES = 256
-_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/sys/devices/system/cpu")
+_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/sys", "/proc/self")
 _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/dev/zero", "/proc/cpuinfo", "/proc/meminfo")
 
 
@@ -66,8 +66,8 @@ def readable_places() -> list[Path]:
     """Where Python and this package are: all that a candidate may read beside its own folder."""
     package = Path(__file__).resolve().parents[4]
     prefixes = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
-    found = [Path(place).resolve() for place in (*prefixes, *filter(None, sys.path))]
-    return [*dict.fromkeys([package, *found, *map(Path, _SYSTEM), *map(Path, _SYSTEM_FILES)])]
+    found = [Path(place).resolve() for place in (*prefixes, *filter(None, sys.path), *_SYSTEM, *_SYSTEM_FILES)]
+    return [*dict.fromkeys([package, *found])]
 
 
 def confine(folder: Path, limits: Limits) -> Isolation:

@@ -24,8 +24,16 @@ class Originals:
         return sorted(
             name
             for name, (value, inside) in self._known.items()
-            if now.get(name, value) is not value or _inside(value) != inside or name not in now
+            if name not in now or _is_other(name, value, now[name]) or _inside(value) != inside
         )
+
+
+def _is_other(name: str, before: Any, now: Any) -> bool:
+    """Whether something else has a name now; installed packages may replace functions of Python's own modules."""
+    if now is before:
+        return False
+    code = getattr(now, "__code__", None)
+    return name.startswith("nki.") or code is None or not code.co_filename.startswith((sys.prefix, sys.base_prefix))
 
 
 def _inside(value: Any) -> tuple[int, ...]:

@@ -82,11 +82,12 @@ def _heard(folder: Path, printed: Path, asked: bytes, limits: Limits) -> Heard:
         os.close(reading)
         if writing >= 0:
             os.close(writing)
-    heard = Heard(seconds=time.monotonic() - started, cpu=used.ru_utime + used.ru_stime, memory=used.ru_maxrss * 1024)
+    heard = heard_of(data, ended or _ended(process.returncode))
+    heard.seconds = time.monotonic() - started
+    heard.cpu, heard.memory = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
     with printed.open("rb") as file:
         file.seek(max(0, printed.stat().st_size - _SAID))
         heard.said = file.read().decode("utf-8", "replace")
-    _read(heard, data, ended or _ended(process.returncode))
     return heard
 
 
@@ -158,8 +159,13 @@ def _ended(code: int) -> str:
     return "time" if number in (signal.SIGXCPU, signal.SIGKILL) else f"signal {signal.Signals(number).name}"
 
 
-def _read(heard: Heard, data: bytes, ended: str) -> None:
-    """Fill in the messages; the last line may be cut off where the process was ended."""
+def heard_of(data: bytes, ended: str) -> Heard:
+    """The messages in what a process wrote; the last line may be cut off where the process was ended.
+
+    Args:
+        ended: why it was ended, or how it ended; empty for an end without a fault.
+    """
+    heard = Heard()
     lines = data.split(b"\n")
     cut = lines.pop()
     for line in lines:
@@ -169,15 +175,16 @@ def _read(heard: Heard, data: bytes, ended: str) -> None:
             message = None
         if not isinstance(message, dict):
             heard.ended = "garbage"
-            return
+            return heard
         if heard.isolation is None:
             heard.isolation = Isolation(**{name: message[name] for name in Isolation.__dataclass_fields__})
         elif message.get("kind") == "done":
             heard.ended = "done"
-            return
+            return heard
         else:
             heard.messages.append(message)
     heard.ended = ended or ("garbage" if cut else "code 0")
+    return heard
 
 
 def _not_a_number(word: str) -> float:
