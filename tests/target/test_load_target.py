@@ -42,7 +42,7 @@ def test_aliases_give_the_same_object(spelling: str, name: str) -> None:
     assert load_target(spelling).name == name
 
 
-@pytest.mark.parametrize("name", ["trn4", "", "trn", "trn2.toml", "../trn2"])
+@pytest.mark.parametrize("name", ["trn4", "", "trn", "trn2.tml", "../trn2"])
 def test_unknown_names_list_the_known_ones(name: str) -> None:
     with pytest.raises(TargetError) as caught:
         load_target(name)

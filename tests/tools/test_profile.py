@@ -82,6 +82,39 @@ def test_measured_next_to_predicted(kernel: str, tmp_path: Path) -> None:
     assert "predicted next to measured" in stored
 
 
+def test_a_calibration_is_written_and_used(kernel: str, tmp_path: Path) -> None:
+    words = ["profile", kernel, *SMALL, "--target", "trn2"]
+    nki(*words, "--out", str(tmp_path / "out"), "--format", "parquet")
+    measured = ["--measured", str(tmp_path / "out" / "explorer")]
+    file = tmp_path / "mine.toml"
+    told = nki_json(*words, *measured, "--calibrate", str(file))["calibration"]
+    assert told["file"] == str(file)
+    fitted = {each["name"] for each in told["coefficients"] if each["fitted"]}
+    assert "vector_fixed_cycles" in fitted
+    assert all(each["why"] for each in told["coefficients"] if not each["fitted"])
+    again = nki_json("profile", kernel, *SMALL, "--target", str(file))
+    assert again["target"].startswith(f"trn2@{file}#")
+    assert again["makespan_ns"] == pytest.approx(nki_json(*words)["makespan_ns"], rel=0.01)
+    shown = nki(*words, *measured, "--calibrate", str(file)).stdout
+    assert "left as they were:" in shown
+    assert f"use it with --target {file}" in shown
+    assert "fitted" in nki("targets", str(file)).stdout
+
+
+@pytest.mark.parametrize(
+    "more", [["--calibrate", "mine.toml"], ["--measured", "there", "--calibrate", "mine.json"]], ids=["alone", "ending"]
+)
+def test_what_a_calibration_needs(kernel: str, more: list[str]) -> None:
+    assert nki_json("profile", kernel, *SMALL, *more, code=2)["error"]["code"] == "profile.calibrate"
+
+
+def test_a_stored_profile_has_no_program_to_calibrate(kernel: str, tmp_path: Path) -> None:
+    nki("profile", kernel, *SMALL, "--target", "trn2", "--out", str(tmp_path / "out"), "--format", "parquet")
+    measured = ["--measured", str(tmp_path / "out" / "explorer"), "--calibrate", str(tmp_path / "mine.toml")]
+    assert nki_json("profile", str(tmp_path / "out"), *measured, code=2)["error"]["code"] == "profile.calibrate"
+    assert not (tmp_path / "mine.toml").exists()
+
+
 def test_a_folder_that_was_not_measured(kernel: str, tmp_path: Path) -> None:
     error = nki_json("profile", kernel, *SMALL, "--measured", str(tmp_path), code=1)["error"]
     assert error["code"] == "measured.folder"

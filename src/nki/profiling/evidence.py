@@ -12,6 +12,7 @@ from nki.spec.rule import Finding
 from nki.target.accuracy import bound_by, interval, measured_kernels
 from nki.target.load import load_target, target_names
 from nki.target.model import Target
+from nki.target.own import base_of, own_file
 
 _TOLD: set[str] = set()
 """Targets of which this process was told."""
@@ -83,6 +84,8 @@ def evidence(name: str, validated: bool) -> str:
         name: of the target.
         validated: whether its model was compared with published times of kernels.
     """
+    if file := own_file(name):
+        return f"simulated, with coefficients of {file} for {base_of(name)}"
     if validated:
         return f"simulated, the timing model of {name} was compared with published measurements"
     measured = measured_target()
@@ -106,7 +109,7 @@ def tell_of_unmeasured(target: Target) -> None:
 
     It is no warning of Python: where these are errors, a right call would fail because of its target.
     """
-    if target.validated or target.toy or target.name in _TOLD:
+    if target.validated or target.toy or own_file(target.name) or target.name in _TOLD:
         return
     _TOLD.add(target.name)
     measured = measured_target()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nki.profiling.measured.comparison import Comparison
+    from nki.profiling.measured.fit import Fit
     from nki.profiling.record import Profile
 
 
@@ -53,6 +54,17 @@ def compare_measured(profile: Profile, folder: Path) -> Comparison:
     return found
 
 
-def show_measured(console: Console, comparison: Comparison) -> None:
-    """See `nki.profiling.measured.show.show_comparison`."""
-    importlib.import_module("nki.profiling.measured.show").show_comparison(console, comparison)
+def calibrate(comparison: Comparison, programs: Sequence[Program], target: Target, path: Path) -> Fit:
+    """Fit the coefficients of a target and write them; see `nki.profiling.measured.calibration`."""
+    module = importlib.import_module("nki.profiling.measured.calibration")
+    found: Fit = module.calibrate(comparison, programs, target)
+    module.write_calibration(path, found, comparison, target)
+    return found
+
+
+def show_measured(console: Console, comparison: Comparison, found: Fit | None, path: Path | None) -> None:
+    """See `nki.profiling.measured.show`."""
+    module = importlib.import_module("nki.profiling.measured.show")
+    module.show_comparison(console, comparison)
+    if found is not None:
+        module.show_fit(console, found, path)

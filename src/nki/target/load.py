@@ -3,9 +3,10 @@
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from nki.core.errors import TargetError
 from nki.target.model import Provenance, Target
 from nki.target.names import FEATURES, TIMING
+from nki.target.own import is_own, read_own
 
 DEFAULT_TARGET = "trn3"
 """What the documented simulator uses when nothing else is said (nki/guides/nki_simulator.rst, "Target Platform")."""
@@ -28,9 +30,14 @@ Leaves = dict[str, Provenance]
 def load_target(name: str) -> Target:
     """The target of that name or alias; case does not matter. The same object every time.
 
+    A name that ends with ``.toml`` is the path of a file with other coefficients, see `nki.target.own`.
+
     Raises:
-        TargetError: unknown name (``target.unknown``), or data that does not hold together.
+        TargetError: unknown name (``target.unknown``), data that does not hold together, or a file that cannot be read
+            (see `read_own`).
     """
+    if is_own(name.strip()):
+        return _own(name.strip())
     key = name.strip().lower()
     stem = key if key in _files() else _aliases().get(key)
     if stem is None:
@@ -62,6 +69,36 @@ def read_target(text: str, origin: str, calibration: str = "") -> Target:
     target = _read(data, origin)
     _check_consistent(target, origin)
     return target
+
+
+def _own(name: str) -> Target:
+    """A generation with the coefficients of a file; one object as long as the file is the same."""
+    own = read_own(name)
+    found = _OWN.get(own.name)
+    if found is None:
+        base = load_target(own.base)
+        unknown = sorted(own.coefficients.keys() - TIMING.keys())
+        _require(not unknown, own.origin, "", f"has unknown {', '.join(unknown)}")
+        told: dict[str, Any] = {"timing": {}}
+        _calibrate(told, own.coefficients, own.origin)
+        leaves = {n: _leaf(leaf, float, f"timing.{n}", own.origin) for n, leaf in told["timing"].items()}
+        values: dict[str, float] = {n: leaf["value"] for n, leaf in told["timing"].items()}
+        for n, number in values.items():
+            positive = isfinite(number) and number > 0.0
+            _require(positive, own.origin, f"timing.{n}", f"is {number!r}, not a positive number")
+        found = _OWN[own.name] = replace(
+            base,
+            name=own.name,
+            aliases=(),
+            validated=False,  # published times were compared with other coefficients
+            timing=MappingProxyType({**base.timing, **values}),
+            provenances=MappingProxyType({**base.provenances, **{f"timing.{n}": leaf for n, leaf in leaves.items()}}),
+        )
+    return found
+
+
+_OWN: dict[str, Target] = {}
+"""Targets of files that were read, by name: as many as files were named."""
 
 
 def _toml(text: str, origin: str) -> dict[str, Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from nki.profiling.breakdown import BY, Breakdown
-from nki.profiling.gate import compare_measured, load_profile, profile_programs, show_measured
+from nki.profiling.gate import calibrate, compare_measured, load_profile, profile_programs, show_measured
 from nki.profiling.summary import show_breakdown, show_summary
+from nki.spec.program import Program
+from nki.target.model import Target
 from nki.tools.options import said_to_imitate
 from nki.tools.output import echo, stdout, working, write_json
 from nki.tools.request import compile_request, kernel_command, read_request, usage_error
@@ -17,6 +20,7 @@ from nki.tools.run.artifact import load_artifact
 
 if TYPE_CHECKING:
     from nki.profiling.measured.comparison import Comparison
+    from nki.profiling.measured.fit import Fit
     from nki.profiling.record import Profile
 
 FORMATS = ("summary", "summary-json", "perfetto", "parquet", "csv")
@@ -42,7 +46,14 @@ TRACE, EXPLORER, CSV = "trace.pftrace", "explorer", "csv"
 @click.option(
     "--by", type=click.Choice(BY), help="Of a model: a table of its time by module, class, operation or kernel."
 )
-def command(
+@click.option(
+    "--calibrate",
+    "calibration",
+    type=click.Path(path_type=Path),
+    metavar="OUT.toml",
+    help="Write the target's coefficients, fitted to what was measured, as a target of its own.",
+)
+def command(  # noqa: PLR0913 - one parameter for each option
     kernel: str,
     args: tuple[str, ...],
     target: str | None,
@@ -53,6 +64,7 @@ def command(
     formats: tuple[str, ...],
     measured: Path | None,
     by: str | None,
+    calibration: Path | None,
 ) -> None:
     """Compile a kernel and time it; nothing runs, so only shapes and dtypes of arrays count.
 
@@ -64,18 +76,26 @@ def command(
         raise usage_error("profile.out", f"--format {min(files)} without a folder", "add --out DIR")
     if by is not None and measured is not None:
         raise usage_error("profile.by", "--by with --measured", "ask for one of them")
+    if calibration is not None:
+        _check_calibration(kernel, measured, calibration)
+    compiled = None
     if Path(kernel).is_dir():
         if args or target is not None or lnc is not None or said_to_imitate():
             fix = "leave --arg, --target, --lnc and --imitate out"
             raise usage_error("profile.stored", f"{kernel} is a profile", fix)
         profile = load_profile(Path(kernel))
     else:
-        profile = _profiled(kernel, args, target, lnc, seed, as_json)
+        compiled = _compiled(kernel, args, target, lnc, seed, as_json)
+        profile = compiled.profile
     comparison = None if measured is None else compare_measured(profile, measured)
+    fitted = None
+    if comparison is not None and calibration is not None and compiled is not None:
+        with working("fitting coefficients"):
+            fitted = calibrate(comparison, compiled.programs, compiled.target, calibration)
     if out is not None:
         _write(profile, out, files)
     if by is None:
-        _show(profile, comparison, wanted, out)
+        _show(profile, wanted, out, comparison, fitted, calibration)
     else:
         _show_by(profile.breakdown(by), wanted)
 
@@ -88,11 +108,34 @@ def _show_by(found: Breakdown, wanted: set[str]) -> None:
         show_breakdown(stdout(), found)
 
 
-def _show(profile: Profile, comparison: Comparison | None, wanted: set[str], out: Path | None) -> None:
+def _check_calibration(kernel: str, measured: Path | None, calibration: Path) -> None:
+    """What a calibration needs."""
+    if measured is None:
+        raise usage_error("profile.calibrate", "--calibrate without a measured profile", "add --measured DIR")
+    if Path(kernel).is_dir():
+        fix = "name the kernel's file with its arguments, or a .neff file"
+        raise usage_error("profile.calibrate", f"--calibrate with {kernel}, which has no program", fix)
+    if calibration.suffix != ".toml":
+        fix = f"write {calibration.with_suffix('.toml').name}: --target knows such a file by its ending"
+        raise usage_error("profile.calibrate", f"--calibrate {calibration} is no .toml file", fix)
+
+
+def _show(
+    profile: Profile,
+    wanted: set[str],
+    out: Path | None,
+    comparison: Comparison | None,
+    fitted: Fit | None,
+    calibration: Path | None,
+) -> None:
     """What goes to stdout."""
     if "summary-json" in wanted:
         told = profile.to_json()
-        write_json(told if comparison is None else {**told, "measured": comparison.to_json()})
+        if comparison is not None:
+            told["measured"] = comparison.to_json()
+        if fitted is not None:
+            told["calibration"] = {"file": str(calibration), **fitted.to_json()}
+        write_json(told)
     elif "summary" in wanted or out is None:
         show_summary(stdout(), profile.about, profile.tables)
         for load in profile.about.kept_loads:
@@ -101,24 +144,33 @@ def _show(profile: Profile, comparison: Comparison | None, wanted: set[str], out
         echo(f"{profile.about.kernel} on {profile.about.target}: {profile.makespan_ns / 1000:.2f} µs, in {out}")
     if comparison is not None and "summary-json" not in wanted:
         stdout().print()
-        show_measured(stdout(), comparison)
+        show_measured(stdout(), comparison, fitted, calibration)
 
 
-def _profiled(
+class _Compiled(NamedTuple):
+    """Programs, one for each core, what they are for, and their profile."""
+
+    programs: Sequence[Program]
+    target: Target
+    profile: Profile
+
+
+def _compiled(
     kernel: str, args: tuple[str, ...], target: str | None, lnc: int | None, seed: int, as_json: bool
-) -> Profile:
+) -> _Compiled:
     if Path(kernel).suffix == ".neff":
         if args or lnc is not None or said_to_imitate():
             given = f"--arg, --lnc or --imitate with {kernel}"
             raise usage_error("run.compiled", given, "leave them out: it is compiled")
         loaded = load_artifact(Path(kernel), target)
         with working(f"profiling {kernel}"):
-            return loaded.profile()
+            return _Compiled(loaded.artifact.programs, loaded.target, loaded.profile())
     request = read_request(kernel, args, target, lnc, seed, as_json)
     with working(f"profiling {request.launch.name}"):
         made = compile_request(request, {})
-        options = request.options
-        return profile_programs(made.programs, request.target, imitate=options.imitate, kept_loads=made.kept_loads)
+        imitate = request.options.imitate
+        profile = profile_programs(made.programs, request.target, imitate=imitate, kept_loads=made.kept_loads)
+        return _Compiled(made.programs, request.target, profile)
 
 
 def _write(profile: Profile, out: Path, files: set[str]) -> None:

@@ -27,7 +27,9 @@ from nki.tools.user_code import kernel_errors
 
 Function = Callable[..., Any]
 
-TARGET = click.option("--target", metavar="NAME", help="Target, for example trn2; overrides the environment.")
+TARGET = click.option(
+    "--target", metavar="NAME", help="Target, for example trn2, or a .toml file; overrides the environment."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON to stdout.")
 
 _PARAMETERS = (

@@ -86,9 +86,17 @@ class CoreFacts:
 
 
 def core_of(
-    number: int, program: Program, target: Target, line: Timeline, trips: Mapping[int, float] | None = None
+    number: int,
+    program: Program,
+    target: Target,
+    line: Timeline,
+    trips: Mapping[int, float] | None = None,
+    needs: list[tuple[int, ...]] | None = None,
 ) -> CoreFacts:
-    """A core from its synchronized program and its timeline, which was made with these trips."""
+    """A core from its synchronized program and its timeline, which was made with these trips.
+
+    `needs` are those of the same program, if they are known: no time changes them.
+    """
     plan = TimingPlanner(program, target, trips)
     items = list(program.body.walk())
     parts = list(segments(plan.body))
@@ -116,18 +124,24 @@ def core_of(
         before=[-1] * len(items),
         moved=[-1] * len(items),
         signals=[()] * len(items),
-        needs=[()] * len(items),
+        needs=_needs(program, target, len(items)) if needs is None else needs,
         ran=(~np.isnan(line.start)).tolist(),
         runs=line.runs.tolist(),
     )
-    for found in segments_of(program):
-        needs = dependences(found.items, program, target, found.edges, found.fences)
-        core.needs[found.walk : found.walk + len(needs)] = [tuple(found.walk + p for p in each) for each in needs]
     for segment in parts:
         _order(core, segment)
         _transfers(core, segment)
         _parts_of_time(core, segment)
     return core
+
+
+def _needs(program: Program, target: Target, count: int) -> list[tuple[int, ...]]:
+    """What must complete before each instruction."""
+    needs: list[tuple[int, ...]] = [()] * count
+    for found in segments_of(program):
+        here = dependences(found.items, program, target, found.edges, found.fences)
+        needs[found.walk : found.walk + len(here)] = [tuple(found.walk + p for p in each) for each in here]
+    return needs
 
 
 def _parts_of_time(core: CoreFacts, segment: SegmentPlan) -> None:

@@ -6,7 +6,10 @@ Hirschberg does.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -77,3 +80,89 @@ def _trace(rows: list[int], size: int) -> list[tuple[int, int]]:
             column -= 1
             found.append((row, column))
     return found[::-1]
+
+
+MOST_SHIFTED = 32
+"""Neighbours with equal keys among which a gap is moved."""
+
+Ties = list[tuple[int, int]]
+
+
+class Side(NamedTuple):
+    """A sequence: the key of each element, when it begins, and when its result is there."""
+
+    keys: Keys
+    starts: Sequence[float]
+    ends: Sequence[float]
+
+
+def aligned(first: Side, second: Side) -> Ties:
+    """A longest common subsequence; where keys leave it open which of equal neighbours is missing, times decide."""
+    ties = common(first.keys, second.keys)
+    return _moved(_moved(ties, (first, second), 0), (first, second), 1)
+
+
+def _moved(ties: Ties, sides: tuple[Side, Side], side: int) -> Ties:
+    """Move the elements of one side that have no partner to where the times between the others agree best."""
+    ties = list(ties)
+    partner = {tie[side]: at for at, tie in enumerate(ties)}
+    for hole in range(len(sides[side].keys)):
+        block = [] if hole in partner else _block(ties, partner, hole, sides[side].keys, side)
+        if not block:
+            continue
+        own = sorted([hole, *(ties[at][side] for at in block)])
+        theirs = [ties[at][1 - side] for at in block]
+        misfits = [
+            _misfit([*own[:gap], *own[gap + 1 :]], theirs, sides[side], sides[1 - side]) for gap in range(len(own))
+        ]
+        if min(misfits) >= misfits[own.index(hole)]:
+            continue
+        own.pop(misfits.index(min(misfits)))
+        for at in block:
+            del partner[ties[at][side]]
+        for at, mine, other in zip(block, own, theirs, strict=True):
+            ties[at] = (mine, other) if side == 0 else (other, mine)
+            partner[mine] = at
+    return ties
+
+
+def _without(own: list[int], gap: int) -> list[int]:
+    return [*own[:gap], *own[gap + 1 :]]
+
+
+def _block(ties: Ties, partner: dict[int, int], hole: int, keys: Keys, side: int) -> list[int]:
+    """Ties on both sides of an element without a partner, without a gap between them and with its key."""
+    found: list[int] = []
+    for step in (-1, 1):
+        at = hole + step
+        while at in partner and keys[at] == keys[hole] and abs(at - hole) <= MOST_SHIFTED:
+            found.append(partner[at])
+            at += step
+    return sorted(found)
+
+
+def _misfit(own: list[int], theirs: list[int], mine: Side, other: Side) -> float:
+    """How far the times between neighbours are from those of the other side."""
+    total = 0.0
+    for (a, b), (c, d) in zip(pairwise(own), pairwise(theirs), strict=True):
+        total += abs((mine.starts[b] - mine.starts[a]) - (other.starts[d] - other.starts[c]))
+        total += abs((mine.ends[b] - mine.ends[a]) - (other.ends[d] - other.ends[c]))
+    return total
+
+
+def ascending(values: Sequence[int]) -> set[int]:
+    """Positions of a longest ascending subsequence."""
+    tails: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for at, value in enumerate(values):
+        place = bisect_left(tails, value)
+        before.append(last[place - 1] if place else -1)
+        tails[place : place + 1] = [value]
+        last[place : place + 1] = [at]
+    found: set[int] = set()
+    at = last[-1] if last else -1
+    while at >= 0:
+        found.add(at)
+        at = before[at]
+    return found

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from nki.profiling.formats.neuron_explorer_schema import explorer_schema
 from nki.profiling.formats.opcodes import kind_of, opcodes
 from nki.profiling.measured.refusals import refused
-from nki.profiling.measured.rows import ENGINES, check_instructions, check_transfers
+from nki.profiling.measured.rows import ENGINES, check_instructions, check_throttle, check_transfers
 from nki.profiling.measured.tables import files_of, read_table
 from nki.profiling.measured.units import check_units
 
@@ -36,6 +36,7 @@ USED: Mapping[str, tuple[str, ...]] = {
         "operands",
         "id",
         "pc",
+        "evt_wait_time_ns",
         "nki_source_location",
         "bir_debug_info_source_location",
         "dma_trigger_start_ts",
@@ -45,6 +46,7 @@ USED: Mapping[str, tuple[str, ...]] = {
     ),
     "DmaPacketAggregated": ("start_ts", "end_ts", "duration_ns", "id", "pcore_idx", "queue_name", "transfer_bytes"),
     "Flow": ("in_id", "out_id", "in_table", "out_table"),
+    "Throttle": ("timestamp", "duration", "pcore_idx"),
     "ExecutionInfo": ("execution_index", "execution_start_ts", "execution_end_ts"),
 }
 """The columns that are read; each of them is checked."""
@@ -65,6 +67,7 @@ class Event(NamedTuple):
         size: bytes that it reads and writes, and operations; None where the profile does not tell.
         operands: in the profile's words.
         start, end: in ns.
+        waited: ns that it waited for signals before that.
         moves: start and end of the transfer that it started, and bytes, or None.
     """
 
@@ -79,7 +82,13 @@ class Event(NamedTuple):
     operands: str
     start: float
     end: float
+    waited: float
     moves: tuple[float, float, int] | None
+
+    @property
+    def done(self) -> float:
+        """When its result, or the last byte of the transfer that it started, was there."""
+        return self.moves[1] if self.moves is not None else self.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,7 @@ class Capture:
         cores: physical cores.
         simulated: whether it says that it was not measured.
         events: by core and engine, in the order of execution.
+        throttled: when the device limited its products, in ns.
         notes: what has to be said about it.
     """
 
@@ -102,6 +112,7 @@ class Capture:
     cores: int
     simulated: bool
     events: list[Event]
+    throttled: list[tuple[float, float]]
     notes: list[str]
 
 
@@ -138,6 +149,7 @@ def read_capture(folder: Path) -> Capture:
         about["num_physical_cores"],
         bool(about["is_simulation"]),
         events,
+        _throttled(files, exact=not newer),
         [note for note in (*notes, told) if note],
     )
 
@@ -208,6 +220,7 @@ def _event(row: Mapping[str, Any], moves: Mapping[int, tuple[float, float, int]]
         row["operands"],
         float(row["start_ts"]),
         float(row["end_ts"]),
+        float(row["evt_wait_time_ns"] or 0),
         moved,
     )
 
@@ -259,6 +272,15 @@ def _one_execution(events: list[Event], files: Mapping[str, Sequence[Path]], *, 
         message = f"no instruction lies in execution {last['execution_index']}, from {start} to {end} ns"
         raise refused("measured.empty", message, table="ExecutionInfo")
     return kept, f"of {len(known)} executions the last one counts, {len(kept)} of {len(events)} instructions"
+
+
+def _throttled(files: Mapping[str, Sequence[Path]], *, exact: bool) -> list[tuple[float, float]]:
+    """Times of the table `Throttle`, if there is one."""
+    if "Throttle" not in files:
+        return []
+    rows = read_table("Throttle", files["Throttle"], USED["Throttle"], exact=exact)
+    check_throttle(rows)
+    return [(float(at), float(at + ns)) for at, ns in zip(rows["timestamp"], rows["duration"], strict=True)]
 
 
 def is_own(event: Event) -> bool:

@@ -1,7 +1,8 @@
 """Which measured instruction is which of the program: by the order on each engine, and by source line.
 
-The device's compiler adds, merges and reorders instructions. What has the same kind, line and size on both sides is
-aligned first, as a longest common subsequence; what is left between two such pairs by kind and line, and then by kind.
+The device's compiler adds, merges and reorders instructions. Of those with the same kind, line and size the first one
+is the first one on both sides, and so on; where one side has fewer, times decide which are missing. What is left
+between such pairs that are in order is aligned as a longest common subsequence of kinds and lines, and then of kinds.
 What is out of order has to have the same kind and line. Everything else is on one side alone, and is reported.
 """
 
@@ -13,7 +14,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from nki.profiling.formats.executed import START
-from nki.profiling.measured.alignment import common
+from nki.profiling.measured.alignment import Side, aligned, ascending
 from nki.profiling.measured.capture import Capture, Event, is_own
 from nki.profiling.measured.predicted import Item, Streams
 from nki.profiling.measured.refusals import refused
@@ -57,12 +58,12 @@ def match(program: Streams, capture: Capture) -> Matched:
         else:
             measured[event.core, event.engine].append(event)
     have = _sizes(capture.events, program)
-    keys = _keys(have)
+    exact = _exact(have)
     pairs: list[Pair] = []
     items: list[Item] = []
     events: list[Event] = []
     for place in sorted({*program, *measured}):
-        found, left, more = _engine(program.get(place, ()), measured.get(place, ()), keys)
+        found, left, more = _engine(program.get(place, ()), measured.get(place, ()), exact)
         pairs += [pair if any(have[pair.item.kind]) else _sizeless(pair) for pair in found]
         items += left
         events += more
@@ -91,15 +92,14 @@ def _sizes(events: Sequence[Event], program: Streams) -> Sizes:
     return have
 
 
-def _keys(have: Sizes) -> list[tuple[str, Key]]:
-    """Keys from strict to loose; what has no known size is as good as its line."""
+def _exact(have: Sizes) -> Key:
+    """Kind, line and size; what has no known size is as good as its line."""
 
     def exact(each: Item | Event) -> Hashable:
-        """Kind, line and size."""
         size = tuple(value for value, there in zip(each.size, have[each.kind], strict=True) if there)
         return (*_line(each), size)
 
-    return [("exact", exact), ("line", _line)]
+    return exact
 
 
 def _sizeless(pair: Pair) -> Pair:
@@ -118,14 +118,10 @@ def _elsewhere(each: Item | Event) -> Hashable:
     return (core, *_line(each)) if started and each.line else None
 
 
-def _engine(
-    items: Sequence[Item], events: Sequence[Event], keys: list[tuple[str, Key]]
-) -> tuple[list[Pair], list[Item], list[Event]]:
+def _engine(items: Sequence[Item], events: Sequence[Event], exact: Key) -> tuple[list[Pair], list[Item], list[Event]]:
     """Pairs of one engine, and what is left on both sides."""
-    pairs: list[Pair] = []
-    gaps: list[Gap] = [(items, events)]
-    for how, key in keys:
-        pairs, gaps = _in_order(pairs, gaps, how, key)
+    pairs, gaps = _alike(items, events, exact)
+    pairs, gaps = _in_order(pairs, gaps, "line", _line)
     moved, left, more = _out_of_order(_all(gap[0] for gap in gaps), _all(gap[1] for gap in gaps), _known_line, "moved")
     mine, theirs = set(map(id, left)), set(map(id, more))
     gaps = [([i for i in a if id(i) in mine], [e for e in b if id(e) in theirs]) for a, b in gaps]
@@ -137,12 +133,50 @@ Gap = tuple[Sequence[Item], Sequence[Event]]
 """What lies between pairs that follow each other."""
 
 
+def _alike(items: Sequence[Item], events: Sequence[Event], exact: Key) -> tuple[list[Pair], list[Gap]]:
+    """The first of equal instructions is the first one on both sides, and so on; and what lies between such pairs."""
+    mine, theirs = _places(items, exact), _places(events, exact)
+    found: dict[int, int] = {}
+    for key in mine.keys() & theirs.keys():
+        here, there = mine[key], theirs[key]
+        for a, b in aligned(_side([items[at] for at in here], exact), _side([events[at] for at in there], exact)):
+            found[here[a]] = there[b]
+    ties = sorted(found.items())
+    anchors = ascending([b for _, b in ties])
+    pairs = [Pair(items[a], events[b], "exact" if at in anchors else "moved") for at, (a, b) in enumerate(ties)]
+    used = set(found.values())
+    gaps: list[Gap] = []
+    first = start = 0
+    fixed = [tie for at, tie in enumerate(ties) if at in anchors]
+    for a, b in (*fixed, (len(items), len(events))):
+        left = [items[at] for at in range(first, a) if at not in found]
+        more = [events[at] for at in range(start, b) if at not in used]
+        if left or more:
+            gaps.append((left, more))
+        first, start = a + 1, b + 1
+    return pairs, gaps
+
+
+def _places(found: Sequence[Item | Event], exact: Key) -> dict[Hashable, list[int]]:
+    """Where each key is; not of what has no line."""
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for at, each in enumerate(found):
+        if each.line:
+            places[exact(each)].append(at)
+    return places
+
+
+def _side(found: Sequence[Item | Event], key: Key) -> Side:
+    starts = [each.part.start if isinstance(each, Item) else each.start for each in found]
+    return Side([key(each) for each in found], starts, [each.done for each in found])
+
+
 def _in_order(pairs: list[Pair], gaps: Sequence[Gap], how: str, key: Key) -> tuple[list[Pair], list[Gap]]:
     """Align every gap; the pairs with those that are new, and the gaps that are left."""
     pairs, left = list(pairs), []
     for items, events in gaps:
         first = start = 0
-        ties = common([key(each) for each in items], [key(each) for each in events])
+        ties = aligned(_side(items, key), _side(events, key))
         pairs += [Pair(items[a], events[b], how) for a, b in ties]
         for a, b in (*ties, (len(items), len(events))):
             if a > first or b > start:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from nki.profiling.formats.executed import LOAD, Part, executed
+from nki.profiling.formats.executed import LOAD, START, Part, executed
 from nki.profiling.measured.capture import SIZES
 from nki.profiling.measured.refusals import refused
 from nki.profiling.record import Profile
@@ -24,6 +24,7 @@ class Item(NamedTuple):
         kind: one name for all spellings of its opcode.
         file, line: that it came from.
         size: as that of `Event`.
+        done: ns; when its result, or the last byte of the transfer that it starts, is there.
     """
 
     part: Part
@@ -31,6 +32,7 @@ class Item(NamedTuple):
     file: str
     line: int
     size: tuple[int | None, ...]
+    done: float
 
 
 Streams = Mapping[tuple[int, str], Sequence[Item]]
@@ -73,7 +75,8 @@ def _item(part: Part, row: Mapping[str, Any], sources: Sequence[Mapping[str, Any
         flops = round((row["flops"] + row["transpose_flops"]) * part.share)
         size = (*(row[name] for name in SIZES), flops)
     file = PurePath(source["file"]).name if source else ""
-    return Item(part, kinds.get(part.opcode, part.opcode), file, source["line"] if source else 0, size)
+    line, done = source["line"] if source else 0, row["end_ns"] if part.what == START else part.end
+    return Item(part, kinds.get(part.opcode, part.opcode), file, line, size, done)
 
 
 Around = tuple[tuple[int, int], ...]

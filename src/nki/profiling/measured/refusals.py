@@ -13,6 +13,7 @@ _FIXES = {
     "measured.folder": "name the folder with Instruction.parquet and Metadata.parquet that neuron-explorer wrote",
     "measured.version": "process the capture again with a neuron-explorer whose schema is 7.4",
     "measured.size": "capture a smaller part of the program",
+    "measured.calibrate": "capture a kernel with more kinds of instructions, or with tiles of several sizes",
     "measured.match": "profile the kernel and the arguments that were captured",
 }
 _AGAIN = "process the capture again with neuron-explorer; do not use tables that something else changed"

@@ -45,6 +45,14 @@ def check_transfers(rows: Mapping[str, Sequence[Any]]) -> None:
     _check_counts("DmaPacketAggregated", "transfer_bytes", rows["transfer_bytes"])
 
 
+def check_throttle(rows: Mapping[str, Sequence[Any]]) -> None:
+    """The same of `Throttle`."""
+    for name in ("timestamp", "duration"):
+        for number, value in enumerate(rows[name]):
+            if not 0 <= value <= MOST_NS:
+                raise _wrong("Throttle", number, name, value, f"within 0..{MOST_NS}")
+
+
 def _check_times(table: str, rows: Mapping[str, Sequence[Any]]) -> None:
     times = zip(rows["start_ts"], rows["end_ts"], rows["duration_ns"], strict=True)
     for number, (start, end, duration) in enumerate(times):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from nki.core.visible import visible
 from nki.profiling.measured.comparison import HOW, Comparison, Sums
+from nki.profiling.measured.fit import Fit
 
 _HEADINGS = ("matched", "only predicted", "only measured", "measured", "predicted", "error", "mean |error|")
 _GROUPS = 8
@@ -87,3 +89,26 @@ def _us(ns: float) -> str:
 
 def _signed(error: float | None) -> str:
     return "-" if error is None else f"{error:+.1%}"
+
+
+def show_fit(console: Console, found: Fit, path: Path) -> None:
+    """What was fitted, what was left and why, and how the file is used."""
+    fitted = [each for each in found.coefficients if each.fitted]
+    console.print()
+    seen = f"{len(found.observations):,} kinds of observations"
+    console.print(Text(f"{len(fitted)} of {len(found.coefficients)} coefficients fitted to {seen}", style="bold"))
+    console.print(f"mean error of an observation: {found.before:.1%} before, {found.after:.1%} after")
+    grid = Grid(box=None, pad_edge=False)
+    for name in ("coefficient", "before", "fitted", "standard error", "observations"):
+        grid.add_column(name, justify="left" if name == "coefficient" else "right")
+    for each in fitted:
+        grid.add_row(
+            each.name, f"{each.before:.5g}", f"{each.value:.5g}", f"{each.error:.1%}", f"{each.observations:,}"
+        )
+    console.print(grid)
+    console.print()
+    console.print("left as they were:")
+    for each in found.coefficients:
+        if not each.fitted:
+            console.print(f"  {each.name}: {each.why}")
+    console.print(Text(visible(f"written to {path}: use it with --target {path}")))
