@@ -75,7 +75,7 @@ def test_a_kept_schedule_is_for_the_next_pass_only() -> None:
         return lambda item: item is not each.body.items[-1]
 
     passes = allocate_and_schedule.PASS, shorter, schedule.PASS
-    ((done,), _) = compile_programs([program(scaled, 12)], Context(TRN2), passes)
+    (done,) = compile_programs([program(scaled, 12)], Context(TRN2), passes).programs
     assert len(done.body.items) == 12 * 4 - 1
     assert done.body.sync is not None and all(done.body.sync)
 

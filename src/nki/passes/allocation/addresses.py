@@ -88,7 +88,7 @@ def _within(needs: Demand, layout: Layout, target: Target) -> Demand:
     if needs.memory.region is not MemoryRegion.sbuf:
         return needs
     if layout.share < 1.0:
-        needs = replace(needs, memory=replace(needs.memory, limit=int(layout.share * needs.memory.limit)))
+        needs = replace(needs, memory=replace(needs.memory, limit=round(layout.share * needs.memory.limit)))
     return replace(needs, upper=layout.upper, half=target.partitions // 2) if layout.upper else needs
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from nki.compiler import AddressRotation, CompileConfig
 from nki.passes.analysis.dependences import segments_of
 from nki.passes.context import Context
+from nki.passes.order_search.ahead import share_ahead
 from nki.passes.order_search.candidates import Candidate, Start
 from nki.passes.order_search.choice import MOST_TIMED, better
 from nki.passes.order_search.evaluation import Evaluation
@@ -72,7 +73,7 @@ def _written(start: Start, context: Context, tasks: Tasks) -> tuple[Evaluation, 
 
     All other orders get as much as that: what is loaded ahead must not take what the kernel does not need.
     """
-    part = start._replace(layout=start.layout._replace(share=context.imitation.ahead))
+    part = start._replace(layout=start.layout._replace(share=share_ahead(start.program, context)))
     evaluation = Evaluation(part, context, tasks)
     written = evaluation.of(written_order(start.program))
     if written is None and part != start:
