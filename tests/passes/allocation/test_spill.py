@@ -73,29 +73,56 @@ def test_the_tensors_whose_next_use_is_farthest_go() -> None:
     )
 
 
-def test_what_is_still_in_hbm_is_not_stored_again() -> None:
-    """Read, wait, read, wait, read: one copy out, two copies in."""
+def waiting(a: Any, change: str) -> Any:
+    """A tile is read, waits, is read, waits, and is read."""
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    kept = nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf, name="kept")
+    nisa.dma_copy(dst=kept, src=a)
+    if change == "the tile":
+        nisa.tensor_scalar(dst=kept[0:1], data=kept[0:1], op0=nl.add, operand0=1.0)
+    for trip in range(2):
+        large = [nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf) for _ in range(3)]
+        for tile in large:
+            nisa.memset(dst=tile, value=1.0)
+        nisa.tensor_tensor(dst=large[0], data1=large[1], data2=large[2], op=nl.add)
+        nisa.dma_copy(dst=out[:, 0:16384], src=large[0])
+        if change == "the source" and trip:
+            nisa.dma_copy(dst=a[0:64], src=large[0][0:64])
+        nisa.dma_copy(dst=out[:, 0:16384], src=kept)
+    return out
 
-    def kernel(a: Any) -> Any:
-        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
-        kept = nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf, name="kept")
-        nisa.dma_copy(dst=kept, src=a)
-        for _ in range(2):
-            large = [nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf) for _ in range(3)]
-            for tile in large:
-                nisa.memset(dst=tile, value=1.0)
-            nisa.tensor_tensor(dst=large[0], data1=large[1], data2=large[2], op=nl.add)
-            nisa.dma_copy(dst=out[:, 0:16384], src=large[0])
-            nisa.dma_copy(dst=out[:, 0:16384], src=kept)
-        return out
 
+def spilled_copies(change: str) -> list[Any]:
     array = normal(128, 16384)
-    before = traced(kernel, array)
-    after = allocate(before, context(), spilling=True).program
-    copies = [i.arguments for i in after.body.walk() if i.instruction is nisa.dma_copy]
+    before = traced(waiting, array, change)
+    placed = allocate(before, context(), spilling=True)
+    assert results(placed.program, array) == results(before, array)
+    assert len(placed.findings) == 2
+    assert sum("loaded again from a" in finding.message for finding in placed.findings) == {"": 2, "the source": 1}.get(
+        change, 0
+    )
+    return [i.arguments for i in placed.program.body.walk() if i.instruction is nisa.dma_copy]
+
+
+def test_what_is_still_in_hbm_is_not_stored_again() -> None:
+    """One copy out, two copies in."""
+    copies = spilled_copies("the tile")
     assert [c.src.buffer.name for c in copies if c.dst.buffer.name == "kept.away"] == ["kept"]
     assert [c.dst.buffer.name for c in copies if c.src.buffer.name == "kept.away"] == ["kept.back0", "kept.back1"]
-    assert results(after, array) == results(before, array)
+
+
+def test_what_a_load_brought_is_loaded_again() -> None:
+    copies = spilled_copies("")
+    assert not [c for c in copies if "away" in c.dst.buffer.name]
+    assert [c.dst.buffer.name for c in copies if c.src.buffer.name == "a"] == ["kept", "kept.back0", "kept.back1"]
+
+
+def test_what_is_written_at_its_source_is_copied_elsewhere() -> None:
+    """The source changes in the second gap, so that the first one may load again, and the second one may not."""
+    copies = spilled_copies("the source")
+    assert [c.dst.buffer.name for c in copies if c.src.buffer.name == "a"] == ["kept", "kept.back0"]
+    assert [c.src.buffer.name for c in copies if c.dst.buffer.name == "kept.away"] == ["kept.back0"]
+    assert [c.dst.buffer.name for c in copies if c.src.buffer.name == "kept.away"] == ["kept.back1"]
 
 
 def test_edges_and_fences_follow_their_instructions() -> None:

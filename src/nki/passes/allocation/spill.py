@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from nki.passes.analysis.footprints import Accesses
 from nki.passes.analysis.liveness import liveness
 from nki.passes.analysis.memory_demand import Demand, OnChipMemory
 from nki.passes.analysis.memory_usage import place_of
+from nki.passes.analysis.ordered_positions import ordered_positions
 from nki.passes.analysis.pressure import load
-from nki.passes.editing.rewrite import Edit, rewritten
+from nki.passes.analysis.tile_loads import Store, tile_loads
+from nki.passes.editing.rewrite import Edit, renamed, rewritten
 from nki.spec.instruction import Instruction
 from nki.spec.program import Issued, Program
 from nki.spec.rule import Finding
@@ -36,7 +39,8 @@ def spill(program: Program, target: Target, share: float = 1.0) -> tuple[Program
     private HBM (from PSUM: to SBUF) behind the use before the gap, and from there to a new buffer before the next use;
     all later uses mean that one. Those whose next use is farthest away go first. Never moved are tensors with an
     explicit address, those that are not completely written by then, and PSUM tensors that are written afterwards. A
-    loop that uses a tensor needs it all the time. The kernel computes the same bytes.
+    loop that uses a tensor needs it all the time. What a load brought from HBM, and nothing has written to since, there
+    or in SBUF, is not copied anywhere: it is loaded from there again. The kernel computes the same bytes.
 
     Where nothing is left to move, more stays live than fits, and allocation says so. Returns a finding for each gap.
     """
@@ -46,9 +50,20 @@ def spill(program: Program, target: Target, share: float = 1.0) -> tuple[Program
         needs = demands(program, live, target)[0][number]
         gaps = _chosen(program, needs, target, live.positions, int(needs.memory.limit * share))
         if gaps:
-            program = _Spiller(program, target, away).apply(gaps)
-            findings += [_finding(gap, needs.memory) for gap in gaps]
+            sources = _sources(program, gaps) if away is MemoryRegion.private_hbm else {}
+            program = _Spiller(program, target, away, sources).apply(gaps)
+            findings += [_finding(gap, needs.memory, sources.get(_name(gap))) for gap in gaps]
     return program, findings
+
+
+def spilled_bytes(program: Program, target: Target) -> int:
+    """Bytes that cross to and from HBM for the tensors that have to go if no more than SBUF holds is live at once."""
+    before, after = (_moved(each) for each in (program, spill(program, target)[0]))
+    return after - before
+
+
+def _moved(program: Program) -> int:
+    return sum(issued.arguments.dst.nbytes for issued in program.body.walk() if issued.instruction.name == "dma_copy")
 
 
 def _chosen(program: Program, needs: Demand, target: Target, positions: int, limit: int) -> list[Gap]:
@@ -89,10 +104,47 @@ def _possible(gap: Gap, accesses: Accesses, target: Target) -> bool:
     return complete(gap, accesses)
 
 
-class _Spiller:
-    """Makes the copies and the buffers for them."""
+def _name(gap: Gap) -> tuple[int, int]:
+    return gap.tensor.buffer.id, gap.number
 
-    def __init__(self, program: Program, target: Target, away: MemoryRegion) -> None:
+
+def _sources(program: Program, gaps: Sequence[Gap]) -> dict[tuple[int, int], Issued]:
+    """For gaps of tiles that a load filled, and whose source is the same at their ends, that load."""
+    found = tile_loads(program)
+    stores = [event for event in found.events if type(event) is Store]
+    written: dict[int, list[int]] = {}
+    for store in stores:
+        for buffer in store.written:
+            written.setdefault(buffer, []).append(store.position)
+    met = [store.position for store in stores if store.meets]
+    ordered = ordered_positions(program, sum(1 for _ in program.body.walk()))
+    sources: dict[tuple[int, int], Issued] = {}
+    for gap in gaps:
+        loads = found.by_tile.get(gap.tensor.buffer.id, ())
+        if len(loads) != 1 or ordered[loads[0].position]:
+            continue
+        first, source = loads[0].position, loads[0].issued.arguments.src.buffer
+        changed = written.get(source.id, []) if source.role == "fixed" else [*written.get(source.id, []), *met]
+        if not any(first < position < gap.end for position in changed):
+            sources[_name(gap)] = loads[0].issued
+    return sources
+
+
+class _Spiller:
+    """Makes the copies and the buffers for them.
+
+    Args:
+        sources: loads that are done again, by the names of gaps, in place of a copy and of its way back.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        target: Target,
+        away: MemoryRegion,
+        sources: Mapping[tuple[int, int], Issued],
+    ) -> None:
+        self._sources = sources
         self._program = program
         self._target = target
         self._away = away
@@ -111,18 +163,26 @@ class _Spiller:
         """Copy out behind each gap's first end, unless the copy is still good, and in before the other end."""
         tensor = gaps[0].tensor
         edit = self._edits.setdefault(id(tensor.block), Edit())
-        away = self._buffer(tensor.buffer, f"{tensor.buffer.name}.away", self._away)
-        edit.buffers.append(away)
+        away: Buffer | None = None
         current, since = tensor.buffer, 0
         for number, gap in enumerate(gaps):
             before, after = tensor.uses[gap.number], tensor.uses[gap.number + 1]
-            if number == 0 or any(use.writes for use in tensor.uses[since : gap.number + 1]):
+            load = self._sources.get(_name(gap))
+            if load is None and (away is None or any(use.writes for use in tensor.uses[since : gap.number + 1])):
+                if away is None:
+                    away = self._buffer(tensor.buffer, f"{tensor.buffer.name}.away", self._away)
+                    edit.buffers.append(away)
                 edit.after.setdefault(before.item, []).append(self._copy(away, current))
-            current = self._buffer(tensor.buffer, f"{tensor.buffer.name}.back{number}", tensor.buffer.region)
-            edit.buffers.append(current)
-            edit.before.setdefault(after.item, []).append(self._copy(current, away))
-            edit.renames.setdefault(after.item, {})[tensor.buffer.id] = current
-            since = gap.number + 1
+            back = self._buffer(tensor.buffer, f"{tensor.buffer.name}.back{number}", tensor.buffer.region)
+            edit.buffers.append(back)
+            if load is not None:
+                again = renamed(load, {tensor.buffer.id: back})
+            else:
+                assert away is not None, "it was copied there"
+                again = self._copy(back, away)
+            edit.before.setdefault(after.item, []).append(again)
+            edit.renames.setdefault(after.item, {})[tensor.buffer.id] = back
+            current, since = back, gap.number + 1
 
     def _buffer(self, like: Buffer, name: str, region: MemoryRegion) -> Buffer:
         self._last_id += 1
@@ -155,15 +215,19 @@ def _issued(instruction: Instruction[Any], target: Target, location: Location, *
     return Issued(instruction, arguments, location, instruction.engine_for(arguments, target))
 
 
-def _finding(gap: Gap, memory: OnChipMemory) -> Finding:
+def _finding(gap: Gap, memory: OnChipMemory, load: Issued | None) -> Finding:
     buffer = gap.tensor.buffer
     after, before = gap.tensor.uses[gap.number], gap.tensor.uses[gap.number + 1]
-    away = "SBUF" if memory.region is MemoryRegion.psum else "HBM"
+    where = f"from {place_of(after.location)} to {place_of(before.location)}"
+    if load is not None:
+        told = f"is dropped {where}, and loaded again from {load.arguments.src.buffer.name}: {buffer.nbytes} bytes"
+    else:
+        away = "SBUF" if memory.region is MemoryRegion.psum else "HBM"
+        told = f"is kept in {away} {where}: {buffer.nbytes} bytes each way"
     return Finding(
         "memory.spill",
         "warning",
-        f"{buffer.name} is kept in {away} from {place_of(after.location)} to {place_of(before.location)}: "
-        f"{buffer.nbytes} bytes each way",
+        f"{buffer.name} {told}",
         f"{memory.limit} bytes of each {memory.title} partition can be allocated",
         "nki/deep-dives/nki_perf_guide.rst",
         "use smaller tiles, or bring its uses together",

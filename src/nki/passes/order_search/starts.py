@@ -2,7 +2,8 @@
 
 The order in which the kernel is written stays wherever it fits, as it knows best what it wants. Where it needs more
 memory than there is, tensors of few partitions lie side by side, or an order is taken in which less is live at once, or
-both. Tensors are moved to HBM and back only if none of these is enough, and if the kernel's settings allow it.
+both. Tensors are moved to HBM and back only if none of these is enough, and if the kernel's settings allow it; the
+order that moves least comes first.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from nki.passes.allocation.addresses import Layout
 from nki.passes.allocation.partition_halves import upper_half
+from nki.passes.allocation.spill import spilled_bytes
 from nki.passes.context import Context
 from nki.passes.order_search.candidates import Start
 from nki.passes.scheduling.pressure_reordering import orders_under_pressure
@@ -27,7 +29,7 @@ def starts(program: Program, context: Context) -> Iterator[Start]:
         yield Start(other)
     yield from _side_by_side(less_live, context)
     if context.config.spill:
-        for other in less_live:
+        for other in sorted([program, *less_live], key=lambda each: spilled_bytes(each, context.target)):
             yield Start(other, spilling=True)
 
 
