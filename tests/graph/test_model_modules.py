@@ -12,6 +12,8 @@ import torch
 from torch import fx, nn
 
 import nki as _nki
+import nki.isa as nisa
+import nki.language as nl
 from nki.core.dtypes import float32
 from nki.core.errors import ArtifactError, UsageError
 from nki.core.origin import ModuleCall, Origin
@@ -26,7 +28,7 @@ from nki.graph.resume import resume
 from nki.graph.stablehlo.read import read
 from nki.graph.stablehlo.write import write
 from nki.interop.jax import compile as compile_jax
-from nki.interop.torch import compiled_graphs
+from nki.interop.torch import compiled_graphs, wrap_nki
 from nki.profiling.breakdown import BY, Breakdown
 from nki.profiling.build import profile_programs
 from nki.profiling.record import Profile
@@ -39,6 +41,16 @@ from tests.tools.running import nki, nki_json
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 _WIDTH, _ROWS = 32, 128
+
+
+@_nki.jit
+def twice(source: Any) -> Any:
+    out = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
 
 
 class Attention(nn.Module):
@@ -171,6 +183,30 @@ def test_a_compiled_function_and_its_derivative(model: Small) -> None:
         assert {"model.layers.0.mlp.1", "model.layers.1.attention", "model.head"} <= set(found)
         (rest,) = [row for row in rows if not row.named]
         assert str(rest) == "(no module)" and rest.self_ns > 0.0
+
+
+def test_kernels_of_the_user_and_control_flow_have_the_modules_around_them() -> None:
+    class Twice(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return wrap_nki(twice)[1](x)
+
+    class Chosen(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, lambda x: x.exp(), lambda x: x.sin(), (x,))
+
+    with torch.no_grad():
+        torch.compile(nn.Sequential(Twice(), Chosen()), backend="neuron", options={"target": "trn2"})(
+            torch.ones(128, 8)
+        )
+    profile = compiled_graphs()[-1].executable.profile()
+    check_sums(profile)
+    found = named(profile.breakdown("module"))
+    assert {path: row.kind for path, row in found.items()} == {"": "Sequential", "0": "Twice", "1": "Chosen"}
+    assert found["0"].self_ns > 0.0 and found["0"].kernels == 1
+    operations = named(profile.breakdown("operation"))
+    assert {"aten.exp", "aten.sin", "aten.sum", "cond"} <= set(operations)
+    assert operations["nki.call_1"].self_ns == found["0"].self_ns
+    assert named(profile.breakdown("kernel"))["twice"].self_ns == found["0"].self_ns
 
 
 def test_two_cores(exported: tuple[Executable, Path]) -> None:

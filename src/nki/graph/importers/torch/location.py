@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._ops import OpOverload
 
 from nki.core.origin import ModuleCall, Origin
 from nki.core.source import Frame, Location
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
-_OVERLOAD = re.compile(r"^((?:aten|prims)\.\w+)\.\w+$")
 _MEMBER = re.compile(r"\[['\"]?(\w+)['\"]?\]")
 _REACHED = ("L[", "G[")  # a local or a global variable of the function that is compiled
 _WHOLE = re.compile(r"^\.(self|fn)(?=\.|$)")  # what Dynamo calls the module that is compiled, also by way of a function
@@ -44,8 +44,8 @@ def origin_of(node: fx.Node) -> Origin | None:
         return None
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     modules = tuple(ModuleCall(_path(str(path)), _class(kind)) for path, kind in stack.values())
-    operator = str(node.meta.get("original_aten") or node.target)
-    return Origin(modules, _OVERLOAD.sub(r"\1", operator))
+    operator = node.meta.get("original_aten") or node.target
+    return Origin(modules, str(operator.overloadpacket if isinstance(operator, OpOverload) else operator))
 
 
 @lru_cache(maxsize=4096)
