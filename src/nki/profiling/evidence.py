@@ -18,7 +18,7 @@ _TOLD: set[str] = set()
 """Targets of which this process was told."""
 
 _SHARE = 0.9
-"""Of measured kernels: what texts call nine of ten."""
+"""The part of the measured kernels that texts call nine of ten."""
 
 
 @dataclass(frozen=True, slots=True)

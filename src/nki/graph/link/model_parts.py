@@ -79,7 +79,7 @@ def _arithmetic_ns(op: Op, target: Target) -> float:
 
 
 def _terms(op: Op) -> int | None:
-    """Of a product, how many products each element is the sum of; None for other operations."""
+    """How many products each element of a product is the sum of; None for other operations."""
     if op.name == "dot_general":
         shape = op.operands[0].type.shape
         return prod(shape[dimension] for dimension in op.attributes["lhs_contracting_dimensions"])

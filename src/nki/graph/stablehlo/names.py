@@ -7,4 +7,4 @@ GROUP_NAME = "nki.name"
 """The name that groups share that compute the same."""
 
 MODULES, OPERATION = "nki.modules", "nki.operation"
-"""Of a fused location: the modules around a line, each with its class, and the operation of the framework."""
+"""What a fused location says: the modules around a line, each with its class, and the operation of the framework."""

@@ -9,7 +9,7 @@ from nki.profiling.table import Table, from_rows
 from nki.spec.model_kernels import CoreKernels, shares
 
 _WEIGHTS = ("work", "reads", "writes")
-"""Of a part: what a kernel's time, and its bytes from and to HBM, are divided by."""
+"""What a kernel's time, and its bytes from and to HBM, are divided by: fields of its parts."""
 
 
 class ModelKernels:
