@@ -227,6 +227,24 @@ def test_a_process_that_reaches_further(tmp_path: Path) -> None:
     assert made.score == 0.0
 
 
+BELOW_PYTHON = """
+import ctypes
+libc = ctypes.CDLL(None)
+opened, connected = libc.open(FILE, 0) >= 0, libc.socket(2, 1, 0) >= 0
+signalled = libc.kill(libc.getppid(), 0) == 0
+raise ValueError(f"{opened} {connected} {signalled}")
+"""
+
+
+def test_the_operating_system_refuses_what_python_does_not_see(tmp_path: Path) -> None:
+    """As far as the grade says that it does."""
+    made = graded(tmp_path, before(BELOW_PYTHON.replace("FILE", repr(bytes(tmp_path / "references.py")))))
+    isolation = made.heard[0].isolation
+    assert isolation is not None
+    able = (not isolation.landlock, not isolation.system_calls, not isolation.system_calls)
+    assert " ".join(map(str, able)) in made.findings[-1].message
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [

@@ -131,7 +131,7 @@ def _derived(request: GradeRequest) -> list[ArgumentSet]:
     found = []
     for chosen in derived_sets(request.sets[0]):
         try:
-            ask(replace(request.judgement, rtol=0.0), chosen, 1, request.judgement.kinds(first=False)[0])
+            ask(request.judgement, chosen, 1, request.judgement.kinds(first=False)[0])
         except (NkiError, IndexError):
             continue
         found.append(chosen)
@@ -223,15 +223,11 @@ def _judge_values(made: Grade, programs: dict[int, JudgedProgram], first: Questi
         for kind in judgement.kinds(first=number == 0):
             known = number == 0 and kind.name == first.kind.name
             question = first if known else ask(judgement, made.sets[number], number, kind)
-            found = in_time(
-                request.limits.seconds,
-                f"running the program on {kind.name} inputs",
-                lambda j=judged, q=question: answer(judgement, j, q, request.target, options),
-            )
-            if isinstance(found, Finding):
-                made.findings.append(found)
+            made.trials.append(answer(judgement, judged, question, request.target, options, request.limits.seconds))
+            error = made.trials[-1].error
+            if error is not None and error.code == "grade.time":  # the other kinds would take as long
+                made.findings.append(error)
                 return
-            made.trials.append(found)
     judged = programs[0]
     made.findings += writes_arguments(judged, made.trials)
     made.findings += in_time_list(
@@ -283,7 +279,8 @@ def _baseline_ns(request: GradeRequest, heard: Heard, first: Question) -> float:
         cores, most = request.lnc or 1, request.limits.memory
         judged = judge_program(answers.traced[0], request.sets[0], request.target, request.options, cores, most)
         if isinstance(judged, JudgedProgram):
-            trial = answer(request.judgement, judged, first, request.target, poisoned(request.options))
+            options, seconds = poisoned(request.options), request.limits.seconds
+            trial = answer(request.judgement, judged, first, request.target, options, seconds)
             if trial.passed:
                 return profiled(judged, trial.outcome, request.target).about.makespan_ns
             found = causes([trial], request.sets)
