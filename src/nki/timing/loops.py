@@ -50,6 +50,17 @@ class Spent(NamedTuple):
         )
 
 
+def spent_by_segment(run: SegmentRun) -> Spent:
+    """What a segment that was simulated to its end has spent."""
+    busy, nbytes, moved = list(run.busy), 0.0, 0.0
+    for recipe in run.plan.recipes:
+        for unit, ns in recipe.busy:
+            busy[unit] += ns
+        nbytes += recipe.nbytes
+        moved += recipe.ns * recipe.demand
+    return Spent(run.ns, tuple(busy), nbytes, moved, len(run.plan.items))
+
+
 class LoopTime(NamedTuple):
     """A loop in time.
 
@@ -131,11 +142,7 @@ class Clockwork:
             raise _stuck(run)
         if at is not None:
             self.records.take(run, at)
-        plan, busy = run.plan, list(run.busy)
-        for recipe in plan.recipes:
-            for unit, ns in recipe.busy:
-                busy[unit] += ns
-        return Spent(run.ns, tuple(busy), plan.nbytes, plan.moved, len(plan.items)), run.state()
+        return spent_by_segment(run), run.state()
 
     def _loop(self, loop: LoopPlan, state: SegmentState, at: float | None) -> tuple[Spent, SegmentState]:
         """Barriers stand before the first trip and after every one."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nki.core.errors import VerificationError
-from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
+from nki.spec.program import Block, ForLoop, Issued, Placement, Program, Sync, WhileLoop
 from nki.target.model import Target
 from nki.timing.hardware import FIRST_BANK, Hardware, hardware_of
 from nki.timing.overlap import Boxes
@@ -29,8 +29,6 @@ class SegmentPlan:
         missing: how many events have to happen before it may start: producers, and its turn in the queue.
         ports: shared ports that it occupies.
         meets: number of instructions that meet the other core.
-        nbytes: payload of all transfers.
-        moved: ns for which all DMA engines of the core would have to work for them.
         boxes: for comparing what instructions touch.
     """
 
@@ -45,9 +43,28 @@ class SegmentPlan:
         self.missing: list[int] = []
         self.ports: list[tuple[int, ...]] = []
         self.meets = sum(recipe.meets for recipe in recipes)
-        self.nbytes = sum(recipe.nbytes for recipe in recipes)
-        self.moved = sum(recipe.ns * recipe.demand for recipe in recipes)
         self.boxes = Boxes()
+
+    def order(self, queues: Sequence[int], producers: Sequence[tuple[int, ...]]) -> None:
+        """Say in which queue each instruction is, by number, and whose completion it waits for."""
+        last: dict[int, int] = {}
+        after, missing, consumers = self.after, self.missing, self.consumers
+        for position, (queue, awaited) in enumerate(zip(queues, producers, strict=True)):
+            before = last.get(queue, -1)
+            if before >= 0:
+                after[before] = position
+                missing.append(1 + len(awaited))
+            else:
+                missing.append(len(awaited))
+            last[queue] = position
+            for producer in awaited:
+                waiting = consumers[producer]
+                if waiting is None:
+                    consumers[producer] = [position]
+                else:
+                    waiting.append(position)
+        self.queue[:] = queues
+        self.producers[:] = producers
 
     def needs(self, position: int) -> list[Touch]:
         """What an instruction must not overtake the writing of."""
@@ -109,9 +126,8 @@ class TimingPlanner:
         self.loops: list[LoopPlan] = []
         self.size = 0
         self._number = {name: number for number, name in enumerate(self.hardware.queues)}
-        self._placement = program.placement
+        self._ports = Ports(self.hardware, program.placement)
         self._trips = trips or {}
-        self._boxes = Boxes()
         self._blocks = 0
         self.body = self._block(program.body, 1.0)
 
@@ -142,44 +158,45 @@ class TimingPlanner:
         recipes = self._recipes
         plan = SegmentPlan(self.size, items, [recipes.of(issued) for issued in items])
         self.size += len(items)
-        plan.ports = [
-            self._ports(issued, recipe) if recipe.banked else recipe.ports
-            for issued, recipe in zip(items, plan.recipes, strict=True)
+        plan.ports = [self._ports.of(issued, recipe) for issued, recipe in zip(items, plan.recipes, strict=True)]
+        queues, signals = self._lanes(items, syncs)
+        producers = [
+            _producers(sync, signals, items[position]) if sync.waits else () for position, sync in enumerate(syncs)
         ]
-        signals = self._lanes(plan, syncs)
-        for position, sync in enumerate(syncs):
-            producers = _producers(sync, signals, items[position]) if sync.waits else ()
-            plan.producers.append(producers)
-            plan.missing[position] += len(producers)
-            for producer in producers:
-                waiting = plan.consumers[producer]
-                if waiting is None:
-                    plan.consumers[producer] = [position]
-                else:
-                    waiting.append(position)
+        plan.order(queues, producers)
         return plan
 
-    def _lanes(self, plan: SegmentPlan, syncs: list[Sync]) -> dict[str, list[int]]:
-        """Queues and turns; returns the signalling instructions of each queue."""
-        last: dict[str, int] = {}
+    def _lanes(self, items: list[Issued], syncs: list[Sync]) -> tuple[list[int], dict[str, list[int]]]:
+        """The queue of each instruction, by number, and the signalling instructions of each queue."""
+        queues: list[int] = []
         signals: dict[str, list[int]] = {}
         for position, sync in enumerate(syncs):
-            name = sync.queue
-            if name not in self._number:
-                raise _unknown_queue(name, plan.items[position], self.hardware)
-            plan.queue.append(self._number[name])
-            before = last.get(name, -1)
-            if before >= 0:
-                plan.after[before] = position
-            plan.missing.append(0 if before < 0 else 1)
-            last[name] = position
+            number = self._number.get(sync.queue)
+            if number is None:
+                raise _unknown_queue(sync.queue, items[position], self.hardware)
+            queues.append(number)
             if sync.signals:
-                signals.setdefault(name, []).append(position)
-        return signals
+                signals.setdefault(sync.queue, []).append(position)
+        return queues, signals
 
-    def _ports(self, issued: Issued, recipe: Recipe) -> tuple[int, ...]:
-        views = (view for _, view in issued.views())
-        banks = self._boxes.banks(views, self._placement, self.hardware.bank_bytes)
+
+class Ports:
+    """Which shared ports instructions occupy; of PSUM those of the banks that they touch.
+
+    Args:
+        placement: where buffers without an explicit address lie.
+    """
+
+    def __init__(self, hardware: Hardware, placement: Placement | None) -> None:
+        self._bank_bytes = hardware.bank_bytes
+        self._placement = placement
+        self._boxes = Boxes()
+
+    def of(self, issued: Issued, recipe: Recipe) -> tuple[int, ...]:
+        """By number, see `nki.timing.hardware`."""
+        if not recipe.banked:
+            return recipe.ports
+        banks = self._boxes.banks((view for _, view in issued.views()), self._placement, self._bank_bytes)
         return (*recipe.ports, *(FIRST_BANK + bank for bank in banks))
 
 

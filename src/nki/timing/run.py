@@ -23,8 +23,11 @@ from nki.timing.bandwidth import NEVER, Transfers
 from nki.timing.clock import Clock
 from nki.timing.hardware import DMA, FIRST_BANK, SCALAR, TENSOR, Hardware
 from nki.timing.plan import SegmentPlan
-from nki.timing.recipe import Recipe, indices
+from nki.timing.recipe import TRANSFER, Recipe, indices
 from nki.timing.state import CORE, NONE, OPERAND, PORT, TABLE, UNIT, WAIT, SegmentState
+
+_ROUNDING = 1.0 + 1e-9
+"""Sums of the same numbers in another order may differ; what is as long as the limit is not given up."""
 
 READY, ARRIVED, MET, CLEAR = range(4)
 """Events: may start; the trigger has reached the DMA; the other core is there; the operands of a transfer are."""
@@ -38,18 +41,34 @@ class SegmentRun:
             when its queue was ready for it.
         cause, blocker: what it waited for, see `nki.timing.state.CAUSES`, and which position that was, or -1.
         busy: ns for each unit.
+        lost: whether it was given up, because it takes longer than the limit.
         arrived: instructions at a meeting with the other core, with the time; the driver calls `met`.
     """
 
     def __init__(
-        self, plan: SegmentPlan, hardware: Hardware, target: Target, state: SegmentState, alone: bool = True
+        self,
+        plan: SegmentPlan,
+        hardware: Hardware,
+        target: Target,
+        state: SegmentState,
+        alone: bool = True,
+        limit: float = NEVER,
     ) -> None:
+        """Everything is still to come.
+
+        Args:
+            alone: whether no other core is met.
+            limit: ns after which nobody wants to know how long it takes; it is given up as soon as that is certain.
+        """
         count = len(plan.items)
         self.plan, self._hardware, self._alone = plan, hardware, alone
         self.start, self.end, self.visible = [0.0] * count, [0.0] * count, [0.0] * count
         self.turn, self._ready = [0.0] * count, [0.0] * count
         self.cause, self.blocker, self._waited = [NONE] * count, [-1] * count, [-1] * count
         self.busy = [0.0] * len(UNITS)
+        self.lost = False
+        self._limit = limit * _ROUNDING
+        self._work = _work(plan) if limit < NEVER else None
         self.arrived: list[tuple[float, int]] = []
         self._missing = plan.missing.copy()
         self._left = count
@@ -92,7 +111,7 @@ class SegmentRun:
         """Process events up to a time; stops early when an instruction meets the other core."""
         events, transfers = self._events, self._transfers
         recipes, kinds = self.plan.recipes, self._kinds
-        while True:
+        while not self.lost:
             # On a tie the transfer ends first, because what waits for it may start at that very time.
             if events and events[0][0] < transfers.next:
                 if events[0][0] > until:
@@ -146,6 +165,8 @@ class SegmentRun:
             start = self._operands(start, position)
         if recipe.table is not None and recipe.table != self._table:
             start = self._load_table(start, position, recipe.table)
+        if self._work is not None:
+            self._look_ahead(start, unit, recipe, self._work)
         end = start + recipe.ns if len(recipe.chain) == 1 else self._chain(start, position, recipe)
         if end > free[unit]:
             free[unit] = end
@@ -171,6 +192,8 @@ class SegmentRun:
         (_, load, depth), (_, work, _) = recipe.chain
         free = self._free
         begin = max(now + load + depth, free[TENSOR])
+        if self._work is not None:
+            self._look_ahead(begin, TENSOR, recipe, self._work)
         end = self._clock.multiply(begin, work) if self._clock else begin + work
         self.busy[TENSOR] += end - begin - work
         turn = max(now + load, begin - depth) if self._hardware.background_load else end
@@ -190,6 +213,8 @@ class SegmentRun:
             start = self._free[unit]
             self._blame(position, UNIT, self._user[unit])
         self.start[position] = start
+        if self._work is not None:
+            self._look_ahead(start, unit, recipe, self._work)
         end = self._chain(start, position, recipe)
         self._release(position, end)
         heappush(self._events, (end + recipe.chain[-1][2], ARRIVED, position))
@@ -213,6 +238,9 @@ class SegmentRun:
 
     def _move(self, now: float, position: int, follows: bool = False) -> None:
         recipe = self.plan.recipes[position]
+        if self._work is not None:
+            self.lost |= now + self._work[DMA] > self._limit
+            self._work[DMA] -= recipe.work
         ns = recipe.ns - recipe.skew if follows else recipe.ns
         self._transfers.begin(now, position, ns, min(1.0, recipe.demand * recipe.ns / ns) if ns > 0.0 else 0.0)
 
@@ -224,6 +252,14 @@ class SegmentRun:
         self._complete(position, now)
         if self._backlog[queue]:
             self._begin(now, self._backlog[queue].popleft(), follows=True)
+
+    # --- giving up
+
+    def _look_ahead(self, start: float, unit: int, recipe: Recipe, work: list[float]) -> None:
+        """An instruction starts on a unit, which has to do all that is left after that, one after the other."""
+        self.lost |= start + work[unit] > self._limit
+        for each, ns in recipe.busy:
+            work[each] -= ns
 
     # --- what holds an instruction up
 
@@ -306,3 +342,14 @@ class SegmentRun:
             self._blame(position, WAIT, self._waited[position])
             turn = ready
         heappush(self._events, (turn, READY, position))
+
+
+def _work(plan: SegmentPlan) -> list[float]:
+    """The least ns for which each unit works."""
+    work = [0.0] * len(UNITS)
+    for recipe in plan.recipes:
+        for unit, ns in recipe.busy:
+            work[unit] += ns
+        if recipe.kind == TRANSFER:
+            work[DMA] += recipe.work
+    return work

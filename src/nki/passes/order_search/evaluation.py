@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from nki.core.errors import VerificationError
@@ -12,14 +12,17 @@ from nki.passes.analysis.dependences import Segment, dependences, segments_of
 from nki.passes.context import Context
 from nki.passes.editing.reorder import NewOrder, reordered
 from nki.passes.order_search.candidates import Candidate, Order, Scheduled, Start
-from nki.passes.order_search.choice import shortest
+from nki.passes.order_search.choice import MOST_TIMED, shortest
 from nki.passes.order_search.segment_schedules import SegmentSchedules, segment_schedules
-from nki.passes.scheduling.list_schedule import Machine, Schedule
-from nki.passes.scheduling.semaphores import synchronize
+from nki.passes.scheduling.list_schedule import Schedule
+from nki.passes.scheduling.ready_list import NEVER
+from nki.passes.scheduling.semaphores import Synchronized, synchronize
 from nki.passes.scheduling.tasks import Tasks, machine_of
-from nki.spec.program import Block, Program
-from nki.target.model import Target
-from nki.timing.loops import Spent
+from nki.spec.program import Issued, Program
+from nki.timing.loops import Spent, spent_by_segment
+from nki.timing.plan import Ports, SegmentPlan
+from nki.timing.run import SegmentRun
+from nki.timing.state import SegmentState
 from nki.timing.timeline import spent_by
 
 
@@ -43,14 +46,20 @@ class Evaluation:
         self.failure: VerificationError | None = None
         self._context = context
         self._known: dict[tuple[tuple[int, ...], ...], Candidate | None] = {}
+        self._timed: Timed = {}
 
-    def of(self, order: Order) -> Candidate | None:
-        """The candidate that an order makes; None if its tensors have no place."""
+    def of(self, order: Order, limit: float = NEVER) -> Candidate | None:
+        """The candidate that an order makes; None if its tensors have no place.
+
+        Args:
+            limit: ns of the best candidate so far. One that takes longer need not be timed to its end: its makespan may
+                be `NEVER`.
+        """
         if order.positions not in self._known:
-            self._known[order.positions] = self._evaluated(order)
+            self._known[order.positions] = self._evaluated(order, limit)
         return self._known[order.positions]
 
-    def _evaluated(self, order: Order) -> Candidate | None:
+    def _evaluated(self, order: Order, limit: float) -> Candidate | None:
         start = self.start
         try:
             placed = allocate(self._ordered(order), self._context, start.layout, spilling=start.spilling)
@@ -58,7 +67,9 @@ class Evaluation:
             self.failure = self.failure or error
             return None
         self.spent += self.instructions
-        return Candidate(order, placed, scheduled(placed.program, self._context, self.tasks))
+        return Candidate(
+            order, placed, scheduled(placed.program, self._context, self.tasks, limit=limit, timed=self._timed)
+        )
 
     def _ordered(self, order: Order) -> Program:
         if order.heuristic is None:
@@ -72,7 +83,13 @@ class Evaluation:
 
 
 def scheduled(
-    program: Program, context: Context, tasks: Tasks, schedules: SegmentSchedules = segment_schedules
+    program: Program,
+    context: Context,
+    tasks: Tasks,
+    schedules: SegmentSchedules = segment_schedules,
+    *,
+    limit: float = NEVER,
+    timed: Timed | None = None,
 ) -> Scheduled:
     """A program with addresses, in the best schedule of each segment, and how long it takes.
 
@@ -83,16 +100,18 @@ def scheduled(
         context: of the compilation.
         tasks: for its target.
         schedules: makes those among which is chosen.
+        limit: ns beyond which the program is of no use. If it takes longer it may have spent `NEVER`.
+        timed: what is known of segments of the same instructions, under limits that were no smaller.
     """
-    target = context.target
-    timing = _Timing(program, target, tasks, machine_of(target), context.imitation.equal_orders)
+    timing = _Timing(program, context, tasks, {} if timed is None else timed)
     found = list(segments_of(program))
-    chosen = [timing.chosen(segment, schedules) for segment in found]
+    whole = len(found) == 1 and len(found[0].items) == len(program.body.items)
+    chosen = [timing.chosen(segment, schedules, limit if whole else NEVER) for segment in found]
     orders = {(id(s.block), s.first): each.order for s, each in zip(found, chosen, strict=True)}
     result = reordered(program, orders)
-    spent = chosen[0].spent if len(found) == 1 and len(found[0].items) == len(result.body.items) else None
+    spent = chosen[0].spent if whole else None
     if spent is None:  # loops have barriers and trips
-        spent = spent_by(result, target, tasks.recipes)
+        spent = spent_by(result, context.target, tasks.recipes)
     return Scheduled(result, spent, sum(each.estimate for each in chosen))
 
 
@@ -109,43 +128,81 @@ class _Chosen(NamedTuple):
     spent: Spent | None
 
 
-@dataclass(frozen=True, slots=True)
+Timed = dict[Hashable, Spent]
+"""What segments spend by themselves, by all that this depends on: other addresses often allow the same schedule."""
+
+_LOST = Spent(NEVER)
+"""By a schedule that was given up."""
+
+
 class _Timing:
     """A program with addresses whose segments are scheduled.
 
     Attributes:
+        timed: what is known already.
         equal: see `shortest`.
     """
 
-    program: Program
-    target: Target
-    tasks: Tasks
-    machine: Machine
-    equal: float
+    def __init__(self, program: Program, context: Context, tasks: Tasks, timed: Timed) -> None:
+        self._program, self._target, self._tasks = program, context.target, tasks
+        self._machine = machine_of(context.target)
+        self._equal = context.imitation.equal_orders
+        self._timed = timed
+        self._hardware = tasks.recipes.hardware
+        self._ports = Ports(self._hardware, program.placement)
+        self._number = {name: number for number, name in enumerate(self._hardware.queues)}
 
-    def chosen(self, segment: Segment, schedules: SegmentSchedules) -> _Chosen:
-        """The best schedule of a segment."""
-        producers = dependences(segment.items, self.program, self.target, segment.edges, segment.fences)
-        found = schedules(self.tasks.of(segment.items), producers, self.machine)
-        orders = [_synchronized(segment, producers, schedule) for schedule in found]
+    def chosen(self, segment: Segment, schedules: SegmentSchedules, limit: float) -> _Chosen:
+        """The best schedule of a segment; one that is known to take longer than the limit may be given up."""
+        items = segment.items
+        producers = dependences(items, self._program, self._target, segment.edges, segment.fences)
+        found = schedules(self._tasks.of(items), producers, self._machine)
+        made = [_synchronized(producers, schedule) for schedule in found]
         estimates = [schedule.makespan for schedule in found]
-        if len(orders) == 1:
-            return _Chosen(orders[0], estimates[0], None)
-        spent = [self._spent(order, segment) for order in orders]
-        number = shortest([each.ns for each in spent], estimates, len(segment.items), self.equal)
-        return _Chosen(orders[number], min(estimates), spent[number])
+        number, spent = 0, None
+        if len(found) > 1:
+            all_spent = self._all_spent(items, found, made, limit)
+            number = shortest([each.ns for each in all_spent], estimates, len(items), self._equal)
+            spent = all_spent[number]
+        syncs = made[number].syncs if spent is not _LOST else None
+        return _Chosen(NewOrder(segment.walk, found[number].order, syncs), min(estimates), spent)
 
-    def _spent(self, order: NewOrder, segment: Segment) -> Spent:
-        """What a segment by itself spends in an order."""
-        block = Block([], [segment.items[position] for position in order.order], list(order.syncs or ()))
-        return spent_by(replace(self.program, body=block), self.target, self.tasks.recipes)
+    def _all_spent(
+        self, items: Sequence[Issued], found: Sequence[Schedule], made: Sequence[Synchronized], limit: float
+    ) -> list[Spent]:
+        """What each schedule of a segment spends; those that certainly are not chosen may be given up."""
+        recipes = list(map(self._tasks.recipes.of, items))
+        ports = list(map(self._ports.of, items, recipes))
+        spent = [_LOST] * len(found)
+        factor = self._equal if len(items) > MOST_TIMED else 1.0
+        # The most promising one first, so that the others are given up early.
+        for number in sorted(range(len(found)), key=lambda number: found[number].makespan):
+            order = found[number].order
+            plan = SegmentPlan(0, [items[at] for at in order], [recipes[at] for at in order])
+            plan.ports = [ports[at] for at in order]
+            spent[number] = self._spent(plan, made[number], factor * limit)
+            limit = min(limit, spent[number].ns)
+        return spent
+
+    def _spent(self, plan: SegmentPlan, made: Synchronized, limit: float) -> Spent:
+        """What a segment spends by itself, or `_LOST`."""
+        key = (tuple(map(id, plan.items)), tuple(made.queues), tuple(made.awaited), tuple(plan.ports))
+        spent = self._timed.get(key)
+        if spent is None:
+            plan.order([self._number[queue] for queue in made.queues], made.awaited)
+            run = SegmentRun(plan, self._hardware, self._target, SegmentState(), limit=limit)
+            run.advance()
+            # What is given up stays so: limits of later candidates are no larger.
+            spent = self._timed[key] = _LOST if run.lost else spent_by_segment(run)
+        return spent
 
 
-def _synchronized(segment: Segment, producers: Sequence[Sequence[int]], schedule: Schedule) -> NewOrder:
-    """A segment in the order of a schedule, with the waits that keep every dependence."""
-    place = {position: index for index, position in enumerate(schedule.order)}
-    synchronized = synchronize(
+def _synchronized(producers: Sequence[Sequence[int]], schedule: Schedule) -> Synchronized:
+    """The waits that keep every dependence of a segment in the order of a schedule."""
+    place = [0] * len(schedule.order)
+    for index, position in enumerate(schedule.order):
+        place[position] = index
+    return synchronize(
         [schedule.queues[position] for position in schedule.order],
         [[place[producer] for producer in producers[position]] for position in schedule.order],
     )
-    return NewOrder(segment.walk, schedule.order, synchronized.syncs)

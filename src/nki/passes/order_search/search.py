@@ -92,7 +92,7 @@ def _of_several(evaluation: Evaluation, written: Candidate | None, heuristics: H
             break
         order = orders.under(heuristic)
         if order is not None:
-            best = better(best, evaluation.of(order))
+            best = better(best, evaluation.of(order, NEVER if best is None else best.makespan))
     return best
 
 
@@ -109,7 +109,7 @@ def _of_few(evaluation: Evaluation, written: Candidate | None, heuristics: Heuri
     rows = heuristics.one_with_sums if orders.sums else heuristics.one_without
     found = [order for order in map(orders.under, rows) if order is not None and order.promise < given]
     for order in sorted(found, key=lambda order: order.promise):
-        other = evaluation.of(order)
+        other = evaluation.of(order, NEVER if written is None else written.makespan)
         if other is not None:
             return better(written, other)
     return written

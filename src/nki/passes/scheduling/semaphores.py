@@ -12,14 +12,32 @@ class Synchronized(NamedTuple):
     """A segment with its waits.
 
     Attributes:
-        syncs: one for each instruction, in the order that was given.
+        queues: of each instruction, in the order that was given.
+        awaited: for each instruction the earlier positions whose completion it waits for, one of each queue.
+        signals: whether another queue waits for its completion.
         crossing: dependences between instructions of different queues.
         waits: those that needed a wait; the others are implied.
     """
 
-    syncs: list[Sync]
+    queues: Sequence[str]
+    awaited: list[tuple[int, ...]]
+    signals: list[bool]
     crossing: int
     waits: int
+
+    @property
+    def syncs(self) -> list[Sync]:
+        """One for each instruction: waits count the signals that a queue has given."""
+        given: dict[str, int] = {}
+        counts: list[int] = []
+        syncs: list[Sync] = []
+        for queue, asked, signal in zip(self.queues, self.awaited, self.signals, strict=True):
+            waits = sorted([Wait(self.queues[producer], counts[producer]) for producer in asked]) if asked else ()
+            syncs.append(Sync(queue, tuple(waits), signal))
+            if signal:
+                given[queue] = given.get(queue, 0) + 1
+            counts.append(given.get(queue, 0))
+        return syncs
 
 
 def synchronize(queues: Sequence[str], producers: Sequence[Sequence[int]]) -> Synchronized:
@@ -32,20 +50,18 @@ def synchronize(queues: Sequence[str], producers: Sequence[Sequence[int]]) -> Sy
         queues: of each instruction, in the order in which each queue takes them.
         producers: for each instruction the earlier positions that must complete before it starts.
     """
-    names = sorted(set(queues))
-    number = {name: index for index, name in enumerate(names)}
+    number = {name: index for index, name in enumerate(sorted(set(queues)))}
     lanes = [number[name] for name in queues]
-    place, length = _places(lanes, len(names))
-    known = [[0] * len(names) for _ in names]
-    after: list[list[int]] = []  # empty for those that no other queue asks about
-    awaited: list[list[int]] = []
-    watched = _watched(lanes, producers)
+    known = [[0] * len(number) for _ in number]  # by each queue of each queue: how many of its instructions completed
+    place: list[int] = []  # of each instruction in its queue, from 1
+    after: list[list[int]] = []  # what is known when an instruction completes, if another queue asks about it
+    awaited: list[tuple[int, ...]] = []
     signals = [False] * len(lanes)
-    crossing = 0
-    for position, lane in enumerate(lanes):
+    watched = _watched(lanes, producers)
+    crossing = waits = 0
+    for position, (lane, before) in enumerate(zip(lanes, producers, strict=True)):
         mine = known[lane]
-        asked = []
-        before = producers[position]
+        asked: list[int] = []
         for producer in sorted(before, reverse=True) if len(before) > 1 else before:
             other = lanes[producer]
             if other == lane:
@@ -54,24 +70,29 @@ def synchronize(queues: Sequence[str], producers: Sequence[Sequence[int]]) -> Sy
             if mine[other] < place[producer]:
                 asked.append(producer)
                 signals[producer] = True
-                # Also what the producer's queue knew by then: a chain of waits needs no wait of its own for its far
-                # end.
-                mine[:] = map(max, mine, after[producer])
-        awaited.append(asked)
-        mine[lane] = place[position]
+                # What the producer's queue knew by then as well: a chain of waits needs no wait for its far end.
+                _learn(mine, after[producer])
+        waits += len(asked)
+        awaited.append(tuple(asked) if len(asked) <= 1 else _latest(asked, lanes))
+        mine[lane] += 1
+        place.append(mine[lane])
         after.append(mine.copy() if watched[position] else [])
-    assert sum(length) == len(lanes), "every instruction has one place in one queue"
-    syncs = _syncs(queues, awaited, signals, _counts(lanes, signals, len(names)))
-    return Synchronized(syncs, crossing, sum(map(len, awaited)))
+    return Synchronized(queues, awaited, signals, crossing, waits)
 
 
-def _syncs(
-    queues: Sequence[str], awaited: Sequence[Sequence[int]], signals: Sequence[bool], counts: Sequence[int]
-) -> list[Sync]:
-    return [
-        Sync(name, _waits(asked, queues, counts) if asked else (), signals[position])
-        for position, (name, asked) in enumerate(zip(queues, awaited, strict=True))
-    ]
+def _learn(mine: list[int], theirs: Sequence[int]) -> None:
+    """Know what another queue knows."""
+    for queue, reached in enumerate(theirs):
+        if reached > mine[queue]:
+            mine[queue] = reached
+
+
+def _latest(asked: Sequence[int], lanes: Sequence[int]) -> tuple[int, ...]:
+    """The last one of each queue: it completes after the others, and gives the most signals."""
+    last: dict[int, int] = {}
+    for producer in asked:
+        last[lanes[producer]] = max(last.get(lanes[producer], -1), producer)
+    return tuple(last.values())
 
 
 def _watched(lanes: Sequence[int], producers: Sequence[Sequence[int]]) -> list[bool]:
@@ -82,32 +103,3 @@ def _watched(lanes: Sequence[int], producers: Sequence[Sequence[int]]) -> list[b
             if lanes[producer] != lane:
                 watched[producer] = True
     return watched
-
-
-def _places(lanes: Sequence[int], count: int) -> tuple[list[int], list[int]]:
-    """For each instruction its place in its queue, from 1, and how long each queue is."""
-    length = [0] * count
-    place = []
-    for lane in lanes:
-        length[lane] += 1
-        place.append(length[lane])
-    return place, length
-
-
-def _counts(lanes: Sequence[int], signals: Sequence[bool], count: int) -> list[int]:
-    """For each instruction how many signals its queue has given when it has completed."""
-    given = [0] * count
-    counts = []
-    for lane, signal in zip(lanes, signals, strict=True):
-        given[lane] += signal
-        counts.append(given[lane])
-    return counts
-
-
-def _waits(asked: Sequence[int], queues: Sequence[str], counts: Sequence[int]) -> tuple[Wait, ...]:
-    """One wait for each queue, for the most signals; later waits made some earlier ones superfluous."""
-    most: dict[str, int] = {}
-    for producer in asked:
-        queue = queues[producer]
-        most[queue] = max(most.get(queue, 0), counts[producer])
-    return tuple(Wait(queue, most[queue]) for queue in sorted(most))
