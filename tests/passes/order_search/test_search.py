@@ -20,10 +20,12 @@ from nki.passes.order_search.heuristic_orders import ListOrders, written_order
 from nki.passes.order_search.heuristics import HEURISTICS
 from nki.passes.order_search.search import is_searched, search
 from nki.passes.scheduling.list_schedule import Heuristic
+from nki.passes.scheduling.ready_list import NEVER
 from nki.passes.scheduling.tasks import Tasks
 from nki.spec.program import Program
 from nki.target.load import load_target
 from nki.timing.loops import Spent
+from nki.timing.run import SegmentRun
 from tests.passes.allocation.overflowing import long_way_round
 from tests.passes.allocation.support import TRN2, traced
 from tests.passes.scheduling.test_pressure_reordering import needed_together
@@ -87,9 +89,9 @@ def test_large_programs_get_one_try(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Heuristic | None] = []
     evaluated = Evaluation.of
 
-    def of(self: Evaluation, order: Order) -> Candidate | None:
+    def of(self: Evaluation, order: Order, limit: float = NEVER) -> Candidate | None:
         tried.append(order.heuristic)
-        return evaluated(self, order)
+        return evaluated(self, order, limit)
 
     monkeypatch.setattr(Evaluation, "of", of)
     (source,) = benchmark("attention-full 128x2048 bf16 trn2")
@@ -118,3 +120,24 @@ def test_what_is_not_searched() -> None:
     assert is_searched(program(scaled, 5), config)
     assert not is_searched(program(scaled, searching.SMALL // 4), config), "nothing to gain"
     assert not is_searched(program(scaled, 5), tight), "the kernel wants its order"
+
+
+@pytest.mark.parametrize("label", ["matmul 512x512 bf16 trn2", "rope 256x1024 f32 trn2", "matmul 2048x1024 bf16 trn2"])
+def test_what_is_given_up_would_not_have_been_chosen(label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same search in which every schedule is timed to its end."""
+    source = next(iter(benchmark(label)))
+    found = search(Start(source), CONTEXT, Tasks(TRN2))
+    given_up: list[float] = []
+    plain = SegmentRun.__init__
+
+    def patient(self: SegmentRun, *args: Any, limit: float = NEVER, **more: Any) -> None:
+        plain(self, *args, **more)
+        given_up.append(limit)
+
+    monkeypatch.setattr(SegmentRun, "__init__", patient)
+    again = search(Start(source), CONTEXT, Tasks(TRN2))
+    assert any(limit < NEVER for limit in given_up)
+    assert again.schedule.spent == found.schedule.spent
+    assert again.schedule.program.body.sync == found.schedule.program.body.sync
+    assert again.schedule.program.body.items == found.schedule.program.body.items
+    assert again.placed.program.placement == found.placed.program.placement

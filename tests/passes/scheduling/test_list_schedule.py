@@ -9,12 +9,11 @@ from random import Random
 import pytest
 
 from nki.passes.scheduling.list_schedule import (
+    Dependent,
     Heuristic,
     Machine,
     Schedule,
     Task,
-    _invert,
-    _urgency,
     in_order,
     list_schedule,
 )
@@ -24,8 +23,7 @@ MACHINE = Machine(("dma0", "dma1"), switch=100.0, signal=5.0)
 
 def critical_path(tasks: Sequence[Task], producers: Sequence[Sequence[int]], signal: float) -> float:
     """ns of the longest chain of dependences."""
-    consumers, _ = _invert(producers)
-    return max(_urgency(tasks, consumers, signal), default=0.0)
+    return max(Dependent(tasks, producers, MACHINE._replace(signal=signal)).urgency, default=0.0)
 
 
 def random_tasks(random: Random, most: int = 30) -> tuple[list[Task], list[tuple[int, ...]]]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.order_search.candidates import Order
-from nki.passes.scheduling.list_schedule import Heuristic, Schedule, list_schedule, schedule_within
+from nki.passes.scheduling.list_schedule import Dependent, Heuristic, Schedule
 from nki.passes.scheduling.lower_bound import about_least
 from nki.passes.scheduling.psum_pressure import psum_needs
 from nki.passes.scheduling.tasks import Tasks, machine_of
@@ -36,8 +36,9 @@ class ListOrders:
         needs = [dependences(each.items, free, target, each.edges, each.fences) for each in found]
         psum = psum_needs(found, needs, target)
         seen = [tasks.of(each.items) for each in found]
-        self._machine = machine_of(target)
-        self._segments = list(zip(seen, needs, psum, strict=True))
+        machine = machine_of(target)
+        self._segments = [(Dependent(*each, machine), room) for *each, room in zip(seen, needs, psum, strict=True)]
+        self._needs = needs
         self._has_loops = len(found) != 1 or len(found[0].items) != len(free.body.items)
         self._has_groups = any(len({task.group for task in each} - {""}) > 1 for each in seen)
         self.sums = any(each is not None for each in psum)
@@ -46,8 +47,8 @@ class ListOrders:
         """ns that the program takes about at least; 0 if it has loops."""
         if self._has_loops:
             return 0.0
-        ((tasks, needs, _),) = self._segments
-        return about_least(tasks, needs, self._machine.signal)
+        ((work, _),) = self._segments
+        return about_least(work.tasks, self._needs[0], work.machine.signal)
 
     def under(self, heuristic: Heuristic) -> Order | None:
         """The order under a heuristic; None if it is of no use to the program, or finds no order that PSUM can hold.
@@ -57,12 +58,12 @@ class ListOrders:
         if (heuristic.patience and not self._has_groups) or (heuristic.spare and not self.sums):
             return None
         schedules: list[Schedule] = []
-        for tasks, needs, psum in self._segments:
+        for work, psum in self._segments:
             schedule: Schedule | None
             if heuristic.spare and psum is not None:
-                schedule = schedule_within(tasks, needs, self._machine, heuristic, psum)
+                schedule = work.schedule_within(heuristic, psum)
             else:
-                schedule = list_schedule(tasks, needs, self._machine, heuristic)
+                schedule = work.list_schedule(heuristic)
             if schedule is None:
                 return None
             schedules.append(schedule)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from nki.passes.order_search.choice import MOST_TIMED
 from nki.passes.order_search.heuristics import PATIENT
-from nki.passes.scheduling.list_schedule import Heuristic, Machine, Schedule, Task, in_order, list_schedule
+from nki.passes.scheduling.list_schedule import Dependent, Heuristic, Machine, Schedule, Task, in_order
 
 CLOSE = 1.15
 """Length over the shortest one, by the scheduler's estimate, up to which the timeline compares schedules of larger
@@ -31,8 +31,9 @@ def segment_schedules(
         heuristics.append(Heuristic(written=True))
     if len({task.group for task in tasks} - {""}) > 1:
         heuristics.append(PATIENT)
+    work = Dependent(tasks, producers, machine)
     for heuristic in heuristics:
-        made = list_schedule(tasks, producers, machine, heuristic)
+        made = work.list_schedule(heuristic)
         if all(made[:2] != other[:2] for other in found):
             found.append(made)
     if len(tasks) <= MOST_TIMED:

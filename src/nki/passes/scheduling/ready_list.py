@@ -12,30 +12,70 @@ _NEAR = 16
 class ReadyList:
     """Instructions of one queue whose producers are scheduled: those that could start now, and those that could later.
 
-    Of the former there is a heap for each group.
+    All are of one group, which is loaded once.
 
     Attributes:
         free: ns, when the queue is.
         next: when its next instruction could start, as of the last `look`.
+        waiting: what could start later, by when it could: ns, position, urgency with its sign changed, and group.
     """
 
-    __slots__ = ("free", "groups", "loaded", "next", "patience", "switch", "waiting")
+    __slots__ = ("_ready", "free", "loaded", "next", "switch", "waiting")
 
-    def __init__(self, switch: float, patience: float) -> None:
+    def __init__(self, switch: float) -> None:
         self.free = 0.0
         self.next = NEVER
         self.switch = switch
-        self.patience = patience
         self.loaded = ""
         self.waiting: list[tuple[float, int, float, str]] = []
+        self._ready: list[tuple[float, int]] = []
+
+    def look(self) -> None:
+        """Find out when its next instruction could start."""
+        free = self.free
+        if not self._ready:
+            if not self.waiting:
+                self.next = NEVER
+                return
+            first = self.waiting[0][0]
+            free = max(first, free)
+        self.next = free
+
+    def take(self, now: float) -> int:
+        """Remove the most urgent of the instructions that can start by then."""
+        waiting, ready = self.waiting, self._ready
+        while waiting and waiting[0][0] <= now:
+            _, position, urgency, _ = heappop(waiting)
+            if not ready and not (waiting and waiting[0][0] <= now):
+                return position
+            heappush(ready, (urgency, position))
+        return heappop(ready)[1]
+
+    def switch_to(self, group: str) -> float:
+        """ns to load a group."""
+        if not group or group == self.loaded:
+            return 0.0
+        self.loaded = group
+        return self.switch
+
+
+class GroupedReadyList(ReadyList):
+    """The same of several groups; of those that could start now there is a heap for each.
+
+    Attributes:
+        patience: see `nki.passes.scheduling.list_schedule.Heuristic`.
+    """
+
+    __slots__ = ("groups", "patience")
+
+    def __init__(self, switch: float, patience: float) -> None:
+        super().__init__(switch)
+        self.patience = patience
         self.groups: dict[str, list[tuple[float, int]]] = {}
 
-    def add(self, position: int, ready: float, urgency: float, group: str) -> None:
-        """An instruction that can start at `ready`, as far as others are concerned."""
-        heappush(self.waiting, (ready, position, urgency, group))
-
-    def look(self, free: float) -> None:
-        """Find out when its next instruction could start, if the queue is free from then on."""
+    def look(self) -> None:
+        """Find out when its next instruction could start."""
+        free = self.free
         if not self.groups:
             if not self.waiting:
                 self.next = NEVER
@@ -55,7 +95,7 @@ class ReadyList:
         waiting, groups = self.waiting, self.groups
         while waiting and waiting[0][0] <= now:
             _, position, urgency, group = heappop(waiting)
-            heappush(groups.setdefault(group, []), (-urgency, position))
+            heappush(groups.setdefault(group, []), (urgency, position))
         if len(groups) == 1:
             (best,) = groups
         elif self.patience and self.loaded in groups:
@@ -69,13 +109,6 @@ class ReadyList:
         if not heap:
             del groups[best]
         return position
-
-    def switch_to(self, group: str) -> float:
-        """ns to load a group."""
-        cost = self._cost(group)
-        if group:
-            self.loaded = group
-        return cost
 
     def _cost(self, group: str) -> float:
         return self.switch if group and group != self.loaded else 0.0
