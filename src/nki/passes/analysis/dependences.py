@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from nki.passes.analysis.footprints import Accesses, Footprint, Resource, Space, Touched
+from nki.passes.analysis.footprints import Accesses, Footprint, Outlines, Resource, Space, Touched
 from nki.passes.analysis.interval_index import IndexLayout, Plane, layout_of
 from nki.passes.editing.segments import segments
 from nki.spec.program import Block, Issued, Program
@@ -71,7 +71,12 @@ def segments_of(program: Program) -> Iterator[Segment]:
 
 
 def dependences(
-    items: Sequence[Issued], program: Program, target: Target, edges: Order = (), fences: Order = ()
+    items: Sequence[Issued],
+    program: Program,
+    target: Target,
+    edges: Order = (),
+    fences: Order = (),
+    outlines: Outlines | None = None,
 ) -> list[tuple[int, ...]]:
     """For each instruction of a segment the earlier positions that must complete before it starts, ascending.
 
@@ -81,8 +86,9 @@ def dependences(
         target: of the program.
         edges: ``(producer, consumer)`` positions in `items`, see `segments_of`.
         fences: ``(first, after)`` ranges of positions whose instructions keep their order.
+        outlines: of the instructions, if others orders or placements of them are looked at too.
     """
-    accesses = Accesses(program, target)
+    accesses = Accesses(program, target, outlines)
     touched = [accesses.of(issued) for issued in items]
     extra: dict[int, set[int]] = {}
     for producer, consumer in edges:

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from nki.core.register import VirtualRegister
-from nki.core.tensor import FreeIndirection, MemoryRegion, ScalarOffset, VectorOffset, View
+from nki.core.tensor import Buffer, FreeIndirection, MemoryRegion, ScalarOffset, VectorOffset, View
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import Instruction
 from nki.spec.program import Issued, Program
@@ -104,26 +104,67 @@ class _AccessPositions(NamedTuple):
     accumulate: int | None
 
 
-class Accesses:
-    """What the instructions of one program touch; footprints are computed once for each view.
+class _Relative(NamedTuple):
+    """A view without the address of its tensor: rows and bytes count from the start of that.
 
-    An on-chip tensor lies in its space at its explicit or allocated address. One that has none yet is a space of its
-    own. Of a view with a dynamic address all bytes count that some value inside the tensor can reach.
+    Attributes:
+        number: among all of one `Outlines`.
+        granule: unit of bytes that is touched as a whole; 0 for the bytes of the view alone.
     """
 
-    def __init__(self, program: Program, target: Target) -> None:
-        self._placement = program.placement or {}
-        self._granule = target.psum.accumulate_granule_bytes
-        self._of_view: dict[View, Footprint] = {}
-        self._widened: dict[View, Footprint] = {}
-        self._known: dict[Any, Footprint] = {}
+    number: int
+    buffer: Buffer
+    rows: tuple[int, int]
+    low: int
+    dims: Dims
+    run: int
+    granule: int
+    static: bool
 
-    def of(self, issued: Issued) -> Touched:
+
+class _Outline(NamedTuple):
+    """What an instruction touches wherever its tensors lie; `reads` and `writes` point to relatives by number."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    uses: list[Resource]
+    sets: list[Resource]
+    rendezvous: bool
+    fence: bool
+
+
+class Outlines:
+    """What instructions touch, before it is known where tensors lie: the same for all orders and placements.
+
+    An instruction that comes again is known by its identity.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.relatives: list[_Relative] = []
+        self._granule = target.psum.accumulate_granule_bytes
+        self._of_view: dict[tuple[View, int], int] = {}
+        self._known: dict[Any, int] = {}
+        self._seen: dict[int, tuple[Issued, _Outline]] = {}  # with the instruction, so that its id stays its own
+
+    def of(self, issued: Issued) -> _Outline:
         """Everything that an instruction touches."""
+        seen = self._seen.get(id(issued))
+        if seen is None:
+            seen = self._seen[id(issued)] = issued, self._outline(issued)
+        return seen[1]
+
+    def view(self, view: View, granule: int = 0) -> int:
+        """The number of the relative of a view."""
+        found = self._of_view.get((view, granule))
+        if found is None:
+            found = self._of_view[view, granule] = self._relative(view, granule)
+        return found
+
+    def _outline(self, issued: Issued) -> _Outline:
         instruction, arguments, _, engine = issued
         plan = _plan(instruction)
-        reads: list[Footprint] = []
-        writes: list[Footprint] = []
+        reads: list[int] = []
+        writes: list[int] = []
         uses: list[Resource] = []
         sets: list[Resource] = []
         accumulates = plan.accumulate is not None and arguments[plan.accumulate] is not False
@@ -132,15 +173,14 @@ class Accesses:
             for view in (value,) if type(value) is View else value if type(value) is tuple else ():
                 if view.dynamic is not None:
                     self._index(view.dynamic.indices, reads, uses)
-                if is_written and accumulates:  # a matmul adds to what is there, in whole elements of PSUM
-                    reads.append(self._accumulated(view))
-                    writes.append(self._accumulated(view))
-                    continue
-                footprint = self._of_view.get(view) or self.footprint(view)
-                if is_read:
-                    reads.append(footprint)
+                # A matmul adds to what is there, in whole granules of PSUM (trainium_inferentia2_arch.rst, Near-memory
+                # accumulation).
+                adds = is_written and accumulates
+                number = self.view(view, self._granule if adds else 0)
+                if is_read or adds:
+                    reads.append(number)
                 if is_written:
-                    writes.append(footprint)
+                    writes.append(number)
         for position, is_read, is_written in plan.registers:
             register = arguments[position]
             if isinstance(register, VirtualRegister):
@@ -150,48 +190,80 @@ class Accesses:
                     uses.append(("register", register.id))
         effects = instruction.effects(arguments)
         sets += _states(effects, engine)
-        return Touched(reads, writes, uses, sets, "rendezvous" in effects, "fence" in effects)
+        return _Outline(tuple(reads), tuple(writes), uses, sets, "rendezvous" in effects, "fence" in effects)
 
-    def footprint(self, view: View) -> Footprint:
-        """The bytes of a view, or those that it can reach."""
-        found = self._of_view.get(view)
-        if found is None:
-            found = self._of_view[view] = self._place(view, 0)
-        return found
-
-    def _index(self, indices: View | VirtualRegister, reads: list[Footprint], uses: list[Resource]) -> None:
+    def _index(self, indices: View | VirtualRegister, reads: list[int], uses: list[Resource]) -> None:
         if isinstance(indices, VirtualRegister):
             uses.append(("register", indices.id))
         else:
-            reads.append(self.footprint(indices))
+            reads.append(self.view(indices))
 
-    def _accumulated(self, view: View) -> Footprint:
-        """Accumulation reads and writes whole granules (trainium_inferentia2_arch.rst, Near-memory accumulation)."""
-        found = self._widened.get(view)
+    def _relative(self, view: View, granule: int) -> int:
+        buffer = view.buffer
+        rows = _partitions(view) if buffer.on_chip else (0, 1)
+        low, dims, run = _bytes_of(view)
+        key = (buffer.id, rows, low, dims, run, granule, view.dynamic is None)
+        found = self._known.get(key)
         if found is None:
-            found = self._widened[view] = self._place(view, self._granule)
+            found = self._known[key] = len(self.relatives)
+            self.relatives.append(_Relative(found, buffer, *key[1:]))
         return found
 
-    def _place(self, view: View, granule: int) -> Footprint:
-        buffer = view.buffer
+
+class Accesses:
+    """What the instructions of one program touch; footprints are computed once for each view.
+
+    An on-chip tensor lies in its space at its explicit or allocated address. One that has none yet is a space of its
+    own. Of a view with a dynamic address all bytes count that some value inside the tensor can reach.
+    """
+
+    def __init__(self, program: Program, target: Target, outlines: Outlines | None = None) -> None:
+        """Nothing is known of the program yet.
+
+        Args:
+            outlines: of its instructions, if they were looked at in other programs.
+        """
+        self._placement = program.placement or {}
+        self._outlines = Outlines(target) if outlines is None else outlines
+        self._placed: dict[int, Footprint] = {}
+        self._known: dict[Any, Footprint] = {}
+
+    def of(self, issued: Issued) -> Touched:
+        """Everything that an instruction touches."""
+        reads, writes, uses, sets, rendezvous, fence = self._outlines.of(issued)
+        placed = self._placed
+        return Touched(
+            [placed.get(number) or self._place(number) for number in reads],
+            [placed.get(number) or self._place(number) for number in writes],
+            uses,
+            sets,
+            rendezvous,
+            fence,
+        )
+
+    def footprint(self, view: View) -> Footprint:
+        """The bytes of a view, or those that it can reach."""
+        number = self._outlines.view(view)
+        return self._placed.get(number) or self._place(number)
+
+    def _place(self, number: int) -> Footprint:
+        _, buffer, rows, low, dims, run, granule, static = self._outlines.relatives[number]
         space: Space = buffer.id
-        label, rows = buffer.name, (0, 1)
-        low, dims, run = _bytes_of(view)
+        label = buffer.name
         if buffer.on_chip:
-            rows = _partitions(view)
             address = buffer.address or self._placement.get(buffer.id)
             if address is not None:
                 space = label = "psum" if buffer.region is MemoryRegion.psum else "sbuf"
                 rows, low = (rows[0] + address[0], rows[1] + address[0]), low + address[1]
         if granule:
             low, dims, run = _in_granules(low, dims, run, granule)
-        static = view.dynamic is None
         key = (space, rows, low, dims, run, static)
         found = self._known.get(key)
         if found is None:
             hbm, fixed = not buffer.on_chip, buffer.role == "fixed"
             found = Footprint(space, label, rows, low, dims, run, hbm=hbm, static=static, fixed=fixed)
             self._known[key] = found
+        self._placed[number] = found
         return found
 
 

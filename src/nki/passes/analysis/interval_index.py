@@ -102,6 +102,9 @@ What thousands of instructions read is looked at once.
 """
 
 
+_Shape = tuple[Footprint, int, int, int, int, bool]
+"""An `_Entry` without its position."""
+
 _Covers = tuple[int, int, int, int]
 """What a write covers in a cell: first and after, low and high; unlimited along the cells if it spans this one."""
 
@@ -133,23 +136,22 @@ class Plane:
         self._pitch, self._by_rows = layout
         self._starts = [0]
         self._cells = [_Cell({}, [])]
-        self._boxes: dict[Footprint, tuple[MemoryBox, ...]] = {}
+        self._boxes: dict[Footprint, tuple[tuple[MemoryBox, _Shape], ...]] = {}
         self._apart: dict[tuple[Footprint, Footprint], bool] = {}
 
     def read(self, position: int, footprint: Footprint, found: set[int]) -> None:
         """A read follows the writes of the same bytes."""
-        for box in self._boxes.get(footprint) or self._fold(footprint):
+        for box, shape in self._boxes.get(footprint) or self._fold(footprint):
             # `_boxes` keeps the box alive, so that nothing else gets its identity.
-            entry, key = (position, footprint, *box), id(box)
+            key = id(box)
             first, after = self._reach(box)
             crowded = False
-            for at in range(first, after):
-                cell = self._cells[at]
+            for cell in self._cells[first:after]:
                 if cell.writers:
-                    self._follow(cell.writers, entry, found)
+                    self._follow(cell.writers, shape, found)
                 group = cell.readers.get(key)
                 if group is None:
-                    cell.readers[key] = ([position], *entry[1:])
+                    cell.readers[key] = ([position], *shape)
                     crowded |= len(cell.readers) + len(cell.writers) > cell.limit
                 else:
                     group[0].append(position)
@@ -158,8 +160,8 @@ class Plane:
 
     def write(self, position: int, footprint: Footprint, found: set[int]) -> None:
         """A write follows the reads and writes of the same bytes."""
-        for box in self._boxes.get(footprint) or self._fold(footprint):
-            entry = (position, footprint, *box)
+        for box, shape in self._boxes.get(footprint) or self._fold(footprint):
+            entry = (position, *shape)
             first, after = self._reach(box)
             clean, crowded = [], False
             for at in range(first, after):
@@ -170,10 +172,12 @@ class Plane:
                     cell.readers, cell.writers = {}, [(position, _EVERYTHING, 0, _END, 0, _END, True)]
                     continue
                 within = self._within(at, box)
-                covers = self._covers(box, within)
-                if cell.readers:
-                    self._after_readers(cell.readers, entry, covers, found)
-                cell.writers = self._replace(cell.writers, entry, covers, found)
+                if cell.readers or cell.writers:
+                    covers = self._covers(box, within)
+                    if cell.readers:
+                        self._after_readers(cell.readers, entry, covers, found)
+                    if cell.writers:
+                        cell.writers = self._replace(cell.writers, entry, covers, found)
                 cell.writers.append(entry)
                 crowded |= len(cell.readers) + len(cell.writers) > cell.limit
                 # Undo splits where one write has replaced all: otherwise cells would add up over a program that fills a
@@ -185,8 +189,8 @@ class Plane:
             elif crowded:
                 self._relieve(first, after)
 
-    def _follow(self, entries: list[_Entry], entry: _Entry, found: set[int]) -> None:
-        _, footprint, first, after, low, high, dense = entry
+    def _follow(self, entries: list[_Entry], shape: _Shape, found: set[int]) -> None:
+        footprint, first, after, low, high, dense = shape
         for position, other, top, end, left, right, full in entries:
             if (
                 top < after
@@ -248,8 +252,9 @@ class Plane:
             apart = self._apart[a, b] = disjoint(a, b)
         return apart
 
-    def _fold(self, footprint: Footprint) -> tuple[MemoryBox, ...]:
-        made = self._boxes[footprint] = boxes(footprint, self._pitch)
+    def _fold(self, footprint: Footprint) -> tuple[tuple[MemoryBox, _Shape], ...]:
+        folded = boxes(footprint, self._pitch)
+        made = self._boxes[footprint] = tuple((box, (footprint, *box)) for box in folded)
         return made
 
     def _reach(self, box: MemoryBox) -> tuple[int, int]:

@@ -155,7 +155,8 @@ class _Timing:
     def chosen(self, segment: Segment, schedules: SegmentSchedules, limit: float) -> _Chosen:
         """The best schedule of a segment; one that is known to take longer than the limit may be given up."""
         items = segment.items
-        producers = dependences(items, self._program, self._target, segment.edges, segment.fences)
+        outlines = self._tasks.outlines
+        producers = dependences(items, self._program, self._target, segment.edges, segment.fences, outlines)
         found = schedules(self._tasks.of(items), producers, self._machine)
         made = [_synchronized(producers, schedule) for schedule in found]
         estimates = [schedule.makespan for schedule in found]

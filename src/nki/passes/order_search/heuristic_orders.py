@@ -33,11 +33,13 @@ class ListOrders:
     def __init__(self, program: Program, target: Target, tasks: Tasks) -> None:
         free = replace(program, placement=None)
         found = list(segments_of(free))
-        needs = [dependences(each.items, free, target, each.edges, each.fences) for each in found]
+        needs = [dependences(each.items, free, target, each.edges, each.fences, tasks.outlines) for each in found]
         psum = psum_needs(found, needs, target)
         seen = [tasks.of(each.items) for each in found]
         machine = machine_of(target)
-        self._segments = [(Dependent(*each, machine), room) for *each, room in zip(seen, needs, psum, strict=True)]
+        self._segments = [
+            (Dependent(mine, before, machine), room) for mine, before, room in zip(seen, needs, psum, strict=True)
+        ]
         self._needs = needs
         self._has_loops = len(found) != 1 or len(found[0].items) != len(free.body.items)
         self._has_groups = any(len({task.group for task in each} - {""}) > 1 for each in seen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nki.passes.analysis.footprints import Outlines
 from nki.passes.scheduling.list_schedule import Machine, Task
 from nki.spec.cost import activation_table
 from nki.spec.program import Issued
@@ -27,10 +28,12 @@ class Tasks:
 
     Attributes:
         recipes: for the timeline.
+        outlines: for what depends on what.
     """
 
     def __init__(self, target: Target) -> None:
         self.recipes = Recipes(target, hardware_of(target))
+        self.outlines = Outlines(target)
         self._target = target
         self._known: dict[int, tuple[Issued, Task]] = {}  # with the instruction, so that its id stays its own
         self._alike: dict[Key, Task] = {}
