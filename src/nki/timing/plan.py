@@ -37,7 +37,7 @@ class SegmentPlan:
         self.items = items
         self.recipes = recipes
         self.queue: list[int] = []
-        self.producers: list[tuple[int, ...]] = []
+        self.producers: Sequence[Sequence[int]] = ()
         self.consumers: list[list[int] | None] = [None] * len(items)
         self.after = [-1] * len(items)
         self.missing: list[int] = []
@@ -45,8 +45,11 @@ class SegmentPlan:
         self.meets = sum(recipe.meets for recipe in recipes)
         self.boxes = Boxes()
 
-    def order(self, queues: Sequence[int], producers: Sequence[tuple[int, ...]]) -> None:
-        """Say in which queue each instruction is, by number, and whose completion it waits for."""
+    def order(self, queues: Sequence[int], producers: Sequence[Sequence[int]]) -> None:
+        """Say in which queue each instruction is, by number, and whose completion it waits for.
+
+        It makes no difference whether those are named that completed before another one that is waited for.
+        """
         last: dict[int, int] = {}
         after, missing, consumers = self.after, self.missing, self.consumers
         for position, (queue, awaited) in enumerate(zip(queues, producers, strict=True)):
@@ -63,8 +66,7 @@ class SegmentPlan:
                     consumers[producer] = [position]
                 else:
                     waiting.append(position)
-        self.queue[:] = queues
-        self.producers[:] = producers
+        self.queue, self.producers = list(queues), producers
 
     def needs(self, position: int) -> list[Touch]:
         """What an instruction must not overtake the writing of."""

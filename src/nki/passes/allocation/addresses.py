@@ -13,10 +13,11 @@ from nki.passes.allocation.fixed_addresses import demands
 from nki.passes.allocation.packing import Packing, pack_rotating, pack_tight
 from nki.passes.allocation.registers import check_registers
 from nki.passes.allocation.spill import spill
+from nki.passes.analysis.live_intervals import Fixed, Item, Room
 from nki.passes.analysis.liveness import liveness
 from nki.passes.analysis.memory_demand import Demand
 from nki.passes.analysis.memory_usage import at_position, live_rows, place_of, table
-from nki.passes.analysis.pressure import load
+from nki.passes.analysis.pressure import load, peak
 from nki.passes.context import Context, Pass, PassResult
 from nki.spec.program import Program
 from nki.spec.rule import Finding
@@ -94,20 +95,26 @@ def _within(needs: Demand, layout: Layout, target: Target) -> Demand:
 
 def _packed(needs: Demand, positions: int, rotation: AddressRotation) -> Packing:
     """What `pack` makes of the needs, unless they cannot fit, because too much is live at once: then no offsets."""
-    needed = int(load(needs.items, needs.fixed, positions).max()) if needs.items else 0
-    return Packing((), needed) if needed > needs.memory.limit else pack(needs, positions, rotation)
+    items, fixed = needs.items, needs.fixed
+    needed = peak(items, fixed, positions) if items else 0
+    return Packing((), needed) if needed > needs.memory.limit else _pack(items, fixed, needs.room, needed, rotation)
 
 
 def pack(needs: Demand, positions: int, rotation: AddressRotation = AddressRotation.AUTO) -> Packing:
     """Offsets for the automatic buffers of one memory; the peak exceeds the limit if they do not fit."""
     items, fixed = needs.items, needs.fixed
+    return _pack(items, fixed, needs.room, peak(items, fixed, positions), rotation)
+
+
+def _pack(items: Sequence[Item], fixed: Sequence[Fixed], room: Room, needed: int, rotation: AddressRotation) -> Packing:
+    """See `pack`; `needed` bytes are live at once."""
     if not items:
         return Packing((), 0)
     if rotation is not AddressRotation.DISABLE:
-        packing = pack_rotating(items, fixed, needs.room)
+        packing = pack_rotating(items, fixed, room)
         if packing is not None:
             return packing
-    return pack_tight(items, fixed, needs.room, int(load(items, fixed, positions).max()))
+    return pack_tight(items, fixed, room, needed)
 
 
 def _spilled(program: Program, context: Context, failure: VerificationError) -> PassResult:

@@ -13,10 +13,10 @@ each comes after its dependences gives the results of the program order.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from nki.passes.analysis.footprints import Accesses, Footprint, Outlines, Resource, Space, Touched
+from nki.passes.analysis.footprints import Accesses, Footprint, Outline, Outlines, Resource, Space
 from nki.passes.analysis.interval_index import IndexLayout, Plane, layout_of
 from nki.passes.editing.segments import segments
 from nki.spec.program import Block, Issued, Program
@@ -89,23 +89,27 @@ def dependences(
         outlines: of the instructions, if others orders or placements of them are looked at too.
     """
     accesses = Accesses(program, target, outlines)
-    touched = [accesses.of(issued) for issued in items]
+    outlined = [accesses.outline(issued) for issued in items]
     extra: dict[int, set[int]] = {}
     for producer, consumer in edges:
         extra.setdefault(consumer, set()).add(producer)
     for first, after in fences:
         for position in range(first + 1, after):
             extra.setdefault(position, set()).add(position - 1)
-    state = _AccessHistory(touched)
-    return [state.add(position, item, extra.get(position, ())) for position, item in enumerate(touched)]
+    state = _AccessHistory(outlined, accesses)
+    return [state.add(position, item, extra.get(position, ())) for position, item in enumerate(outlined)]
 
 
 class _AccessHistory:
     """The last accesses of a growing sequence of instructions."""
 
-    def __init__(self, touched: Sequence[Touched]) -> None:
+    def __init__(self, outlined: Sequence[Outline], accesses: Accesses) -> None:
         """All instructions are known beforehand: what none of them writes need not be watched."""
-        self._planes = {space: Plane(layout) for space, layout in _layouts(touched).items()}
+        self._footprints = _footprints(outlined, accesses)
+        written = {self._footprints[number].space for outline in outlined for number in outline.writes}
+        planes = {space: Plane(layout) for space, layout in _layouts(written, self._footprints.values()).items()}
+        # Of each number the plane that watches it, and what it stands for.
+        self._watched = {number: (planes.get(each.space), each) for number, each in self._footprints.items()}
         self._needs: list[tuple[int, ...]] = []
         self._setter: dict[Resource, int] = {}
         self._users: dict[Resource, list[int]] = {}
@@ -113,10 +117,10 @@ class _AccessHistory:
         self._open: set[int] = set()
         self._rendezvous = -1
         self._device: set[int] = set()
-        self._has_fence = any(t.fence for t in touched)
-        self._has_rendezvous = any(t.rendezvous for t in touched)
+        self._has_fence = any(outline.fence for outline in outlined)
+        self._has_rendezvous = any(outline.rendezvous for outline in outlined)
 
-    def add(self, position: int, touched: Touched, extra: Sequence[int] | set[int]) -> tuple[int, ...]:
+    def add(self, position: int, touched: Outline, extra: Sequence[int] | set[int]) -> tuple[int, ...]:
         """The dependences of the next instruction."""
         found = set(extra)
         if touched.reads or touched.writes:
@@ -141,16 +145,18 @@ class _AccessHistory:
                 found.difference_update(self._needs[position])
         return tuple(sorted(found))
 
-    def _memory(self, position: int, touched: Touched, found: set[int]) -> None:
-        planes = self._planes
-        for footprint in touched.reads:
-            plane = planes.get(footprint.space)
+    def _memory(self, position: int, touched: Outline, found: set[int]) -> None:
+        watched = self._watched
+        for number in touched.reads:
+            plane, footprint = watched[number]
             if plane is not None:
                 plane.read(position, footprint, found)
-        for footprint in touched.writes:
-            planes[footprint.space].write(position, footprint, found)
+        for number in touched.writes:
+            plane, footprint = watched[number]
+            assert plane is not None, "what is written is watched"
+            plane.write(position, footprint, found)
 
-    def _resources(self, position: int, touched: Touched, found: set[int]) -> None:
+    def _resources(self, position: int, touched: Outline, found: set[int]) -> None:
         for resource in touched.uses:
             if resource in self._setter:
                 found.add(self._setter[resource])
@@ -164,19 +170,24 @@ class _AccessHistory:
                 found.add(self._setter[resource])
             self._setter[resource] = position
 
-    def _around_rendezvous(self, position: int, touched: Touched, found: set[int]) -> None:
+    def _around_rendezvous(self, position: int, touched: Outline, found: set[int]) -> None:
         """Accesses to HBM stay on their side of a rendezvous; those that another one follows need no mention."""
         if touched.rendezvous:
             found |= self._device
             self._device = set()
             self._rendezvous = position
-        elif touched.hbm:
+        elif self._on_device(touched):
             if self._rendezvous >= 0:
                 found.add(self._rendezvous)
             self._device -= found
             self._device.add(position)
 
-    def _around_fence(self, position: int, touched: Touched, found: set[int]) -> None:
+    def _on_device(self, touched: Outline) -> bool:
+        """Whether device memory is accessed that a core may write."""
+        reads, writes = ([self._footprints[number] for number in each] for each in (touched.reads, touched.writes))
+        return any(each.hbm and not each.fixed for each in reads) or any(each.hbm for each in writes)
+
+    def _around_fence(self, position: int, touched: Outline, found: set[int]) -> None:
         """Everything stays on its side of a fence."""
         if touched.fence:
             found |= self._open
@@ -192,14 +203,21 @@ class _AccessHistory:
         self._open.add(position)
 
 
-def _layouts(touched: Sequence[Touched]) -> dict[Space, IndexLayout]:
+def _footprints(outlined: Sequence[Outline], accesses: Accesses) -> dict[int, Footprint]:
+    """All footprints of a segment by number."""
+    numbers: set[int] = set()
+    for outline in outlined:
+        numbers.update(outline.reads)
+        numbers.update(outline.writes)
+    return {number: accesses.at(number) for number in numbers}
+
+
+def _layouts(written: set[Space], footprints: Iterable[Footprint]) -> dict[Space, IndexLayout]:
     """How to index each space that is written."""
-    written = {footprint.space for item in touched for footprint in item.writes}
     device: dict[Space, set[Footprint]] = {}
-    for item in touched:
-        for footprint in (*item.reads, *item.writes):
-            if footprint.hbm and footprint.space in written:
-                device.setdefault(footprint.space, set()).add(footprint)
+    for footprint in footprints:
+        if footprint.hbm and footprint.space in written:
+            device.setdefault(footprint.space, set()).add(footprint)
     return {space: layout_of(device.get(space, ())) for space in written}
 
 

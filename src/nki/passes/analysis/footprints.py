@@ -122,8 +122,8 @@ class _Relative(NamedTuple):
     static: bool
 
 
-class _Outline(NamedTuple):
-    """What an instruction touches wherever its tensors lie; `reads` and `writes` point to relatives by number."""
+class Outline(NamedTuple):
+    """What an instruction touches wherever its tensors lie: as `Touched`, but with `Footprint`s by number."""
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -144,9 +144,9 @@ class Outlines:
         self._granule = target.psum.accumulate_granule_bytes
         self._of_view: dict[tuple[View, int], int] = {}
         self._known: dict[Any, int] = {}
-        self._seen: dict[int, tuple[Issued, _Outline]] = {}  # with the instruction, so that its id stays its own
+        self._seen: dict[int, tuple[Issued, Outline]] = {}  # with the instruction, so that its id stays its own
 
-    def of(self, issued: Issued) -> _Outline:
+    def of(self, issued: Issued) -> Outline:
         """Everything that an instruction touches."""
         seen = self._seen.get(id(issued))
         if seen is None:
@@ -160,7 +160,7 @@ class Outlines:
             found = self._of_view[view, granule] = self._relative(view, granule)
         return found
 
-    def _outline(self, issued: Issued) -> _Outline:
+    def _outline(self, issued: Issued) -> Outline:
         instruction, arguments, _, engine = issued
         plan = _plan(instruction)
         reads: list[int] = []
@@ -190,7 +190,7 @@ class Outlines:
                     uses.append(("register", register.id))
         effects = instruction.effects(arguments)
         sets += _states(effects, engine)
-        return _Outline(tuple(reads), tuple(writes), uses, sets, "rendezvous" in effects, "fence" in effects)
+        return Outline(tuple(reads), tuple(writes), uses, sets, "rendezvous" in effects, "fence" in effects)
 
     def _index(self, indices: View | VirtualRegister, reads: list[int], uses: list[Resource]) -> None:
         if isinstance(indices, VirtualRegister):
@@ -231,20 +231,19 @@ class Accesses:
     def of(self, issued: Issued) -> Touched:
         """Everything that an instruction touches."""
         reads, writes, uses, sets, rendezvous, fence = self._outlines.of(issued)
-        placed = self._placed
-        return Touched(
-            [placed.get(number) or self._place(number) for number in reads],
-            [placed.get(number) or self._place(number) for number in writes],
-            uses,
-            sets,
-            rendezvous,
-            fence,
-        )
+        return Touched(list(map(self.at, reads)), list(map(self.at, writes)), uses, sets, rendezvous, fence)
+
+    def outline(self, issued: Issued) -> Outline:
+        """The same, with the numbers of footprints, which `at` gives."""
+        return self._outlines.of(issued)
+
+    def at(self, number: int) -> Footprint:
+        """The footprint of a number."""
+        return self._placed.get(number) or self._place(number)
 
     def footprint(self, view: View) -> Footprint:
         """The bytes of a view, or those that it can reach."""
-        number = self._outlines.view(view)
-        return self._placed.get(number) or self._place(number)
+        return self.at(self._outlines.view(view))
 
     def _place(self, number: int) -> Footprint:
         _, buffer, rows, low, dims, run, granule, static = self._outlines.relatives[number]

@@ -92,6 +92,14 @@ def _folded_run(row: int, column: int, run: int, pitch: int) -> tuple[MemoryBox,
     return tuple(found)
 
 
+def _whole(footprint: Footprint) -> MemoryBox:
+    """The box of contiguous bytes."""
+    return _new_tuple(MemoryBox, (footprint.first, footprint.after, footprint.low, footprint.high, True))
+
+
+_new_tuple = tuple.__new__
+"""Makes a named tuple in half the time."""
+
 _Entry = tuple[int, Footprint, int, int, int, int, bool]
 """Position of an instruction, what it accesses, and one box of that: first, after, low, high, dense."""
 
@@ -144,7 +152,7 @@ class Plane:
         for box, shape in self._boxes.get(footprint) or self._fold(footprint):
             # `_boxes` keeps the box alive, so that nothing else gets its identity.
             key = id(box)
-            first, after = self._reach(box)
+            first, after = self._reach(box) if len(self._starts) > 1 else (0, 1)
             crowded = False
             for cell in self._cells[first:after]:
                 if cell.writers:
@@ -162,7 +170,7 @@ class Plane:
         """A write follows the reads and writes of the same bytes."""
         for box, shape in self._boxes.get(footprint) or self._fold(footprint):
             entry = (position, *shape)
-            first, after = self._reach(box)
+            first, after = self._reach(box) if len(self._starts) > 1 else (0, 1)
             clean, crowded = [], False
             for at in range(first, after):
                 cell = self._cells[at]
@@ -253,14 +261,15 @@ class Plane:
         return apart
 
     def _fold(self, footprint: Footprint) -> tuple[tuple[MemoryBox, _Shape], ...]:
-        folded = boxes(footprint, self._pitch)
+        if self._pitch or footprint.dims:
+            folded = boxes(footprint, self._pitch)
+        else:
+            folded = (_whole(footprint),)
         made = self._boxes[footprint] = tuple((box, (footprint, *box)) for box in folded)
         return made
 
     def _reach(self, box: MemoryBox) -> tuple[int, int]:
         """The range of cells that a box touches."""
-        if len(self._starts) == 1:
-            return 0, 1
         low, high = (box.first, box.after) if self._by_rows else (box.low, box.high)
         first = bisect_right(self._starts, low) - 1
         return first, bisect_left(self._starts, high, first + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -50,6 +51,17 @@ def load(items: Sequence[Item], fixed: Sequence[Fixed], positions: int) -> np.nd
         there = [each for each in fixed if each.partition <= partition < each.partition_end]
         np.maximum(worst, _automatic(here, positions) + _covered(there, positions), out=worst)
     return worst[:positions]
+
+
+def peak(items: Sequence[Item], fixed: Sequence[Fixed], positions: int) -> int:
+    """The most bytes of `load`; 0 if nothing is ever live."""
+    if fixed or any(item.start for item in items):
+        return int(load(items, fixed, positions).max(initial=0))
+    change = [0] * (positions + 2)  # quicker than arrays, which are made of as many small objects
+    for item in items:
+        change[item.first] += item.size
+        change[min(item.last + 1, positions)] -= item.size
+    return max(accumulate(change[:positions]), default=0)
 
 
 def _automatic(items: Sequence[Item], positions: int) -> np.ndarray:

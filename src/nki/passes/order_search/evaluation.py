@@ -16,9 +16,9 @@ from nki.passes.order_search.choice import MOST_TIMED, shortest
 from nki.passes.order_search.segment_schedules import SegmentSchedules, segment_schedules
 from nki.passes.scheduling.list_schedule import Schedule
 from nki.passes.scheduling.ready_list import NEVER
-from nki.passes.scheduling.semaphores import Synchronized, synchronize
+from nki.passes.scheduling.semaphores import synchronize
 from nki.passes.scheduling.tasks import Tasks, machine_of
-from nki.spec.program import Issued, Program
+from nki.spec.program import Issued, Program, Sync
 from nki.timing.loops import Spent, spent_by_segment
 from nki.timing.plan import Ports, SegmentPlan
 from nki.timing.run import SegmentRun
@@ -52,8 +52,8 @@ class Evaluation:
         """The candidate that an order makes; None if its tensors have no place.
 
         Args:
-            limit: ns of the best candidate so far. One that takes longer need not be timed to its end: its makespan may
-                be `NEVER`.
+            limit: ns of the best candidate so far. One that takes as long or longer need not be timed to its end: its
+                makespan may be `NEVER`, and then it has no schedule.
         """
         if order.positions not in self._known:
             self._known[order.positions] = self._evaluated(order, limit)
@@ -100,13 +100,15 @@ def scheduled(
         context: of the compilation.
         tasks: for its target.
         schedules: makes those among which is chosen.
-        limit: ns beyond which the program is of no use. If it takes longer it may have spent `NEVER`.
+        limit: ns from which on the program is of no use: then it has no schedule, and has spent `NEVER`.
         timed: what is known of segments of the same instructions, under limits that were no smaller.
     """
     timing = _Timing(program, context, tasks, {} if timed is None else timed)
     found = list(segments_of(program))
     whole = len(found) == 1 and len(found[0].items) == len(program.body.items)
     chosen = [timing.chosen(segment, schedules, limit if whole else NEVER) for segment in found]
+    if whole and chosen[0].spent is _LOST:
+        return Scheduled(program, _LOST, chosen[0].estimate)
     orders = {(id(s.block), s.first): each.order for s, each in zip(found, chosen, strict=True)}
     result = reordered(program, orders)
     spent = chosen[0].spent if whole else None
@@ -154,22 +156,20 @@ class _Timing:
 
     def chosen(self, segment: Segment, schedules: SegmentSchedules, limit: float) -> _Chosen:
         """The best schedule of a segment; one that is known to take longer than the limit may be given up."""
-        items = segment.items
-        outlines = self._tasks.outlines
+        items, outlines = segment.items, self._tasks.outlines
         producers = dependences(items, self._program, self._target, segment.edges, segment.fences, outlines)
         found = schedules(self._tasks.of(items), producers, self._machine)
-        made = [_synchronized(producers, schedule) for schedule in found]
         estimates = [schedule.makespan for schedule in found]
         number, spent = 0, None
         if len(found) > 1:
-            all_spent = self._all_spent(items, found, made, limit)
+            all_spent = self._all_spent(items, found, producers, limit)
             number = shortest([each.ns for each in all_spent], estimates, len(items), self._equal)
-            spent = all_spent[number]
-        syncs = made[number].syncs if spent is not _LOST else None
+            spent = all_spent[number] if all_spent[number].ns < limit else _LOST
+        syncs = None if spent is _LOST else _syncs(producers, found[number])
         return _Chosen(NewOrder(segment.walk, found[number].order, syncs), min(estimates), spent)
 
     def _all_spent(
-        self, items: Sequence[Issued], found: Sequence[Schedule], made: Sequence[Synchronized], limit: float
+        self, items: Sequence[Issued], found: Sequence[Schedule], producers: Sequence[Sequence[int]], limit: float
     ) -> list[Spent]:
         """What each schedule of a segment spends; those that certainly are not chosen may be given up."""
         recipes = list(map(self._tasks.recipes.of, items))
@@ -181,16 +181,18 @@ class _Timing:
             order = found[number].order
             plan = SegmentPlan(0, [items[at] for at in order], [recipes[at] for at in order])
             plan.ports = [ports[at] for at in order]
-            spent[number] = self._spent(plan, made[number], factor * limit)
+            spent[number] = self._spent(plan, found[number], producers, factor * limit)
             limit = min(limit, spent[number].ns)
         return spent
 
-    def _spent(self, plan: SegmentPlan, made: Synchronized, limit: float) -> Spent:
+    def _spent(self, plan: SegmentPlan, schedule: Schedule, producers: Sequence[Sequence[int]], limit: float) -> Spent:
         """What a segment spends by itself, or `_LOST`."""
-        key = (tuple(map(id, plan.items)), tuple(made.queues), tuple(made.awaited), tuple(plan.ports))
+        queues = [self._number[schedule.queues[at]] for at in schedule.order]
+        awaited = _elsewhere(producers, schedule)
+        key = (tuple(map(id, plan.items)), tuple(queues), tuple(awaited), tuple(plan.ports))
         spent = self._timed.get(key)
         if spent is None:
-            plan.order([self._number[queue] for queue in made.queues], made.awaited)
+            plan.order(queues, awaited)
             run = SegmentRun(plan, self._hardware, self._target, SegmentState(), limit=limit)
             run.advance()
             # What is given up stays so: limits of later candidates are no larger.
@@ -198,12 +200,25 @@ class _Timing:
         return spent
 
 
-def _synchronized(producers: Sequence[Sequence[int]], schedule: Schedule) -> Synchronized:
+def _places(schedule: Schedule) -> list[int]:
+    """The place of each instruction in the order of a schedule."""
+    places = [0] * len(schedule.order)
+    for place, position in enumerate(schedule.order):
+        places[position] = place
+    return places
+
+
+def _elsewhere(producers: Sequence[Sequence[int]], schedule: Schedule) -> list[tuple[int, ...]]:
+    """What each instruction depends on in other queues, by places in the order of a schedule."""
+    places, queues = _places(schedule), schedule.queues
+    return [
+        tuple([places[producer] for producer in producers[position] if queues[producer] != queues[position]])
+        for position in schedule.order
+    ]
+
+
+def _syncs(producers: Sequence[Sequence[int]], schedule: Schedule) -> list[Sync]:
     """The waits that keep every dependence of a segment in the order of a schedule."""
-    place = [0] * len(schedule.order)
-    for index, position in enumerate(schedule.order):
-        place[position] = index
-    return synchronize(
-        [schedule.queues[position] for position in schedule.order],
-        [[place[producer] for producer in producers[position]] for position in schedule.order],
-    )
+    places = _places(schedule)
+    queues = [schedule.queues[position] for position in schedule.order]
+    return synchronize(queues, [[places[each] for each in producers[position]] for position in schedule.order]).syncs

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
+from nki.passes.scheduling.ready_list import NEVER
+
 
 class Transfers:
     """The DMA queues, which share bandwidth.
@@ -54,13 +56,33 @@ class Transfers:
         if waits and before is not None and ends[self._number[before]] <= start:
             best = self._number[before]
         elif waits:
-            _, _, best = min([(streams[number], end, number) for number, end in enumerate(ends) if end <= start])
+            best = self._first_free(start)
         else:
-            # A stream goes on in the queue of a stream that ended last, else in one that was never used: all others
-            # stay free for transfers that start when their data is ready.
-            free = [(streams[number], not end, end, -number) for number, end in enumerate(ends) if end <= start]
-            best = -max(free)[-1]
+            best = self._stream(start)
         ends[best], streams[best] = start + busy, not waits
+        return best
+
+    def _first_free(self, start: float) -> int:
+        """For a transfer that waits: the queue that is free for longest, one without a stream if there is one."""
+        best, stream, since = -1, True, NEVER
+        for number, (other, end) in enumerate(zip(self._streams, self._ends, strict=True)):
+            if end <= start and (other < stream or (other == stream and end < since)):
+                best, stream, since = number, other, end
+        return best
+
+    def _stream(self, start: float) -> int:
+        """For a transfer that waits for bandwidth only: the queue in which it follows others.
+
+        A stream goes on in the queue of a stream that ended last, else in one that was never used: all others stay free
+        for transfers that start when their data is ready.
+        """
+        best, stream, since = -1, False, -1.0
+        for number, (other, end) in enumerate(zip(self._streams, self._ends, strict=True)):
+            if end > start or other < stream:
+                continue
+            used = end or NEVER  # never is as late as can be
+            if other > stream or used > since:
+                best, stream, since = number, other, used
         return best
 
 

@@ -46,27 +46,16 @@ class Retiming:
         recipes = [change.recipes.get(first + local, plan.recipes[local]) for local in kept]
         made = SegmentPlan(first, [change.items.get(first + at, plan.items[at]) for at in kept], recipes)
         made.boxes = plan.boxes
-        made.queue = [
+        queues = [
             plan.queue[local] if recipe is plan.recipes[local] else self._queue(recipe, plan.queue[local])
             for local, recipe in zip(kept, recipes, strict=True)
         ]
         made.ports = [() if change.no_ports else plan.ports[local] for local in kept]
-        last: dict[int, int] = {}
-        for position, (local, queue) in enumerate(zip(kept, made.queue, strict=True)):
-            before = last.get(queue, -1)
-            if before >= 0:
-                made.after[before] = position
-            last[queue] = position
-            waits = [p for p in self._waits(plan, local, change) if p in number]
-            producers = tuple(number[p] for p in waits if made.queue[number[p]] != queue)
-            made.producers.append(producers)
-            made.missing.append(len(producers) + (before >= 0))
-            for producer in producers:
-                waiting = made.consumers[producer]
-                if waiting is None:
-                    made.consumers[producer] = [position]
-                else:
-                    waiting.append(position)
+        producers = []
+        for local, queue in zip(kept, queues, strict=True):
+            waits = [number[p] for p in self._waits(plan, local, change) if p in number]
+            producers.append(tuple(p for p in waits if queues[p] != queue))
+        made.order(queues, producers)
         return made
 
     def _queue(self, recipe: Recipe, before: int) -> int:
