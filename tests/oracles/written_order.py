@@ -12,4 +12,4 @@ from nki.spec.program import Program
 def as_written(program: Program, context: Context) -> Program:
     """Synchronise every segment in the order that it has."""
     tasks = Tasks(context.target)
-    return scheduled(program, context, tasks, lambda *circumstances: [in_order(*circumstances)]).program
+    return scheduled(program, context, tasks, lambda *circumstances: [in_order(*circumstances)]).program()

@@ -42,17 +42,16 @@ class PassResult:
     Attributes:
         program: the program after the pass.
         findings: what the pass has to say about it, warnings only; errors are raised.
-        scheduled: the same program with the schedule for which its addresses were chosen, so that the scheduler need
-            not look for it again. It is for the pass that comes next and for no later one. Nothing depends on it but
-            time.
-        spent: what the schedule spends on the timeline, where whoever chose it has found that out. It is for the pass
-            that comes next as well, which hands it on if it leaves the schedule as it is.
+        scheduled: makes the same program with the schedule for which its addresses were chosen, so that the scheduler
+            need not look for it again. It is for the pass that comes next and for no later one. Nothing depends on it
+            but time.
+        spent: by that schedule on the timeline.
         kept: loads that the pass left out, because what they bring was there.
     """
 
     program: Program
     findings: tuple[Finding, ...] = ()
-    scheduled: Program | None = None
+    scheduled: Callable[[], Program] | None = None
     spent: Spent | None = None
     kept: tuple[KeptLoad, ...] = ()
 

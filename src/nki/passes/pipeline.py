@@ -28,7 +28,6 @@ from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.timing.core_time import CoreTime, core_time
 from nki.timing.cores import spent_by_cores
-from nki.timing.loops import Spent
 
 PIPELINE: tuple[Pass, ...] = (
     canonicalize.PASS,
@@ -70,13 +69,11 @@ class Compilation(NamedTuple):
 
     Attributes:
         findings: what the passes have to say, one after the other.
-        spent: by each core, as far as the last pass knows it.
         kept: loads that were left out, because what they bring was there.
     """
 
     programs: tuple[Program, ...]
     findings: tuple[Finding, ...]
-    spent: tuple[Spent | None, ...]
     kept: tuple[KeptLoad, ...]
 
 
@@ -93,12 +90,13 @@ def compile_programs(
     """
     if after is not None:
         after(Stage("trace", tuple(programs), 0.0))
-    return _run(programs, context, passes, after)
+    results, findings, kept = _run(programs, context, passes, after)
+    return Compilation(tuple(result.program for result in results), tuple(findings), together(kept))
 
 
 def _run(
     programs: Sequence[Program], context: Context, passes: Sequence[Pass], after: Callable[[Stage], None] | None
-) -> Compilation:
+) -> tuple[list[PassResult], list[Finding], list[KeptLoad]]:
     current = [PassResult(program) for program in programs]
     findings: list[Finding] = []
     kept: list[KeptLoad] = []
@@ -109,18 +107,13 @@ def _run(
         kept += [load for result in current for load in result.kept]
         if after is not None:
             after(Stage(item.name, tuple(result.program for result in current), perf_counter() - started))
-    return Compilation(
-        programs=tuple(result.program for result in current),
-        findings=tuple(findings),
-        spent=tuple(result.spent for result in current),
-        kept=together(kept),
-    )
+    return current, findings, kept
 
 
 def time_programs(
     programs: Sequence[Program], context: Context, after: Callable[[Stage], None] | None = None
 ) -> tuple[CoreTime, ...]:
-    """What the programs of all cores would take, compiled: the passes that they still need, but no `PROOFS`.
+    """What the programs of all cores would take, compiled: by the passes that they still need, but no `PROOFS`.
 
     Equal to the timelines of what `compile_programs` makes, and refused for the same reasons.
 
@@ -128,11 +121,12 @@ def time_programs(
         programs: traced, or after `WHAT_RUNS`.
         after: called after every pass.
     """
-    made = _run(programs, context, [item for item in remaining(programs) if item not in PROOFS], after)
-    spent = tuple(each for each in made.spent if each is not None)
-    if len(spent) < len(programs) or (len(programs) > 1 and any(map(_meets, made.programs))):
-        spent = spent_by_cores(made.programs, context.target)
-    return tuple(map(core_time, made.programs, spent))
+    needed = [item for item in remaining(programs) if item not in PROOFS]
+    if after is None and not (len(programs) > 1 and any(map(_meets, programs))):
+        results, _, _ = _run(programs, context, [item for item in needed if item is not schedule.PASS], None)
+        return tuple(core_time(result.program, schedule.spent(result, context)) for result in results)
+    made = [result.program for result in _run(programs, context, needed, after)[0]]
+    return tuple(map(core_time, made, spent_by_cores(made, context.target)))
 
 
 def _meets(program: Program) -> bool:

@@ -11,23 +11,22 @@ from nki.passes.context import Context, Pass, PassResult
 from nki.passes.order_search.evaluation import scheduled
 from nki.passes.scheduling.tasks import Tasks
 from nki.spec.program import Program
+from nki.timing.loops import Spent
 
 
 def run(program: Program, context: Context) -> Program:
     """Reorder and synchronise every segment."""
-    return _scheduled(program, context).program
+    return scheduled(program, context, Tasks(context.target)).program()
 
 
-def _scheduled(program: Program, context: Context) -> PassResult:
-    found = scheduled(program, context, Tasks(context.target))
-    return PassResult(found.program, spent=found.spent)
+def spent(before: PassResult, context: Context) -> Spent:
+    """What the program after this pass would spend on one core, without making it."""
+    return before.spent or scheduled(before.program, context, Tasks(context.target)).spent
 
 
 def _step(before: PassResult, context: Context) -> PassResult:
     """The schedule for which addresses were chosen, if the pass before did that, else a new one: both are equal."""
-    if before.scheduled is not None:
-        return PassResult(before.scheduled, spent=before.spent)
-    return _scheduled(before.program, context)
+    return PassResult(run(before.program, context) if before.scheduled is None else before.scheduled())
 
 
 PASS = Pass("schedule", "Order the instructions of each queue, and make queues wait for each other.", _step)

@@ -15,6 +15,7 @@ As every system that shares units first come, first served, this one can get fas
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 from nki.spec.step import UNITS
@@ -68,7 +69,7 @@ class SegmentRun:
         self.busy = [0.0] * len(UNITS)
         self.lost = False
         self._limit = limit * _ROUNDING
-        self._work = _work(plan) if limit < NEVER else None
+        self._work = _work(plan.recipes) if limit < NEVER else None
         self.arrived: list[tuple[float, int]] = []
         self._missing = plan.missing.copy()
         self._left = count
@@ -344,10 +345,18 @@ class SegmentRun:
         heappush(self._events, (turn, READY, position))
 
 
-def _work(plan: SegmentPlan) -> list[float]:
+def least_ns(recipes: Iterable[Recipe]) -> float:
+    """ns that instructions take at least, in whatever order: the work of the unit that works longest.
+
+    A little less, because sums of the same numbers in another order may differ.
+    """
+    return max(_work(recipes)) / _ROUNDING
+
+
+def _work(recipes: Iterable[Recipe]) -> list[float]:
     """The least ns for which each unit works."""
     work = [0.0] * len(UNITS)
-    for recipe in plan.recipes:
+    for recipe in recipes:
         for unit, ns in recipe.busy:
             work[unit] += ns
         if recipe.kind == TRANSFER:

@@ -5,6 +5,7 @@ All are records that nobody changes: what a step finds out is in what it returns
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from nki.passes.allocation.addresses import EVERYWHERE, Layout
@@ -43,7 +44,7 @@ class Order(NamedTuple):
     promise: float = NEVER
 
 
-class Scheduled(NamedTuple):
+class Scheduled:
     """A program whose instructions have their final order, queues and waits.
 
     Attributes:
@@ -51,9 +52,17 @@ class Scheduled(NamedTuple):
         estimate: ns of all segments as the list scheduler estimates them.
     """
 
-    program: Program
-    spent: Spent
-    estimate: float
+    __slots__ = ("_made", "_make", "estimate", "spent")
+
+    def __init__(self, spent: Spent, estimate: float, make: Callable[[], Program]) -> None:
+        self.spent, self.estimate, self._make = spent, estimate, make
+        self._made: Program | None = None
+
+    def program(self) -> Program:
+        """The program, made when it is asked for: most of those that a search finds are not taken."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 class Candidate(NamedTuple):

@@ -21,7 +21,7 @@ from nki.passes.scheduling.tasks import Tasks, machine_of
 from nki.spec.program import Issued, Program, Sync
 from nki.timing.loops import Spent, spent_by_segment
 from nki.timing.plan import Ports, SegmentPlan
-from nki.timing.run import SegmentRun
+from nki.timing.run import SegmentRun, least_ns
 from nki.timing.state import SegmentState
 from nki.timing.timeline import spent_by
 
@@ -53,7 +53,7 @@ class Evaluation:
 
         Args:
             limit: ns of the best candidate so far. One that takes as long or longer need not be timed to its end: its
-                makespan may be `NEVER`, and then it has no schedule.
+                makespan may be `NEVER`.
         """
         if order.positions not in self._known:
             self._known[order.positions] = self._evaluated(order, limit)
@@ -100,21 +100,23 @@ def scheduled(
         context: of the compilation.
         tasks: for its target.
         schedules: makes those among which is chosen.
-        limit: ns from which on the program is of no use: then it has no schedule, and has spent `NEVER`.
+        limit: ns from which on the program is of no use; it may have spent `NEVER` then.
         timed: what is known of segments of the same instructions, under limits that were no smaller.
     """
     timing = _Timing(program, context, tasks, {} if timed is None else timed)
     found = list(segments_of(program))
     whole = len(found) == 1 and len(found[0].items) == len(program.body.items)
-    chosen = [timing.chosen(segment, schedules, limit if whole else NEVER) for segment in found]
-    if whole and chosen[0].spent is _LOST:
-        return Scheduled(program, _LOST, chosen[0].estimate)
-    orders = {(id(s.block), s.first): each.order for s, each in zip(found, chosen, strict=True)}
-    result = reordered(program, orders)
-    spent = chosen[0].spent if whole else None
-    if spent is None:  # loops have barriers and trips
-        spent = spent_by(result, context.target, tasks.recipes)
-    return Scheduled(result, spent, sum(each.estimate for each in chosen))
+    chosen = [timing.chosen(segment, schedules, limit, whole) for segment in found]
+    estimate = sum(each.estimate for each in chosen)
+
+    def make() -> Program:
+        orders = {(id(s.block), s.first): each.order() for s, each in zip(found, chosen, strict=True)}
+        return reordered(program, orders)
+
+    if whole and chosen[0].spent is not None:
+        return Scheduled(chosen[0].spent, estimate, make)
+    made = make()  # loops have barriers and trips
+    return Scheduled(spent_by(made, context.target, tasks.recipes), estimate, lambda: made)
 
 
 class _Chosen(NamedTuple):
@@ -122,12 +124,19 @@ class _Chosen(NamedTuple):
 
     Attributes:
         estimate: the least one of all schedules of the segment.
-        spent: by the chosen schedule, the segment by itself; None if there was no other one to compare with.
+        spent: by the chosen schedule, the segment by itself; None if nobody needs to know.
+        producers: what each instruction depends on.
     """
 
-    order: NewOrder
+    segment: Segment
+    schedule: Schedule
     estimate: float
     spent: Spent | None
+    producers: Sequence[Sequence[int]]
+
+    def order(self) -> NewOrder:
+        """The order with its waits."""
+        return NewOrder(self.segment.walk, self.schedule.order, _syncs(self.producers, self.schedule))
 
 
 Timed = dict[Hashable, Spent]
@@ -154,19 +163,23 @@ class _Timing:
         self._ports = Ports(self._hardware, program.placement)
         self._number = {name: number for number, name in enumerate(self._hardware.queues)}
 
-    def chosen(self, segment: Segment, schedules: SegmentSchedules, limit: float) -> _Chosen:
-        """The best schedule of a segment; one that is known to take longer than the limit may be given up."""
+    def chosen(self, segment: Segment, schedules: SegmentSchedules, limit: float, whole: bool) -> _Chosen:
+        """The best schedule of a segment.
+
+        Args:
+            limit: ns from which on a program that is one segment is of no use.
+            whole: whether the program is nothing but the segment.
+        """
         items, outlines = segment.items, self._tasks.outlines
         producers = dependences(items, self._program, self._target, segment.edges, segment.fences, outlines)
         found = schedules(self._tasks.of(items), producers, self._machine)
         estimates = [schedule.makespan for schedule in found]
         number, spent = 0, None
-        if len(found) > 1:
-            all_spent = self._all_spent(items, found, producers, limit)
+        if whole or len(found) > 1:
+            all_spent = self._all_spent(items, found, producers, limit if whole else NEVER)
             number = shortest([each.ns for each in all_spent], estimates, len(items), self._equal)
-            spent = all_spent[number] if all_spent[number].ns < limit else _LOST
-        syncs = None if spent is _LOST else _syncs(producers, found[number])
-        return _Chosen(NewOrder(segment.walk, found[number].order, syncs), min(estimates), spent)
+            spent = all_spent[number]
+        return _Chosen(segment, found[number], min(estimates), spent, producers)
 
     def _all_spent(
         self, items: Sequence[Issued], found: Sequence[Schedule], producers: Sequence[Sequence[int]], limit: float
@@ -174,10 +187,13 @@ class _Timing:
         """What each schedule of a segment spends; those that certainly are not chosen may be given up."""
         recipes = list(map(self._tasks.recipes.of, items))
         ports = list(map(self._ports.of, items, recipes))
+        least = least_ns(recipes)
         spent = [_LOST] * len(found)
         factor = self._equal if len(items) > MOST_TIMED else 1.0
         # The most promising one first, so that the others are given up early.
         for number in sorted(range(len(found)), key=lambda number: found[number].makespan):
+            if least > factor * limit:
+                break
             order = found[number].order
             plan = SegmentPlan(0, [items[at] for at in order], [recipes[at] for at in order])
             plan.ports = [ports[at] for at in order]
