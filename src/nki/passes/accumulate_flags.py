@@ -39,8 +39,10 @@ def _block(block: Block) -> Block:
 
 
 def _decided(issued: Issued, history: History) -> Issued:
+    if "accumulate" not in issued.instruction.operands:
+        return issued
     arguments = issued.arguments
-    if "accumulate" not in issued.instruction.operands or arguments.accumulate is not None or _transposes(issued):
+    if arguments.accumulate is not None or _transposes(issued):
         return issued
     view = arguments.dst
     known = history.get(view.buffer.id)
@@ -74,12 +76,11 @@ def _transposes(issued: Issued) -> bool:
 
 def _note(issued: Issued, history: History) -> None:
     """A matmul's destination was written in full; whatever else writes a tensor, or writes it somewhere, closes it."""
-    operands = issued.instruction.operands
-    for name, view in issued.views():
+    for view in issued.written():
         known = history.get(view.buffer.id)
-        if known is None or not operands[name].writes:
+        if known is None:
             continue
-        if "accumulate" in operands and view.dynamic is None:
+        if view.dynamic is None and "accumulate" in issued.instruction.operands:
             known.add(view)
         else:
             del history[view.buffer.id]

@@ -205,10 +205,7 @@ class _AccessHistory:
 
 def _footprints(outlined: Sequence[Outline], accesses: Accesses) -> dict[int, Footprint]:
     """All footprints of a segment by number."""
-    numbers: set[int] = set()
-    for outline in outlined:
-        numbers.update(outline.reads)
-        numbers.update(outline.writes)
+    numbers = set().union(*[outline.reads for outline in outlined], *[outline.writes for outline in outlined])
     return {number: accesses.at(number) for number in numbers}
 
 

@@ -150,11 +150,14 @@ class Plane:
     def read(self, position: int, footprint: Footprint, found: set[int]) -> None:
         """A read follows the writes of the same bytes."""
         for box, shape in self._boxes.get(footprint) or self._fold(footprint):
-            # `_boxes` keeps the box alive, so that nothing else gets its identity.
-            key = id(box)
-            first, after = self._reach(box) if len(self._starts) > 1 else (0, 1)
+            if len(self._cells) > 1:
+                first, after = self._reach(box)
+                cells = self._cells[first:after]
+            else:
+                first, after, cells = 0, 1, self._cells
+            key = id(box)  # `_boxes` keeps the box alive, so that nothing else gets its identity
             crowded = False
-            for cell in self._cells[first:after]:
+            for cell in cells:
                 if cell.writers:
                     self._follow(cell.writers, shape, found)
                 group = cell.readers.get(key)
@@ -170,32 +173,46 @@ class Plane:
         """A write follows the reads and writes of the same bytes."""
         for box, shape in self._boxes.get(footprint) or self._fold(footprint):
             entry = (position, *shape)
-            first, after = self._reach(box) if len(self._starts) > 1 else (0, 1)
-            clean, crowded = [], False
-            for at in range(first, after):
-                cell = self._cells[at]
-                if not box.dense and len(cell.readers) + len(cell.writers) > _MOST_RAGGED:
-                    # Follow all of them and count as a write of everything, so that nobody looks at them again.
-                    found.update([other[0] for other in cell.writers], *(group[0] for group in cell.readers.values()))
-                    cell.readers, cell.writers = {}, [(position, _EVERYTHING, 0, _END, 0, _END, True)]
-                    continue
-                within = self._within(at, box)
-                if cell.readers or cell.writers:
-                    covers = self._covers(box, within)
-                    if cell.readers:
-                        self._after_readers(cell.readers, entry, covers, found)
-                    if cell.writers:
-                        cell.writers = self._replace(cell.writers, entry, covers, found)
-                cell.writers.append(entry)
-                crowded |= len(cell.readers) + len(cell.writers) > cell.limit
-                # Undo splits where one write has replaced all: otherwise cells would add up over a program that fills a
-                # tensor in pieces and then as a whole.
-                if within and not cell.readers and len(cell.writers) == 1:
-                    clean.append(at)
-            if len(clean) > 1:
-                self._join(clean)
-            elif crowded:
-                self._relieve(first, after)
+            if len(self._cells) > 1:
+                self._write(entry, box, found)
+                continue
+            cell = self._cells[0]
+            self._enter(cell, entry, box[:4] if box.dense else None, found)
+            if len(cell.readers) + len(cell.writers) > cell.limit:
+                self._relieve(0, 1)
+
+    def _write(self, entry: _Entry, box: MemoryBox, found: set[int]) -> None:
+        """A write to one of several cells, or to some of them."""
+        first, after = self._reach(box)
+        clean, crowded = [], False
+        for at in range(first, after):
+            cell = self._cells[at]
+            within = self._within(at, box)
+            whole = self._enter(cell, entry, self._covers(box, within), found)
+            crowded |= len(cell.readers) + len(cell.writers) > cell.limit
+            # Undo splits where one write has replaced all: otherwise cells would add up over a program that fills a
+            # tensor in pieces and then as a whole.
+            if within and not whole and not cell.readers and len(cell.writers) == 1:
+                clean.append(at)
+        if len(clean) > 1:
+            self._join(clean)
+        elif crowded:
+            self._relieve(first, after)
+
+    def _enter(self, cell: _Cell, entry: _Entry, covers: _Covers | None, found: set[int]) -> bool:
+        """Add a write to a cell; returns whether it counts as a write of everything from now on."""
+        readers, writers = cell.readers, cell.writers
+        if not entry[6] and len(readers) + len(writers) > _MOST_RAGGED:
+            # Follow all of them and count as a write of everything, so that nobody looks at them again.
+            found.update([other[0] for other in writers], *(group[0] for group in readers.values()))
+            cell.readers, cell.writers = {}, [(entry[0], _EVERYTHING, 0, _END, 0, _END, True)]
+            return True
+        if readers:
+            self._after_readers(readers, entry, covers, found)
+        if writers:
+            cell.writers = writers = self._replace(writers, entry, covers, found)
+        writers.append(entry)
+        return False
 
     def _follow(self, entries: list[_Entry], shape: _Shape, found: set[int]) -> None:
         footprint, first, after, low, high, dense = shape

@@ -10,9 +10,9 @@ from nki.spec.cost import activation_table
 from nki.spec.program import Issued
 from nki.spec.queue import DMA, dma_queues, queue_class
 from nki.target.model import Target
-from nki.timing.cost import Key, cost_of, duration, signature
+from nki.timing.cost import cost_of, duration
 from nki.timing.hardware import hardware_of
-from nki.timing.recipe import Recipes
+from nki.timing.recipe import Recipe, Recipes
 
 
 def machine_of(target: Target) -> Machine:
@@ -36,21 +36,24 @@ class Tasks:
         self.outlines = Outlines(target)
         self._target = target
         self._known: dict[int, tuple[Issued, Task]] = {}  # with the instruction, so that its id stays its own
-        self._alike: dict[Key, Task] = {}
+        self._alike: dict[Recipe, Task] = {}
 
     def of(self, items: Sequence[Issued]) -> list[Task]:
         """One for each instruction."""
         known = self._known
+        found = []
         for issued in items:
-            if id(issued) not in known:
-                known[id(issued)] = issued, self._task(issued)
-        return [known[id(issued)][1] for issued in items]
+            seen = known.get(id(issued))
+            if seen is None:
+                seen = known[id(issued)] = issued, self._task(issued)
+            found.append(seen[1])
+        return found
 
     def _task(self, issued: Issued) -> Task:
-        key = signature(issued)
-        found = self._alike.get(key)
+        recipe = self.recipes.of(issued)  # one for all that cost the same
+        found = self._alike.get(recipe)
         if found is None:
-            found = self._alike[key] = _task(issued, self._target)
+            found = self._alike[recipe] = _task(issued, self._target)
         return found
 
 
