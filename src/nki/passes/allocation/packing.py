@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from nki.passes.analysis.live_intervals import Fixed, Item, Room
 
@@ -96,10 +95,11 @@ class _Field:
         self.room = room
         self.pointer = 0
         both: list[Item | Fixed] = [*items, *fixed]
-        births = np.unique(np.array([each.first for each in both], np.int64))
+        births = sorted({each.first for each in both})
+        place = {first: number for number, first in enumerate(births)}
         # On an axis of births two intervals overlap if and only if they overlap in time, and no part of it is empty.
-        firsts = np.searchsorted(births, np.array([each.first for each in both], np.int64)).tolist()
-        lasts = (np.searchsorted(births, np.array([each.last for each in both], np.int64), "right") - 1).tolist()
+        firsts = [place[each.first] for each in both]
+        lasts = [bisect_right(births, each.last) - 1 for each in both]
         self._first, self._last = firsts[: len(items)], lasts[: len(items)]
         # About SLICE items begin in a slice: what a look-up costs does not grow with the program, but for items that
         # span many slices.

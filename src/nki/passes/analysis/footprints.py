@@ -25,7 +25,7 @@ _MOST_PATTERNS = 1 << 14
 
 
 class Footprint:
-    """A set of bytes; one object for each set of one `Accesses`, so that ``is`` compares.
+    """A set of bytes; one object for each set of one `Outlines`, so that ``is`` compares.
 
     Byte b of partition p is touched for every p from `first` to before `after` and every b in
     ``low + sum(k * stride for (stride, k < count) in dims) + [0, run)``. Strides descend and are larger than `run`;
@@ -136,13 +136,14 @@ class Outline(NamedTuple):
 class Outlines:
     """What instructions touch, before it is known where tensors lie: the same for all orders and placements.
 
-    An instruction that comes again is known by its identity.
+    An instruction that comes again is known by its identity, and so is a set of bytes.
     """
 
     def __init__(self, target: Target) -> None:
         self.relatives: list[_Relative] = []
         self._granule = target.psum.accumulate_granule_bytes
         self._of_view: dict[tuple[View, int], int] = {}
+        self.footprints: dict[Any, Footprint] = {}
         self._known: dict[Any, int] = {}
         self._seen: dict[int, tuple[Issued, Outline]] = {}  # with the instruction, so that its id stays its own
 
@@ -226,7 +227,6 @@ class Accesses:
         self._placement = program.placement or {}
         self._outlines = Outlines(target) if outlines is None else outlines
         self._placed: dict[int, Footprint] = {}
-        self._known: dict[Any, Footprint] = {}
 
     def of(self, issued: Issued) -> Touched:
         """Everything that an instruction touches."""
@@ -257,11 +257,11 @@ class Accesses:
         if granule:
             low, dims, run = _in_granules(low, dims, run, granule)
         key = (space, rows, low, dims, run, static)
-        found = self._known.get(key)
+        known = self._outlines.footprints
+        found = known.get(key)
         if found is None:
             hbm, fixed = not buffer.on_chip, buffer.role == "fixed"
-            found = Footprint(space, label, rows, low, dims, run, hbm=hbm, static=static, fixed=fixed)
-            self._known[key] = found
+            found = known[key] = Footprint(space, label, rows, low, dims, run, hbm=hbm, static=static, fixed=fixed)
         self._placed[number] = found
         return found
 
