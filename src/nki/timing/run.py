@@ -15,7 +15,7 @@ As every system that shares units first come, first served, this one can get fas
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from nki.spec.step import UNITS
@@ -54,12 +54,14 @@ class SegmentRun:
         state: SegmentState,
         alone: bool = True,
         limit: float = NEVER,
+        work: Sequence[float] = (),
     ) -> None:
         """Everything is still to come.
 
         Args:
             alone: whether no other core is met.
             limit: ns after which nobody wants to know how long it takes; it is given up as soon as that is certain.
+            work: of its instructions, if it may be given up; see `work_of`.
         """
         count = len(plan.items)
         self.plan, self._hardware, self._alone = plan, hardware, alone
@@ -69,7 +71,7 @@ class SegmentRun:
         self.busy = [0.0] * len(UNITS)
         self.lost = False
         self._limit = limit * _ROUNDING
-        self._work = _work(plan.recipes) if limit < NEVER else None
+        self._work = list(work) if limit < NEVER else None
         self.arrived: list[tuple[float, int]] = []
         self._missing = plan.missing.copy()
         self._left = count
@@ -345,16 +347,8 @@ class SegmentRun:
         heappush(self._events, (turn, READY, position))
 
 
-def least_ns(recipes: Iterable[Recipe]) -> float:
-    """ns that instructions take at least, in whatever order: the work of the unit that works longest.
-
-    A little less, because sums of the same numbers in another order may differ.
-    """
-    return max(_work(recipes)) / _ROUNDING
-
-
-def _work(recipes: Iterable[Recipe]) -> list[float]:
-    """The least ns for which each unit works."""
+def work_of(recipes: Iterable[Recipe]) -> list[float]:
+    """The least ns for which each unit works, in whatever order."""
     work = [0.0] * len(UNITS)
     for recipe in recipes:
         for unit, ns in recipe.busy:

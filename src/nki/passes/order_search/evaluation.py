@@ -21,7 +21,7 @@ from nki.passes.scheduling.tasks import Tasks, machine_of
 from nki.spec.program import Issued, Program, Sync
 from nki.timing.loops import Spent, spent_by_segment
 from nki.timing.plan import Ports, SegmentPlan
-from nki.timing.run import SegmentRun, least_ns
+from nki.timing.run import SegmentRun, work_of
 from nki.timing.state import SegmentState
 from nki.timing.timeline import spent_by
 
@@ -187,32 +187,40 @@ class _Timing:
         """What each schedule of a segment spends; those that certainly are not chosen may be given up."""
         recipes = list(map(self._tasks.recipes.of, items))
         ports = list(map(self._ports.of, items, recipes))
-        least = least_ns(recipes)
+        work = work_of(recipes)
         spent = [_LOST] * len(found)
         factor = self._equal if len(items) > MOST_TIMED else 1.0
         # The most promising one first, so that the others are given up early.
         for number in sorted(range(len(found)), key=lambda number: found[number].makespan):
-            if least > factor * limit:
-                break
             order = found[number].order
             plan = SegmentPlan(0, [items[at] for at in order], [recipes[at] for at in order])
             plan.ports = [ports[at] for at in order]
-            spent[number] = self._spent(plan, found[number], producers, factor * limit)
+            spent[number] = self._spent(plan, found[number], producers, factor * limit, work)
             limit = min(limit, spent[number].ns)
         return spent
 
-    def _spent(self, plan: SegmentPlan, schedule: Schedule, producers: Sequence[Sequence[int]], limit: float) -> Spent:
+    def _spent(
+        self,
+        plan: SegmentPlan,
+        schedule: Schedule,
+        producers: Sequence[Sequence[int]],
+        limit: float,
+        work: Sequence[float],
+    ) -> Spent:
         """What a segment spends by itself, or `_LOST`."""
         queues = [self._number[schedule.queues[at]] for at in schedule.order]
         awaited = _elsewhere(producers, schedule)
-        key = (tuple(map(id, plan.items)), tuple(queues), tuple(awaited), tuple(plan.ports))
-        spent = self._timed.get(key)
-        if spent is None:
-            plan.order(queues, awaited)
-            run = SegmentRun(plan, self._hardware, self._target, SegmentState(), limit=limit)
-            run.advance()
-            # What is given up stays so: limits of later candidates are no larger.
-            spent = self._timed[key] = _LOST if run.lost else spent_by_segment(run)
+        key = None
+        if len(queues) <= MOST_TIMED:  # larger ones have few candidates
+            key = (tuple(map(id, plan.items)), tuple(queues), tuple(awaited), tuple(plan.ports))
+        if key is not None and key in self._timed:
+            return self._timed[key]
+        plan.order(queues, awaited)
+        run = SegmentRun(plan, self._hardware, self._target, SegmentState(), limit=limit, work=work)
+        run.advance()
+        spent = _LOST if run.lost else spent_by_segment(run)
+        if key is not None:
+            self._timed[key] = spent  # what is given up stays so: limits of later candidates are no larger
         return spent
 
 

@@ -76,6 +76,10 @@ class Transfers:
         A stream goes on in the queue of a stream that ended last, else in one that was never used: all others stay free
         for transfers that start when their data is ready.
         """
+        latest = max(self._ends)
+        last = self._ends.index(latest)
+        if 0.0 < latest <= start and self._streams[last]:
+            return last  # all are free, and no stream ended later
         best, stream, since = -1, False, -1.0
         for number, (other, end) in enumerate(zip(self._streams, self._ends, strict=True)):
             if end > start or other < stream:
