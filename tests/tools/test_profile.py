@@ -82,6 +82,19 @@ def test_measured_next_to_predicted(kernel: str, tmp_path: Path) -> None:
     assert "predicted next to measured" in stored
 
 
+def test_both_timelines_are_written_and_shown(kernel: str, tmp_path: Path) -> None:
+    words = ["profile", kernel, *SMALL, "--target", "trn2"]
+    nki(*words, "--out", str(tmp_path / "out"), "--format", "parquet")
+    both = tmp_path / "both"
+    nki(*words, "--measured", str(tmp_path / "out" / "explorer"), "--out", str(both), "--format", "perfetto")
+    assert (both / "measured" / "profile.json").is_file()
+    assert nki("profile", str(both / "measured")).stdout.startswith("double on trn2: ")
+    told = nki_json("explorer", str(both), "--html", str(tmp_path / "page.html"))
+    alone = nki_json("explorer", str(tmp_path / "out"), "--html", str(tmp_path / "page.html"))
+    assert told["instructions"] == 2 * alone["instructions"]
+    assert (both / "trace.pftrace").read_bytes().count(b"core 0: double") == 2
+
+
 def test_a_calibration_is_written_and_used(kernel: str, tmp_path: Path) -> None:
     words = ["profile", kernel, *SMALL, "--target", "trn2"]
     nki(*words, "--out", str(tmp_path / "out"), "--format", "parquet")

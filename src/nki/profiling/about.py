@@ -25,13 +25,14 @@ class About:
     accuracy: dict[str, Any]
     imitate: str = ""
     kept_loads: list[dict[str, Any]] = field(default_factory=list)
+    is_simulation: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """``profile.json``."""
         return {
             "format": FORMAT,
             "version": VERSION,
-            "is_simulation": True,
+            "is_simulation": self.is_simulation,
             "kernel": self.kernel,
             "target": self.target,
             "validated": self.validated,

@@ -54,6 +54,12 @@ def compare_measured(profile: Profile, folder: Path) -> Comparison:
     return found
 
 
+def measured_profile(comparison: Comparison) -> Profile:
+    """See `nki.profiling.measured.as_profile.measured_profile`."""
+    made: Profile = importlib.import_module("nki.profiling.measured.as_profile").measured_profile(comparison)
+    return made
+
+
 def calibrate(comparison: Comparison, programs: Sequence[Program], target: Target, path: Path) -> Fit:
     """Fit the coefficients of a target and write them; see `nki.profiling.measured.calibration`."""
     module = importlib.import_module("nki.profiling.measured.calibration")

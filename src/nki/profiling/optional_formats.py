@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ class Formats:
         """See `Profile.explorer`."""
         optional_module("nki.profiling.formats.neuron_explorer", "pyarrow").write_explorer(profile, folder)
 
-    def perfetto(self, profile: Any, file: Path) -> None:
+    def perfetto(self, profiles: Sequence[Any], file: Path) -> None:
         """See `Profile.perfetto`."""
-        optional_module("nki.profiling.formats.perfetto_trace", "perfetto").write_trace(profile, file)
+        optional_module("nki.profiling.formats.perfetto_trace", "perfetto").write_trace(profiles, file)
 
     def csv(self, profile: Any, folder: Path) -> None:
         """See `Profile.csv`."""

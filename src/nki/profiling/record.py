@@ -101,9 +101,9 @@ class Profile:
         """Write Parquet tables with the names and columns of the Neuron Explorer."""
         formats().explorer(self, Path(folder))
 
-    def perfetto(self, file: str | Path) -> None:
-        """Write a trace for the Perfetto UI."""
-        formats().perfetto(self, Path(file))
+    def perfetto(self, file: str | Path, *others: Profile) -> None:
+        """Write a trace for the Perfetto UI; `others` have processes of their own in it."""
+        formats().perfetto((self, *others), Path(file))
 
     def csv(self, folder: str | Path) -> None:
         """Write every table as a CSV file with a header."""

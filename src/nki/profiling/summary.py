@@ -134,6 +134,8 @@ def _head(console: Console, about: About, core: int) -> None:
 
 def _trust(about: About) -> str:
     """What is known about the time."""
+    if not about.is_simulation:
+        return str(about.accuracy["text"])
     return f"simulated: {about.accuracy['text']}" if about.validated else evidence(about.target, about.validated)
 
 

@@ -18,6 +18,9 @@ from nki.explorer.shown import Shown, from_folders
 from nki.tools.output import Command, echo, stdout, working, write_json
 from nki.tools.request import JSON, usage_error
 
+MEASURED, ABOUT = "measured", "profile.json"
+"""Where `nki profile --measured` puts what was measured, and the file that says that it is there."""
+
 _EXTRA = ("starlette", "uvicorn", "anyio")
 
 
@@ -30,11 +33,15 @@ _EXTRA = ("starlette", "uvicorn", "anyio")
 def command(folders: tuple[Path, ...], file: Path | None, host: str, port: int, as_json: bool) -> None:
     """Show a profile folder of `nki profile` in the browser, or two of them side by side.
 
+    A folder that was written with --measured is shown with what was measured.
+
     Without --html: a server on this machine until Ctrl+C, with SQL over the tables. Only this machine reaches it unless
     --host says otherwise; there is no password then.
     """
     if len(folders) > 2:
         raise usage_error("explorer.count", f"{len(folders)} profiles were given", "name one folder, or two to compare")
+    if len(folders) == 1 and (folders[0] / MEASURED / ABOUT).is_file():
+        folders = (folders[0], folders[0] / MEASURED)
     with working("reading the profile"):
         shown = from_folders(folders)
     if file is not None:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from nki.profiling.breakdown import BY, Breakdown
-from nki.profiling.gate import calibrate, compare_measured, load_profile, profile_programs, show_measured
+from nki.profiling.gate import (
+    calibrate,
+    compare_measured,
+    load_profile,
+    measured_profile,
+    profile_programs,
+    show_measured,
+)
 from nki.profiling.summary import show_breakdown, show_summary
 from nki.spec.program import Program
 from nki.target.model import Target
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
     from nki.profiling.record import Profile
 
 FORMATS = ("summary", "summary-json", "perfetto", "parquet", "csv")
-TRACE, EXPLORER, CSV = "trace.pftrace", "explorer", "csv"
+TRACE, EXPLORER, CSV, MEASURED = "trace.pftrace", "explorer", "csv", "measured"
 """Where the formats go in the folder."""
 
 
@@ -93,7 +100,7 @@ def command(  # noqa: PLR0913 - one parameter for each option
         with working("fitting coefficients"):
             fitted = calibrate(comparison, compiled.programs, compiled.target, calibration)
     if out is not None:
-        _write(profile, out, files)
+        _write(profile, out, files, None if comparison is None else measured_profile(comparison))
     if by is None:
         _show(profile, wanted, out, comparison, fitted, calibration)
     else:
@@ -173,10 +180,12 @@ def _compiled(
         return _Compiled(made.programs, request.target, profile)
 
 
-def _write(profile: Profile, out: Path, files: set[str]) -> None:
+def _write(profile: Profile, out: Path, files: set[str], measured: Profile | None) -> None:
     profile.save(out)
+    if measured is not None:
+        measured.save(out / MEASURED)
     if "perfetto" in files:
-        profile.perfetto(out / TRACE)
+        profile.perfetto(out / TRACE, *(() if measured is None else (measured,)))
     if "parquet" in files:
         profile.explorer(out / EXPLORER)
     if "csv" in files:

@@ -76,7 +76,6 @@ class Page {
 
   header() {
     const { about } = this.models[0];
-    const validated = this.models.every((model) => model.about.validated);
     return el(
       "header",
       {},
@@ -100,12 +99,19 @@ class Page {
           class: "chip warn",
           title: about.accuracy.text,
         },
-        validated ? "simulated, not measured" : "estimated, never validated",
+        this.origin(),
       ),
       el("span", { class: "grow" }),
       this.searchBox(),
       button("Theme", () => this.theme(), { class: "quiet", "aria-label": "Switch between light and dark" }),
     );
+  }
+
+  // Whether the times come from a model, from a device, or both.
+  origin() {
+    const measured = this.models.filter((model) => !model.about.is_simulation).length;
+    if (measured) return measured === this.models.length ? "measured" : "measured next to predicted";
+    return this.models.every((model) => model.about.validated) ? "simulated, not measured" : "estimated, never validated";
   }
 
   searchBox() {

@@ -68,7 +68,8 @@ function summaryView(shared, model) {
       ofSize(about.totals, "psum", hardware),
     ),
   ];
-  const notes = [el("p", { class: "note" }, `Simulated: ${about.accuracy.text}.`)];
+  const told = about.is_simulation ? `Simulated: ${about.accuracy.text}.` : `Not simulated: ${about.accuracy.text}.`;
+  const notes = [el("p", { class: "note" }, told)];
   const assumed = about.totals.reduce((sum, core) => sum + core.assumed_loops.length, 0);
   if (assumed)
     notes.push(

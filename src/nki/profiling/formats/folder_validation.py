@@ -75,8 +75,6 @@ def about_of(data: Any) -> About:
         raise refused(
             "profile.version", f"profile.json has version {str(data.get('version'))[:40]}, this reads {VERSION}"
         )
-    if data.get("is_simulation") is not True:
-        raise _wrong("is_simulation is not true")
     about = About(
         kernel=_text(data, "kernel"),
         target=_text(data, "target"),
@@ -91,6 +89,7 @@ def about_of(data: Any) -> About:
         accuracy=_get(data, "accuracy", dict),
         imitate=_text(data, "imitate"),
         kept_loads=_get(data, "kept_loads", list),
+        is_simulation=_get(data, "is_simulation", bool),
     )
     _check_accuracy(about.accuracy)
     if not 1 <= about.cores <= _MOST_CORES or len(about.totals) != about.cores:

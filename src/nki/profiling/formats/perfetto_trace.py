@@ -8,7 +8,7 @@ flows. Times are rounded to ns.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _SEQUENCE = 1
 _FIRST_PROCESS = 1
+_FLOWS = 1 << 32
+"""Numbers of flows for one profile."""
 _ORDER = ("critical path", "tensor weights", "tensor", "vector", "scalar", "gpsimd", "sync", "dma", "loops")
 
 
@@ -38,31 +40,36 @@ class Slice(NamedTuple):
     ends: tuple[int, ...] = ()
 
 
-def write_trace(profile: Profile, file: Path) -> None:
-    """Write a ``.pftrace`` file. Raises UsageError "profile.write"."""
+def write_trace(profiles: Sequence[Profile], file: Path) -> None:
+    """Write a ``.pftrace`` file of profiles that begin together. Raises UsageError "profile.write"."""
     try:
         with file.open("wb") as stream:
-            _TraceWriter(stream, profile).write()
+            _TraceWriter(stream).write(profiles)
     except OSError as problem:
         raise unwritable(file, problem) from problem
 
 
 class _TraceWriter:
-    def __init__(self, stream: BinaryIO, profile: Profile) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self._builder = StreamingTraceProtoBuilder(stream)
-        self._profile = profile
         self._tracks = 1 << 20
+        self._processes = _FIRST_PROCESS
         self._began = False
 
-    def write(self) -> None:
-        """All of it."""
-        about = self._profile.about
-        slices = slices_of(self._profile)
+    def write(self, profiles: Sequence[Profile]) -> None:
+        """All of them."""
+        for number, profile in enumerate(profiles):
+            self._profile(profile, number * _FLOWS)
+
+    def _profile(self, profile: Profile, flows: int) -> None:
+        about = profile.about
+        slices = slices_of(profile, flows)
+        how = "simulated" if about.is_simulation else "measured"
         for core in range(about.cores):
-            process = self._process(core, f"core {core}: {about.kernel} on {about.target} (simulated)")
+            process = self._process(f"core {core}: {about.kernel} on {about.target} ({how})")
             for rank, name in enumerate(sorted(slices[core], key=_rank)):
                 self._track(process, name, rank, slices[core][name])
-            self._counters(process, core)
+            self._counters(process, profile, core)
 
     def _packet(self, time: float | None = None) -> TracePacket:
         packet = self._builder.create_packet()
@@ -76,15 +83,17 @@ class _TraceWriter:
             packet.timestamp_clock_id = BuiltinClock.BUILTIN_CLOCK_BOOTTIME
         return packet
 
-    def _process(self, core: int, name: str) -> int:
+    def _process(self, name: str) -> int:
+        number = self._processes
+        self._processes += 1
         packet = self._packet()
         described = packet.track_descriptor
-        described.uuid = _FIRST_PROCESS + core
-        described.process.pid = _FIRST_PROCESS + core
+        described.uuid = number
+        described.process.pid = number
         described.process.process_name = name
         described.child_ordering = TrackDescriptor.EXPLICIT
         self._builder.write_packet(packet)
-        return _FIRST_PROCESS + core
+        return number
 
     def _new_track(self, parent: int, name: str, rank: int) -> TracePacket:
         self._tracks += 1
@@ -121,9 +130,9 @@ class _TraceWriter:
             packet.track_event.track_uuid = self._tracks
             self._builder.write_packet(packet)
 
-    def _counters(self, parent: int, core: int) -> None:
+    def _counters(self, parent: int, profile: Profile, core: int) -> None:
         series: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for row in self._profile["counters"].rows():
+        for row in profile["counters"].rows():
             if row["core"] == core:
                 series[row["counter"]].append((row["time_ns"], row["value"]))
         for rank, name in enumerate(sorted(series), 1000):
@@ -153,11 +162,11 @@ def _rank(name: str) -> tuple[int, int, str]:
     return _ORDER.index(base), int(name != base), name
 
 
-def slices_of(profile: Profile) -> list[dict[str, list[Slice]]]:
-    """The slices of every track by core."""
+def slices_of(profile: Profile, flows: int = 0) -> list[dict[str, list[Slice]]]:
+    """The slices of every track by core; numbers of their flows begin after `flows`."""
     found: list[dict[str, list[Slice]]] = [defaultdict(list) for _ in range(profile.about.cores)]
     transfers = {row["instruction"]: row for row in profile["dma"].rows()}
-    flows, ends = _flows(profile)
+    begun, ends = _flows(profile, flows)
     kernels = kernel_facts(profile)
     matmuls: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in profile["instructions"].rows():
@@ -171,7 +180,7 @@ def slices_of(profile: Profile) -> list[dict[str, list[Slice]]]:
             name,
             row["engine"],
             _facts(profile, row, kernels),
-            flows[number],
+            begun[number],
             ends[number],
         )
         if number in transfers:
@@ -214,11 +223,11 @@ def _around(profile: Profile, found: list[dict[str, list[Slice]]]) -> None:
         found[row["core"]]["critical path"].append(piece)
 
 
-def _flows(profile: Profile) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+def _flows(profile: Profile, first: int) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
     """Numbers of the signals that start and end at each instruction."""
     starts: dict[int, tuple[int, ...]] = defaultdict(tuple)
     ends: dict[int, tuple[int, ...]] = defaultdict(tuple)
-    for number, row in enumerate(profile["edges"].rows(), 1):
+    for number, row in enumerate(profile["edges"].rows(), first + 1):
         if row["signal"]:
             starts[row["producer"]] += (number,)
             ends[row["consumer"]] += (number,)
