@@ -292,16 +292,19 @@ def test_a_cause_comes_before_its_symptom() -> None:
 def test_lines_are_in_the_order_of_what_they_cost() -> None:
     def kernel(a: Any) -> Any:
         x, y = loaded(a), sbuf(a.shape)
-        for number in range(12):
-            nisa.tensor_tensor(dst=y[:, :64], data1=x[:, :64], data2=y[:, :64] if number else x[:, 64:128], op=nl.add)
-            nisa.tensor_tensor(dst=y, data1=x, data2=y if number else x, op=nl.add)
+        for start in range(0, 512, 16):
+            few, more = nl.ds(start, 16), nl.ds(512 + start, 16)
+            nisa.tensor_scalar(dst=y[:, few], data=x[:, few], op0=nl.add, operand0=1.0)
+            for _ in range(3):
+                nisa.tensor_scalar(dst=y[:, more], data=x[:, more], op0=nl.add, operand0=2.0)
+                x, y = y, x
         return stored(y)
 
     profile = profiled(kernel, array(128, 1024))
-    found = advice(profile, "two-inputs")
-    spent = {number: 0.0 for number in found["sources"]}
+    found = advice(profile, "short-instructions")
+    spent = dict.fromkeys(found["sources"], 0.0)
     for row in profile["instructions"].rows():
-        if row["opcode"] == "nisa.tensor_tensor":
+        if row["opcode"] == "nisa.tensor_scalar":
             spent[row["source"]] += row["cost_ns"]
     assert len(spent) == 2
     assert list(spent.values()) == sorted(spent.values(), reverse=True)

@@ -20,7 +20,6 @@ LADDERS = {"matmul and gelu": MATMUL_GELU, "attention": ATTENTION, "layer norm":
 @pytest.mark.parametrize(
     "name,size",
     [
-        ("matmul and gelu", 1024),
         pytest.param("matmul and gelu", MATMUL_GELU.size, marks=pytest.mark.slow),
         ("attention", ATTENTION.size),
         ("layer norm", LAYER_NORM.size),

@@ -156,7 +156,7 @@ def _expected(seen: _Seen) -> Expected:
 
 def _advice(advice: Advice, seen: _Seen, lines: Lines) -> dict[str, Any]:
     makespan = seen.core.line.makespan
-    doubt = excess(seen.core.target.name, seen.core.line.busy, makespan)
+    doubt = excess(_expected(seen).percent)
     positions = sorted(advice.costs, key=lambda at: (-advice.costs[at], at))[:_MOST_ADVISED]
     by_line: dict[int, float] = defaultdict(float)
     for position, cost in advice.costs.items():

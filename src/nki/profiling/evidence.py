@@ -95,13 +95,12 @@ def evidence(name: str, validated: bool) -> str:
     )
 
 
-def excess(target: str, busy: Mapping[str, float], makespan: float) -> float:
-    """The part of a predicted time by which it is too long at most, in nine of ten kernels of its kind.
+def excess(percent: float | None) -> float:
+    """The part of a predicted time by which it is too long if it is off by so many percent (`Expected`).
 
-    An advice that saves less may speak of what is not there. 0 if nothing of the kind was measured.
+    An advice that saves less may speak of what is not there. 0 if nothing is known.
     """
-    off = interval(target, bound_by(busy, makespan))
-    return off.percent / (100.0 + off.percent) if off is not None else 0.0
+    return percent / (100.0 + percent) if percent is not None else 0.0
 
 
 def tell_of_unmeasured(target: Target) -> None:

@@ -289,11 +289,10 @@ def _advice(console: Console, about: About) -> None:
 
 def _doubt(about: About) -> str:
     """A line on the advice that saves less than the model may be off; empty if there is none."""
-    doubtful = [str(number) for number, advice in enumerate(about.advice, 1) if advice.get("within_error")]
+    doubtful = [str(number) for number, advice in enumerate(about.advice, 1) if advice["within_error"]]
     if not doubtful:
         return ""
-    totals = about.totals[_slowest(about)]
-    part = excess(about.target, totals["units"], totals["makespan_ns"])
+    part = excess(about.accuracy["percent"])
     numbers = " and ".join((", ".join(doubtful[:-1]), doubtful[-1])) if len(doubtful) > 1 else doubtful[0]
     return (
         f"{numbers}: less than what predictions for such kernels may be too long by ({part:.0%}): measure it as well\n"
@@ -302,8 +301,7 @@ def _doubt(about: About) -> str:
 
 def _saves(advice: Mapping[str, Any]) -> str:
     most = f"at most {_us(advice['saving_ns'])} ({advice['share']:.0%})"
-    expected = advice.get("expected_ns")  # folders of earlier versions have none
-    return f"saves {most}" if expected is None else f"saves about {_us(expected)}, {most}"
+    return f"saves about {_us(advice['expected_ns'])}, {most}"
 
 
 def _us(ns: float) -> str:

@@ -429,7 +429,9 @@ SAME_WORK = (
     "repeated-results",
     "reused-buffers",
     "round-trips",
+    "shared-ports",
     "slow-engine",
+    "small-descriptors",
     "transfer-starts",
     "two-inputs",
 )
@@ -443,6 +445,78 @@ def test_the_saving_is_no_empty_promise(name: str, case: Case) -> None:
     gained = bad.makespan_ns - good.makespan_ns
     found = advice(bad, name)
     assert 0.5 * found["expected_ns"] <= gained <= found["saving_ns"]
+
+
+def _in_rows(rows: int) -> Callable[..., Any]:
+    """128 rows in tiles of so many, each with a scale and its square."""
+
+    def kernel(a: Any) -> Any:
+        out = hbm(a.shape)
+        for first in range(0, a.shape[0], rows):
+            mine = nl.ds(first, rows)
+            x, y = loaded(a[mine]), sbuf((rows, a.shape[1]))
+            for number in range(4):
+                nisa.tensor_scalar(dst=x, data=x, op0=nl.multiply, operand0=number + 0.5)
+            nisa.tensor_tensor(dst=y, data1=x, data2=x, op=nl.multiply)
+            nisa.dma_copy(dst=out[mine], src=y)
+        return out
+
+    return kernel
+
+
+def _in_columns(columns: int) -> Callable[..., Any]:
+    """A tile whose columns are scaled so many at a time, and added up."""
+
+    def kernel(a: Any) -> Any:
+        x, y, total = loaded(a), sbuf(a.shape), sbuf((128, 1))
+        for start in range(0, a.shape[1], columns):
+            mine = nl.ds(start, columns)
+            nisa.tensor_scalar(dst=y[:, mine], data=x[:, mine], op0=nl.multiply, operand0=0.5)
+            nisa.activation(dst=y[:, mine], op=nl.exp, data=y[:, mine])
+        nisa.tensor_reduce(dst=total, op=nl.add, data=y, axis=1)
+        return stored(total)
+
+    return kernel
+
+
+def _in_turn(ahead: bool) -> Callable[..., Any]:
+    """Products of eight tiles, of which one is loaded when the one before was multiplied, or ahead."""
+
+    def kernel(a: Any, b: Any) -> Any:
+        w, x, out = loaded(b), sbuf((128, 2, 512), BF16)[:, 0], hbm((8, 128, 512), BF16)
+        for number in range(8):
+            x = sbuf((128, 512), BF16) if ahead else x
+            nisa.dma_copy(dst=x, src=a[number])
+            total, tile = psum((128, 512)), sbuf((128, 512), BF16)
+            for _ in range(8):
+                nisa.nc_matmul(dst=total, stationary=w, moving=x, accumulate=True)
+            nisa.activation(dst=tile, op=nl.copy, data=total)
+            nisa.dma_copy(dst=out[number], src=tile)
+        return out
+
+    return kernel
+
+
+FOLLOWED: dict[str, Case] = {
+    "few-partitions": Case((_in_rows(16), WIDE), (_in_rows(128), WIDE)),
+    "short-instructions": Case((_in_columns(16), WIDE), (_in_columns(1024), WIDE)),
+    "tensor-clock": Case(
+        (_in_turn(False), (array(8, 128, 512, dtype=BF16), array(128, 128, dtype=BF16))),
+        (_in_turn(True), (array(8, 128, 512, dtype=BF16), array(128, 128, dtype=BF16))),
+    ),
+}
+"""Of the other rules: a kernel, and the same after its advice was followed."""
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_what_is_saved_is_no_more_than_is_possible(name: str) -> None:
+    bad, good = (profiled(kernel, *arguments) for kernel, arguments in FOLLOWED[name][:2])
+    found = advice(bad, name)
+    assert 0.0 < bad.makespan_ns - good.makespan_ns <= found["saving_ns"]
+
+
+def test_every_rule_was_followed() -> None:
+    assert {*SAME_WORK, *FOLLOWED} == set(CASES)
 
 
 def test_advice_is_ranked() -> None:

@@ -51,13 +51,6 @@ def sums(shape: tuple[int, ...]) -> Any:
     return nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
 
 
-def again(source: Any) -> Any:
-    """A part of a larger tile with what is in device memory: such a load is done however often it was done before."""
-    made = tile((source.shape[0], 2, *source.shape[1:]), source.dtype)[:, 0]
-    nisa.dma_copy(dst=made, src=source)
-    return made
-
-
 def load(source: Any) -> Any:
     """A tile with what is in device memory."""
     made = tile(source.shape, source.dtype)

@@ -8,7 +8,7 @@ import numpy as np
 
 import nki.isa as nisa
 import nki.language as nl
-from tests.profiling.ladders import Ladder, Rung, again, load, sums, tile
+from tests.profiling.ladders import Ladder, Rung, load, sums, tile
 
 ROWS = 128
 
@@ -33,11 +33,11 @@ def naive(q: Any, k: Any, v: Any) -> Any:
     for i in range(count):
         for j in range(count):
             product, scaled = sums((ROWS, ROWS)), tile((ROWS, ROWS))
-            nisa.nc_matmul(dst=product, stationary=again(_turned(q, i, 0, size)), moving=again(_turned(k, j, 0, size)))
+            nisa.nc_matmul(dst=product, stationary=load(_turned(q, i, 0, size)), moving=load(_turned(k, j, 0, size)))
             nisa.tensor_scalar(dst=scaled, data=product, op0=nl.multiply, operand0=size**-0.5)
             nisa.dma_copy(dst=scores[_rows(i), _rows(j)], src=scaled)
     for i in range(count):
-        row = again(scores[_rows(i)])
+        row = load(scores[_rows(i)])
         most, total = tile((ROWS, 1)), tile((ROWS, 1))
         nisa.tensor_reduce(dst=most, op=nl.maximum, data=row, axis=1)
         nisa.tensor_scalar(dst=row, data=row, op0=nl.subtract, operand0=most)
@@ -50,7 +50,7 @@ def naive(q: Any, k: Any, v: Any) -> Any:
     for i in range(count):
         result, copied = sums((ROWS, size)), tile((ROWS, size))
         for j in range(count):
-            nisa.nc_matmul(dst=result, stationary=again(_turned(weights, i, j, ROWS)), moving=again(v[_rows(j)]))
+            nisa.nc_matmul(dst=result, stationary=load(_turned(weights, i, j, ROWS)), moving=load(v[_rows(j)]))
         nisa.tensor_copy(dst=copied, src=result)
         nisa.dma_copy(dst=out[_rows(i)], src=copied)
     return out
@@ -73,7 +73,7 @@ def one_pass(q: Any, k: Any, v: Any) -> Any:
         row, weight = tile((ROWS, tokens)), tile((ROWS, tokens))
         for j in range(count):
             product = sums((ROWS, ROWS))
-            nisa.nc_matmul(dst=product, stationary=again(_turned(q, i, 0, size)), moving=again(_turned(k, j, 0, size)))
+            nisa.nc_matmul(dst=product, stationary=load(_turned(q, i, 0, size)), moving=load(_turned(k, j, 0, size)))
             nisa.tensor_scalar(dst=row[:, _rows(j)], data=product, op0=nl.multiply, operand0=size**-0.5)
         most, total = tile((ROWS, 1)), tile((ROWS, 1))
         nisa.tensor_reduce(dst=most, op=nl.maximum, data=row, axis=1)
@@ -84,36 +84,22 @@ def one_pass(q: Any, k: Any, v: Any) -> Any:
         nisa.tensor_scalar(dst=weight, data=weight, op0=nl.multiply, operand0=total)
         result, copied = sums((ROWS, size)), tile((ROWS, size))
         for j in range(count):
-            nisa.nc_matmul(dst=result, stationary=_turned_on_chip(weight[:, _rows(j)]), moving=again(v[_rows(j)]))
+            nisa.nc_matmul(dst=result, stationary=_turned_on_chip(weight[:, _rows(j)]), moving=load(v[_rows(j)]))
         nisa.tensor_copy(dst=copied, src=result)
         nisa.dma_copy(dst=out[_rows(i)], src=copied)
     return out
 
 
-def kept(q: Any, k: Any, v: Any) -> Any:
-    """Queries, keys and values are loaded once."""
-    count, size = q.shape[0] // ROWS, q.shape[1]
-    queries = [load(_turned(q, i, 0, size)) for i in range(count)]
-    keys = [load(_turned(k, i, 0, size)) for i in range(count)]
-    return _attention(q, queries, keys, [load(v[_rows(i)]) for i in range(count)])
-
-
 def turned_on_chip(q: Any, k: Any, v: Any) -> Any:
     """Queries and keys are loaded as they lie, and transposed on chip."""
-    count = q.shape[0] // ROWS
-    queries = [_turned_on_chip(load(q[_rows(i)])) for i in range(count)]
-    keys = [_turned_on_chip(load(k[_rows(i)])) for i in range(count)]
-    return _attention(q, queries, keys, [load(v[_rows(i)]) for i in range(count)])
-
-
-def _attention(q: Any, queries: list[Any], keys: list[Any], values: list[Any]) -> Any:
-    """From operands that are there: queries and keys of (64, 128), values of (128, 64)."""
     tokens, size = q.shape
     out = nl.ndarray(q.shape, dtype=q.dtype, buffer=nl.shared_hbm)
-    for i, query in enumerate(queries):
+    count = tokens // ROWS
+    for i in range(count):
         row, weight = tile((ROWS, tokens)), tile((ROWS, tokens))
-        for j, key in enumerate(keys):
+        for j in range(count):
             product = sums((ROWS, ROWS))
+            query, key = _turned_on_chip(load(q[_rows(i)])), _turned_on_chip(load(k[_rows(j)]))
             nisa.nc_matmul(dst=product, stationary=query, moving=key)
             nisa.tensor_scalar(dst=row[:, _rows(j)], data=product, op0=nl.multiply, operand0=size**-0.5)
         most, total = tile((ROWS, 1)), tile((ROWS, 1))
@@ -123,31 +109,24 @@ def _attention(q: Any, queries: list[Any], keys: list[Any], values: list[Any]) -
         nisa.tensor_reduce(dst=total, op=nl.add, data=weight, axis=1)
         nisa.reciprocal(dst=total, data=total)
         nisa.tensor_scalar(dst=weight, data=weight, op0=nl.multiply, operand0=total)
-        _store_sums(out[_rows(i)], weight, values)
+        result, copied = sums((ROWS, size)), tile((ROWS, size))
+        for j in range(count):
+            nisa.nc_matmul(dst=result, stationary=_turned_on_chip(weight[:, _rows(j)]), moving=load(v[_rows(j)]))
+        nisa.tensor_copy(dst=copied, src=result)
+        nisa.dma_copy(dst=out[_rows(i)], src=copied)
     return out
-
-
-def _store_sums(out: Any, weight: Any, values: list[Any]) -> None:
-    """The sums of values with the weights of 128 rows."""
-    result, copied = sums(out.shape), tile(out.shape)
-    for j, value in enumerate(values):
-        nisa.nc_matmul(dst=result, stationary=_turned_on_chip(weight[:, _rows(j)]), moving=value)
-    nisa.tensor_copy(dst=copied, src=result)
-    nisa.dma_copy(dst=out, src=copied)
 
 
 def fused(q: Any, k: Any, v: Any) -> Any:
     """The exponential subtracts the maximum, and adds up what it writes."""
     tokens, size = q.shape
-    count = tokens // ROWS
     out = nl.ndarray(q.shape, dtype=q.dtype, buffer=nl.shared_hbm)
-    queries = [_turned_on_chip(load(q[_rows(i)])) for i in range(count)]
-    keys = [_turned_on_chip(load(k[_rows(i)])) for i in range(count)]
-    values = [load(v[_rows(i)]) for i in range(count)]
-    for i, query in enumerate(queries):
+    count = tokens // ROWS
+    for i in range(count):
         row, weight = tile((ROWS, tokens)), tile((ROWS, tokens))
-        for j, key in enumerate(keys):
+        for j in range(count):
             product = sums((ROWS, ROWS))
+            query, key = _turned_on_chip(load(q[_rows(i)])), _turned_on_chip(load(k[_rows(j)]))
             nisa.nc_matmul(dst=product, stationary=query, moving=key)
             nisa.tensor_scalar(dst=row[:, _rows(j)], data=product, op0=nl.multiply, operand0=size**-0.5)
         least, total = tile((ROWS, 1)), tile((ROWS, 1))
@@ -158,7 +137,11 @@ def fused(q: Any, k: Any, v: Any) -> Any:
         )  # fmt: skip
         nisa.reciprocal(dst=total, data=total)
         nisa.tensor_scalar(dst=weight, data=weight, op0=nl.multiply, operand0=total)
-        _store_sums(out[_rows(i)], weight, values)
+        result, copied = sums((ROWS, size)), tile((ROWS, size))
+        for j in range(count):
+            nisa.nc_matmul(dst=result, stationary=_turned_on_chip(weight[:, _rows(j)]), moving=load(v[_rows(j)]))
+        nisa.tensor_copy(dst=copied, src=result)
+        nisa.dma_copy(dst=out[_rows(i)], src=copied)
     return out
 
 
@@ -177,7 +160,6 @@ ATTENTION = Ladder(
     (
         Rung("", naive),
         Rung("round-trips", one_pass),
-        Rung("repeated-loads", kept),
         Rung("small-descriptors", turned_on_chip),
         Rung("fusion", fused),
     ),

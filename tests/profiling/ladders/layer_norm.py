@@ -8,7 +8,7 @@ import numpy as np
 
 import nki.isa as nisa
 import nki.language as nl
-from tests.profiling.ladders import Ladder, Rung, again, load, tile
+from tests.profiling.ladders import Ladder, Rung, load, tile
 
 ROWS, CHUNK, EPSILON = 128, 64, 1e-5
 
@@ -27,14 +27,14 @@ def naive(x: Any, gamma: Any, beta: Any) -> Any:
         nisa.memset(dst=total, value=0.0)
         for chunk in _chunks(width):
             part = tile((ROWS, 1))
-            nisa.tensor_reduce(dst=part, op=nl.add, data=again(x[rows, chunk]), axis=1)
+            nisa.tensor_reduce(dst=part, op=nl.add, data=load(x[rows, chunk]), axis=1)
             nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
         nisa.tensor_scalar(dst=mean, data=total, op0=nl.multiply, operand0=1.0 / width)
         squares, factor = tile((ROWS, 1)), tile((ROWS, 1))
         nisa.memset(dst=squares, value=0.0)
         for chunk in _chunks(width):
             centered, square, part = tile((ROWS, CHUNK)), tile((ROWS, CHUNK)), tile((ROWS, 1))
-            nisa.tensor_scalar(dst=centered, data=again(x[rows, chunk]), op0=nl.subtract, operand0=mean)
+            nisa.tensor_scalar(dst=centered, data=load(x[rows, chunk]), op0=nl.subtract, operand0=mean)
             nisa.tensor_tensor(dst=square, data1=centered, data2=centered, op=nl.multiply)
             nisa.tensor_reduce(dst=part, op=nl.add, data=square, axis=1)
             nisa.tensor_tensor(dst=squares, data1=squares, data2=part, op=nl.add)
@@ -44,8 +44,8 @@ def naive(x: Any, gamma: Any, beta: Any) -> Any:
         nisa.reciprocal(dst=factor, data=factor)
         for chunk in _chunks(width):
             y, scaled = tile((ROWS, CHUNK)), tile((ROWS, CHUNK))
-            g, b = again(gamma[:, chunk].broadcast(0, ROWS)), again(beta[:, chunk].broadcast(0, ROWS))
-            nisa.tensor_scalar(dst=y, data=again(x[rows, chunk]), op0=nl.subtract, operand0=mean)
+            g, b = load(gamma[:, chunk].broadcast(0, ROWS)), load(beta[:, chunk].broadcast(0, ROWS))
+            nisa.tensor_scalar(dst=y, data=load(x[rows, chunk]), op0=nl.subtract, operand0=mean)
             nisa.tensor_scalar(dst=scaled, data=y, op0=nl.multiply, operand0=factor)
             nisa.tensor_tensor(dst=y, data1=scaled, data2=g, op=nl.multiply)
             nisa.tensor_tensor(dst=y, data1=y, data2=b, op=nl.add)
@@ -53,69 +53,26 @@ def naive(x: Any, gamma: Any, beta: Any) -> Any:
     return out
 
 
-def kept(x: Any, gamma: Any, beta: Any) -> Any:
-    """Each chunk is loaded once."""
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    width = x.shape[1]
-    chunks = _chunks(width)
-    g = [load(gamma[:, chunk].broadcast(0, ROWS)) for chunk in chunks]
-    b = [load(beta[:, chunk].broadcast(0, ROWS)) for chunk in chunks]
-    tiles = [[load(x[nl.ds(first, ROWS), chunk]) for chunk in chunks] for first in range(0, x.shape[0], ROWS)]
-    for number, mine in enumerate(tiles):
-        rows = nl.ds(number * ROWS, ROWS)
-        total, mean = tile((ROWS, 1)), tile((ROWS, 1))
-        nisa.memset(dst=total, value=0.0)
-        for t in mine:
-            part = tile((ROWS, 1))
-            nisa.tensor_reduce(dst=part, op=nl.add, data=t, axis=1)
-            nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
-        nisa.tensor_scalar(dst=mean, data=total, op0=nl.multiply, operand0=1.0 / width)
-        squares, factor = tile((ROWS, 1)), tile((ROWS, 1))
-        nisa.memset(dst=squares, value=0.0)
-        for t in mine:
-            centered, square, part = tile((ROWS, CHUNK)), tile((ROWS, CHUNK)), tile((ROWS, 1))
-            nisa.tensor_scalar(dst=centered, data=t, op0=nl.subtract, operand0=mean)
-            nisa.tensor_tensor(dst=square, data1=centered, data2=centered, op=nl.multiply)
-            nisa.tensor_reduce(dst=part, op=nl.add, data=square, axis=1)
-            nisa.tensor_tensor(dst=squares, data1=squares, data2=part, op=nl.add)
-        nisa.tensor_scalar(dst=squares, data=squares, op0=nl.multiply, operand0=1.0 / width)
-        nisa.tensor_scalar(dst=squares, data=squares, op0=nl.add, operand0=EPSILON)
-        nisa.activation(dst=factor, op=nl.sqrt, data=squares)
-        nisa.reciprocal(dst=factor, data=factor)
-        for at, t in enumerate(mine):
-            y, scaled = tile((ROWS, CHUNK)), tile((ROWS, CHUNK))
-            nisa.tensor_scalar(dst=y, data=t, op0=nl.subtract, operand0=mean)
-            nisa.tensor_scalar(dst=scaled, data=y, op0=nl.multiply, operand0=factor)
-            nisa.tensor_tensor(dst=y, data1=scaled, data2=g[at], op=nl.multiply)
-            nisa.tensor_tensor(dst=y, data1=y, data2=b[at], op=nl.add)
-            nisa.dma_copy(dst=out[rows, chunks[at]], src=y)
-    return out
-
-
 def fused(x: Any, gamma: Any, beta: Any) -> Any:
     """Squares are added up by the activation that makes them, and instructions have two operators."""
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     width = x.shape[1]
-    chunks = _chunks(width)
-    g = [load(gamma[:, chunk].broadcast(0, ROWS)) for chunk in chunks]
-    b = [load(beta[:, chunk].broadcast(0, ROWS)) for chunk in chunks]
-    tiles = [[load(x[nl.ds(first, ROWS), chunk]) for chunk in chunks] for first in range(0, x.shape[0], ROWS)]
     epsilon = tile((ROWS, 1))
     nisa.memset(dst=epsilon, value=EPSILON)
-    for number, mine in enumerate(tiles):
-        rows = nl.ds(number * ROWS, ROWS)
+    for first in range(0, x.shape[0], ROWS):
+        rows = nl.ds(first, ROWS)
         total, mean = tile((ROWS, 1)), tile((ROWS, 1))
         nisa.memset(dst=total, value=0.0)
-        for t in mine:
+        for chunk in _chunks(width):
             part = tile((ROWS, 1))
-            nisa.tensor_reduce(dst=part, op=nl.add, data=t, axis=1)
+            nisa.tensor_reduce(dst=part, op=nl.add, data=load(x[rows, chunk]), axis=1)
             nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
         nisa.tensor_scalar(dst=mean, data=total, op0=nl.multiply, operand0=1.0 / width)
         squares, factor = tile((ROWS, 1)), tile((ROWS, 1))
         nisa.memset(dst=squares, value=0.0)
-        for t in mine:
+        for chunk in _chunks(width):
             centered, square, part = tile((ROWS, CHUNK)), tile((ROWS, CHUNK)), tile((ROWS, 1))
-            nisa.tensor_scalar(dst=centered, data=t, op0=nl.subtract, operand0=mean)
+            nisa.tensor_scalar(dst=centered, data=load(x[rows, chunk]), op0=nl.subtract, operand0=mean)
             nisa.activation(
                 dst=square, op=nl.square, data=centered,
                 reduce_op=nl.add, reduce_res=part, reduce_cmd=nisa.reduce_cmd.reset_reduce,
@@ -123,12 +80,15 @@ def fused(x: Any, gamma: Any, beta: Any) -> Any:
             nisa.tensor_tensor(dst=squares, data1=squares, data2=part, op=nl.add)
         nisa.activation(dst=factor, op=nl.sqrt, data=squares, scale=1.0 / width, bias=epsilon)
         nisa.reciprocal(dst=factor, data=factor)
-        for at, t in enumerate(mine):
+        for chunk in _chunks(width):
             y = tile((ROWS, CHUNK))
-            nisa.tensor_scalar(dst=y, data=t, op0=nl.subtract, operand0=mean, op1=nl.multiply, operand1=factor)
-            nisa.tensor_tensor(dst=y, data1=y, data2=g[at], op=nl.multiply)
-            nisa.tensor_tensor(dst=y, data1=y, data2=b[at], op=nl.add)
-            nisa.dma_copy(dst=out[rows, chunks[at]], src=y)
+            g, b = load(gamma[:, chunk].broadcast(0, ROWS)), load(beta[:, chunk].broadcast(0, ROWS))
+            nisa.tensor_scalar(
+                dst=y, data=load(x[rows, chunk]), op0=nl.subtract, operand0=mean, op1=nl.multiply, operand1=factor
+            )
+            nisa.tensor_tensor(dst=y, data1=y, data2=g, op=nl.multiply)
+            nisa.tensor_tensor(dst=y, data1=y, data2=b, op=nl.add)
+            nisa.dma_copy(dst=out[rows, chunk], src=y)
     return out
 
 
@@ -215,7 +175,6 @@ def _reference(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray
 LAYER_NORM = Ladder(
     (
         Rung("", naive),
-        Rung("repeated-loads", kept),
         Rung("fusion", fused),
         Rung("transfer-starts", moved_together),
         Rung("short-instructions", long),

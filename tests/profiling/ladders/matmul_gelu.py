@@ -1,4 +1,4 @@
-"""A matmul of bfloat16 with gelu, first with loads in the innermost loop, and gelu as a pass of its own."""
+"""A matmul of bfloat16 with gelu, in tiles of 128 x 128, first with loads in the innermost loop and gelu as a pass."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 import nki.isa as nisa
 import nki.language as nl
-from tests.profiling.ladders import Ladder, Rung, again, load, sums, tile
+from tests.profiling.ladders import Ladder, Rung, load, sums, tile
 
-DEPTH, ROWS, COLUMNS = 128, 128, 512
+TILE = 128
 
 
-def _part(tensor: Any, row: int, column: int, width: int = COLUMNS) -> Any:
-    """The tile of 128 rows and so many columns in a row and a column of tiles."""
-    return tensor[nl.ds(row * ROWS, ROWS), nl.ds(column * width, width)]
+def _part(tensor: Any, row: int, column: int) -> Any:
+    """The tile in a row and a column of tiles."""
+    return tensor[nl.ds(row * TILE, TILE), nl.ds(column * TILE, TILE)]
 
 
 def _tiles(a: Any, b: Any) -> tuple[int, int, int]:
     """How many tiles there are of K, M and N."""
-    return a.shape[0] // DEPTH, a.shape[1] // ROWS, b.shape[1] // COLUMNS
+    return a.shape[0] // TILE, a.shape[1] // TILE, b.shape[1] // TILE
 
 
 def naive(a: Any, b: Any) -> Any:
@@ -32,15 +32,15 @@ def naive(a: Any, b: Any) -> Any:
     depth, rows, columns = _tiles(a, b)
     for m in range(rows):
         for n in range(columns):
-            total = sums((ROWS, COLUMNS))
+            total = sums((TILE, TILE))
             for k in range(depth):
-                nisa.nc_matmul(dst=total, stationary=again(_part(a, k, m, ROWS)), moving=again(_part(b, k, n)))
-            x = tile((ROWS, COLUMNS), a.dtype)
+                nisa.nc_matmul(dst=total, stationary=load(_part(a, k, m)), moving=load(_part(b, k, n)))
+            x = tile((TILE, TILE), a.dtype)
             nisa.tensor_copy(dst=x, src=total)
             nisa.dma_copy(dst=_part(product, m, n), src=x)
     for m in range(rows):
         for n in range(columns):
-            x = again(_part(product, m, n))
+            x = load(_part(product, m, n))
             nisa.activation(dst=x, op=nl.gelu, data=x)
             nisa.dma_copy(dst=_part(out, m, n), src=x)
     return out
@@ -52,14 +52,14 @@ def kept(a: Any, b: Any) -> Any:
     product = nl.ndarray(shape, dtype=a.dtype, buffer=nl.private_hbm)
     out = nl.ndarray(shape, dtype=a.dtype, buffer=nl.shared_hbm)
     depth, rows, columns = _tiles(a, b)
-    left = [[load(_part(a, k, m, ROWS)) for m in range(rows)] for k in range(depth)]
+    left = [[load(_part(a, k, m)) for m in range(rows)] for k in range(depth)]
     right = [[load(_part(b, k, n)) for n in range(columns)] for k in range(depth)]
     for m in range(rows):
         for n in range(columns):
-            total = sums((ROWS, COLUMNS))
+            total = sums((TILE, TILE))
             for k in range(depth):
                 nisa.nc_matmul(dst=total, stationary=left[k][m], moving=right[k][n])
-            x = tile((ROWS, COLUMNS), a.dtype)
+            x = tile((TILE, TILE), a.dtype)
             nisa.tensor_copy(dst=x, src=total)
             nisa.dma_copy(dst=_part(product, m, n), src=x)
     for m in range(rows):
@@ -74,14 +74,14 @@ def one_pass(a: Any, b: Any) -> Any:
     """Gelu of a tile right after its product, while it is in SBUF."""
     out = nl.ndarray((a.shape[1], b.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)
     depth, rows, columns = _tiles(a, b)
-    left = [[load(_part(a, k, m, ROWS)) for m in range(rows)] for k in range(depth)]
+    left = [[load(_part(a, k, m)) for m in range(rows)] for k in range(depth)]
     right = [[load(_part(b, k, n)) for n in range(columns)] for k in range(depth)]
     for m in range(rows):
         for n in range(columns):
-            total = sums((ROWS, COLUMNS))
+            total = sums((TILE, TILE))
             for k in range(depth):
                 nisa.nc_matmul(dst=total, stationary=left[k][m], moving=right[k][n])
-            x = tile((ROWS, COLUMNS), a.dtype)
+            x = tile((TILE, TILE), a.dtype)
             nisa.tensor_copy(dst=x, src=total)
             nisa.activation(dst=x, op=nl.gelu, data=x)
             nisa.dma_copy(dst=_part(out, m, n), src=x)
@@ -92,17 +92,17 @@ def moved_together(a: Any, b: Any) -> Any:
     """Whole rows are moved with each transfer; the tiles are parts of them."""
     out = nl.ndarray((a.shape[1], b.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)
     depth, rows, columns = _tiles(a, b)
-    left = [load(a[nl.ds(k * DEPTH, DEPTH)]) for k in range(depth)]
-    right = [load(b[nl.ds(k * DEPTH, DEPTH)]) for k in range(depth)]
+    left = [load(a[nl.ds(k * TILE, TILE)]) for k in range(depth)]
+    right = [load(b[nl.ds(k * TILE, TILE)]) for k in range(depth)]
     for m in range(rows):
-        whole = tile((ROWS, b.shape[1]), a.dtype)
+        whole = tile((TILE, b.shape[1]), a.dtype)
         for n in range(columns):
-            total, x = sums((ROWS, COLUMNS)), _part(whole, 0, n)
+            total, x = sums((TILE, TILE)), _part(whole, 0, n)
             for k in range(depth):
-                nisa.nc_matmul(dst=total, stationary=_part(left[k], 0, m, ROWS), moving=_part(right[k], 0, n))
+                nisa.nc_matmul(dst=total, stationary=_part(left[k], 0, m), moving=_part(right[k], 0, n))
             nisa.tensor_copy(dst=x, src=total)
             nisa.activation(dst=x, op=nl.gelu, data=x)
-        nisa.dma_copy(dst=out[nl.ds(m * ROWS, ROWS)], src=whole)
+        nisa.dma_copy(dst=out[nl.ds(m * TILE, TILE)], src=whole)
     return out
 
 

@@ -97,6 +97,16 @@ function ofSize(totals, name, hardware) {
 }
 
 /**
+ * What an advice is expected to save, and whether the model may be off by more.
+ *
+ * @param {any} one
+ */
+function expected(one) {
+  const about = ` · about ${time(one.expected_ns)}`;
+  return one.within_error ? `${about}, less than the model may be off` : about;
+}
+
+/**
  * @param {Shared} shared
  * @param {Model} model
  */
@@ -109,7 +119,7 @@ function adviceView(shared, model) {
         "div",
         { class: "advice-head" },
         el("span", { class: "saving" }, `saves up to ${time(one.saving_ns)}`),
-        el("span", { class: "soft" }, ` ${percent(one.share, 1)} · ${one.engine} · ${one.rule}`),
+        el("span", { class: "soft" }, ` ${percent(one.share, 1)}${expected(one)} · ${one.engine} · ${one.rule}`),
       ),
       el("div", {}, one.message),
       el("div", { class: "fix" }, one.fix),

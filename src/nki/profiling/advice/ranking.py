@@ -186,6 +186,7 @@ SYMPTOMS: Mapping[str, tuple[str, ...]] = {
     "repeated-loads": ("small-descriptors", "transfer-starts", "no-overlap", "few-partitions"),
     "round-trips": ("small-descriptors", "transfer-starts", "no-overlap", "few-partitions"),
     "repeated-results": ("short-instructions", "few-partitions", "two-inputs", "fusion", "engine-balance"),
+    "reused-buffers": ("no-overlap",),
     "transfer-starts": ("no-overlap",),
 }
 """What need not be done at all is not to be done in another way: the advice that comes first, and those after it."""

@@ -149,12 +149,9 @@ def _check_advice(advice: Any) -> None:
         raise _wrong("advice is no object")
     for name in ("rule", "engine", "message", "fix"):
         _text(advice, name)
-    for name in ("saving_ns", "share"):
+    for name in ("saving_ns", "share", "expected_ns"):
         _number(advice, name)
-    if "expected_ns" in advice:
-        _number(advice, "expected_ns")
-    if type(advice.get("within_error", False)) is not bool:
-        raise _wrong("within_error is no truth value")
+    _get(advice, "within_error", bool)
     for name in ("instructions", "sources"):
         if not all(type(number) is int for number in _get(advice, name, list)):
             raise _wrong(f"advice: {name}")
