@@ -1,10 +1,11 @@
 """Kept loads: what an earlier load brought to SBUF, and is still there, is not loaded again.
 
 Times of public matrix products show it: a product of 128 x 512 tiles that is written with a load of both operands for
-every step takes as long as the loads that are left when each tile stays where it is until 96 KiB of other tiles have
-come after it, whether or not it was used in between. That is what tiles do whose addresses go round half of SBUF: a
-repeated load is left out as long as the ring has not come round to the copy. Loads into a part of a larger tile are all
-done; a tile that is loaded as a whole is a value, wherever the kernel puts it.
+every step takes as long as the loads that are left when each tile stays where it is until the kernel has asked for more
+than 96 KiB of loaded tiles since, also those that are left out. That is what tiles do whose addresses go round half
+of SBUF before anybody looks which of them hold the same: a repeated load is left out as long as the ring has not come
+round to the copy. Loads into a part of a larger tile are all done; a tile loaded as a whole is a value, wherever
+the kernel puts it.
 
 A load is a function of the bytes that it reads. It is left out only if nothing between it and the earlier one can have
 written these or the copy, and if the scheduler could have moved it there: not across a meeting of cores or a part of
@@ -59,7 +60,7 @@ def run(program: Program, context: Context) -> PassResult:
     repeated = _repeated(found)
     if not repeated:
         return PassResult(program)
-    search = _Search(program, context, repeated)
+    search = _Search(program, context, repeated, found.loaded)
     search.follow(found.events)
     if not search.dropped:
         return PassResult(program)
@@ -84,19 +85,18 @@ def _ring(rules: Imitation) -> float:
 
 
 class _Ring:
-    """How far the ring has gone: bytes of a partition that tiles have taken."""
+    """How far the ring has gone: bytes of a partition that tiles of loads have taken, as the kernel is written."""
 
-    def __init__(self, tiles: Iterable[tuple[int, int, int]]) -> None:
-        """`tiles` are first positions, ids and bytes of a partition, by first position."""
+    def __init__(self, tiles: Iterable[tuple[int, int]]) -> None:
+        """`tiles` are first positions and bytes of a partition, by first position."""
         self._tiles = list(tiles)
         self._next = 0
         self._gone = 0.0
 
-    def at(self, position: int, dropped: Mapping[int, Buffer]) -> float:
-        """Before an instruction, without the tiles whose loads were dropped."""
+    def at(self, position: int) -> float:
+        """Before an instruction."""
         while self._next < len(self._tiles) and self._tiles[self._next][0] < position:
-            _, tile, nbytes = self._tiles[self._next]
-            self._gone += 0 if tile in dropped else nbytes
+            self._gone += self._tiles[self._next][1]
             self._next += 1
         return self._gone
 
@@ -114,7 +114,8 @@ class _Search:
         kept: one record for each.
     """
 
-    def __init__(self, program: Program, context: Context, repeated: Mapping[int, int]) -> None:
+    def __init__(self, program: Program, context: Context, repeated: Mapping[int, int], loaded: set[int]) -> None:
+        """`repeated` is what `_repeated` found, `loaded` are the tiles that take room in the ring."""
         self.names: dict[int, Buffer] = {}
         self.dropped: set[int] = set()
         self.kept: list[KeptLoad] = []
@@ -122,7 +123,7 @@ class _Search:
         self._last = {buffer.id: last for buffer, _, last in live.buffers}
         self._room = FreeBytes(live.positions, live.buffers, context.target, context.imitation.merged_room)
         sbuf = (each for each in live.buffers if each.buffer.region is MemoryRegion.sbuf)
-        self._ring = _Ring((first, buffer.id, buffer.row_bytes) for buffer, first, _ in sbuf)
+        self._ring = _Ring((first, buffer.row_bytes) for buffer, first, _ in sbuf if buffer.id in loaded)
         self._size = _ring(context.imitation)
         self._own_order = _Last(ordered_positions(program, live.positions))
         self._repeated = repeated
@@ -141,10 +142,10 @@ class _Search:
                     self._written.update(dict.fromkeys(written, position))
                     self._met = position if meets else self._met
                 case Enter(position, trips):
-                    loops.append((self._ring.at(position, self.names), trips))
+                    loops.append((self._ring.at(position), trips))
                     scopes.append({})
                 case Leave(position):
-                    self._ring.at(position, self.names)
+                    self._ring.at(position)
                     self._ring.again(*loops.pop())
                     scopes.pop()
 
@@ -159,7 +160,7 @@ class _Search:
         now = (key, self._written.get(source.id, -1), met, self._own_order.at(position))
         copy = copies.get(now)
         if copy is None or not self._is_there(copy, position):
-            copies[now] = _Copy(tile, self._ring.at(position, self.names), issued.location)
+            copies[now] = _Copy(tile, self._ring.at(position), issued.location)
             return
         self._last[copy.tile.id] = max(self._last[copy.tile.id], self._last[tile.id])
         self.names[tile.id] = copy.tile
@@ -168,7 +169,7 @@ class _Search:
 
     def _is_there(self, copy: _Copy, position: int) -> bool:
         """Whether the ring has not come round to a copy, and SBUF has room for it until now."""
-        gone = self._ring.at(position, self.names) - copy.begun
+        gone = self._ring.at(position) - copy.begun
         if self._size < inf and not gone <= self._size:  # nan behind a loop of unknown trips, which took all there is
             return False
         return self._room.take(self._last[copy.tile.id] + 1, position, copy.tile.row_bytes)

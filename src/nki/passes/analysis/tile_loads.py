@@ -65,10 +65,12 @@ class TileLoads(NamedTuple):
     Attributes:
         events: in the order of the program. Loads are those of tiles that nothing else writes.
         by_tile: the loads of each such tile, by its id.
+        loaded: ids of all tensors on chip that loads fill, in whole or in part.
     """
 
     events: list[Event]
     by_tile: dict[int, list[Load]]
+    loaded: set[int]
 
 
 def tile_loads(program: Program) -> TileLoads:
@@ -80,7 +82,8 @@ def tile_loads(program: Program) -> TileLoads:
     found = _Scan()
     found.block(program.body)
     by_tile = {tile: loads for tile, loads in found.loads.items() if tile not in found.others}
-    return TileLoads([each for each in found.events if type(each) is not Load or each.tile.id in by_tile], by_tile)
+    events = [each for each in found.events if type(each) is not Load or each.tile.id in by_tile]
+    return TileLoads(events, by_tile, found.loaded | found.loads.keys())
 
 
 class _Scan:
@@ -88,12 +91,14 @@ class _Scan:
 
     Attributes:
         others: tensors that something else than a load fills, or that are read before they are filled.
+        loaded: tensors that loads fill which are not of a whole tile.
     """
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.loads: dict[int, list[Load]] = {}
         self.others: set[int] = set()
+        self.loaded: set[int] = set()
         self._position = 0
 
     def block(self, block: Block) -> None:
@@ -116,17 +121,21 @@ class _Scan:
     def _other(self, issued: Issued) -> None:
         instruction, arguments = issued[0], issued[1]
         loads, others = self.loads, self.others
+        on_device = False
         for position, _ in instruction.tensor_positions:
             value = arguments[position]
             for view in (value,) if type(value) is View else value if type(value) is tuple else ():
                 if view.buffer.id not in loads:
                     others.add(view.buffer.id)
+                on_device = on_device or not view.buffer.on_chip
                 if view.dynamic is not None and type(view.dynamic.indices) is View:
                     others.add(view.dynamic.indices.buffer.id)
         written: tuple[int, ...] = ()
         for view in issued.written():
             if view.buffer.on_chip:
                 others.add(view.buffer.id)
+                if on_device:
+                    self.loaded.add(view.buffer.id)
             else:
                 written += (view.buffer.id,)
         effects = instruction.effects(arguments)
