@@ -56,6 +56,11 @@ class CompileConfig:
             raise _value(self, "address_rotation", "a member of nki.compiler.AddressRotation", "AddressRotation.AUTO")
         _check_flags(self)
 
+    def plain(self) -> dict[str, bool | str]:
+        """The settings by name, as values that JSON has."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+
     def statements(self) -> tuple[str, ...]:
         """What each setting that differs from its default changes here, one sentence each."""
         default = CompileConfig()

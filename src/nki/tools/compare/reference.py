@@ -69,24 +69,36 @@ def load_reference(text: str, request: Request) -> Reference:
     Raises:
         UsageError: no such file or function (``compare.reference``), or the file cannot be imported.
     """
-    file, _, name = text.partition("::")
-    path = Path(file)
-    if not name or not path.is_file():
-        problem = f"there is no file {file!r}" if name else f"--reference {text} names no function"
-        raise _no_reference(problem, "write FILE::FUNCTION, for example kernels.py::softmax_reference")
-    path = path.resolve()
+    path = reference_path(text)
     kernel = request.launch.function
     if path == Path(kernel.__code__.co_filename).resolve():
         names: Mapping[str, Any] = kernel.__globals__
     else:
         with quiet_stdout(request.as_json):
             names = vars(import_file(path))
+    return Reference(reference_in(names, text), path, text)
+
+
+def reference_path(text: str) -> Path:
+    """The file of ``FILE::FUNCTION``, resolved. Raises UsageError ``compare.reference`` if there is none."""
+    file, _, name = text.partition("::")
+    path = Path(file)
+    if not name or not path.is_file():
+        problem = f"there is no file {file!r}" if name else f"--reference {text} names no function"
+        raise _no_reference(problem, "write FILE::FUNCTION, for example kernels.py::softmax_reference")
+    return path.resolve()
+
+
+def reference_in(names: Mapping[str, Any], text: str) -> Callable[..., Any]:
+    """The function of ``FILE::FUNCTION`` among the names of its file. Raises UsageError ``compare.reference``."""
+    file, _, name = text.partition("::")
     if name not in names:
         raise _no_reference(f"{file} has no {name!r}", "name a function of the file")
-    if isinstance(names[name], Kernel) or not callable(names[name]):
-        kind = "a kernel" if isinstance(names[name], Kernel) else f"a {type(names[name]).__name__}"
+    found: Any = names[name]
+    if isinstance(found, Kernel) or not callable(found):
+        kind = "a kernel" if isinstance(found, Kernel) else f"a {type(found).__name__}"
         raise _no_reference(f"{text} is {kind}", "name a function that computes the outputs with NumPy")
-    return Reference(names[name], path, text)
+    return found
 
 
 def compare_with(request: Request, reference: Reference, allow: Allow) -> Comparison:
@@ -134,17 +146,22 @@ def _reference_arguments(request: Request, reference: Reference) -> dict[str, An
     for name, value in bind(request.launch.function, (), request.kwargs, request.launch.name).items():
         if name not in given and name in taken:
             given[name] = value
+    check_takes(reference.function, given, reference.shown)
+    return given
+
+
+def check_takes(function: Callable[..., Any], given: Mapping[str, Any], shown: str) -> None:
+    """Raise UsageError ``compare.arguments`` unless a reference takes these arguments."""
     try:
-        inspect.signature(reference.function).bind(**given)
+        inspect.signature(function).bind(**given)
     except TypeError as problem:
         raise UsageError(
             "compare.arguments",
-            f"{reference.shown} was called with {', '.join(given) or 'nothing'}: {problem}",
+            f"{shown} was called with {', '.join(given) or 'nothing'}: {problem}",
             rule="the reference takes the arguments that the kernel was given, by name",
             fix="give the reference the parameters of the kernel",
             location=UNKNOWN,
         ) from None
-    return given
 
 
 def _run_reference(
@@ -158,7 +175,7 @@ def _run_reference(
         host_taps(lambda name, array: taps.append((name, array))),
     ):
         result = reference.function(**given)
-    outputs = {name: _numbers(name, value, reference) for name, value in named_arrays(result)}
+    outputs = {name: numbers(name, value, reference.shown) for name, value in named_arrays(result)}
     for name, _ in ran.outputs:
         argument = name.removeprefix("argument ")
         if argument != name:
@@ -167,13 +184,14 @@ def _run_reference(
     return outputs, taps
 
 
-def _numbers(name: str, value: Any, reference: Reference) -> np.ndarray:
+def numbers(name: str, value: Any, shown: str) -> np.ndarray:
+    """A result of a reference as an array. Raises UsageError ``compare.outputs`` for what is none of numbers."""
     array = np.asarray(value)
     if array.dtype.kind in "biuf" or find(array.dtype) is not None:
         return array
     raise UsageError(
         "compare.outputs",
-        f"{name} of {reference.shown} is a {type(value).__name__}",
+        f"{name} of {shown} is a {type(value).__name__}",
         rule="a reference returns arrays of numbers",
         fix="return NumPy arrays",
         location=UNKNOWN,

@@ -82,8 +82,8 @@ def exact_unless(rtol: float | None, atol: float | None) -> Allow:
 def compared(found: np.ndarray, dtype: DType, expected: np.ndarray, allow: Allow) -> Difference | str:
     """The difference, or why there is none: the shapes differ by more than sizes of 1."""
     left, right = doubles(found), doubles(expected)
-    if _without_ones(left.shape) != _without_ones(right.shape):
-        return f"DIFFERS: {_shape(left.shape)} against {_shape(right.shape)}"
+    if without_ones(left.shape) != without_ones(right.shape):
+        return f"DIFFERS: {shape_text(left.shape)} against {shape_text(right.shape)}"
     right = right.reshape(left.shape)
     return difference(left, right, allow(right, dtype))
 
@@ -98,9 +98,11 @@ def subscript(name: str, index: Sequence[int]) -> str:
     return f"{name}[{', '.join(str(at) for at in index)}]"
 
 
-def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+def without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without its dimensions of size 1, in which arrays that are compared may differ."""
     return tuple(size for size in shape if size != 1)
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape for people."""
     return " x ".join(str(size) for size in shape) or "a number"

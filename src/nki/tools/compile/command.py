@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from enum import Enum
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from nki.spec.kept_load import KeptLoad
 from nki.spec.program import Program
 from nki.spec.rule import Finding
 from nki.store.artifact.container import pack, save
-from nki.store.artifact.metadata import Option
 from nki.target.model import Target
 from nki.tools.compile.stages import TRACE, StageWatch, check_pass_name, load_stage, pass_list, show_differences
 from nki.tools.compile.summary import Summary, console_for, show_summary, summarize
@@ -194,15 +192,9 @@ def _packed(programs: Sequence[Program], source: Source, traced: Sequence[Progra
     return pack(
         programs,
         kernel_hash=fingerprint(build(traced)),
-        options={**_options(source.config), "imitate": source.options.imitate},
+        options={**source.config.plain(), "imitate": source.options.imitate},
         disabled_rules=source.options.disabled_rules,
     )
-
-
-def _options(config: CompileConfig) -> dict[str, Option]:
-    """The settings as plain values."""
-    values = {item.name: getattr(config, item.name) for item in fields(config)}
-    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
 
 
 def _json(

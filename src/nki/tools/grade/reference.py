@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from nki.core.dtypes import find, from_numpy
-from nki.core.errors import UsageError
-from nki.core.source import UNKNOWN
-from nki.kernel import Kernel
-from nki.tools.grade.matmuls import Counter, counted, plain
+from nki.core.dtypes import from_numpy
+from nki.tools.compare.reference import check_takes, numbers, reference_in, reference_path
+from nki.tools.grade.matmuls import Counter, counted
 from nki.tools.grade.sets import ArgumentSet
 from nki.tools.kernel_file import import_file
 from nki.tools.output import quiet_stdout
@@ -63,7 +60,7 @@ class Reference:
         given = {name: _wide(array) for name, array in arrays.items()}
         kept = {name: array.copy() for name, array in given.items()}
         result = self._call({**chosen.constants, **given})
-        results = {name: self._numbers(name, value) for name, value in named_arrays(result)}
+        results = {name: numbers(name, value, self.shown) for name, value in named_arrays(result)}
         changed = {name: array for name, array in given.items() if not _same(array, kept[name])}
         return Expected(results, changed)
 
@@ -78,31 +75,10 @@ class Reference:
         return counter.flops
 
     def _call(self, given: dict[str, Any]) -> Any:
-        try:
-            inspect.signature(self.function).bind(**given)
-        except TypeError as problem:
-            raise UsageError(
-                "compare.arguments",
-                f"{self.shown} was called with {', '.join(given) or 'nothing'}: {problem}",
-                rule="the reference takes the arguments that the kernel was given, by name",
-                fix="give the reference the parameters of the kernel",
-                location=UNKNOWN,
-            ) from None
+        check_takes(self.function, given, self.shown)
         name = self.shown.partition("::")[2]
         with quiet_stdout(self.as_json), kernel_errors(name, str(self.path)), np.errstate(all="ignore"):
             return self.function(**given)
-
-    def _numbers(self, name: str, value: Any) -> np.ndarray:
-        array = plain(np.asarray(value))
-        if array.dtype.kind in "biuf" or find(array.dtype) is not None:
-            return array
-        raise UsageError(
-            "compare.outputs",
-            f"{name} of {self.shown} is a {type(value).__name__}",
-            rule="a reference returns arrays of numbers",
-            fix="return NumPy arrays",
-            location=UNKNOWN,
-        )
 
 
 def load_reference(text: str, as_json: bool) -> Reference:
@@ -111,19 +87,10 @@ def load_reference(text: str, as_json: bool) -> Reference:
     Raises:
         UsageError: no such file or function (``compare.reference``), or the file cannot be imported.
     """
-    file, _, name = text.partition("::")
-    path = Path(file)
-    if not name or not path.is_file():
-        problem = f"there is no file {file!r}" if name else f"--reference {text} names no function"
-        raise _none(problem, "write FILE::FUNCTION, for example references.py::softmax")
-    path = path.resolve()
+    path = reference_path(text)
     with quiet_stdout(as_json):
         names = vars(import_file(path))
-    found = names.get(name)
-    if found is None or isinstance(found, Kernel) or not callable(found):
-        what = f"has no {name!r}" if found is None else f"{name} is a {type(found).__name__}"
-        raise _none(f"{file}: {what}", "name a function that computes the outputs with NumPy")
-    return Reference(found, path, text, as_json)
+    return Reference(reference_in(names, text), path, text, as_json)
 
 
 def _wide(array: np.ndarray) -> np.ndarray:
@@ -136,8 +103,3 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 def _same(left: np.ndarray, right: np.ndarray) -> bool:
     return left.tobytes() == right.tobytes()
-
-
-def _none(message: str, fix: str) -> UsageError:
-    rule = "a reference is a Python function, named FILE::FUNCTION"
-    return UsageError("compare.reference", message, rule=rule, fix=fix, location=UNKNOWN)

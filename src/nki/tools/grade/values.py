@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from nki.core.dtypes import DType, from_numpy
 from nki.tools.compare.measure import Doubles, doubles, plain, tolerance_for
+from nki.tools.compare.rows import shape_text, without_ones
 
 _COARSEST = 2.0**-8
 """Unit roundoff of bfloat16: kernels keep what lies between arguments and results in no narrower format."""
@@ -113,8 +114,8 @@ def compare(
     """
     dtype = from_numpy(found.dtype)
     left, right = doubles(found), doubles(expected)
-    if _without_ones(left.shape) != _without_ones(right.shape):
-        problem = f"shape {_shape(left.shape)} instead of {_shape(right.shape)}"
+    if without_ones(left.shape) != without_ones(right.shape):
+        problem = f"shape {shape_text(left.shape)} instead of {shape_text(right.shape)}"
         return Row(name, left.size, 0, 0, 0.0, problem=problem)
     right = right.reshape(left.shape)
     tolerance = tolerance_for(right, dtype, rtol, atol)
@@ -180,11 +181,3 @@ def _spread(expected: Doubles, others: Sequence[np.ndarray]) -> Doubles:
         moved = np.abs(doubles(other).reshape(expected.shape) - expected)
         spread = np.maximum(spread, np.where(np.isfinite(moved), moved, 0.0))
     return spread
-
-
-def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(size for size in shape if size != 1)
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape)) or "a number"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from enum import Enum
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nki.compiler import AddressRotation, CompileConfig
@@ -40,14 +39,8 @@ def task_of(written: Mapping[str, Any]) -> Task:
     return Task(written["kernel"], written["sets"], written["lnc"], Options(**options))
 
 
-def config_written(config: CompileConfig) -> dict[str, Any]:
-    """Settings of the compiler as plain values."""
-    values = {item.name: getattr(config, item.name) for item in fields(config)}
-    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
-
-
 def config_read(written: Mapping[str, Any]) -> CompileConfig:
-    """Settings that somebody wrote.
+    """Settings that `CompileConfig.plain` gave, or somebody else wrote.
 
     Raises:
         TypeError, ValueError: there is no such setting or value; LaunchError: a value is of another type.

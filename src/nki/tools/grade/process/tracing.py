@@ -18,7 +18,7 @@ from nki.store.payload import finding_written, tree_written
 from nki.store.traced import pack_traced
 from nki.target.load import load_target
 from nki.tools.arguments import parse_arguments
-from nki.tools.grade.process.task import Task, config_written
+from nki.tools.grade.process.task import Task
 from nki.tools.kernel_file import KernelFile, load_kernel
 from nki.tools.user_code import kernel_errors
 
@@ -59,7 +59,7 @@ def _traced(loaded: KernelFile, task: Task, number: int, found: Sequence[Finding
         "set": number,
         "program": base64.b64encode(pack_traced(programs)).decode(),
         "result": tree_written(_plain(result), iter(range(1 << 30))),
-        "config": config_written(launch.compile_config or CompileConfig()),
+        "config": (launch.compile_config or CompileConfig()).plain(),
         "findings": _written(findings),
     }
 
