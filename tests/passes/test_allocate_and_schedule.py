@@ -123,7 +123,7 @@ def test_running_ahead_takes_half_of_sbuf_at_most(kept: int) -> None:
     source = traced(held, np.ones((512, 1024), np.float32), 60, kept)[0]
     placed = allocate_and_schedule.PASS.run(source, Context(TRN2))
     sbuf, _ = usage(placed, TRN2)
-    half = imitation("vendor").ahead * TRN2.sbuf.usable_bytes_per_partition
+    half = imitation("vendor").ahead[0] * TRN2.sbuf.usable_bytes_per_partition
     assert (sbuf.peak <= half) == (kept < 40)
 
 

@@ -41,7 +41,7 @@ class Imitation:
     """One column of the table, as the passes ask for it.
 
     Attributes:
-        ahead: part of SBUF in which loads run ahead.
+        ahead: parts of SBUF that are tried for loads to run ahead in.
         equal_orders: length over the shortest one up to which orders of large programs are equally long.
         merged_room: part of SBUF that may be live where a result waits to be used again.
         merged_lines: whether equal results of "one" line are computed once, or of "all" lines.
@@ -49,7 +49,7 @@ class Imitation:
         spare_banks: banks of PSUM that a row which stays there leaves to others.
     """
 
-    ahead: float
+    ahead: tuple[float, ...]
     equal_orders: float
     merged_room: float
     merged_lines: Literal["one", "all"]
@@ -61,7 +61,11 @@ class Imitation:
 def rules() -> tuple[Rule, ...]:
     """The table, row by row; each row is a field of `Imitation`, and each field has a row."""
     found = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
-    return tuple(Rule(field.name, **found.pop(field.name)) for field in fields(Imitation))
+    rows: dict[str, dict[str, Any]] = {
+        name: {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        for name, row in found.items()
+    }
+    return tuple(Rule(field.name, **rows[field.name]) for field in fields(Imitation))
 
 
 @cache  # two settings

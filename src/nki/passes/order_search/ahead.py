@@ -14,10 +14,9 @@ from nki.passes.context import Context
 from nki.spec.program import Program
 
 
-def share_ahead(program: Program, context: Context) -> float:
-    """The part of SBUF in which loads run ahead: `Imitation.ahead`, or more if two copies need it and have room."""
+def share_ahead(program: Program, context: Context, share: float) -> float:
+    """The part of SBUF in which loads run ahead: `share`, or more if two copies need it and have room."""
     wanted = doubled(program) / context.target.sbuf.usable_bytes_per_partition
-    share = context.imitation.ahead
     return wanted if share < wanted <= 1.0 else share
 
 

@@ -7,6 +7,7 @@ programs try one order after the other, larger ones a single one, and very large
 from __future__ import annotations
 
 from nki.compiler import AddressRotation, CompileConfig
+from nki.core.errors import VerificationError
 from nki.passes.analysis.dependences import segments_of
 from nki.passes.context import Context
 from nki.passes.order_search.ahead import share_ahead
@@ -59,21 +60,26 @@ def search(start: Start, context: Context, tasks: Tasks, heuristics: Heuristics 
     Raises:
         VerificationError: why the written order has no place, if none has.
     """
-    evaluation, written = _written(start, context, tasks)
-    several = evaluation.instructions <= MOST_TIMED
-    best = (_of_several if several else _of_few)(evaluation, written, heuristics)
+    best: Candidate | None = None
+    failure: VerificationError | None = None
+    shares = dict.fromkeys(share_ahead(start.program, context, share) for share in context.imitation.ahead)
+    for share in shares:
+        evaluation, written = _written(start, context, tasks, share)
+        several = evaluation.instructions <= MOST_TIMED
+        best = better(best, (_of_several if several else _of_few)(evaluation, written, heuristics))
+        failure = failure or evaluation.failure
     if best is None:
-        assert evaluation.failure is not None, "the written order was evaluated"
-        raise evaluation.failure
+        assert failure is not None, "the written order was evaluated"
+        raise failure
     return best
 
 
-def _written(start: Start, context: Context, tasks: Tasks) -> tuple[Evaluation, Candidate | None]:
+def _written(start: Start, context: Context, tasks: Tasks, share: float) -> tuple[Evaluation, Candidate | None]:
     """The written order in the part of SBUF for running ahead, or in all of it if it has no place in that part.
 
     All other orders get as much as that: what is loaded ahead must not take what the kernel does not need.
     """
-    part = start._replace(layout=start.layout._replace(share=share_ahead(start.program, context)))
+    part = start._replace(layout=start.layout._replace(share=share))
     evaluation = Evaluation(part, context, tasks)
     written = evaluation.of(written_order(start.program))
     if written is None and part != start:
