@@ -215,6 +215,8 @@ def test_two_cores(exported: tuple[Executable, Path]) -> None:
     check_sums(profile)
     one = named(exported[0].profile().breakdown("module"))
     assert set(named(profile.breakdown("module", 0))) | set(named(profile.breakdown("module", 1))) == set(one)
+    with pytest.raises(UsageError):
+        profile.breakdown("module", 2)
     assert profile.breakdown().core == max((0, 1), key=lambda core: profile.about.totals[core]["makespan_ns"])
 
 
@@ -352,6 +354,9 @@ def test_paths_are_those_of_named_modules(source: str, path: str) -> None:
     assert origin_of(node) == Origin((ModuleCall(path, "LayerNorm"),), "aten.native_layer_norm")
 
 
+BODY = Origin((ModuleCall("body"),), "mul")
+"""A scope that somebody called body, in the body of a loop."""
+
 _LINE = '"f"("model.py":3:4 to 3:9)'
 
 
@@ -364,6 +369,7 @@ _LINE = '"f"("model.py":3:4 to 3:9)'
         ),
         (f'"jit(f)/transpose(jvp(layers_0))/mul"({_LINE})', Origin((ModuleCall("layers_0"),), "mul")),
         (f'"jit(f)/jit(main)/while/body/mul"({_LINE})', Origin((), "mul")),
+        (f'"jit(f)/transpose(jvp(while))/body/closed_call/body/cond/branch_1_fun/checkpoint/mul"({_LINE})', BODY),
         (_LINE, None),
         ('"model.py":3:4', None),
         ("unknown", None),

@@ -125,6 +125,8 @@ def breakdown(about: About, tables: Mapping[str, Table], by: str, core: int | No
         raise _misused(f"{about.kernel} is not known to be a model", "look at summary(), which shows its lines")
     slowest = max(range(about.cores), key=lambda number: about.totals[number]["makespan_ns"])
     core = slowest if core is None else core
+    if not 0 <= core < about.cores:
+        raise _misused(f"core={core} of {about.cores}", "cores count from 0; None is the slowest one")
     kernels = _kernels(tables, core)
     rows: dict[tuple[str, str, bool], _Row] = defaultdict(_Row)
     for part in _parts(tables, core, kernels):

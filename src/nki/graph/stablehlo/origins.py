@@ -13,7 +13,8 @@ from nki.graph.stablehlo.names import MODULES, OPERATION
 
 _WRAPPED = re.compile(r"(\w+)\((.*)\)")
 _FUNCTIONS = frozenset({"jit", "pjit"})
-_CONTROL = re.compile(r"while|body|cond|closed_call|checkpoint|remat|rematted_computation|branch_\d+_fun")
+_CONTROL = re.compile(r"while/(body|cond)|cond/branch_\d+_fun")
+_CALLS = frozenset({"closed_call", "checkpoint", "remat", "rematted_computation"})
 
 
 def read_origin(location: Any) -> Origin | None:
@@ -45,8 +46,16 @@ def _of_names(stack: str) -> Origin:
 
 def _named(scopes: list[str]) -> Iterator[str]:
     """Scopes that somebody named: no functions that were compiled, no control flow, no names of transformations."""
-    for scope in scopes:
-        while (wrapped := _WRAPPED.fullmatch(scope)) is not None:
-            scope = "" if wrapped[1] in _FUNCTIONS else wrapped[2]
-        if scope and not _CONTROL.fullmatch(scope):
-            yield scope
+    left = [name for name in map(_unwrapped, scopes) if name and name not in _CALLS]
+    while left:
+        if _CONTROL.fullmatch("/".join(left[:2])):
+            left = left[2:]
+        else:
+            yield left.pop(0)
+
+
+def _unwrapped(scope: str) -> str:
+    """A scope without the transformations around it; "" for a function that was compiled."""
+    while (wrapped := _WRAPPED.fullmatch(scope)) is not None:
+        scope = "" if wrapped[1] in _FUNCTIONS else wrapped[2]
+    return scope
