@@ -383,6 +383,42 @@ def test_the_summary_of_the_explorer(profile: Profile, tables: dict[str, Any]) -
     assert 0.0 < row["total_active_time"] <= row["total_time"] * (1 + 1e-6)
 
 
+ASKED = {
+    "Summary": """total_time total_active_time tensor_engine_active_time vector_engine_active_time
+        scalar_engine_active_time gpsimd_engine_active_time dma_active_time hbm_read_bytes hbm_write_bytes
+        dma_transfer_total_bytes static_dma_active_time static_dma_active_time_percent
+        dynamic_dma_active_time_percent software_dynamic_dma_active_time dma_transfer_count
+        dma_transfer_average_bytes dma_packet_time dma_transfer_time dma_queue_count static_dma_packet_count
+        software_dynamic_dma_packet_count hardware_dynamic_dma_packet_count inputs_outputs_weights_size_bytes""",
+    "Metadata": "dma_ddr_bandwidth tensor_engine_num_rows tensor_engine_num_cols tensor_engine_clock_freq",
+    "DmaPacket": "start_ts end_ts transfer_bytes queue_type duration_ns throughput packet_aggregation_id",
+    "DmaPacketAggregated": "id variable transfer_bytes source dest queue_type op duration_ns is_transpose_mode",
+    "ActiveTime": "engine start_ts end_ts duration_ns",
+    "Instruction": "engine opcode start_ts end_ts hbm_read_bytes bir_debug_info_source_location nki_source_location",
+}
+"""What public programs that read such profiles ask for without looking whether it is there."""
+
+
+def test_public_programs_find_what_they_ask_for(tmp_path: Path) -> None:
+    profiled(pipeline, *PIPELINE).explorer(tmp_path)
+    for table, names in ASKED.items():
+        rows = pq.read_table(tmp_path / f"{table}.parquet").to_pylist()
+        if table == "Instruction":
+            rows = [row for row in rows if row["opcode"] != "LDWEIGHTS"]
+        missing = {name for row in rows for name in names.split() if row[name] is None}
+        assert rows
+        assert not missing, table
+    instructions = pq.read_table(tmp_path / "Instruction.parquet").to_pylist()
+    products = [row for row in instructions if (row["engine"], row["opcode"]) == ("Tensor", "MATMUL")]
+    assert sum(row["adjusted_flops"] for row in products) == 5 * 2 * 128 * 128 * 512
+    (summary,) = pq.read_table(tmp_path / "Summary.parquet").to_pylist()
+    assert sum(row["adjusted_flops"] for row in products) == summary["hardware_flops"]
+    packets = pq.read_table(tmp_path / "DmaPacket.parquet").to_pylist()
+    assert sum(row["transfer_bytes"] for row in packets) == summary["dma_transfer_total_bytes"]
+    engines = {row["engine"] for row in pq.read_table(tmp_path / "ActiveTime.parquet").to_pylist()}
+    assert engines == {"tensor", "vector", "scalar", "sync"}
+
+
 def test_inputs_and_results_are_told_apart(tmp_path: Path) -> None:
     """A program that counts necessary bytes adds up tensors of type IN and OUT."""
     profiled(pipeline, *PIPELINE).explorer(tmp_path)

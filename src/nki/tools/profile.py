@@ -85,20 +85,10 @@ def command(  # noqa: PLR0913 - one parameter for each option
         raise usage_error("profile.by", "--by with --measured", "ask for one of them")
     if calibration is not None:
         _check_calibration(kernel, measured, calibration)
-    compiled = None
-    if Path(kernel).is_dir():
-        if args or target is not None or lnc is not None or said_to_imitate():
-            fix = "leave --arg, --target, --lnc and --imitate out"
-            raise usage_error("profile.stored", f"{kernel} is a profile", fix)
-        profile = load_profile(Path(kernel))
-    else:
-        compiled = _compiled(kernel, args, target, lnc, seed, as_json)
-        profile = compiled.profile
+    found = _profiled(kernel, args, target, lnc, seed, as_json)
+    profile = found.profile
     comparison = None if measured is None else compare_measured(profile, measured)
-    fitted = None
-    if comparison is not None and calibration is not None and compiled is not None:
-        with working("fitting coefficients"):
-            fitted = calibrate(comparison, compiled.programs, compiled.target, calibration)
+    fitted = None if comparison is None or calibration is None else _fitted(comparison, found, calibration)
     if out is not None:
         _write(profile, out, files, None if comparison is None else measured_profile(comparison))
     if by is None:
@@ -154,30 +144,43 @@ def _show(
         show_measured(stdout(), comparison, fitted, calibration)
 
 
-class _Compiled(NamedTuple):
-    """Programs, one for each core, what they are for, and their profile."""
+def _fitted(comparison: Comparison, found: _Profiled, calibration: Path) -> Fit | None:
+    """The coefficients that were written; a stored profile has no program, see `_check_calibration`."""
+    if found.target is None:
+        return None
+    with working("fitting coefficients"):
+        return calibrate(comparison, found.programs, found.target, calibration)
 
-    programs: Sequence[Program]
-    target: Target
+
+class _Profiled(NamedTuple):
+    """A profile, and the programs and the target that it was made of, if it was not stored."""
+
     profile: Profile
+    programs: Sequence[Program] = ()
+    target: Target | None = None
 
 
-def _compiled(
+def _profiled(
     kernel: str, args: tuple[str, ...], target: str | None, lnc: int | None, seed: int, as_json: bool
-) -> _Compiled:
+) -> _Profiled:
+    if Path(kernel).is_dir():
+        if args or target is not None or lnc is not None or said_to_imitate():
+            fix = "leave --arg, --target, --lnc and --imitate out"
+            raise usage_error("profile.stored", f"{kernel} is a profile", fix)
+        return _Profiled(load_profile(Path(kernel)))
     if Path(kernel).suffix == ".neff":
         if args or lnc is not None or said_to_imitate():
             given = f"--arg, --lnc or --imitate with {kernel}"
             raise usage_error("run.compiled", given, "leave them out: it is compiled")
         loaded = load_artifact(Path(kernel), target)
         with working(f"profiling {kernel}"):
-            return _Compiled(loaded.artifact.programs, loaded.target, loaded.profile())
+            return _Profiled(loaded.profile(), loaded.artifact.programs, loaded.target)
     request = read_request(kernel, args, target, lnc, seed, as_json)
     with working(f"profiling {request.launch.name}"):
         made = compile_request(request, {})
         imitate = request.options.imitate
         profile = profile_programs(made.programs, request.target, imitate=imitate, kept_loads=made.kept_loads)
-        return _Compiled(made.programs, request.target, profile)
+        return _Profiled(profile, made.programs, request.target)
 
 
 def _write(profile: Profile, out: Path, files: set[str], measured: Profile | None) -> None:

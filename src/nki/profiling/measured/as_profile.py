@@ -165,28 +165,7 @@ def _time(rows: Sequence[Row], transfers: Sequence[Row], cores: int) -> list[Row
 
 def _about(comparison: Comparison, rows: Sequence[Row], transfers: Sequence[Row], cores: int) -> About:
     predicted, capture = comparison.profile.about, comparison.capture
-    time = _time(rows, transfers, cores)
-    totals = []
-    for core in range(cores):
-        units = {row["track"]: row["ns"] for row in time if row["core"] == core and row["category"] == "busy"}
-        mine = [row for row in rows if row["core"] == core]
-        moved = [row["nbytes"] for row in transfers if row["core"] == core]
-        totals.append(
-            {
-                **dict.fromkeys(_ZERO, 0),
-                "makespan_ns": max((row["visible_ns"] for row in mine), default=0.0),
-                "instructions": len(mine),
-                "units": units,
-                "bound_by": max(units, key=lambda unit: units[unit], default=""),
-                "bounds": {},
-                "flops": sum(row["flops"] for row in mine),
-                "hbm_read_bytes": sum(row["hbm_read_bytes"] for row in mine),
-                "hbm_write_bytes": sum(row["hbm_write_bytes"] for row in mine),
-                "dma_bytes": sum(moved),
-                "transfers": len(moved),
-                "assumed_loops": [],
-            }
-        )
+    totals = [_totals(core, rows, transfers) for core in range(cores)]
     text = _SIMULATED if capture.simulated else _MEASURED
     return replace(
         predicted,
@@ -200,6 +179,29 @@ def _about(comparison: Comparison, rows: Sequence[Row], transfers: Sequence[Row]
         accuracy={"percent": None, "share": 0.0, "points": 0, "kind": "", "text": text},
         kept_loads=[],
     )
+
+
+def _totals(core: int, rows: Sequence[Row], transfers: Sequence[Row]) -> Row:
+    """Sums of one core."""
+    mine = [row for row in rows if row["core"] == core]
+    moved = [row["nbytes"] for row in transfers if row["core"] == core]
+    spent = [row for row in _time(rows, transfers, core + 1) if row["core"] == core and row["category"] == "busy"]
+    busy = {row["track"]: row["ns"] for row in spent}
+    units = {track: ns for track, ns in busy.items() if not track.removeprefix("dma").isdigit()}
+    return {
+        **dict.fromkeys(_ZERO, 0),
+        "makespan_ns": max((row["visible_ns"] for row in mine), default=0.0),
+        "instructions": len(mine),
+        "units": units,
+        "bound_by": max(units, key=lambda unit: units[unit], default=""),
+        "bounds": {},
+        "flops": sum(row["flops"] for row in mine),
+        "hbm_read_bytes": sum(row["hbm_read_bytes"] for row in mine),
+        "hbm_write_bytes": sum(row["hbm_write_bytes"] for row in mine),
+        "dma_bytes": sum(moved),
+        "transfers": len(moved),
+        "assumed_loops": [],
+    }
 
 
 _ZERO = (
