@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
@@ -12,6 +12,7 @@ from nki.core.source import UNKNOWN
 BLOCK = 512
 _END = bytes(2 * BLOCK)
 _NAME = re.compile(r"(?:core[0-9]{1,3}/)?[a-z][a-z0-9]{0,15}\.(?:bin|json|mlir)")
+_PART = re.compile(r"core(0|[1-9][0-9]{0,2})/([a-z0-9]+)\.bin")
 _SIZE = re.compile(rb"[0-7]{11}\0")
 _MAX_MEMBERS = 4096
 
@@ -54,6 +55,19 @@ def read_tar(data: bytes) -> dict[str, bytes]:
     if at + len(_END) != len(data):
         raise _refused("artifact.tar", f"{len(data) - at - len(_END)} bytes after the end", "nothing follows the end")
     return members
+
+
+def parts_by_core(data: bytes, refused: Callable[[str], ArtifactError]) -> list[dict[str, bytes]]:
+    """The parts of each core by name, in an archive of nothing but such; `refused` makes the error for another one."""
+    cores: dict[int, dict[str, bytes]] = {}
+    for name, part in read_tar(data).items():
+        match = _PART.fullmatch(name)
+        if match is None:
+            raise refused(f"a member is called {name}")
+        cores.setdefault(int(match[1]), {})[match[2]] = part
+    if not cores or sorted(cores) != list(range(len(cores))):
+        raise refused(f"cores {sorted(cores)}")
+    return [cores[core] for core in range(len(cores))]
 
 
 def _head(name: str, size: int) -> bytes:

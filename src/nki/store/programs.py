@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from nki.asm.decode import decode
@@ -13,10 +12,8 @@ from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
 from nki.spec.program import Program
 from nki.spec.verify_program import verify_program
-from nki.store.archive import read_tar, write_tar
+from nki.store.archive import parts_by_core, write_tar
 from nki.target.model import Target
-
-_PART = re.compile(r"core(0|[1-9][0-9]{0,2})/([a-z0-9]+)\.bin")
 
 
 def pack_programs(programs: Sequence[Program]) -> bytes:
@@ -37,15 +34,7 @@ def unpack_programs(
         ArtifactError: "artifact.*" or "asm.*" for anything else, and "artifact.program" for an instruction that breaks
             a rule or programs of another target.
     """
-    cores: dict[int, dict[str, bytes]] = {}
-    for name, part in read_tar(data).items():
-        match = _PART.fullmatch(name)
-        if match is None:
-            raise _refused(f"a member is called {name}")
-        cores.setdefault(int(match[1]), {})[match[2]] = part
-    if not cores or sorted(cores) != list(range(len(cores))):
-        raise _refused(f"cores {sorted(cores)}")
-    programs = tuple([raise_(decode(cores[core], own), own) for core in range(len(cores))])
+    programs = tuple([raise_(decode(parts, own), own) for parts in parts_by_core(data, _refused)])
     for core, program in enumerate(programs):
         if (program.target, program.core, program.cores) != (target.name, core, len(programs)):
             raise _refused(f"core {program.core} of {program.cores} for {program.target}, as number {core}")

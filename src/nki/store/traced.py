@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,10 +14,9 @@ from nki.core.source import UNKNOWN
 from nki.core.tensor import MemoryRegion
 from nki.spec.allocation import check_tensors
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
-from nki.store.archive import read_tar, write_tar
+from nki.store.archive import parts_by_core, write_tar
 from nki.target.model import Target
 
-_PART = re.compile(r"core(0|[1-9][0-9]{0,2})/([a-z0-9]+)\.bin")
 _QUEUE = Sync("sync")
 _PLACE = (0, 0)
 _ROLES = ("temporary", "constant", "copy")
@@ -49,15 +47,7 @@ def read_traced(data: bytes, target: Target) -> tuple[Program, ...]:
         ArtifactError: "artifact.*" or "asm.*" for bytes that `pack_traced` did not write.
         TensorError: a tensor that no memory of the target holds.
     """
-    cores: dict[int, dict[str, bytes]] = {}
-    for name, part in read_tar(data).items():
-        match = _PART.fullmatch(name)
-        if match is None:
-            raise _refused(f"a member is called {name}")
-        cores.setdefault(int(match[1]), {})[match[2]] = part
-    if not cores or sorted(cores) != list(range(len(cores))):
-        raise _refused(f"cores {sorted(cores)}")
-    programs = tuple([_unstaged(raise_(decode(cores[core]))) for core in range(len(cores))])
+    programs = tuple([_unstaged(raise_(decode(parts))) for parts in parts_by_core(data, _refused)])
     for core, program in enumerate(programs):
         if (program.target, program.core, program.cores) != (target.name, core, len(programs)):
             raise _refused(f"core {program.core} of {program.cores} for {program.target}, as number {core}")

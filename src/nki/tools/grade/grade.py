@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from nki.core.errors import NkiError, UsageError
-from nki.core.source import UNKNOWN, Location
 from nki.ir.build import build
 from nki.ir.text import fingerprint
 from nki.options import Options
@@ -19,6 +16,7 @@ from nki.store.traced import read_traced
 from nki.target.model import Target
 from nki.tools.grade.answers import Answers, answers_of
 from nki.tools.grade.causes import causes, determinism, writes_arguments
+from nki.tools.grade.places import hinted, placed
 from nki.tools.grade.process.confine import Limits
 from nki.tools.grade.process.files import Files
 from nki.tools.grade.process.run import Heard, closed_to_others, run_process
@@ -30,7 +28,6 @@ from nki.tools.grade.trials import Judgement, Question, Trial, answer, ask, in_t
 from nki.tools.grade.verdicts import fault
 
 _DERIVED = 3
-_MISSING = re.compile(r"No module named '(\w+)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,8 @@ def grade(request: GradeRequest) -> Grade:
         _judge_values(made, programs, questions[0])
         baseline_ns = None if before is None else _baseline_ns(request, before, questions[0])
         _time(made, programs[0], roof, baseline_ns)
-    made.findings = [_placed(_hinted(each, request), request.candidate) for each in made.findings]
+    hidden = [request.judgement.reference.path, *([request.baseline.path] if request.baseline else [])]
+    made.findings = [placed(hinted(each, request.candidate, hidden), request.candidate) for each in made.findings]
     if made.passed and made.times is not None:
         made.score = score_of(made.times)
     return made
@@ -291,28 +289,5 @@ def _baseline_ns(request: GradeRequest, heard: Heard, first: Question) -> float:
         f"the baseline cannot be compared with: {found[0].message} ({found[0].code})",
         rule="a baseline is accepted by the checks and right for normal inputs",
         fix="correct it, or leave --baseline out",
-        location=_placed(found[0], request.baseline or request.candidate).location,
+        location=placed(found[0], request.baseline or request.candidate).location,
     )
-
-
-def _hinted(finding: Finding, request: GradeRequest) -> Finding:
-    """For a module that lies beside the user's file and was not copied: how to have it copied, if it may be."""
-    found = _MISSING.search(finding.message) if finding.code in ("kernel.import", "kernel.exception") else None
-    beside = None if found is None else request.candidate.path.with_name(f"{found[1]}.py")
-    hidden = [request.judgement.reference.path, *([request.baseline.path] if request.baseline else [])]
-    if beside is None or not beside.is_file() or beside in hidden:
-        return finding
-    return replace(finding, fix=f"add --file {beside}, so that the candidate gets it")
-
-
-def _placed(finding: Finding, files: Files) -> Finding:
-    """At the user's file instead of its copy, and at no other file: a candidate does not choose lines to be shown."""
-    own = {str(files.root / place) for place in files.contents}
-    frames = [replace(frame, file=_user_file(frame.file, files.root)) for frame in finding.location.frames]
-    kept = tuple(frame for frame in frames if frame.file in own)
-    return replace(finding, location=Location(kept) if kept else UNKNOWN)
-
-
-def _user_file(file: str, root: Path) -> str:
-    before, mark, inside = file.partition("/candidate/")
-    return str(root / inside) if mark and "/nki-grade-" in before else file
