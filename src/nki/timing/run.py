@@ -15,7 +15,7 @@ As every system that shares units first come, first served, this one can get fas
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from nki.spec.step import UNITS
@@ -61,7 +61,8 @@ class SegmentRun:
         Args:
             alone: whether no other core is met.
             limit: ns after which nobody wants to know how long it takes; it is given up as soon as that is certain.
-            work: of its instructions, if it may be given up; see `work_of`.
+            work: ns from the time at which a unit has everything before it to the end, at least; see `work_of`. Needed
+                with a limit only.
         """
         count = len(plan.items)
         self.plan, self._hardware, self._alone = plan, hardware, alone
@@ -347,12 +348,24 @@ class SegmentRun:
         heappush(self._events, (turn, READY, position))
 
 
-def work_of(recipes: Iterable[Recipe]) -> list[float]:
-    """The least ns for which each unit works, in whatever order."""
-    work = [0.0] * len(UNITS)
-    for recipe in recipes:
+def work_of(recipes: Sequence[Recipe], tails: Sequence[float] = ()) -> list[float]:
+    """The least ns for which each unit works, in whatever order, and what at least comes after that.
+
+    Args:
+        tails: for each instruction the ns from its end to the end of everything, at least.
+    """
+    work, after = [0.0] * len(UNITS), [NEVER] * len(UNITS)
+    for recipe, tail in zip(recipes, tails or [recipe.latency for recipe in recipes], strict=True):
         for unit, ns in recipe.busy:
             work[unit] += ns
+            beyond = tail if unit == recipe.unit else tail + least_ns(recipe)
+            after[unit] = min(after[unit], beyond)
         if recipe.kind == TRANSFER:
             work[DMA] += recipe.work
-    return work
+            after[DMA] = min(after[DMA], tail)
+    return [ns + beyond if beyond < NEVER else ns for ns, beyond in zip(work, after, strict=True)]
+
+
+def least_ns(recipe: Recipe) -> float:
+    """ns that the last step of an instruction takes at least; a transfer may follow another one at once."""
+    return recipe.ns - max(0.0, recipe.skew)

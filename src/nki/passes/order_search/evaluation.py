@@ -21,7 +21,8 @@ from nki.passes.scheduling.tasks import Tasks, machine_of
 from nki.spec.program import Issued, Program, Sync
 from nki.timing.loops import Spent, spent_by_segment
 from nki.timing.plan import Ports, SegmentPlan
-from nki.timing.run import SegmentRun, work_of
+from nki.timing.recipe import TRANSFER, Recipe
+from nki.timing.run import SegmentRun, least_ns, work_of
 from nki.timing.state import SegmentState
 from nki.timing.timeline import spent_by
 
@@ -187,7 +188,7 @@ class _Timing:
         """What each schedule of a segment spends; those that certainly are not chosen may be given up."""
         recipes = list(map(self._tasks.recipes.of, items))
         ports = list(map(self._ports.of, items, recipes))
-        work = work_of(recipes)
+        work = work_of(recipes, _tails(recipes, producers, found[0].queues))
         spent = [_LOST] * len(found)
         factor = self._equal if len(items) > MOST_TIMED else 1.0
         # The most promising one first, so that the others are given up early.
@@ -222,6 +223,25 @@ class _Timing:
         if key is not None:
             self._timed[key] = spent  # what is given up stays so: limits of later candidates are no larger
         return spent
+
+
+def _tails(recipes: Sequence[Recipe], producers: Sequence[Sequence[int]], queues: Sequence[str]) -> list[float]:
+    """For each instruction of a segment the ns from its end to the end of the segment, at least.
+
+    Args:
+        queues: of any schedule: only whether two instructions are transfers, or on one engine, makes a difference.
+    """
+    tails = [recipe.latency for recipe in recipes]
+    kinds = ["" if recipe.kind == TRANSFER else queue for recipe, queue in zip(recipes, queues, strict=True)]
+    for position in range(len(recipes) - 1, -1, -1):
+        beyond = least_ns(recipes[position]) + tails[position]
+        for producer in producers[position]:
+            other = recipes[producer]
+            # Two transfers may be in one queue, in which one follows the other without a signal.
+            far = 0.0 if kinds[producer] == kinds[position] else other.latency + other.signal
+            if far + beyond > tails[producer]:
+                tails[producer] = far + beyond
+    return tails
 
 
 def _places(schedule: Schedule) -> list[int]:
