@@ -17,7 +17,7 @@ from nki.driver.measure import profile_of
 from nki.driver.prepare import prepare
 from nki.frontend.host import take, take_shape
 from nki.kernel import Kernel, alone, kernel_of
-from nki.profiling.evidence import evidence
+from nki.profiling.evidence import known_error
 
 if TYPE_CHECKING:
     from nki.profiling.record import Profile
@@ -158,8 +158,13 @@ class BenchmarkResult:
             f"{self.mode}: mean {self.mean_ms:.4f} ms (min {self.min_ms:.4f}, max {self.max_ms:.4f}, "
             f"{self.iterations} iterations); {self.target}: kernel {self.kernel_ms:.4f} ms + launch "
             f"{self.launch_ms:.4f} ms, bound by {self.bound_by}, lower bound {self.lower_bound_ms:.4f} ms, roofline "
-            f"{self.roofline_ms:.4f} ms ({'simulated' if self.validated else evidence(self.target, self.validated)})"
+            f"{self.roofline_ms:.4f} ms ({self._known})"
         )
+
+    @property
+    def _known(self) -> str:
+        """What is known of how far off the time of the kernel may be."""
+        return known_error(self.target, self.validated, self.profile.about.accuracy)
 
     def _repr_html_(self) -> str:
         rows = [
@@ -170,7 +175,7 @@ class BenchmarkResult:
             ("lower bound", f"{self.lower_bound_ms:.4f} ms; roofline {self.roofline_ms:.4f} ms"),
         ]
         title = f"{self.profile.about.kernel} on {self.target}, {self.mode}"
-        return html_table(title, rows, notes=[evidence(self.target, self.validated)])
+        return html_table(title, rows, notes=[self._known])
 
 
 class Benchmark:

@@ -89,7 +89,7 @@ def test_the_shape_of_a_benchmark_is_the_official_one() -> None:
     assert result.kernel_ms + result.launch_ms == pytest.approx(device)
     assert result.roofline_ms <= result.lower_bound_ms <= result.kernel_ms
     assert result.bound_by == result.profile.about.totals[0]["bound_by"]
-    assert "(simulated)" in str(result)
+    assert f"(simulated: {result.profile.about.accuracy['text']})" in str(result)
 
 
 def test_the_wall_time_of_this_machine_is_another_mode() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nki.core.source import here
 from nki.report import NkiWarning
@@ -93,6 +94,11 @@ def evidence(name: str, validated: bool) -> str:
         f"simulated, the timing model of {name} was NOT compared with any kernel, that of {measured} was "
         f"({_chosen(measured)})"
     )
+
+
+def known_error(target: str, validated: bool, accuracy: Mapping[str, Any]) -> str:
+    """What is known of how far off the time of a profile may be, from what the profile says of it."""
+    return f"simulated: {accuracy['text']}" if validated else evidence(target, validated)
 
 
 def excess(percent: float | None) -> float:

@@ -15,7 +15,7 @@ from nki.core.html import html_table
 from nki.core.visible import visible
 from nki.profiling.about import About
 from nki.profiling.breakdown import Breakdown, breakdown
-from nki.profiling.evidence import evidence, excess
+from nki.profiling.evidence import excess, known_error
 from nki.profiling.table import Table
 
 _WIDTH = 120
@@ -94,7 +94,7 @@ def summary_html(about: About) -> str:
     for number, advice in enumerate(about.advice, 1):
         rows.append((f"advice {number}: {advice['rule']}", f"{advice['message']} → {advice['fix']}; {_saves(advice)}"))
     notes = [
-        _trust(about),
+        known_error(about.target, about.validated, about.accuracy),
         "print(profile.summary()) tells more",
     ]
     return html_table(_takes(about), rows, notes=notes)
@@ -120,7 +120,7 @@ def _slowest(about: About) -> int:
 def _head(console: Console, about: About, core: int) -> None:
     totals = about.totals[core]
     console.print(Text(_takes(about), style="bold"))
-    console.print(_trust(about))
+    console.print(known_error(about.target, about.validated, about.accuracy))
     if about.cores > 1:
         each = ", ".join(f"{number}: {_us(t['makespan_ns'])}" for number, t in enumerate(about.totals))
         console.print(f"{about.cores} cores ({each}); this is core {core}")
@@ -130,13 +130,6 @@ def _head(console: Console, about: About, core: int) -> None:
     for row in _work(about, core):
         grid.add_row(*row)
     console.print(grid)
-
-
-def _trust(about: About) -> str:
-    """What is known about the time."""
-    if not about.is_simulation:
-        return str(about.accuracy["text"])
-    return f"simulated: {about.accuracy['text']}" if about.validated else evidence(about.target, about.validated)
 
 
 def _takes(about: About) -> str:
