@@ -56,7 +56,7 @@ def engine_balance(evidence: Evidence) -> Advice | None:
     """Vector or Scalar has more work than the other one, which could do some of it."""
     best: Advice | None = None
     for unit, other in (("vector", "scalar"), ("scalar", "vector"), ("vector", "gpsimd")):
-        if evidence.busy(unit) <= evidence.busy(other):
+        if evidence.busy(unit) <= max(evidence.busy(other), _BUSY * evidence.makespan):
             continue
         groups = _chosen(evidence, unit, other)
         if groups:
@@ -87,6 +87,7 @@ def _balanced(evidence: Evidence, unit: str, other: str, groups: list[_Group]) -
 
 _ALL = 0.95
 _MOST = 3
+_BUSY = 0.25
 _LEAST = 0.02
 
 
@@ -148,21 +149,25 @@ def _moved(evidence: Evidence, unit: str, other: str, groups: list[_Group]) -> G
     recipes: dict[int, Recipe] = {}
     items: dict[int, Issued] = {}
     for group in groups:
-        count = len(group.moved) if group is not groups[-1] else round(part * len(group.moved))
-        recipes |= dict(_spread(group.moved, count))
+        recipes |= _spread(group, part if group is groups[-1] else 1.0)
         items |= group.items
         for at, recipe in group.moved.items():
             free[at] = scaled(min(recipe, evidence.core.recipes[at], key=lambda each: each.alone), working=0.0)
         share = part if group is groups[-1] else 1.0
         here, there = here - share * group.here, there + share * group.there
-    most = min(evidence.most(Change(recipes=free)), max(0.0, evidence.makespan - max(here, there)))
     change = Change(recipes, {at: items[at] for at in recipes})
     if part > _ALL:
-        most = evidence.most(change)
-    return Gain(min(most, evidence.gain(change).expected), most)
+        return evidence.gain(change)
+    gain = evidence.within(evidence.expected(change), Change(recipes=free))
+    most = min(gain.most, max(0.0, evidence.makespan - max(here, there)))
+    return Gain(min(most, gain.expected), most)
 
 
-def _spread(moved: dict[int, Recipe], count: int) -> list[tuple[int, Recipe]]:
-    """So many of them, at equal distances."""
-    items = list(moved.items())
-    return [items[number * len(items) // count] for number in range(count)] if count else []
+def _spread(group: _Group, part: float) -> dict[int, Recipe]:
+    """A part of them: all that write some of the tiles, which are at equal distances."""
+    tiles: dict[int, list[int]] = defaultdict(list)
+    for at in group.moved:
+        tiles[next(group.items[at].written()).buffer.id].append(at)
+    each, count = list(tiles.values()), round(part * len(tiles))
+    chosen = (each[number * len(each) // count] for number in range(count))
+    return {at: group.moved[at] for mine in chosen for at in mine}

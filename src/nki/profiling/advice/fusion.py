@@ -60,7 +60,7 @@ def _worth(evidence: Evidence, forms: Forms, groups: list[tuple[str, list[Fused]
         if saved <= 0.0 or len(texts) == _MOST:
             break
         tried = _change(evidence, forms, [*kept, *members])
-        gained = evidence.gain(tried).expected if tried is not None else -1.0
+        gained = evidence.expected(tried) if tried is not None else -1.0
         if tried is not None and gained >= best:
             kept, change, best = [*kept, *members], tried, gained
             texts.append(text)

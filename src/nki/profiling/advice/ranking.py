@@ -124,15 +124,23 @@ class Evidence:
         """ns by which a change makes the program shorter at most, whatever the order of what is left."""
         return max(0.0, self.makespan - self._least.ns(change))
 
+    def expected(self, change: Change) -> float:
+        """ns by which a change makes the program shorter if its order stays."""
+        return max(0.0, self._alone - self._retiming.ns(change))
+
     def gain(self, change: Change) -> Gain:
         """How much shorter a change makes the program."""
-        most = self.most(change)
-        return Gain(min(most, max(0.0, self._alone - self._retiming.ns(change))), most)
+        return self.within(self.expected(change), change)
 
     def within(self, expected: float, change: Change) -> Gain:
-        """The gain of a change that leads to another order, of which is known what it saves if all goes well."""
+        """The gain of a change that leads to another order, of which is known what it saves if all goes well.
+
+        What is not worth mentioning is not looked at closer.
+        """
+        if expected < LEAST * self.makespan:
+            return Gain(max(0.0, expected), max(0.0, expected))
         most = self.most(change)
-        return Gain(max(0.0, min(expected, most)), most)
+        return Gain(min(expected, most), most)
 
     def starting(self, position: int) -> float:
         """ns that a transfer takes of the unit that starts it, all runs."""

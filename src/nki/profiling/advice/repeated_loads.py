@@ -110,7 +110,7 @@ def caused_by_repeats(evidence: Evidence, costs: Mapping[int, float]) -> bool:
     again = _again(found)
     part = sum(ns * again.get(at, 0.0) for at, ns in costs.items())
     worth = part >= _CAUSE * sum(costs.values())
-    return worth and evidence.gain(_without(evidence, found)).expected >= LEAST * evidence.makespan
+    return worth and evidence.expected(_without(evidence, found)) >= LEAST * evidence.makespan
 
 
 def _without(evidence: Evidence, found: list[_Loads]) -> Change:

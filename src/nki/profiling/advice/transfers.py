@@ -112,8 +112,7 @@ def _fewer(evidence: Evidence, transfers: Collection[int], factor: float) -> Gai
         part = min(1.0, moving / recipe.work) if recipe.work else 1.0
         least[at] = scaled(recipe, 0.0, part)
         fewer[at] = scaled(recipe, 1.0 / factor)
-    most = evidence.most(Change(recipes=least))
-    return Gain(min(most, evidence.gain(Change(recipes=fewer)).expected), most)
+    return evidence.within(evidence.expected(Change(recipes=fewer)), Change(recipes=least))
 
 
 def good_transfer(evidence: Evidence, transfers: Collection[int]) -> float:

@@ -6,6 +6,8 @@ could be.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from nki.profiling.facts.change import Change, Needs
 from nki.profiling.facts.timed_core import CoreFacts
 from nki.spec.step import UNITS
@@ -41,6 +43,7 @@ class Retiming:
     def _segment(self, plan: SegmentPlan, change: Change) -> SegmentPlan:
         """The segment without what is gone, each instruction in the queue of who works for it now."""
         first = plan.first
+        changed = change.gone.keys() | change.recipes.keys()
         kept = [local for local in range(len(plan.items)) if first + local not in change.gone]
         number = {local: position for position, local in enumerate(kept)}
         recipes = [change.recipes.get(first + local, plan.recipes[local]) for local in kept]
@@ -53,7 +56,7 @@ class Retiming:
         made.ports = [() if change.no_ports else plan.ports[local] for local in kept]
         producers = []
         for local, queue in zip(kept, queues, strict=True):
-            waits = [number[p] for p in self._waits(plan, local, change) if p in number]
+            waits = [number[p] for p in self._waits(plan, local, change, changed) if p in number]
             producers.append(tuple(p for p in waits if queues[p] != queue))
         made.order(queues, producers)
         return made
@@ -62,14 +65,14 @@ class Retiming:
         """The queue of an instruction that costs something else, perhaps on another engine."""
         return before if recipe.kind == TRANSFER else self._core.plan.hardware.queues.index(UNITS[recipe.unit])
 
-    def _waits(self, plan: SegmentPlan, local: int, change: Change) -> list[int]:
+    def _waits(self, plan: SegmentPlan, local: int, change: Change, changed: Set[int]) -> list[int]:
         """Positions in the segment of those that it waits for.
 
-        Signals that stand for others as well, those of what is gone or moved, are replaced by what the data needs.
+        Signals that stand for others as well, those of what is gone or moved, are replaced by what the data needs; so
+        is the order of a queue that an instruction left.
         """
-        first = plan.first
-        producers = plan.producers[local]
-        moved = change.gone.keys() | change.recipes.keys()
-        if not change.own_tiles and first + local not in moved and not any(first + p in moved for p in producers):
-            return list(producers)
-        return [p - first for p in self._needs.of(first + local, change) if p >= first]
+        first, at, producers = plan.first, plan.first + local, plan.producers[local]
+        touched = at in changed or not changed.isdisjoint(self._needs.logical[at])
+        if change.own_tiles or touched or any(first + p in changed for p in producers):
+            return [p - first for p in self._needs.of(at, change) if p >= first]
+        return list(producers)
