@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import ArtifactError
-from nki.profiling.measured.alignment import common
+from nki.profiling.measured.alignment import Side, common, equals
 from nki.profiling.measured.comparison import Comparison, compare
 from nki.profiling.record import Profile
 from tests.profiling.measured.written import Tape, write
@@ -237,6 +238,23 @@ def test_the_alignment_is_a_longest_common_subsequence(
     assert [a[i] for i, _ in pairs] == [b[j] for _, j in pairs]
     assert all(one < three and two < four for (one, two), (three, four) in itertools.pairwise(pairs))
     assert len(pairs) == longest(a, b)
+
+
+@pytest.mark.parametrize("lost", [{0}, {57}, {299}, {3, 4, 5, 90, 222}, set(range(0, 300, 30))])
+def test_times_say_which_of_equal_instructions_is_missing(lost: set[int]) -> None:
+    """The other side has another beginning and is 5 % slower; the pattern of pauses is what both have."""
+    dice = random.Random(5)
+    starts = [100.0 * at + 60.0 * dice.random() for at in range(300)]
+    kept = [at for at in range(300) if at not in lost]
+    whole = Side(["x"] * 300, starts, [start + 20.0 for start in starts])
+    slower = Side(
+        ["x"] * len(kept),
+        [5e4 + 1.05 * whole.starts[at] for at in kept],
+        [5e4 + 1.05 * whole.ends[at] for at in kept],
+    )
+    assert [a for a, _ in equals(whole, slower)] == kept
+    assert [b for _, b in equals(slower, whole)] == kept
+    assert [b for _, b in equals(whole, slower)] == list(range(len(kept)))
 
 
 def test_a_matmul_of_float32_is_measured_in_two_passes(tmp_path: Path) -> None:

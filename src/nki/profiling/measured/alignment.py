@@ -150,6 +150,43 @@ def _misfit(own: list[int], theirs: list[int], mine: Side, other: Side) -> float
     return total
 
 
+def equals(first: Side, second: Side) -> Ties:
+    """Pair elements that all have one key: in their order, and where one side has fewer, as times agree best.
+
+    The cost of a pairing is how far the times between neighbours are from those of the other side, so that neither
+    where timelines begin nor how far they drift apart counts. Found for every number of elements that were left out so
+    far (dynamic programming).
+    """
+    if len(first.keys) < len(second.keys):
+        return [(a, b) for b, a in equals(second, first)]
+    count, missing = len(second.keys), len(first.keys) - len(second.keys)
+    if not missing or count * (missing + 1) > MOST_CHOICES:
+        return [(at, at) for at in range(count)]
+    mine, theirs = np.array([first.starts, first.ends]), np.array([second.starts, second.ends])
+    costs, steps = np.zeros(missing + 1), np.zeros((count, missing + 1), np.int32)
+    for at in range(1, count):
+        found = np.full((min(MOST_SKIPPED, missing) + 1, missing + 1), np.inf)
+        gap = theirs[:, at] - theirs[:, at - 1]
+        for skip in range(len(found)):  # between the element before and this one
+            before = np.arange(missing + 1 - skip)
+            own = mine[:, at + skip + before] - mine[:, at - 1 + before]
+            found[skip, skip:] = costs[: missing + 1 - skip] + np.abs(own - gap[:, None]).sum(axis=0)
+        steps[at] = np.argmin(found, axis=0)
+        costs = np.min(found, axis=0)
+    left = int(np.argmin(costs))
+    ties = []
+    for at in range(count - 1, -1, -1):
+        ties.append((at + left, at))
+        left -= int(steps[at, left])
+    return ties[::-1]
+
+
+MOST_CHOICES = 1 << 25
+"""Elements of the shorter side times those that are missing, up to which times decide."""
+MOST_SKIPPED = 16
+"""Elements in a row that may be missing."""
+
+
 def ascending(values: Sequence[int]) -> set[int]:
     """Positions of a longest ascending subsequence."""
     tails: list[int] = []

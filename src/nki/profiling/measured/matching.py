@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from nki.profiling.formats.executed import START
-from nki.profiling.measured.alignment import Side, aligned, ascending
+from nki.profiling.measured.alignment import Side, aligned, ascending, equals
 from nki.profiling.measured.capture import Capture, Event, is_own
 from nki.profiling.measured.predicted import Item, Streams
 from nki.profiling.measured.refusals import refused
@@ -139,7 +139,7 @@ def _alike(items: Sequence[Item], events: Sequence[Event], exact: Key) -> tuple[
     found: dict[int, int] = {}
     for key in mine.keys() & theirs.keys():
         here, there = mine[key], theirs[key]
-        for a, b in aligned(_side([items[at] for at in here], exact), _side([events[at] for at in there], exact)):
+        for a, b in equals(_side([items[at] for at in here], exact), _side([events[at] for at in there], exact)):
             found[here[a]] = there[b]
     ties = sorted(found.items())
     anchors = ascending([b for _, b in ties])
