@@ -94,7 +94,7 @@ def summary_html(about: About) -> str:
     for number, advice in enumerate(about.advice, 1):
         rows.append((f"advice {number}: {advice['rule']}", f"{advice['message']} → {advice['fix']}; {_saves(advice)}"))
     notes = [
-        known_error(about.target, about.validated, about.accuracy),
+        _origin(about),
         "print(profile.summary()) tells more",
     ]
     return html_table(_takes(about), rows, notes=notes)
@@ -113,6 +113,13 @@ def show_summary(console: Console, about: About, tables: Mapping[str, Table]) ->
     _advice(console, about)
 
 
+def _origin(about: About) -> str:
+    """Where the times come from, and how far off they may be."""
+    if not about.is_simulation:
+        return str(about.accuracy["text"])
+    return known_error(about.target, about.validated, about.accuracy)
+
+
 def _slowest(about: About) -> int:
     return max(range(about.cores), key=lambda number: about.totals[number]["makespan_ns"])
 
@@ -120,7 +127,7 @@ def _slowest(about: About) -> int:
 def _head(console: Console, about: About, core: int) -> None:
     totals = about.totals[core]
     console.print(Text(_takes(about), style="bold"))
-    console.print(known_error(about.target, about.validated, about.accuracy))
+    console.print(_origin(about))
     if about.cores > 1:
         each = ", ".join(f"{number}: {_us(t['makespan_ns'])}" for number, t in enumerate(about.totals))
         console.print(f"{about.cores} cores ({each}); this is core {core}")
