@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from nki.compiler import CompileConfig
+from nki.core.source import Frame, Location
+from nki.options import Options
 from nki.spec.rule import Finding
 from nki.store.traced import pack_traced
+from nki.target.load import load_target
 from nki.tools.grade.answers import Traced
 from nki.tools.grade.inputs import KINDS, make_inputs
 from nki.tools.grade.matmuls import Counter, counted
-from nki.tools.grade.programs import JudgedProgram, execute, judge_program
-from nki.tools.grade.score import Times, roofline, score_of
+from nki.tools.grade.places import placed
+from nki.tools.grade.process.files import read_files
+from nki.tools.grade.programs import JudgedProgram, execute, judge_program, profiled
+from nki.tools.grade.score import Times, roofline, score_of, times_of
 from nki.tools.grade.sets import Span, derived_sets, read_ranges, read_sets
 from nki.tools.grade.trials import in_time
 from nki.tools.grade.values import compare, perturbed
+from nki.tools.grade.verdicts import fault
 from tests.store.test_traced import OPTIONS, TRN2, traced
 
 SETS = read_sets(["x=64x32:float32", "h=64x32:float16", "n=8x1:int32", "fixed=4x4:float32:ones", "scale=0.5"], [])
@@ -158,3 +165,30 @@ def test_a_program_for_other_arguments_or_with_too_much_memory() -> None:
     other = judge_program(made, chosen, TRN2, OPTIONS, 1, 1 << 30)
     large = judge_program(made, read_sets(["x=64x32:float32"], [])[0], TRN2, OPTIONS, 1, 1 << 10)
     assert [each[0].code for each in (other, large) if isinstance(each, list)] == ["grade.arguments", "grade.size"]
+
+
+def test_a_candidate_does_not_choose_which_lines_are_shown(tmp_path: Path) -> None:
+    """A location in its answer may name any file, and an excerpt would print a line of it."""
+    candidate, reference = tmp_path / "candidate.py", tmp_path / "references.py"
+    for file in (candidate, reference):
+        file.write_text("secret = 1\n")
+    files = read_files(str(candidate), (), [reference])
+    inside = Frame("/tmp/nki-grade-x/candidate/candidate.py", "add", 1)
+    outside = [Frame(str(reference), "add", 1), Frame(f"{inside.file}/../../../{reference}", "add", 1)]
+    found = placed(fault("grade.values", "", "", "", location=Location((inside, *outside))), files)
+    assert [frame.file for frame in found.location.frames] == [str(candidate)]
+
+
+def test_a_target_of_somebodys_own_stays_with_the_judge(tmp_path: Path) -> None:
+    """The program comes from the generation, and is compiled and timed for the file."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'base = "trn2"\n[launch_ns]\nvalue = 5000.0\nestimate = "mine"\nmeaning = "a launch"\nunit = "ns"\n'
+    )
+    mine = load_target(str(file))
+    chosen = read_sets(["x=64x32:float32"], [])[0]
+    made = Traced(pack_traced(traced()), {"view": 0}, CompileConfig())
+    found = judge_program(made, chosen, mine, Options(target=mine.name), 1, 1 << 30)
+    assert isinstance(found, JudgedProgram)
+    assert found.programs[0].target == mine.name
+    assert times_of(profiled(found, None, mine), 1.0, None).launch_ns == 5000.0

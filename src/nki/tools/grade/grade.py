@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nki.core.errors import NkiError, UsageError
@@ -12,8 +12,8 @@ from nki.ir.build import build
 from nki.ir.text import fingerprint
 from nki.options import Options
 from nki.spec.rule import Finding
-from nki.store.traced import read_traced
 from nki.target.model import Target
+from nki.target.own import base_of
 from nki.tools.grade.answers import Answers, answers_of
 from nki.tools.grade.causes import causes, determinism, writes_arguments
 from nki.tools.grade.places import hinted, placed
@@ -21,7 +21,7 @@ from nki.tools.grade.process.confine import Limits
 from nki.tools.grade.process.files import Files
 from nki.tools.grade.process.run import Heard, closed_to_others, run_process
 from nki.tools.grade.process.task import Task
-from nki.tools.grade.programs import SURPRISES, JudgedProgram, judge_program, poisoned, profiled
+from nki.tools.grade.programs import SURPRISES, JudgedProgram, judge_program, poisoned, profiled, read_program
 from nki.tools.grade.score import Times, roofline, score_of, times_of
 from nki.tools.grade.sets import ArgumentSet, derived_sets
 from nki.tools.grade.trials import Judgement, Question, Trial, answer, ask, in_time
@@ -141,10 +141,11 @@ def _derived(request: GradeRequest) -> list[ArgumentSet]:
 def _processes(request: GradeRequest, asked: Sequence[ArgumentSet]) -> tuple[list[Heard], Heard | None]:
     """Trace the candidate, more than once, and the baseline; at the same time, each in a process of its own."""
     texts = [chosen.texts() for chosen in asked]
+    options = replace(request.options, target=base_of(request.target.name))
 
     def run(files: Files, sets: list[list[str]]) -> Heard:
         name = f"{files.inside}::{files.name}" if files.name else str(files.inside)
-        return run_process(files, Task(name, sets, request.lnc, request.options), request.limits)
+        return run_process(files, Task(name, sets, request.lnc, options), request.limits)
 
     with closed_to_others(), ThreadPoolExecutor(request.traces + 1) as pool:
         mine = [pool.submit(run, request.candidate, texts) for _ in range(request.traces)]
@@ -207,7 +208,7 @@ def _traced_as(answers: Answers, number: int, target: Target) -> str:
         return ""
     traced = answers.traced[number]
     try:
-        return f"{fingerprint(build(read_traced(traced.data, target)))} {traced.config} {traced.result}"
+        return f"{fingerprint(build(read_program(traced, target)))} {traced.config} {traced.result}"
     except NkiError as problem:
         return problem.code
     except SURPRISES as problem:

@@ -35,7 +35,9 @@ from nki.spec.program import Program
 from nki.spec.rule import Finding, finding_of
 from nki.store.payload import result_of
 from nki.store.traced import read_traced
+from nki.target.load import load_target
 from nki.target.model import Target
+from nki.target.own import base_of
 from nki.tools.check.whole_program import check_whole, compiled
 from nki.tools.grade.answers import Traced
 from nki.tools.grade.sets import ArgumentSet
@@ -97,6 +99,16 @@ class Outcome:
     trips: tuple[Mapping[int, float], ...] = ()
 
 
+def read_program(traced: Traced, target: Target) -> list[Program]:
+    """The program of a candidate, which is traced for a generation and never sees coefficients of somebody's own.
+
+    Raises:
+        ArtifactError, TensorError: see `nki.store.traced.read_traced`.
+    """
+    programs = read_traced(traced.data, load_target(base_of(target.name)))
+    return [replace(program, target=target.name) for program in programs]
+
+
 def judge_program(
     traced: Traced, chosen: ArgumentSet, target: Target, options: Options, cores: int, most_bytes: int
 ) -> JudgedProgram | list[Finding]:
@@ -107,7 +119,7 @@ def judge_program(
         most_bytes: of its tensors in device memory.
     """
     try:
-        read = read_traced(traced.data, target)
+        read = read_program(traced, target)
         found = _other_arguments(read, chosen, cores) or _too_large(read, most_bytes)
         if found:
             return found
