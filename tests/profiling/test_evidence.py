@@ -44,9 +44,9 @@ def test_nine_of_ten_measured_kernels_were_within_it(target: str, engine: str) -
     ]
     points = next(each for each in kinds if len(each) >= 9)
     assert found.points == len(points)
-    within = sum(abs(point["left_out"]) <= found.percent for point in points)
+    within = sum(abs(point["left_out_source"]) <= found.percent for point in points)
     assert within >= 0.9 * len(points)
-    assert sum(abs(point["left_out"]) < found.percent for point in points) < within
+    assert sum(abs(point["left_out_source"]) < found.percent for point in points) < within
     assert f"within {found.percent:.0f} % in nine of ten measured kernels on " in found.text
     assert ("too few" in found.text) == (points is not kinds[0])
 

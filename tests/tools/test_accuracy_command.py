@@ -19,7 +19,7 @@ def test_the_record_is_printed() -> None:
 def test_the_record_as_data() -> None:
     found, told = recorded(), nki_json("targets", "--accuracy")
     assert [point["id"] for point in told["points"]] == [point.id for point in found.points]
-    assert told["summary"]["points"] == len(found.points)
+    assert told["summary"]["points"] == len(found.predicted)
     assert told["targets"]["trn1"].startswith("validated") and told["targets"]["trn2"].startswith("validated")
     assert "no accuracy is claimed" in told["targets"]["trn3"]
     assert all(item["reason"] for item in told["excluded"])

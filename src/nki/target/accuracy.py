@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ FOLDER = Path(__file__).resolve().parent / "calibration"
 ENGINES = ("tensor", "vector", "scalar", "gpsimd")
 MOST = 0.9
 """Part of the time for which a unit works that bounds a kernel."""
+LARGE = 25.0
+"""Error in percent beyond which a point has a reason."""
 KINDS = {
     "dma": "transfers",
     "sync": "transfers",
@@ -33,19 +36,25 @@ class Point:
     Attributes:
         id: name.
         target: what it was measured on.
-        kernel: that it belongs to, which the cross-validation leaves out as a whole.
-        kind: "vector", "scalar", "tensor", "dma", "latency", "kernel" or "ratio".
+        kernel: that it belongs to, which a cross-validation leaves out as a whole.
+        group: of points with one source, which another one leaves out.
+        kind: its class, which a third one leaves out: "vector", "scalar", "tensor", "dma", "latency", "kernel" or
+            "ratio".
         bound: the unit that bounds it; "waits" if none does.
         measured, predicted: in `unit`.
         error: predicted over measured, less 1, in percent.
         left_out: the same with coefficients that were fitted without the kernel.
+        left_out_source, left_out_class: without all points of its group, and of its class.
+        given: why it is no prediction: the model was told the figure; "" if it was not.
         source: document, or project.
         note: what else is known of the measurement.
+        reason: why the error is more than `LARGE`.
     """
 
     id: str
     target: str
     kernel: str
+    group: str
     kind: str
     bound: str
     measured: float
@@ -53,8 +62,12 @@ class Point:
     unit: str
     error: float
     left_out: float
+    left_out_source: float
+    left_out_class: float
+    given: str
     source: str
     note: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,48 +94,96 @@ class Unfitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """A kernel as its tutorial prints it beside the one that was rebuilt as its profile shows it, in ns."""
+
+    id: str
+    target: str
+    measured: float
+    rebuilt: float
+    printed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One kernel with other settings.
+
+    Attributes:
+        id: name.
+        points: how many settings.
+        tau: Kendall's rank correlation of predicted and measured times.
+        chosen: the point with the shortest predicted time.
+        regret: its measured time over the shortest measured one, less 1, in percent.
+    """
+
+    id: str
+    points: int
+    tau: float
+    chosen: str
+    regret: float
+
+
+@dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A recorded comparison; `rankings` are sequences of steps, slower first, and whether the model orders them so."""
+    """A recorded comparison.
+
+    Attributes:
+        points: all of them, given ones too.
+        shares, unfitted, listings, sweeps: see there.
+        rankings: sequences of steps, slower first, and whether the model orders them so.
+        excluded: what is not compared, and why.
+        coefficients: how many were fitted.
+    """
 
     points: tuple[Point, ...]
     shares: tuple[EngineShare, ...]
     unfitted: tuple[Unfitted, ...]
+    listings: tuple[Listing, ...]
+    sweeps: tuple[Sweep, ...]
     rankings: tuple[tuple[tuple[str, ...], bool], ...]
     excluded: tuple[tuple[str, str], ...]
     coefficients: int
 
     @property
+    def predicted(self) -> tuple[Point, ...]:
+        """The points that are predictions."""
+        return tuple(point for point in self.points if not point.given)
+
+    @property
     def summary(self) -> dict[str, Any]:
-        """Mean errors over all points, over every class, and over those that one engine bounds."""
-        worst = max(self.points, key=lambda point: abs(point.error))
+        """Mean errors over all predicted points, over classes, targets and sources, and where one engine bounds."""
         return {
-            "points": len(self.points),
+            **means(self.predicted),
+            "given": len(self.points) - len(self.predicted),
             "coefficients": self.coefficients,
-            "mape": mean(point.error for point in self.points),
-            "mape_left_out": mean(point.left_out for point in self.points),
-            "worst": {"id": worst.id, "error": worst.error},
+            "large": [point.id for point in self.predicted if abs(point.error) > LARGE],
             "classes": self._by(lambda point: point.kind),
             "targets": self._by(lambda point: point.target),
-            "one_engine": mean(point.error for point in self.points if point.bound in ENGINES),
+            "sources": self._by(lambda point: point.group),
+            "kernels": self._by(lambda point: point.kernel if point.kind == "kernel" else ""),
+            "one_engine": mean(point.error for point in self.predicted if point.bound in ENGINES),
             "utilisation": max((abs(share.predicted - share.measured) for share in self.shares), default=0.0),
             "unfitted": mean(item.error for item in self.unfitted),
             "rankings_right": sum(right for _, right in self.rankings),
             "rankings": len(self.rankings),
         }
 
-    def _by(self, key: Any) -> dict[str, dict[str, float]]:
-        found: dict[str, list[Point]] = {}
-        for point in self.points:
-            found.setdefault(key(point), []).append(point)
-        return {
-            name: {
-                "points": len(points),
-                "mape": mean(point.error for point in points),
-                "mape_left_out": mean(point.left_out for point in points),
-                "worst": max((point.error for point in points), key=abs),
-            }
-            for name, points in sorted(found.items())
-        }
+    def _by(self, key: Callable[[Point], str]) -> dict[str, dict[str, Any]]:
+        names = sorted({key(point) for point in self.predicted} - {""})
+        return {name: means([point for point in self.predicted if key(point) == name]) for name in names}
+
+
+def means(points: Sequence[Point]) -> dict[str, Any]:
+    """Mean absolute errors of some points in percent, also where kernel, source or class was left out; the largest."""
+    worst = max(points, key=lambda point: abs(point.error))
+    return {
+        "points": len(points),
+        "mape": mean(point.error for point in points),
+        "mape_left_out": mean(point.left_out for point in points),
+        "mape_left_out_source": mean(point.left_out_source for point in points),
+        "mape_left_out_class": mean(point.left_out_class for point in points),
+        "worst": {"id": worst.id, "error": worst.error},
+    }
 
 
 def mean(errors: Iterable[float]) -> float:
@@ -131,6 +192,14 @@ def mean(errors: Iterable[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
+def tau(first: Sequence[float], second: Sequence[float]) -> float:
+    """Kendall's rank correlation: pairs in the same order less pairs in the opposite one, over all pairs."""
+    pairs = list(combinations(zip(first, second, strict=True), 2))
+    signs = [math.copysign(1.0, (a - c) * (b - d)) for (a, b), (c, d) in pairs if a != c and b != d]
+    return sum(signs) / len(pairs)
+
+
+@cache
 def recorded() -> Accuracy:
     """What benchmarks/timing_accuracy.py wrote the last time."""
     data = tomllib.loads((FOLDER / "accuracy.toml").read_text(encoding="utf-8"))
@@ -139,6 +208,8 @@ def recorded() -> Accuracy:
         points=tuple(Point(**item) for item in data["point"]),
         shares=tuple(EngineShare(**item) for item in data["utilisation"]),
         unfitted=tuple(Unfitted(**item) for item in data["unfitted"]),
+        listings=tuple(Listing(**item) for item in data.get("listing", ())),
+        sweeps=tuple(Sweep(**item) for item in data["sweep"]),
         rankings=tuple((tuple(item["steps"]), item["right"]) for item in data["ranking"]),
         excluded=tuple((item["id"], item["reason"]) for item in listed["excluded"]),
         coefficients=data["coefficients"],
@@ -150,7 +221,7 @@ def recorded() -> Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """How far off predictions for kernels of a kind were, when no time of their source had been fitted.
+    """How far off predictions for kernels of a kind were, with coefficients fitted without the points of their source.
 
     Attributes:
         share: of the kernels that were within `percent`.
@@ -208,7 +279,7 @@ def interval(target: str, bound: str, share: float = 0.9) -> Interval | None:
         ("kernels on all targets", kernels),
     )
     for name, points in groups:
-        if (percent := covered([point.left_out for point in points], share)) is not None:
+        if (percent := covered([point.left_out_source for point in points], share)) is not None:
             return Interval(share, percent, len(points), name)
     return None
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from nki.target.accuracy import Accuracy, interval, mean, recorded
+from nki.target.accuracy import Accuracy, interval, means, recorded
 from nki.target.load import DEFAULT_TARGET, load_target, target_names
 from nki.target.model import Provenance, Target
 from nki.tools.output import Command, stdout, write_json
@@ -94,7 +94,10 @@ def _accuracy(only: Target | None, as_json: bool) -> None:
         unfitted = [asdict(item) for item in found.unfitted if item.target in marks]
         rankings = [{"steps": steps, "right": right} for steps, right in found.rankings]
         excluded = [{"id": name, "reason": reason} for name, reason in found.excluded]
-        more = {"utilisations": shares, "unfitted": unfitted, "rankings": rankings, "excluded": excluded}
+        listings = [asdict(item) for item in found.listings if item.target in marks]
+        sweeps = [asdict(item) for item in found.sweeps]
+        more = {"utilisations": shares, "listings": listings, "sweeps": sweeps, "unfitted": unfitted}
+        more |= {"rankings": rankings, "excluded": excluded}
         known = {name: {bound: interval(name, bound) for bound in _BOUNDS} for name in marks}
         intervals = {
             name: {bound: asdict(each) for bound, each in of.items() if each is not None} for name, of in known.items()
@@ -110,18 +113,18 @@ def _accuracy(only: Target | None, as_json: bool) -> None:
 
 def _mark(target: Target, found: Accuracy) -> str:
     """How far the timing of a generation has been compared."""
-    points = [point for point in found.points if point.target == target.name]
+    points = [point for point in found.predicted if point.target == target.name]
     if not points:
         return "estimated: nothing is published for it, and no accuracy is claimed"
     if not target.validated:
-        told = ", ".join(f"{point.id} {point.error:+.1f} %" for point in points)
-        return f"estimated, and no accuracy is claimed for kernels; what is published of it: {told}"
+        known = ", ".join(f"{point.id} {point.error:+.1f} %" for point in points)
+        return f"estimated, and no accuracy is claimed for kernels; what is published of it: {known}"
     kernels = sum(point.kind == "kernel" for point in points)
-    error = mean(point.error for point in points)
-    left_out = mean(point.left_out for point in points)
+    told = means(points)
     return (
-        f"validated: mean error {error:.1f} % of {len(points)} points, "
-        f"{kernels} of them kernels; {left_out:.1f} % with the kernel left out of the fit"
+        f"validated: mean error {told['mape']:.1f} % of {len(points)} points, {kernels} of them kernels; left out of "
+        f"the fit with their kernel {told['mape_left_out']:.1f} %, source {told['mape_left_out_source']:.1f} %, "
+        f"class {told['mape_left_out_class']:.1f} %"
     )
 
 
@@ -133,29 +136,51 @@ def _accuracy_tables(found: Accuracy, marks: dict[str, str]) -> list[Table]:
         points.add_column(heading, justify="right" if heading else "left")
     for p in found.points:
         if p.target in marks:
-            numbers = f"{p.predicted:,.1f}", f"{p.measured:,.1f}", p.unit, f"{p.error:+.1f} %", f"{p.left_out:+.1f} %"
-            points.add_row(p.id, p.target, p.kind, p.bound, *numbers)
+            numbers = f"{p.predicted:,.1f}", f"{p.measured:,.1f}", p.unit
+            errors = ("given", "") if p.given else (f"{p.error:+.1f} %", f"{p.left_out_source:+.1f} %")
+            points.add_row(p.id, p.target, p.kind, p.bound, *numbers, *errors)
     for u in found.unfitted:
         if u.target in marks:
-            numbers = f"{u.predicted:,.1f}", f"{u.measured:,.1f}", u.unit, f"{u.error:+.1f} %", ""
-            points.add_row(u.id, u.target, "never fitted", "", *numbers)
-    means = Table(title="mean errors", title_justify="left")
-    for heading in ("class", "points", "mean", "left out", "worst"):
-        means.add_column(heading)
-    summary = found.summary
-    for name, row in {**summary["classes"], "all": {**summary, "worst": summary["worst"]["error"]}}.items():
-        told = f"{row['mape']:.1f} %", f"{row['mape_left_out']:.1f} %", f"{row['worst']:+.1f} %"
-        means.add_row(name, str(row["points"]), *told)
-    return [points, means]
+            numbers = f"{u.predicted:,.1f}", f"{u.measured:,.1f}", u.unit
+            points.add_row(u.id, u.target, "never fitted", "", *numbers, f"{u.error:+.1f} %", "")
+    return [points, _means(found.summary), *_side_by_side(found, marks)]
+
+
+def _means(summary: dict[str, Any]) -> Table:
+    """Mean errors of all points, of classes, and of sources."""
+    table = Table(title="mean errors; left out of the fit with the kernel, source, class", title_justify="left")
+    for heading in ("of", "points", "all fitted", "kernel", "source", "class", "worst"):
+        table.add_column(heading)
+    rows = {**summary["classes"], **summary["sources"], "all": summary}
+    for name, row in rows.items():
+        errors = (row[key] for key in ("mape", "mape_left_out", "mape_left_out_source", "mape_left_out_class"))
+        table.add_row(name, str(row["points"]), *(f"{e:.1f} %" for e in errors), f"{row['worst']['error']:+.1f} %")
+    return table
+
+
+def _side_by_side(found: Accuracy, marks: dict[str, str]) -> list[Table]:
+    """Kernels as printed beside the rebuilt ones, and how settings of a kernel are ranked."""
+    listings = Table(title="kernels of a tutorial, predicted over measured", title_justify="left")
+    for heading in ("point", "rebuilt", "as printed"):
+        listings.add_column(heading)
+    for item in found.listings:
+        if item.target in marks:
+            listings.add_row(item.id, f"{item.rebuilt / item.measured:.2f}", f"{item.printed / item.measured:.2f}")
+    sweeps = Table(title="settings of one kernel", title_justify="left")
+    for heading in ("sweep", "settings", "Kendall's tau", "chosen", "regret"):
+        sweeps.add_column(heading)
+    for sweep in found.sweeps:
+        sweeps.add_row(sweep.id, str(sweep.points), f"{sweep.tau:.2f}", sweep.chosen, f"{sweep.regret:.1f} %")
+    return [table for table in (listings, sweeps) if table.rows]
 
 
 _BOUNDS = ("dma", "tensor", "vector", "waits")
 """One of each kind of kernel that errors are known of."""
 
 _MEANING = """\
-error: predicted over measured, less 1. left out: the same if the coefficients of the model are fitted without the
-kernel of the point, which is what to expect of a kernel that nobody measured. bound by: what works for at least
-90 % of the time; waits, if nothing does."""
+error: predicted over measured, less 1. left out: the same if the coefficients of the model are fitted without all
+points of the source, which is what to expect of a kernel that nobody measured. given: the model was told the figure.
+bound by: what works for at least 90 % of the time; waits, if nothing does."""
 
 
 def _intervals(marks: Iterable[str]) -> Table:
