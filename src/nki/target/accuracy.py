@@ -248,13 +248,13 @@ def bound_by(busy: Mapping[str, float], makespan: float) -> str:
     return unit if busy[unit] >= MOST * makespan else "waits"
 
 
-@cache
+@cache  # the record does not change while the process runs
 def measured_kernels() -> tuple[Point, ...]:
     """The points that are times of whole kernels."""
     return tuple(point for point in recorded().points if point.kind == "kernel")
 
 
-@cache
+@cache  # as few as there are targets and units
 def interval(target: str, bound: str, share: float = 0.9) -> Interval | None:
     """How far off the predicted time of a kernel may be; None if no kernel of the target was measured.
 

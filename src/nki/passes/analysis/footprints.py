@@ -234,7 +234,7 @@ class Accesses:
         return Touched(list(map(self.at, reads)), list(map(self.at, writes)), uses, sets, rendezvous, fence)
 
     def outline(self, issued: Issued) -> Outline:
-        """The same, with the numbers of footprints, which `at` gives."""
+        """Everything that an instruction touches, as numbers of footprints, which `at` gives."""
         return self._outlines.of(issued)
 
     def at(self, number: int) -> Footprint:

@@ -60,7 +60,7 @@ class ReadyList:
 
 
 class GroupedReadyList(ReadyList):
-    """The same of several groups; of those that could start now there is a heap for each.
+    """A ready list of several groups; of tasks that could start now there is a heap for each group.
 
     Attributes:
         patience: see `nki.passes.scheduling.list_schedule.Heuristic`.

@@ -46,7 +46,7 @@ def _saved(evidence: Evidence, positions: list[int], change: Callable[[Issued], 
 
 
 def _changed(evidence: Evidence, positions: Iterable[int], change: Callable[[Issued], Issued]) -> Change:
-    """These instructions in another form."""
+    """The change that puts some instructions into another form."""
     items = evidence.core.items
     known: dict[int, Recipe] = {}
     made = {}

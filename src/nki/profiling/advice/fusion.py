@@ -42,7 +42,7 @@ _MOST = 4
 
 
 def _worth(evidence: Evidence, forms: Forms, groups: list[tuple[str, list[Fused]]]) -> tuple[Change, list[str]]:
-    """Those that shorten the program, or an engine's work if they do not lengthen it; those that save most first."""
+    """Groups that shorten the program, or an engine's work if they do not lengthen it; what saves most comes first."""
     sized = []
     for text, members in groups:
         one = _change(evidence, forms, members)

@@ -23,7 +23,7 @@ _FEW = 64
 
 
 UNUSED, MERGED = -1, -2
-"""Of an instruction that is gone: nobody needs a result, or who needed it does its work from the same operands."""
+"""Why an instruction is gone: nobody needs its result, or who needed it does its work from the same operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Needs:
         return found
 
     def of(self, position: int, change: Change) -> list[int]:
-        """Of a changed program."""
+        """Producers that an instruction of the changed program needs."""
         found: dict[int, None] = {}
         for producer in self._kept(position) if change.own_tiles else self.logical[position]:
             self._resolve(producer, position, change, found, through=False)

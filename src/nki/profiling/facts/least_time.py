@@ -35,7 +35,7 @@ class Job(NamedTuple):
 
 
 class LeastTime:
-    """Of one core; asked for the program as it is, and for changes of it."""
+    """The least time of one core, for the program as it is and for changes of it."""
 
     def __init__(self, core: CoreFacts, needs: Needs) -> None:
         self._core, self._needs = core, needs

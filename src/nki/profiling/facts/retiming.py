@@ -18,7 +18,7 @@ from nki.timing.state import SegmentState
 
 
 class Retiming:
-    """Of one core, as if it were alone."""
+    """The timeline of one core after changes, as if it were alone."""
 
     def __init__(self, core: CoreFacts, needs: Needs) -> None:
         self._core, self._needs = core, needs

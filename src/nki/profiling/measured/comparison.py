@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def predicted_span(self) -> float:
-        """The same of the predicted timeline, which ends when somebody could see the last byte."""
+        """The span of the predicted timeline, which ends when somebody could see the last byte."""
         rows = self.profile["instructions"]
         last = int(np.argmax(rows["visible_ns"] * (rows["runs"] > 0)))
         tail = rows["visible_ns"][last] - rows["end_ns"][last] if rows["engine"][last] == "dma" else 0.0

@@ -40,13 +40,13 @@ def check_instructions(rows: Mapping[str, Sequence[Any]], cores: int) -> None:
 
 
 def check_transfers(rows: Mapping[str, Sequence[Any]]) -> None:
-    """The same of `DmaPacketAggregated`."""
+    """Check the rows of `DmaPacketAggregated`."""
     _check_times("DmaPacketAggregated", rows)
     _check_counts("DmaPacketAggregated", "transfer_bytes", rows["transfer_bytes"])
 
 
 def check_throttle(rows: Mapping[str, Sequence[Any]]) -> None:
-    """The same of `Throttle`."""
+    """Check the rows of `Throttle`."""
     for name in ("timestamp", "duration"):
         for number, value in enumerate(rows[name]):
             if not 0 <= value <= MOST_NS:

@@ -154,7 +154,7 @@ def _processes(request: GradeRequest, asked: Sequence[ArgumentSet]) -> tuple[lis
 
 
 def _programs(made: Grade, answers: Answers) -> dict[int, JudgedProgram]:
-    """Those that may run, by the number of the set; of derived sets one, the first that the candidate takes."""
+    """Programs that may run, by the number of the set; of derived sets one, the first that the candidate takes."""
     request, programs = made.request, dict[int, JudgedProgram]()
     for number, chosen in enumerate(made.sets):
         if chosen.derived and any(made.sets[other].derived for other in programs):

@@ -43,7 +43,7 @@ class _Counted(np.ndarray):
 
 
 def counted(array: np.ndarray, counter: Counter) -> np.ndarray:
-    """The same array, which counts."""
+    """A view of an array that counts the products which are made of it."""
     found = array.view(_Counted)
     found.counter = counter
     return found

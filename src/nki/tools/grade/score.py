@@ -39,7 +39,7 @@ class Times:
 
     @property
     def share(self) -> float:
-        """Of the roofline that was reached."""
+        """The part of the roofline that was reached."""
         return min(1.0, self.roofline_ns / self.predicted_ns) if self.predicted_ns else 1.0
 
     @property

@@ -89,7 +89,7 @@ class Judgement:
     seed: int
 
     def kinds(self, first: bool) -> list[Kind]:
-        """Those for the first set of arguments, or for the others."""
+        """The kinds of inputs for the first set of arguments, or for the others."""
         names = KINDS if first else _EVERY_SET
         return [KINDS[name] for name in names if name not in self.skipped]
 
@@ -177,7 +177,7 @@ def _question(
 ) -> Question:
     expected = judgement.reference(chosen, inputs)
 
-    @cache
+    @cache  # for one question, which is soon gone
     def others() -> Sequence[Expected]:
         found = []
         for each in range(TRIALS):

@@ -48,7 +48,7 @@ def origin_of(node: fx.Node) -> Origin | None:
     return Origin(modules, str(operator.overloadpacket if isinstance(operator, OpOverload) else operator))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # paths of modules: a few hundred for each model
 def _path(source: str) -> str:
     """A module's path: Dynamo writes how Python reaches it, ``L['self']._modules['layers']._modules['0']``."""
     if not source.startswith(_REACHED):
