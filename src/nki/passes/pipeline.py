@@ -20,6 +20,7 @@ from nki.passes import (
     keep_loads,
     schedule,
     unroll,
+    zero_fills,
 )
 from nki.passes.context import Context, Pass, PassResult
 from nki.passes.names import current
@@ -35,6 +36,7 @@ PIPELINE: tuple[Pass, ...] = (
     cse.PASS,
     keep_loads.PASS,
     copy_propagation.PASS,
+    zero_fills.PASS,
     accumulate_flags.PASS,
     unroll.PASS,
     allocate_and_schedule.PASS,
