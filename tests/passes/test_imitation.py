@@ -35,7 +35,7 @@ def shown(value: Any) -> str:
 
 
 def test_the_document_has_the_table() -> None:
-    section = DOCUMENT.read_text().split("### Imitation")[1].split("###")[0]
+    section = DOCUMENT.read_text().split("## Imitation")[1].split("## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| ([^|]+) \|", section, re.MULTILINE)
     assert rows == [(rule.name, shown(rule.vendor), shown(rule.none)) for rule in rules()]
 

@@ -170,6 +170,10 @@ def passes_named(names: Sequence[str]) -> tuple[Pass, ...]:
 
 
 def remaining(programs: Sequence[Program]) -> tuple[Pass, ...]:
-    """The passes that a program from a dump still needs, by what it carries; see `Program.passed`."""
+    """The passes that a program from a dump still needs, by what it carries; see `Program.passed`.
+
+    What is placed has its instructions: a pass that an older version did not have comes too late for it.
+    """
     done = {current(name) for program in programs for name in program.passed}
-    return tuple(item for item in PIPELINE if item.name not in done)
+    placed = allocate_and_schedule.PASS.name in done
+    return tuple(item for item in PIPELINE if item.name not in done and not (placed and item in WHAT_RUNS))
