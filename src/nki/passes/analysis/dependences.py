@@ -141,8 +141,8 @@ class _AccessHistory:
         # One step only: what follows from longer chains stays, and `synchronize` finds that it needs no wait. A long
         # list stays as it is, because each member costs a pass over its own needs.
         if len(found) <= _FEW:
-            for position in tuple(found):
-                found.difference_update(self._needs[position])
+            needs = self._needs
+            found.difference_update(*[needs[position] for position in found])
         return tuple(sorted(found))
 
     def _memory(self, position: int, touched: Outline, found: set[int]) -> None:

@@ -143,6 +143,7 @@ class Outlines:
         self.relatives: list[_Relative] = []
         self._granule = target.psum.accumulate_granule_bytes
         self._of_view: dict[tuple[View, int], int] = {}
+        self._of_same: dict[int, tuple[View, int]] = {}  # whole bytes of one object: its hash takes longer
         self.footprints: dict[Any, Footprint] = {}
         self._known: dict[Any, int] = {}
         self._seen: dict[int, tuple[Issued, Outline]] = {}  # with the instruction, so that its id stays its own
@@ -156,9 +157,15 @@ class Outlines:
 
     def view(self, view: View, granule: int = 0) -> int:
         """The number of the relative of a view."""
+        if not granule:
+            same = self._of_same.get(id(view))
+            if same is not None:
+                return same[1]
         found = self._of_view.get((view, granule))
         if found is None:
             found = self._of_view[view, granule] = self._relative(view, granule)
+        if not granule:
+            self._of_same[id(view)] = view, found
         return found
 
     def _outline(self, issued: Issued) -> Outline:

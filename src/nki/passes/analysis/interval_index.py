@@ -120,15 +120,43 @@ _Covers = tuple[int, int, int, int]
 class _Cell:
     """The accesses to a range of places that later ones may have to follow; split in two when there are too many.
 
-    Readers are grouped by the identity of the box that they read.
+    Readers are grouped by the identity of the box that they read. `writes` counts the writes, so that whoever knows
+    what it followed knows whether that is still all.
     """
 
-    __slots__ = ("limit", "readers", "writers")
+    __slots__ = ("limit", "readers", "writers", "writes")
 
     def __init__(self, readers: dict[int, _Group], writers: list[_Entry], limit: int = _CROWD) -> None:
         self.readers = readers
         self.writers = writers
         self.limit = limit
+        self.writes = 0
+
+
+class _Place:
+    """Where the cells of a plane have a box; as long as they are the same, this is asked for once.
+
+    Attributes:
+        shape: the box, of what.
+        cut: the number of times that cells had been split or joined.
+        first, after: the range of cells that it touches.
+        cell: the only one, or None if there are several.
+        covers: what a write covers of that one.
+        writes: of that one, when the group of readers was joined last; -1 if there is none.
+        followed, positions: what reads have to follow, and the positions of that group.
+    """
+
+    __slots__ = ("after", "box", "cell", "covers", "cut", "first", "followed", "positions", "shape", "writes")
+
+    def __init__(self, box: MemoryBox, footprint: Footprint) -> None:
+        self.box = box
+        self.shape: _Shape = (footprint, *box)
+        self.cut = self.writes = -1
+        self.first = self.after = 0
+        self.cell: _Cell | None = None
+        self.covers: _Covers | None = None
+        self.followed: set[int] = set()
+        self.positions: list[int] = []
 
 
 class Plane:
@@ -138,54 +166,75 @@ class Plane:
     write forgets what it covers, because whoever conflicts with that conflicts with the write as well.
     """
 
-    __slots__ = ("_apart", "_boxes", "_by_rows", "_cells", "_pitch", "_starts")
+    __slots__ = ("_apart", "_by_rows", "_cells", "_cut", "_pitch", "_places", "_starts")
 
     def __init__(self, layout: IndexLayout) -> None:
         self._pitch, self._by_rows = layout
         self._starts = [0]
         self._cells = [_Cell({}, [])]
-        self._boxes: dict[Footprint, tuple[tuple[MemoryBox, _Shape], ...]] = {}
+        self._cut = 0
+        self._places: dict[Footprint, tuple[_Place, ...]] = {}
         self._apart: dict[tuple[Footprint, Footprint], bool] = {}
 
     def read(self, position: int, footprint: Footprint, found: set[int]) -> None:
         """A read follows the writes of the same bytes."""
-        for box, shape in self._boxes.get(footprint) or self._fold(footprint):
-            if len(self._cells) > 1:
-                first, after = self._reach(box)
-                cells = self._cells[first:after]
+        for place in self._places.get(footprint) or self._fold(footprint):
+            if place.cut != self._cut:
+                self._locate(place)
+            cell = place.cell
+            if cell is None:
+                self._read(position, place, found)
+            elif place.writes == cell.writes:
+                found |= place.followed
+                place.positions.append(position)
             else:
-                first, after, cells = 0, 1, self._cells
-            key = id(box)  # `_boxes` keeps the box alive, so that nothing else gets its identity
-            crowded = False
-            for cell in cells:
+                place.followed = followed = set()
                 if cell.writers:
-                    self._follow(cell.writers, shape, found)
-                group = cell.readers.get(key)
-                if group is None:
-                    cell.readers[key] = ([position], *shape)
-                    crowded |= len(cell.readers) + len(cell.writers) > cell.limit
-                else:
-                    group[0].append(position)
-            if crowded:
-                self._relieve(first, after)
+                    self._follow(cell.writers, place.shape, followed)
+                    found |= followed
+                if self._join_readers(cell, position, place):
+                    self._relieve(place.first, place.after)
+
+    def _read(self, position: int, place: _Place, found: set[int]) -> None:
+        """A read of several cells."""
+        crowded = False
+        for cell in self._cells[place.first : place.after]:
+            if cell.writers:
+                self._follow(cell.writers, place.shape, found)
+            crowded |= self._join_readers(cell, position, place)
+        if crowded:
+            self._relieve(place.first, place.after)
+
+    def _join_readers(self, cell: _Cell, position: int, place: _Place) -> bool:
+        """Add a reader to a cell; returns whether that has too many accesses now."""
+        key = id(place.box)  # `_places` keeps the box alive, so that nothing else gets its identity
+        group = cell.readers.get(key)
+        place.writes = cell.writes
+        if group is not None:
+            place.positions = group[0]
+            group[0].append(position)
+            return False
+        place.positions = [position]
+        cell.readers[key] = (place.positions, *place.shape)
+        return len(cell.readers) + len(cell.writers) > cell.limit
 
     def write(self, position: int, footprint: Footprint, found: set[int]) -> None:
         """A write follows the reads and writes of the same bytes."""
-        for box, shape in self._boxes.get(footprint) or self._fold(footprint):
-            entry = (position, *shape)
-            if len(self._cells) > 1:
-                self._write(entry, box, found)
+        for place in self._places.get(footprint) or self._fold(footprint):
+            if place.cut != self._cut:
+                self._locate(place)
+            cell, entry = place.cell, (position, *place.shape)
+            if cell is None:
+                self._write(entry, place, found)
                 continue
-            cell = self._cells[0]
-            self._enter(cell, entry, box[:4] if box.dense else None, found)
+            self._enter(cell, entry, place.covers, found)
             if len(cell.readers) + len(cell.writers) > cell.limit:
-                self._relieve(0, 1)
+                self._relieve(place.first, place.after)
 
-    def _write(self, entry: _Entry, box: MemoryBox, found: set[int]) -> None:
-        """A write to one of several cells, or to some of them."""
-        first, after = self._reach(box)
-        clean, crowded = [], False
-        for at in range(first, after):
+    def _write(self, entry: _Entry, place: _Place, found: set[int]) -> None:
+        """A write to several cells."""
+        clean, crowded, box = [], False, place.box
+        for at in range(place.first, place.after):
             cell = self._cells[at]
             within = self._within(at, box)
             whole = self._enter(cell, entry, self._covers(box, within), found)
@@ -197,11 +246,12 @@ class Plane:
         if len(clean) > 1:
             self._join(clean)
         elif crowded:
-            self._relieve(first, after)
+            self._relieve(place.first, place.after)
 
     def _enter(self, cell: _Cell, entry: _Entry, covers: _Covers | None, found: set[int]) -> bool:
         """Add a write to a cell; returns whether it counts as a write of everything from now on."""
         readers, writers = cell.readers, cell.writers
+        cell.writes += 1
         if not entry[6] and len(readers) + len(writers) > _MOST_RAGGED:
             # Follow all of them and count as a write of everything, so that nobody looks at them again.
             found.update([other[0] for other in writers], *(group[0] for group in readers.values()))
@@ -218,10 +268,10 @@ class Plane:
         footprint, first, after, low, high, dense = shape
         for position, other, top, end, left, right, full in entries:
             if (
-                top < after
-                and first < end
-                and left < high
+                left < high
                 and low < right
+                and top < after
+                and first < end
                 and position not in found
                 and ((full and dense) or not self._disjoint(other, footprint))
             ):
@@ -236,7 +286,7 @@ class Plane:
         me, footprint, first, after, low, high, dense = entry
         covered, followed, count = [], [], 0
         for key, (positions, shape, top, end, start, right, full) in groups.items():
-            if top < after and first < end and start < high and low < right:
+            if start < high and low < right and top < after and first < end:
                 if (full and dense) or not self._disjoint(shape, footprint):
                     found.update(positions)
                     followed.append(key)
@@ -257,7 +307,7 @@ class Plane:
         kept = []
         for other in entries:
             position, shape, top, end, start, right, full = other
-            if top < after and first < end and start < high and low < right:
+            if start < high and low < right and top < after and first < end:
                 if position not in found and ((full and dense) or not self._disjoint(shape, footprint)):
                     found.add(position)
                 if (shape is footprint and position != me) or (
@@ -277,19 +327,26 @@ class Plane:
             apart = self._apart[a, b] = disjoint(a, b)
         return apart
 
-    def _fold(self, footprint: Footprint) -> tuple[tuple[MemoryBox, _Shape], ...]:
+    def _fold(self, footprint: Footprint) -> tuple[_Place, ...]:
         if self._pitch or footprint.dims:
             folded = boxes(footprint, self._pitch)
         else:
             folded = (_whole(footprint),)
-        made = self._boxes[footprint] = tuple((box, (footprint, *box)) for box in folded)
+        made = self._places[footprint] = tuple([_Place(box, footprint) for box in folded])
         return made
 
-    def _reach(self, box: MemoryBox) -> tuple[int, int]:
-        """The range of cells that a box touches."""
-        low, high = (box.first, box.after) if self._by_rows else (box.low, box.high)
+    def _locate(self, place: _Place) -> None:
+        """Find the cells that a box touches."""
+        box = place.box
+        low, high = (box[0], box[1]) if self._by_rows else (box[2], box[3])
         first = bisect_right(self._starts, low) - 1
-        return first, bisect_left(self._starts, high, first + 1)
+        after = bisect_left(self._starts, high, first + 1)
+        place.cut, place.first, place.after, place.writes = self._cut, first, after, -1
+        if after - first > 1:
+            place.cell = None
+        else:
+            place.cell = self._cells[first]
+            place.covers = self._covers(box, self._within(first, box))
 
     def _within(self, at: int, box: MemoryBox) -> bool:
         """Whether a box spans a whole cell."""
@@ -310,6 +367,7 @@ class Plane:
         """Make one cell of neighbours that hold nothing but the same write."""
         for left, right in zip(reversed(clean[:-1]), reversed(clean[1:]), strict=True):
             if right == left + 1:
+                self._cut += 1
                 del self._starts[right], self._cells[right]
 
     def _relieve(self, first: int, after: int) -> None:
@@ -336,6 +394,7 @@ class Plane:
             return
         for half, size in zip((left, right), sizes, strict=True):
             half.limit = max(_CROWD, 2 * size)
+        self._cut += 1
         self._starts.insert(at + 1, middle)
         self._cells[at : at + 1] = [left, right]
 
