@@ -11,7 +11,7 @@ from nki.core.dtypes import bfloat16, float32, int32, uint8
 from nki.core.register import VirtualRegister
 from nki.core.source import UNKNOWN
 from nki.core.tensor import Buffer, MemoryRegion, ScalarOffset, VectorOffset, View, whole
-from nki.passes.analysis import interval_index
+from nki.passes.analysis import interval_index, memory_boxes
 from nki.passes.analysis.dependences import dependences, segments_of
 from nki.passes.proof.happens_before import check
 from nki.spec.engine import engine
@@ -64,7 +64,7 @@ def test_crowded_memory_is_split_and_nothing_is_lost(monkeypatch: pytest.MonkeyP
     """With tiny limits everything is split, gathered and approximated: more may be ordered then, never less."""
     monkeypatch.setattr(interval_index, "_CROWD", 2)
     monkeypatch.setattr(interval_index, "_MOST_RAGGED", 3)
-    monkeypatch.setattr(interval_index, "_MOST_BOXES", 1)
+    monkeypatch.setattr(memory_boxes, "_MOST_BOXES", 1)
     for seed in range(40):
         made = program(Random(seed), length=30)
         for found, needed in zip(closed(needs_of(made)), wanted(made), strict=True):

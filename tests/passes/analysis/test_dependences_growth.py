@@ -11,7 +11,8 @@ import pytest
 from benchmarks.kernels import products, rows
 
 from nki.passes.analysis.footprints import Footprint
-from nki.passes.analysis.interval_index import IndexLayout, Plane
+from nki.passes.analysis.interval_index import Plane
+from nki.passes.analysis.memory_boxes import IndexLayout
 from nki.passes.context import Context
 from nki.passes.pipeline import PIPELINE
 from nki.passes.proof import happens_before

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from nki.passes.analysis.footprints import Footprint
-from nki.passes.analysis.interval_index import IndexLayout, Plane, layout_of
+from nki.passes.analysis.interval_index import Plane
+from nki.passes.analysis.memory_boxes import IndexLayout, layout_of
 
 ROWS, PITCH = 32, 64
 Access = tuple[Footprint, bool]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nki.passes.analysis.footprints import Footprint
-from nki.passes.analysis.interval_index import IndexLayout, Plane
+from nki.passes.analysis.interval_index import Plane
+from nki.passes.analysis.memory_boxes import IndexLayout
 
 READERS = 3000
 

@@ -16,8 +16,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from nki.passes.analysis.exact_index import ExactIndex, all_apart
 from nki.passes.analysis.footprints import Accesses, Footprint, Outline, Outlines, Resource, Space
-from nki.passes.analysis.interval_index import IndexLayout, Plane, layout_of
+from nki.passes.analysis.interval_index import Plane
+from nki.passes.analysis.memory_boxes import layout_of
 from nki.passes.editing.segments import segments
 from nki.spec.program import Block, Issued, Program
 from nki.target.model import Target
@@ -107,9 +109,9 @@ class _AccessHistory:
         """All instructions are known beforehand: what none of them writes need not be watched."""
         self._footprints = _footprints(outlined, accesses)
         written = {self._footprints[number].space for outline in outlined for number in outline.writes}
-        planes = {space: Plane(layout) for space, layout in _layouts(written, self._footprints.values()).items()}
-        # Of each number the plane that watches it, and what it stands for.
-        self._watched = {number: (planes.get(each.space), each) for number, each in self._footprints.items()}
+        indices = _indices(written, self._footprints.values())
+        # Of each number the index that watches it, and what it stands for.
+        self._watched = {number: (indices.get(each.space), each) for number, each in self._footprints.items()}
         self._needs: list[tuple[int, ...]] = []
         self._setter: dict[Resource, int] = {}
         self._users: dict[Resource, list[int]] = {}
@@ -148,13 +150,13 @@ class _AccessHistory:
     def _memory(self, position: int, touched: Outline, found: set[int]) -> None:
         watched = self._watched
         for number in touched.reads:
-            plane, footprint = watched[number]
-            if plane is not None:
-                plane.read(position, footprint, found)
+            index, footprint = watched[number]
+            if index is not None:
+                index.read(position, footprint, found)
         for number in touched.writes:
-            plane, footprint = watched[number]
-            assert plane is not None, "what is written is watched"
-            plane.write(position, footprint, found)
+            index, footprint = watched[number]
+            assert index is not None, "what is written is watched"
+            index.write(position, footprint, found)
 
     def _resources(self, position: int, touched: Outline, found: set[int]) -> None:
         for resource in touched.uses:
@@ -209,13 +211,18 @@ def _footprints(outlined: Sequence[Outline], accesses: Accesses) -> dict[int, Fo
     return {number: accesses.at(number) for number in numbers}
 
 
-def _layouts(written: set[Space], footprints: Iterable[Footprint]) -> dict[Space, IndexLayout]:
-    """How to index each space that is written."""
-    device: dict[Space, set[Footprint]] = {}
+def _indices(written: set[Space], footprints: Iterable[Footprint]) -> dict[Space, Plane | ExactIndex]:
+    """An index for each space that is written."""
+    touched: dict[Space, set[Footprint]] = {space: set() for space in written}
     for footprint in footprints:
-        if footprint.hbm and footprint.space in written:
-            device.setdefault(footprint.space, set()).add(footprint)
-    return {space: layout_of(device.get(space, ())) for space in written}
+        if footprint.space in written:
+            touched[footprint.space].add(footprint)
+    return {space: _index(each) for space, each in touched.items()}
+
+
+def _index(footprints: set[Footprint]) -> Plane | ExactIndex:
+    layout = layout_of([each for each in footprints if each.hbm])
+    return ExactIndex() if all_apart(footprints, layout.pitch) else Plane(layout)
 
 
 def _places(block: Block, walk: int) -> Iterator[tuple[Block, int, int, int]]:

@@ -142,10 +142,12 @@ class Outlines:
     def __init__(self, target: Target) -> None:
         self.relatives: list[_Relative] = []
         self._granule = target.psum.accumulate_granule_bytes
-        self._of_view: dict[tuple[View, int], int] = {}
-        self._of_same: dict[int, tuple[View, int]] = {}  # whole bytes of one object: its hash takes longer
+        # Of each view by identity, with the view, so that its id stays its own: its hash takes longer.
+        self._bytes: dict[int, tuple[View, int]] = {}
+        self._granules: dict[int, tuple[View, int]] = {}
         self.footprints: dict[Any, Footprint] = {}
         self._known: dict[Any, int] = {}
+        self._patterns: dict[Any, tuple[tuple[int, int], int, Dims, int]] = {}
         self._seen: dict[int, tuple[Issued, Outline]] = {}  # with the instruction, so that its id stays its own
 
     def of(self, issued: Issued) -> Outline:
@@ -155,18 +157,19 @@ class Outlines:
             seen = self._seen[id(issued)] = issued, self._outline(issued)
         return seen[1]
 
-    def view(self, view: View, granule: int = 0) -> int:
+    def view(self, view: View) -> int:
         """The number of the relative of a view."""
-        if not granule:
-            same = self._of_same.get(id(view))
-            if same is not None:
-                return same[1]
-        found = self._of_view.get((view, granule))
+        found = self._bytes.get(id(view))
         if found is None:
-            found = self._of_view[view, granule] = self._relative(view, granule)
-        if not granule:
-            self._of_same[id(view)] = view, found
-        return found
+            found = self._bytes[id(view)] = view, self._relative(view, 0)
+        return found[1]
+
+    def _in_granules(self, view: View) -> int:
+        """The same with whole granules of PSUM."""
+        found = self._granules.get(id(view))
+        if found is None:
+            found = self._granules[id(view)] = view, self._relative(view, self._granule)
+        return found[1]
 
     def _outline(self, issued: Issued) -> Outline:
         instruction, arguments, _, engine = issued
@@ -179,12 +182,12 @@ class Outlines:
         for position, is_read, is_written in plan.tensors:
             value = arguments[position]
             for view in (value,) if type(value) is View else value if type(value) is tuple else ():
-                if view.dynamic is not None:
+                if view[5] is not None:
                     self._index(view.dynamic.indices, reads, uses)
                 # A matmul adds to what is there, in whole granules of PSUM (trainium_inferentia2_arch.rst, Near-memory
                 # accumulation).
                 adds = is_written and accumulates
-                number = self.view(view, self._granule if adds else 0)
+                number = self._in_granules(view) if adds else self.view(view)
                 if is_read or adds:
                     reads.append(number)
                 if is_written:
@@ -197,6 +200,8 @@ class Outlines:
                 if is_read or not is_written:
                     uses.append(("register", register.id))
         effects = instruction.effects(arguments)
+        if not effects:
+            return _new_tuple(Outline, (tuple(reads), tuple(writes), uses, sets, False, False))
         sets += _states(effects, engine)
         return Outline(tuple(reads), tuple(writes), uses, sets, "rendezvous" in effects, "fence" in effects)
 
@@ -207,15 +212,27 @@ class Outlines:
             reads.append(self.view(indices))
 
     def _relative(self, view: View, granule: int) -> int:
-        buffer = view.buffer
-        rows = _partitions(view) if buffer.on_chip else (0, 1)
-        low, dims, run = _bytes_of(view)
-        key = (buffer.id, rows, low, dims, run, granule, view.dynamic is None)
+        buffer, _, _, _, _, dynamic = view
+        rows, low, dims, run = self._pattern(view) if dynamic is None else _reached(view)
+        key = (buffer.id, rows, low, dims, run, granule, dynamic is None)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = len(self.relatives)
-            self.relatives.append(_Relative(found, buffer, *key[1:]))
+            self.relatives.append(_new_tuple(_Relative, (found, buffer, *key[1:])))
         return found
+
+    def _pattern(self, view: View) -> tuple[tuple[int, int], int, Dims, int]:
+        """What `_reached` says of a view at a static address: equal for equal places of equal tensors."""
+        buffer, *place, _ = view
+        key = (buffer.layout, *place)
+        found = self._patterns.get(key)
+        if found is None:
+            found = self._patterns[key] = _reached(view)
+        return found
+
+
+_new_tuple = tuple.__new__
+"""Makes a named tuple in half the time."""
 
 
 class Accesses:
@@ -271,6 +288,11 @@ class Accesses:
             found = known[key] = Footprint(space, label, rows, low, dims, run, hbm=hbm, static=static, fixed=fixed)
         self._placed[number] = found
         return found
+
+
+def _reached(view: View) -> tuple[tuple[int, int], int, Dims, int]:
+    """Partitions that a view reaches, first byte, steps and run."""
+    return _partitions(view) if view.on_chip else (0, 1), *_bytes_of(view)
 
 
 def _partitions(view: View) -> tuple[int, int]:
