@@ -49,11 +49,21 @@ def _decided(issued: Issued, history: History) -> Issued:
     if known is None or view.dynamic is not None:
         return issued
     if view in known:
-        return issued._replace(arguments=arguments._replace(accumulate=True))
+        return _accumulating(issued, True)
     own = _extent(view)
     if all(_apart(own, _extent(other)) for other in known):
-        return issued._replace(arguments=arguments._replace(accumulate=False))
+        return _accumulating(issued, False)
     return issued
+
+
+def _accumulating(issued: Issued, flag: bool) -> Issued:
+    """The instruction with its flag."""
+    instruction, arguments, location, engine = issued
+    fields = instruction.arguments
+    place = fields._fields.index("accumulate")
+    # A tuple of the same class, which `_replace` makes in several times as long.
+    told = tuple.__new__(fields, (*arguments[:place], flag, *arguments[place + 1 :]))
+    return tuple.__new__(Issued, (instruction, told, location, engine))
 
 
 def _extent(view: View) -> tuple[int, int, int, int]:
@@ -76,14 +86,17 @@ def _transposes(issued: Issued) -> bool:
 
 def _note(issued: Issued, history: History) -> None:
     """A matmul's destination was written in full; whatever else writes a tensor, or writes it somewhere, closes it."""
-    for view in issued.written():
-        known = history.get(view.buffer.id)
-        if known is None:
-            continue
-        if view.dynamic is None and "accumulate" in issued.instruction.operands:
-            known.add(view)
-        else:
-            del history[view.buffer.id]
+    arguments = issued.arguments
+    for position in issued.instruction.written_positions:
+        value = arguments[position]
+        for view in (value,) if type(value) is View else value if type(value) is tuple else ():
+            known = history.get(view[0].id)
+            if known is None:
+                continue
+            if view[5] is None and "accumulate" in issued.instruction.operands:
+                known.add(view)
+            else:
+                del history[view[0].id]
 
 
 PASS = rewriting("accumulate_flags", "Tell each matmul whether it starts or continues a sum.", run)

@@ -98,6 +98,8 @@ def _plan(instruction: Instruction[Any]) -> _ResultPositions:
 
 def _buffers(arguments: Any, places: tuple[int, ...]) -> list[int]:
     """The buffers of some operands of an instruction."""
+    if len(places) == 1 and type(arguments[places[0]]) is View:
+        return [arguments[places[0]].buffer.id]
     values = [arguments[place] for place in places]
     return [v.buffer.id for value in values if value for v in ((value,) if type(value) is View else value)]
 

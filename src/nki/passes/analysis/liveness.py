@@ -128,7 +128,15 @@ class _LivenessAnalysis:
         for place, _ in issued.instruction.tensor_positions:
             value = arguments[place]
             if type(value) is View:
-                self._view(value, path)
+                span = self.spans.get(value[0].id)
+                if span is not None and not path:  # outside of all loops its own block is the outermost one
+                    if span.first < 0:
+                        span.first = self.position
+                    span.last = self.position
+                elif span is not None:
+                    self._touch(span, len(path), path)
+                if value[5] is not None:
+                    self._indices(value, path)
             elif type(value) is tuple:
                 for view in value:
                     self._view(view, path)
@@ -141,11 +149,16 @@ class _LivenessAnalysis:
         if span is not None:
             self._touch(span, len(path), path)
         if view.dynamic is not None:
-            indices = view.dynamic.indices
-            if isinstance(indices, View):
-                self._view(indices, path)
-            else:
-                self._registers((indices,), self.position, path)
+            self._indices(view, path)
+
+    def _indices(self, view: View, path: Path) -> None:
+        """What a dynamic address is read from."""
+        assert view.dynamic is not None, "its address is dynamic"
+        indices = view.dynamic.indices
+        if isinstance(indices, View):
+            self._view(indices, path)
+        else:
+            self._registers((indices,), self.position, path)
 
     def _touch(self, span: _BufferSpan, depth: int, path: Path) -> None:
         if depth == span.depth:

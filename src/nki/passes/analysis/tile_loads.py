@@ -125,19 +125,24 @@ class _Scan:
         for position, _ in instruction.tensor_positions:
             value = arguments[position]
             for view in (value,) if type(value) is View else value if type(value) is tuple else ():
-                if view.buffer.id not in loads:
-                    others.add(view.buffer.id)
-                on_device = on_device or not view.buffer.on_chip
-                if view.dynamic is not None and type(view.dynamic.indices) is View:
+                buffer = view[0]
+                if buffer.id not in loads:
+                    others.add(buffer.id)
+                if not buffer.on_chip:
+                    on_device = True
+                if view[5] is not None and type(view.dynamic.indices) is View:
                     others.add(view.dynamic.indices.buffer.id)
         written: tuple[int, ...] = ()
-        for view in issued.written():
-            if view.buffer.on_chip:
-                others.add(view.buffer.id)
+        for position in instruction.written_positions:
+            value = arguments[position]
+            for view in (value,) if type(value) is View else value if type(value) is tuple else ():
+                buffer = view[0]
+                if not buffer.on_chip:
+                    written += (buffer.id,)
+                    continue
+                others.add(buffer.id)
                 if on_device:
-                    self.loaded.add(view.buffer.id)
-            else:
-                written += (view.buffer.id,)
+                    self.loaded.add(buffer.id)
         effects = instruction.effects(arguments)
         meets = bool(effects) and any(effect in _MEETS for effect in effects)
         if written or meets:

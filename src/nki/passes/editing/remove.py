@@ -50,17 +50,21 @@ def _instructions(item: Item) -> Iterator[Issued]:
 
 def without_unused_tensors(program: Program) -> Program:
     """The program without tensors on chip that nobody uses; those that the kernel gave an address stay."""
-    used = {view.buffer.id for view in program.outputs} | set(_used(program.body))
+    used = {view.buffer.id for view in program.outputs}
+    for issued in program.body.walk():
+        _note_used(issued, used)
     unused = {b.id for b in program.body.all_buffers() if b.on_chip and b.address is None} - used
     return replace(program, body=_without(program.body, unused)) if unused else program
 
 
-def _used(block: Block) -> Iterator[int]:
-    for issued in block.walk():
-        for _, view in issued.views():
-            yield view.buffer.id
-            if view.dynamic is not None and isinstance(view.dynamic.indices, View):
-                yield view.dynamic.indices.buffer.id
+def _note_used(issued: Issued, used: set[int]) -> None:
+    arguments = issued.arguments
+    for position, _ in issued.instruction.tensor_positions:
+        value = arguments[position]
+        for view in (value,) if type(value) is View else value if type(value) is tuple else ():
+            used.add(view[0].id)
+            if view[5] is not None and isinstance(view.dynamic.indices, View):
+                used.add(view.dynamic.indices.buffer.id)
 
 
 def _without(block: Block, unused: set[int]) -> Block:

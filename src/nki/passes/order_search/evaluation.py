@@ -255,10 +255,11 @@ def _places(schedule: Schedule) -> list[int]:
 def _elsewhere(producers: Sequence[Sequence[int]], schedule: Schedule) -> list[tuple[int, ...]]:
     """What each instruction depends on in other queues, by places in the order of a schedule."""
     places, queues = _places(schedule), schedule.queues
-    return [
-        tuple([places[producer] for producer in producers[position] if queues[producer] != queues[position]])
-        for position in schedule.order
-    ]
+    found: list[tuple[int, ...]] = []
+    for position in schedule.order:
+        own = queues[position]
+        found.append(tuple([places[producer] for producer in producers[position] if queues[producer] != own]))
+    return found
 
 
 def _syncs(producers: Sequence[Sequence[int]], schedule: Schedule) -> list[Sync]:
