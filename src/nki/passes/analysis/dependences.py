@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from nki.passes.analysis.exact_index import ExactIndex, all_apart
 from nki.passes.analysis.footprints import Accesses, Footprint, Outline, Outlines, Resource, Space
 from nki.passes.analysis.interval_index import Plane
-from nki.passes.analysis.memory_boxes import layout_of
+from nki.passes.analysis.memory_boxes import IndexLayout, layout_of
 from nki.passes.editing.segments import segments
 from nki.spec.program import Block, Issued, Program
 from nki.target.model import Target
@@ -108,7 +108,7 @@ class _AccessHistory:
     def __init__(self, outlined: Sequence[Outline], accesses: Accesses) -> None:
         """All instructions are known beforehand: what none of them writes need not be watched."""
         self._footprints = _footprints(outlined, accesses)
-        written = {self._footprints[number].space for outline in outlined for number in outline.writes}
+        written = {self._footprints[number].space for number in set().union(*[each.writes for each in outlined])}
         indices = _indices(written, self._footprints.values())
         # Of each number the index that watches it, and what it stands for.
         self._watched = {number: (indices.get(each.space), each) for number, each in self._footprints.items()}
@@ -215,13 +215,14 @@ def _indices(written: set[Space], footprints: Iterable[Footprint]) -> dict[Space
     """An index for each space that is written."""
     touched: dict[Space, set[Footprint]] = {space: set() for space in written}
     for footprint in footprints:
-        if footprint.space in written:
-            touched[footprint.space].add(footprint)
+        own = touched.get(footprint.space)
+        if own is not None:
+            own.add(footprint)
     return {space: _index(each) for space, each in touched.items()}
 
 
 def _index(footprints: set[Footprint]) -> Plane | ExactIndex:
-    layout = layout_of([each for each in footprints if each.hbm])
+    layout = layout_of(footprints) if next(iter(footprints)).hbm else IndexLayout()
     return ExactIndex() if all_apart(footprints, layout.pitch) else Plane(layout)
 
 

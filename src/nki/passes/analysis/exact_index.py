@@ -52,6 +52,9 @@ def all_apart(footprints: Iterable[Footprint], pitch: int) -> bool:
     """
     columns: dict[tuple[int, int], Rows] = {}
     for footprint in footprints:
+        if not (pitch or footprint.dims):
+            columns.setdefault((footprint.low, footprint.high), []).append((footprint.first, footprint.after))
+            continue
         for first, after, low, high, dense in boxes(footprint, pitch):
             if not dense:
                 return False

@@ -200,7 +200,8 @@ class _Scheduler:
 
     def __init__(self, work: Dependent, heuristic: Heuristic, banks: Banks | None) -> None:
         tasks, machine = work.tasks, work.machine
-        self._work, self._tasks, self._banks = work, tasks, banks
+        self._tasks, self._banks = tasks, banks
+        self._consumers, self._chained = work.consumers, work.chained
         self._window = heuristic.window or len(tasks)
         self._reached = self._window  # the first position behind the window
         self._first = 0
@@ -229,8 +230,9 @@ class _Scheduler:
                 self._release(position)
         order: list[int] = []
         end = 0.0
-        ready_lists, banks = self._ready_lists, self._banks
-        while len(order) < len(self._tasks):
+        ready_lists, banks, count = self._ready_lists, self._banks, len(self._tasks)
+        windowed = self._window < count
+        while len(order) < count:
             # A scan, because `next` of several lists changes in one step and there are only as many as engines. It
             # takes the first of equal ones, so that equal programs have equal schedules.
             ready_list = ready_lists[0]
@@ -247,7 +249,8 @@ class _Scheduler:
                 if visible > end:
                     end = visible
                 order.append(position)
-                self._advance(position)
+                if windowed:
+                    self._advance(position)
             ready_list.look()
         return Schedule(order, self._queues, end)
 
@@ -278,15 +281,13 @@ class _Scheduler:
             heappush(self._held, position)
             return
         ready_list = self._list_of[position]
-        entry = (self._ready[position], position, -self._urgency[position], self._tasks[position].group)
-        heappush(ready_list.waiting, entry)
-        ready_list.look()
+        ready_list.add((self._ready[position], position, -self._urgency[position], self._tasks[position][3]))
 
     def _place(self, position: int, ready_list: ReadyList, start: float) -> float:
         """Occupy a queue; returns when the result is visible."""
         _, busy, latency, group, interval, _ = self._tasks[position]
         ready = self._ready[position]
-        begin = max(ready, start)
+        begin = ready if ready > start else start
         if group:
             begin += ready_list.switch_to(group)
         finish = begin + busy
@@ -301,14 +302,15 @@ class _Scheduler:
     def _complete(self, position: int, visible: float) -> None:
         elsewhere = visible + self._signal
         ready, missing = self._ready, self._missing
-        for consumer in self._work.chained[position]:
+        for consumer in self._chained[position]:
             self._before[consumer] = self._queues[position]
-        for consumer, near in self._work.consumers[position]:
+        for consumer, near in self._consumers[position]:
             seen = visible if near else elsewhere
             if seen > ready[consumer]:
                 ready[consumer] = seen
-            missing[consumer] -= 1
-            if not missing[consumer]:
+            left = missing[consumer] - 1
+            missing[consumer] = left
+            if not left:
                 self._release(consumer)
         if self._banks is not None:
             for other in self._banks.end(position, elsewhere):

@@ -9,6 +9,10 @@ _NEAR = 16
 """Instructions among those to come in which a patient engine looks for one of its group."""
 
 
+Waiting = tuple[float, int, float, str]
+"""ns from which on an instruction could start, its position, its urgency with the sign changed, and its group."""
+
+
 class ReadyList:
     """Instructions of one queue whose producers are scheduled: those that could start now, and those that could later.
 
@@ -17,7 +21,7 @@ class ReadyList:
     Attributes:
         free: ns, when the queue is.
         next: when its next instruction could start, as of the last `look`.
-        waiting: what could start later, by when it could: ns, position, urgency with its sign changed, and group.
+        waiting: what could start later, by when it could.
     """
 
     __slots__ = ("_ready", "free", "loaded", "next", "switch", "waiting")
@@ -27,7 +31,7 @@ class ReadyList:
         self.next = NEVER
         self.switch = switch
         self.loaded = ""
-        self.waiting: list[tuple[float, int, float, str]] = []
+        self.waiting: list[Waiting] = []
         self._ready: list[tuple[float, int]] = []
 
     def look(self) -> None:
@@ -38,8 +42,18 @@ class ReadyList:
                 self.next = NEVER
                 return
             first = self.waiting[0][0]
-            free = max(first, free)
+            if first > free:
+                free = first
         self.next = free
+
+    def add(self, entry: Waiting) -> None:
+        """One more instruction could start; `next` stays what `look` would make it."""
+        heappush(self.waiting, entry)
+        if not self._ready:
+            ready, free = entry[0], self.free
+            begin = ready if ready > free else free
+            if begin < self.next:
+                self.next = begin
 
     def take(self, now: float) -> int:
         """Remove the most urgent of the instructions that can start by then."""
@@ -72,6 +86,11 @@ class GroupedReadyList(ReadyList):
         super().__init__(switch)
         self.patience = patience
         self.groups: dict[str, list[tuple[float, int]]] = {}
+
+    def add(self, entry: Waiting) -> None:
+        """One more instruction could start."""
+        heappush(self.waiting, entry)
+        self.look()
 
     def look(self) -> None:
         """Find out when its next instruction could start."""
