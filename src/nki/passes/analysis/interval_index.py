@@ -104,10 +104,10 @@ class Plane:
                 found |= place.followed
                 place.positions.append(position)
             else:
-                place.followed = followed = set()
+                place.followed = set()
                 if cell.writers:
-                    self._follow(cell.writers, place.shape, followed)
-                    found |= followed
+                    self._follow(cell.writers, place.shape, place.followed)
+                    found |= place.followed
                 if self._join_readers(cell, position, place):
                     self._relieve(place.first, place.after)
 
