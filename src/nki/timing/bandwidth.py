@@ -62,8 +62,4 @@ class Transfers:
 
     def _plan(self) -> None:
         self._rate = 1.0 / self._demand if self._demand > 1.0 else 1.0
-        if not self._ends:
-            self.next = NEVER
-            return
-        left = self._ends[0][0] - self._work
-        self.next = self._now + left / self._rate if left > 0.0 else self._now
+        self.next = self._now + max(0.0, self._ends[0][0] - self._work) / self._rate if self._ends else NEVER

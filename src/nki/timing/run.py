@@ -195,9 +195,7 @@ class SegmentRun:
     def _matmul(self, now: float, position: int, recipe: Recipe) -> None:
         (_, load, depth), (_, work, _) = recipe.chain
         free = self._free
-        begin = now + load + depth
-        if free[TENSOR] > begin:
-            begin = free[TENSOR]
+        begin = max(now + load + depth, free[TENSOR])
         if self._work is not None:
             self._look_ahead(begin, TENSOR, recipe, self._work)
         end = self._clock.multiply(begin, work) if self._clock else begin + work
@@ -248,8 +246,7 @@ class SegmentRun:
             self.lost |= now + self._work[DMA] > self._limit
             self._work[DMA] -= recipe.work
         ns = recipe.ns - recipe.skew if follows else recipe.ns
-        demand = recipe.demand * recipe.ns / ns if ns > 0.0 else 0.0
-        self._transfers.begin(now, position, ns, demand if demand < 1.0 else 1.0)
+        self._transfers.begin(now, position, ns, min(1.0, recipe.demand * recipe.ns / ns) if ns > 0.0 else 0.0)
 
     def _moved(self, now: float, position: int) -> None:
         queue = self.plan.queue[position]
@@ -338,16 +335,15 @@ class SegmentRun:
             for consumer in consumers:
                 if seen > ready[consumer]:
                     ready[consumer], self._waited[consumer] = seen, position
-                left = missing[consumer] - 1
-                missing[consumer] = left
-                if not left:
+                missing[consumer] -= 1
+                if not missing[consumer]:
                     self._may_start(consumer)
 
     def _may_start(self, position: int) -> None:
         """Let an instruction start, for which nothing but time is missing."""
         ready, turn = self._ready[position], self.turn[position]
         if ready > turn:
-            self.cause[position], self.blocker[position] = WAIT, self._waited[position]
+            self._blame(position, WAIT, self._waited[position])
             turn = ready
         heappush(self._events, (turn, READY, position))
 
