@@ -45,7 +45,7 @@ class Imitation:
         equal_orders: length over the shortest one up to which orders of large programs are equally long.
         merged_room: part of SBUF that may be live where a result waits to be used again.
         merged_lines: whether equal results of "one" line are computed once, or of "all" lines.
-        kept_loads: bytes of a partition that other tiles may take until a load is done again; "all" for no limit.
+        kept_loads: part of SBUF that tiles may take until an equal load is done again; "all" for any.
         spare_banks: banks of PSUM that a row which stays there leaves to others.
     """
 
@@ -53,7 +53,7 @@ class Imitation:
     equal_orders: float
     merged_room: float
     merged_lines: Literal["one", "all"]
-    kept_loads: int | Literal["all"]
+    kept_loads: float | Literal["all"]
     spare_banks: int
 
 

@@ -2,10 +2,10 @@
 
 Times of public matrix products show it: a product of 128 x 512 tiles that is written with a load of both operands for
 every step takes as long as the loads that are left when each tile stays where it is until the kernel has asked for more
-than 96 KiB of loaded tiles since, also those that are left out. That is what tiles do whose addresses go round half
-of SBUF before anybody looks which of them hold the same: a repeated load is left out as long as the ring has not come
-round to the copy. Loads into a part of a larger tile are all done; a tile loaded as a whole is a value, wherever
-the kernel puts it.
+than half of SBUF since, in tiles of loads and of results, and also in those that are left out. That is what tiles do
+whose addresses go round half of SBUF before anybody looks which of them hold the same: a repeated load is left out as
+long as the ring has not come round to the copy. It is the same half in which loads run ahead. Loads into a part of a
+larger tile are all done; a tile loaded as a whole is a value, wherever the kernel puts it.
 
 A load is a function of the bytes that it reads. It is left out only if nothing between it and the earlier one can have
 written these or the copy, and if the scheduler could have moved it there: not across a meeting of cores or a part of
@@ -27,7 +27,6 @@ from nki.passes.analysis.tile_loads import Enter, Event, Key, Leave, Load, Store
 from nki.passes.context import Context, Pass, PassResult
 from nki.passes.editing.merge import merged
 from nki.passes.editing.versions import with_versions
-from nki.passes.imitation import Imitation
 from nki.spec.kept_load import KeptLoad, together
 from nki.spec.program import Program
 
@@ -60,7 +59,7 @@ def run(program: Program, context: Context) -> PassResult:
     repeated = _repeated(found)
     if not repeated:
         return PassResult(program)
-    search = _Search(program, context, repeated, found.loaded)
+    search = _Search(program, context, repeated)
     search.follow(found.events)
     if not search.dropped:
         return PassResult(program)
@@ -79,13 +78,14 @@ def _repeated(found: TileLoads) -> dict[int, int]:
     return {position: number for position, number in numbers.items() if number in several}
 
 
-def _ring(rules: Imitation) -> float:
+def _ring(context: Context) -> float:
     """Bytes of a partition after which a copy is gone; none are with room in all of SBUF."""
-    return inf if rules.kept_loads == "all" else rules.kept_loads
+    share = context.imitation.kept_loads
+    return inf if share == "all" else share * context.target.sbuf.usable_bytes_per_partition
 
 
 class _Ring:
-    """How far the ring has gone: bytes of a partition that tiles of loads have taken, as the kernel is written."""
+    """How far the ring has gone: bytes of a partition that tiles have taken, as the kernel is written."""
 
     def __init__(self, tiles: Iterable[tuple[int, int]]) -> None:
         """`tiles` are first positions and bytes of a partition, by first position."""
@@ -114,8 +114,7 @@ class _Search:
         kept: one record for each.
     """
 
-    def __init__(self, program: Program, context: Context, repeated: Mapping[int, int], loaded: set[int]) -> None:
-        """`repeated` is what `_repeated` found, `loaded` are the tiles that take room in the ring."""
+    def __init__(self, program: Program, context: Context, repeated: Mapping[int, int]) -> None:
         self.names: dict[int, Buffer] = {}
         self.dropped: set[int] = set()
         self.kept: list[KeptLoad] = []
@@ -123,8 +122,8 @@ class _Search:
         self._last = {buffer.id: last for buffer, _, last in live.buffers}
         self._room = FreeBytes(live.positions, live.buffers, context.target, context.imitation.merged_room)
         sbuf = (each for each in live.buffers if each.buffer.region is MemoryRegion.sbuf)
-        self._ring = _Ring((first, buffer.row_bytes) for buffer, first, _ in sbuf if buffer.id in loaded)
-        self._size = _ring(context.imitation)
+        self._ring = _Ring((first, buffer.row_bytes) for buffer, first, _ in sbuf)
+        self._size = _ring(context)
         self._own_order = _Last(ordered_positions(program, live.positions))
         self._repeated = repeated
         self._written: dict[int, int] = {}  # the last position so far that writes a tensor of device memory

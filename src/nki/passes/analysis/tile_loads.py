@@ -65,12 +65,10 @@ class TileLoads(NamedTuple):
     Attributes:
         events: in the order of the program. Loads are those of tiles that nothing else writes.
         by_tile: the loads of each such tile, by its id.
-        loaded: ids of all tensors on chip that loads fill, in whole or in part.
     """
 
     events: list[Event]
     by_tile: dict[int, list[Load]]
-    loaded: set[int]
 
 
 def tile_loads(program: Program) -> TileLoads:
@@ -82,8 +80,7 @@ def tile_loads(program: Program) -> TileLoads:
     found = _Scan()
     found.block(program.body)
     by_tile = {tile: loads for tile, loads in found.loads.items() if tile not in found.others}
-    events = [each for each in found.events if type(each) is not Load or each.tile.id in by_tile]
-    return TileLoads(events, by_tile, found.loaded | found.loads.keys())
+    return TileLoads([each for each in found.events if type(each) is not Load or each.tile.id in by_tile], by_tile)
 
 
 class _Scan:
@@ -91,14 +88,12 @@ class _Scan:
 
     Attributes:
         others: tensors that something else than a load fills, or that are read before they are filled.
-        loaded: tensors that loads fill which are not of a whole tile.
     """
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.loads: dict[int, list[Load]] = {}
         self.others: set[int] = set()
-        self.loaded: set[int] = set()
         self._position = 0
 
     def block(self, block: Block) -> None:
@@ -121,15 +116,12 @@ class _Scan:
     def _other(self, issued: Issued) -> None:
         instruction, arguments = issued[0], issued[1]
         loads, others = self.loads, self.others
-        on_device = False
         for position, _ in instruction.tensor_positions:
             value = arguments[position]
             for view in (value,) if type(value) is View else value if type(value) is tuple else ():
                 buffer = view[0]
                 if buffer.id not in loads:
                     others.add(buffer.id)
-                if not buffer.on_chip:
-                    on_device = True
                 if view[5] is not None and type(view.dynamic.indices) is View:
                     others.add(view.dynamic.indices.buffer.id)
         written: tuple[int, ...] = ()
@@ -141,8 +133,6 @@ class _Scan:
                     written += (buffer.id,)
                     continue
                 others.add(buffer.id)
-                if on_device:
-                    self.loaded.add(buffer.id)
         effects = instruction.effects(arguments)
         meets = bool(effects) and any(effect in _MEETS for effect in effects)
         if written or meets:
