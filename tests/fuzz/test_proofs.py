@@ -77,7 +77,7 @@ def test_another_result_is_a_fault_at_every_stage() -> None:
 def test_a_missing_wait_is_a_fault_of_order_and_shows_under_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
     def careless(queues: Any, producers: Any) -> Synchronized:
         made = synchronize(queues, producers)
-        return made._replace(syncs=[sync._replace(waits=()) for sync in made.syncs])
+        return made._replace(awaited=[() for _ in made.awaited])
 
     def copied(a: Any) -> Any:
         return squares(a)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
+from nki.core.locks import cached_property
 from nki.core.source import is_own
 from nki.profiling.facts.change import Change, Needs
 from nki.profiling.facts.critical_path import Piece

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
 
+from nki.core.locks import cached_property
 from nki.passes.analysis.dependences import dependences, segments_of
 from nki.profiling.facts.dependence_edges import Edges
 from nki.profiling.facts.timed_core import CoreFacts, is_transfer
