@@ -218,12 +218,12 @@ def _indices(written: set[Space], footprints: Iterable[Footprint]) -> dict[Space
         own = touched.get(footprint.space)
         if own is not None:
             own.add(footprint)
-    return {space: _index(each) for space, each in touched.items()}
-
-
-def _index(footprints: set[Footprint]) -> Plane | ExactIndex:
-    layout = layout_of(footprints) if next(iter(footprints)).hbm else IndexLayout()
-    return ExactIndex() if all_apart(footprints, layout.pitch) else Plane(layout)
+    exact = ExactIndex()  # a footprint is of one space, so that one index serves several
+    indices: dict[Space, Plane | ExactIndex] = {}
+    for space, own in touched.items():
+        layout = layout_of(own) if next(iter(own)).hbm else IndexLayout()
+        indices[space] = exact if all_apart(own, layout.pitch) else Plane(layout)
+    return indices
 
 
 def _places(block: Block, walk: int) -> Iterator[tuple[Block, int, int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 
 from nki.passes.analysis.footprints import Footprint
@@ -12,7 +12,7 @@ Rows = list[tuple[int, int]]
 
 
 class ExactIndex:
-    """The last write of each set of bytes, and the reads since then.
+    """The last write of each set of bytes, and the reads since then; of one memory or of several.
 
     It says what a `nki.passes.analysis.interval_index.Plane` says of such sets, without comparing any two of them.
     """
@@ -43,13 +43,15 @@ class ExactIndex:
         self._writer[footprint] = position
 
 
-def all_apart(footprints: Iterable[Footprint], pitch: int) -> bool:
+def all_apart(footprints: Collection[Footprint], pitch: int) -> bool:
     """Whether it is certain that no two different sets share a byte; False as well for sets with many gaps.
 
     Args:
         footprints: different ones.
         pitch: see `boxes`.
     """
+    if len(footprints) == 1 and not any(each.dims for each in footprints):
+        return True
     columns: dict[tuple[int, int], Rows] = {}
     for footprint in footprints:
         if not (pitch or footprint.dims):

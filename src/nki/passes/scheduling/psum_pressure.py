@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from nki.core.tensor import Buffer, MemoryRegion
+from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.analysis.dependences import Segment
 from nki.passes.analysis.memory_demand import OnChipMemory, memories
 from nki.passes.scheduling.ready_list import NEVER
@@ -24,6 +24,7 @@ from nki.target.model import Target
 _HIGHEST = 3
 """Ranks beyond it count as it: more than half of PSUM would stay empty."""
 _NOBODY: tuple[int, ...] = ()
+_PSUM = MemoryRegion.psum
 
 
 class Needs(NamedTuple):
@@ -75,8 +76,15 @@ def psum_needs(
 
 def _tensors(issued: Issued) -> list[Buffer]:
     """The tensors in PSUM that an instruction touches."""
-    found = {view.buffer.id: view.buffer for _, view in issued.views() if view.buffer.region is MemoryRegion.psum}
-    return list(found.values())
+    arguments = issued.arguments
+    found: list[Buffer] = []
+    for position, _ in issued.instruction.tensor_positions:
+        value = arguments[position]
+        for view in (value,) if type(value) is View else value if type(value) is tuple else ():
+            buffer = view[0]
+            if buffer.region is _PSUM and buffer not in found:
+                found.append(buffer)
+    return found
 
 
 def _needs(
@@ -155,7 +163,7 @@ class Banks:
         """
         needs = self._needs
         touched = needs.touches[position]
-        if not touched:
+        if not touched or (len(touched) == 1 and self._begun[touched[0]]):
             return now
         wanted = [tensor for tensor in touched if not self._begun[tensor]]
         if not wanted:
