@@ -15,9 +15,15 @@ from nki.core.tensor import MemoryRegion
 from nki.spec.program import Program
 from nki.target.model import Target
 
+_SBUF, _PSUM = MemoryRegion.sbuf, MemoryRegion.psum
+
 
 def checked_shape(shape: Any, region: MemoryRegion) -> tuple[int, ...]:
     """Positive ints, at least two on chip."""
+    if type(shape) is tuple and len(shape) == 2:  # as most are
+        rows, columns = shape
+        if type(rows) is int and type(columns) is int and rows > 0 and columns > 0:
+            return shape
     least = 2 if region.on_chip else 1
     if type(shape) is tuple and len(shape) >= least and all([type(size) is int and size > 0 for size in shape]):
         return shape
@@ -108,6 +114,10 @@ def check_fit(
     Calls and `nki check` refuse that. `nki.simulate` gives the tensor what it asks for, and warns: the official
     simulator checks no capacity (nki/deep-dives/nki_simulator.rst).
     """
+    if address is None and (region is _SBUF or region is _PSUM):
+        memory = target.psum if region is _PSUM else target.sbuf
+        if shape[0] <= target.partitions and prod(shape[1:]) * dtype.itemsize <= memory.bytes_per_partition:
+            return  # as most do
     if not region.on_chip:
         if address is not None:
             raise TensorError(
