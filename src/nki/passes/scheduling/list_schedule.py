@@ -257,10 +257,12 @@ class _Scheduler:
     def _has_room(self, position: int, ready_list: ReadyList, start: float, banks: Banks) -> bool:
         """Whether an instruction finds room for what it begins; otherwise it comes again when there is some."""
         when = banks.begin(position, start, self._urgency[position])
+        if when <= start:
+            return True
         # If the room comes at a known time it asks again then; otherwise it waits in `banks` until `end` names it.
-        if start < when < NEVER:
+        if when < NEVER:
             heappush(ready_list.waiting, (when, position, -self._urgency[position], self._tasks[position].group))
-        return when <= start
+        return False
 
     def _advance(self, position: int) -> None:
         """Move the window behind what is done, and let in what it reaches now."""

@@ -194,10 +194,10 @@ class Banks:
         touched = self._needs.touches[position]
         if not touched:
             return _NOBODY
-        freed = 0
+        freed, left = 0, self._left
         for tensor in touched:
-            self._left[tensor] -= 1
-            if not self._left[tensor]:
+            left[tensor] -= 1
+            if not left[tensor]:
                 freed += self._needs.sizes[tensor]
         if freed:
             heappush(self._later, (when, freed))
