@@ -199,7 +199,7 @@ def tau(first: Sequence[float], second: Sequence[float]) -> float:
     return sum(signs) / len(pairs)
 
 
-@cache
+@cache  # the record does not change while the process runs
 def recorded() -> Accuracy:
     """What benchmarks/timing_accuracy.py wrote the last time."""
     data = tomllib.loads((FOLDER / "accuracy.toml").read_text(encoding="utf-8"))
