@@ -165,7 +165,7 @@ class Outlines:
         return found[1]
 
     def _in_granules(self, view: View) -> int:
-        """A footprint that covers whole granules of PSUM."""
+        """The number of the relative of a view, with whole granules of PSUM."""
         found = self._granules.get(id(view))
         if found is None:
             found = self._granules[id(view)] = view, self._relative(view, self._granule)
