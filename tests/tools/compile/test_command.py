@@ -93,7 +93,7 @@ def test_scheduling_beats_the_order_that_is_written(tmp_path: Path) -> None:
     assert 0 < told["makespan_ns"] < told["program_order_ns"]
 
 
-@pytest.mark.parametrize("stage", ["00-trace", "07-unroll", "09-schedule"])
+@pytest.mark.parametrize("stage", ["00-trace", "08-unroll", "10-schedule"])
 def test_compiling_goes_on_from_a_dumped_stage(kernel: str, tmp_path: Path, stage: str) -> None:
     whole = nki_json("compile", kernel, *SMALL, "--dump-ir", str(tmp_path), "--emit", "scheduled")
     files = sorted(path.name for path in (tmp_path / "double").iterdir())

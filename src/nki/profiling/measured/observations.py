@@ -2,7 +2,8 @@
 
 An observation is a time that the model has as a sum of what single instructions cost, so that neither where timelines
 begin nor what happened before counts. Whether an instruction waited for something else is what the predicted timeline
-says; times that several equal instructions take are one observation, the median.
+says; times that several equal instructions take are one observation, the median. Where a table is loaded it is the
+least: operands that come late on the device only lengthen these, and the load hides how long they were awaited.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Observation(NamedTuple):
     Attributes:
         what: "duration", "load", "first byte", "data", "spacing" or "signal".
         terms: the sum of which the model predicts.
-        measured: median.
+        measured: median, or the least where a table is loaded.
         long: ns that the noise of the measurement is a part of.
         times: how often it was measured.
     """
@@ -126,7 +127,7 @@ class _Seen:
             if ns >= 0.0:
                 groups[what, terms].append((ns, long))
         return [
-            Observation(*key, float(np.median([ns for ns, _ in times])), max(long for _, long in times), len(times))
+            Observation(*key, _typical(key[1], [ns for ns, _ in times]), max(long for _, long in times), len(times))
             for key, times in groups.items()
         ]
 
@@ -240,6 +241,11 @@ class _Seen:
             moves = core.recipes[core.blocker[at]].kind == TRANSFER
             term: Term = self._term("latency", core, core.blocker[at]) if moves else ("semaphore", None)
             yield "signal", (term,), ns, max(ns, 0.0) + end - begin
+
+
+def _typical(terms: tuple[Term, ...], times: list[float]) -> float:
+    """The time that stands for equal ones."""
+    return float(min(times) if ("table", None) in terms else np.median(times))
 
 
 def _near(one: float, other: float) -> bool:
