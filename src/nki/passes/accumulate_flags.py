@@ -90,13 +90,13 @@ def _note(issued: Issued, history: History) -> None:
     for position in issued.instruction.written_positions:
         value = arguments[position]
         for view in (value,) if type(value) is View else value if type(value) is tuple else ():
-            known = history.get(view[0].id)
+            known = history.get(view.buffer.id)
             if known is None:
                 continue
-            if view[5] is None and "accumulate" in issued.instruction.operands:
+            if view.dynamic is None and "accumulate" in issued.instruction.operands:
                 known.add(view)
             else:
-                del history[view[0].id]
+                del history[view.buffer.id]
 
 
 PASS = rewriting("accumulate_flags", "Tell each matmul whether it starts or continues a sum.", run)

@@ -182,7 +182,7 @@ class Outlines:
         for position, is_read, is_written in plan.tensors:
             value = arguments[position]
             for view in (value,) if type(value) is View else value if type(value) is tuple else ():
-                if view[5] is not None:
+                if view.dynamic is not None:
                     self._index(view.dynamic.indices, reads, uses)
                 # A matmul adds to what is there, in whole granules of PSUM (trainium_inferentia2_arch.rst, Near-memory
                 # accumulation).

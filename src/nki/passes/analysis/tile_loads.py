@@ -114,21 +114,21 @@ class _Scan:
             self._position += 1
 
     def _other(self, issued: Issued) -> None:
-        instruction, arguments = issued[0], issued[1]
+        instruction, arguments = issued.instruction, issued.arguments
         loads, others = self.loads, self.others
         for position, _ in instruction.tensor_positions:
             value = arguments[position]
             for view in (value,) if type(value) is View else value if type(value) is tuple else ():
-                buffer = view[0]
+                buffer = view.buffer
                 if buffer.id not in loads:
                     others.add(buffer.id)
-                if view[5] is not None and type(view.dynamic.indices) is View:
+                if view.dynamic is not None and type(view.dynamic.indices) is View:
                     others.add(view.dynamic.indices.buffer.id)
         written: tuple[int, ...] = ()
         for position in instruction.written_positions:
             value = arguments[position]
             for view in (value,) if type(value) is View else value if type(value) is tuple else ():
-                buffer = view[0]
+                buffer = view.buffer
                 if not buffer.on_chip:
                     written += (buffer.id,)
                     continue

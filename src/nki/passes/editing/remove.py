@@ -62,8 +62,8 @@ def _note_used(issued: Issued, used: set[int]) -> None:
     for position, _ in issued.instruction.tensor_positions:
         value = arguments[position]
         for view in (value,) if type(value) is View else value if type(value) is tuple else ():
-            used.add(view[0].id)
-            if view[5] is not None and isinstance(view.dynamic.indices, View):
+            used.add(view.buffer.id)
+            if view.dynamic is not None and isinstance(view.dynamic.indices, View):
                 used.add(view.dynamic.indices.buffer.id)
 
 

@@ -81,7 +81,7 @@ def _tensors(issued: Issued) -> list[Buffer]:
     for position, _ in issued.instruction.tensor_positions:
         value = arguments[position]
         for view in (value,) if type(value) is View else value if type(value) is tuple else ():
-            buffer = view[0]
+            buffer = view.buffer
             if buffer.region is _PSUM and buffer not in found:
                 found.append(buffer)
     return found
