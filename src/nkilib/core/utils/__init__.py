@@ -1,0 +1,1 @@
+"""What the arguments of several kernels are made of."""
