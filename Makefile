@@ -76,7 +76,7 @@ gen: $(VENV)/.test ## write the generated files anew
 	@$(BIN)/python scripts/concept_pictures.py
 
 wheel: $(VENV)/.test ## build the wheels into dist/
-	@$(PIP) wheel . distributions/torch_neuronx --no-deps --no-build-isolation --wheel-dir dist
+	@$(PIP) wheel . distributions/torch_neuronx distributions/nkilib --no-deps --no-build-isolation --wheel-dir dist
 	@ls dist/*.whl
 
 wheel-try: $(VENV)/.test wheel ## install the built wheel into an empty environment, and run the demo there
@@ -141,7 +141,7 @@ $(VENV)/.test: pyproject.toml $(LOCK) scripts/install_torch.sh | $(BIN)/python
 	@echo "installing nki and what the tests need ..."
 	@bash scripts/install_torch.sh $(BIN)/python $(TORCH) $(TORCH_INDEX)
 	@$(INSTALL) --editable '.[test]'
-	@$(PIP) install --no-deps --no-build-isolation --editable distributions/torch_neuronx
+	@$(PIP) install --no-deps --no-build-isolation --editable distributions/torch_neuronx --editable distributions/nkilib
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

@@ -28,7 +28,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ("nki", "torch_neuronx")
+SOURCES = ("nki", "nkilib", "torch_neuronx")
 
 EXCEPTIONS: Mapping[str, str] = {
     "src/nki/__main__.py": "tests/tools/test_command.py",

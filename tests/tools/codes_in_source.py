@@ -11,21 +11,27 @@ import nki.core.errors as errors
 from nki.passes.proof import faults
 
 PACKAGE = Path(errors.__file__).resolve().parents[1]
+LIBRARY = PACKAGE.parent / "nkilib"
 ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.NkiError)}
-TAKES_CODE_FIRST = ERRORS | {"Finding", "GraphError", "NrtError"}
+TAKES_CODE_FIRST = ERRORS | {"Finding", "GraphError", "KernelLimit", "NrtError"}
 
 
 @cache
 def calls_and_functions() -> tuple[list[tuple[Path, ast.Call]], list[ast.FunctionDef]]:
     """Of every file of the package, which is read once."""
     calls, functions = [], []
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted([*PACKAGE.rglob("*.py"), *LIBRARY.rglob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 calls.append((path, node))
             elif isinstance(node, ast.FunctionDef):
                 functions.append(node)
     return calls, functions
+
+
+def shown(path: Path) -> Path:
+    """From the package's folder; of the library's files with its name."""
+    return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else LIBRARY.parent)
 
 
 def forwarders() -> dict[str, int]:
@@ -77,7 +83,7 @@ def codes() -> dict[str, str]:
         if called(node) in positions:
             argument = code_argument(node, positions[called(node)])
             for text in literals(argument) if argument is not None else ():
-                found[text] = f"{path.relative_to(PACKAGE)}:{node.lineno}"
+                found[text] = f"{shown(path)}:{node.lineno}"
     return {text: place for text, place in found.items() if "." in text and " " not in text}
 
 
@@ -86,5 +92,5 @@ def computed() -> list[str]:
     found = []
     for path, node in calls_and_functions()[0]:
         if called(node) in TAKES_CODE_FIRST and isinstance(code_argument(node, 0), ast.JoinedStr | ast.BinOp):
-            found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+            found.append(f"{shown(path)}:{node.lineno}")
     return found

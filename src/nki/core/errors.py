@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nki.core.source import UNKNOWN, Location, here
+from nki.core.source import called_from as called_from
 from nki.core.visible import visible
 from nki.version import version
 

@@ -197,6 +197,17 @@ def here() -> Location:
     return Location(Locator().capture().frames[:1])
 
 
+def called_from(folder: str) -> Location:
+    """The call site that led into a library: the innermost line outside of its folder, for what the library refuses.
+
+    Args:
+        folder: absolute path, in which the library's own lines are.
+    """
+    frames = Locator().capture().frames
+    outside = tuple(frame for frame in frames if not frame.file.startswith(f"{folder}/"))
+    return Location(outside[:1] or frames[:1])
+
+
 def of_traceback(traceback: TracebackType | None) -> Location:
     """Where an exception of Python itself came from: the user's lines, innermost first, inside the kernel if in one."""
     frames: list[Frame] = []

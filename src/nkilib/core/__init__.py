@@ -1,1 +1,1 @@
-"""The kernels, by family."""
+"""Kernels whose signatures are stable."""

@@ -1,1 +1,1 @@
-"""What the arguments of several kernels are made of."""
+"""What kernels of users share: enumerations, allocators and views, under the names of the published library."""

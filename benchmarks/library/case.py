@@ -1,0 +1,81 @@
+"""What a case is: one call of one kernel with realistic shapes, and what the least work for it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+import nki
+
+
+class Make(Protocol):
+    """Makes an argument: a random array, or only its shape and dtype."""
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any = ..., fill: Callable[..., Any] | None = ...) -> Any:
+        """An array.
+
+        Args:
+            shape, dtype: of it; the dtype is one of `nki.language`, by default bfloat16.
+            fill: ``fill(rng, shape)`` gives the values; by default they are normal with variance 1. Where only the
+                shape is wanted it is not called.
+        """
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call.
+
+    Attributes:
+        kernel: name in the catalogue.
+        name: of the case: sizes, in words a reader knows.
+        arguments: makes the keyword arguments.
+        flops: of the least work: products and sums, counted as 2 for each multiplication with an addition.
+        hbm_bytes: that have to be moved at least: each argument that is read once, each result that is written once.
+        lnc: cores of the launch.
+        target: that it is timed for.
+        tolerance: error that is allowed: the largest difference, as a part of the reference's root mean square.
+        small: smaller arguments for the error, where the case itself takes too long to run on a host; None: the same.
+        tiles: configurations of tiles that a tuner tries, as the kernel's argument ``tiles``.
+        sizes: by which `nkilib.tuned` finds an entry.
+        official: whether the published kernel takes the same call.
+        peak: width of the operands of its products, whose peak rate counts: "bf16", "fp32" or "fp8".
+    """
+
+    kernel: str
+    name: str
+    arguments: Callable[[Make], dict[str, Any]]
+    flops: int
+    hbm_bytes: int
+    lnc: int = 1
+    target: str = "trn2"
+    tolerance: float = 2e-2
+    small: Callable[[Make], dict[str, Any]] | None = None
+    tiles: tuple[Mapping[str, int], ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    official: bool = True
+    peak: str = "bf16"
+
+    @property
+    def key(self) -> str:
+        """What names the case in tables and files."""
+        cores = f", {self.lnc} cores" if self.lnc > 1 else ""
+        return f"{self.kernel}: {self.name}{cores}" + ("" if self.target == "trn2" else f", {self.target}")
+
+    def shapes(self) -> dict[str, Any]:
+        """The arguments without data."""
+        return self.arguments(
+            lambda shape, dtype=None, fill=None: nki.ShapeDtype(shape, dtype or nki.language.bfloat16)
+        )
+
+    def arrays(self, seed: int = 7) -> dict[str, Any]:
+        """The arguments of the run that measures the error."""
+        rng = np.random.default_rng(seed)
+
+        def make(shape: tuple[int, ...], dtype: Any = None, fill: Callable[..., Any] | None = None) -> Any:
+            values = rng.standard_normal(shape) if fill is None else fill(rng, shape)
+            return np.asarray(values).astype((dtype or nki.language.bfloat16).numpy)
+
+        return (self.small or self.arguments)(make)

@@ -1,0 +1,40 @@
+"""The kernels of this library: where each is imported from, and the page of the published documentation it follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A finished kernel.
+
+    Attributes:
+        module: where it is defined, at the published library's path of the source.
+        documented: module under which the published documentation has it; empty if that is the same, or there is none.
+        page: of the published documentation, in ``nki/library/api``, without ".rst"; empty if there is none.
+        backward: name of the kernel of its gradient, in the catalogue; empty if it has none.
+    """
+
+    module: str
+    documented: str = ""
+    page: str = ""
+    backward: str = ""
+
+
+CATALOGUE: Mapping[str, Entry] = MappingProxyType({})
+"""By the name of the kernel's function."""
+
+
+def kernel(name: str) -> Any:
+    """A kernel by its name in the catalogue."""
+    return getattr(import_module(CATALOGUE[name].module), name)
+
+
+def reference(name: str) -> Any:
+    """The same function in NumPy, from the file beside the kernel."""
+    return getattr(import_module(f"{CATALOGUE[name].module}_reference"), f"{name}_reference")

@@ -1,0 +1,34 @@
+"""What a kernel of this library refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nki import errors
+
+_FOLDER = str(Path(__file__).parent)
+
+
+class KernelLimit(errors.NkiError, ValueError):
+    """A call that a kernel of this library does not compute, at the line that made it.
+
+    Args:
+        code: ``nkilib.shape``, ``nkilib.layout``, ``nkilib.dtype``, ``nkilib.target``, ``nkilib.argument``,
+            ``nkilib.option`` or ``nkilib.not-built``.
+        message: what is wrong, with the actual numbers.
+        rule: what holds instead, as a sentence.
+        fix: one thing to do about it.
+        facts: actual values by name, for programs.
+    """
+
+    def __init__(self, code: str, message: str, *, rule: str, fix: str, **facts: Any) -> None:
+        super().__init__(
+            code,
+            message,
+            rule=rule,
+            fix=fix,
+            facts=facts,
+            source="nki/library/api",
+            location=errors.called_from(_FOLDER),
+        )

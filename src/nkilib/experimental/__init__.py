@@ -1,0 +1,1 @@
+"""Kernels whose signatures may still change."""

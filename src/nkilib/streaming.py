@@ -1,0 +1,190 @@
+"""Moving tensors between HBM and the engines in pieces that fit: what the kernels of this library are written with.
+
+A kernel says which piece of the result it makes next; these functions cut tensors into pieces, also where a size is no
+multiple of anything, load them so that the contracted dimension lies on partitions, and sum products in PSUM. All of it
+is `nki.language` and `nki.isa`, and everything returned is an ordinary tensor.
+
+A **panel** is a matrix in SBUF whose rows are contracted: a list of tiles of at most 128 rows, one below the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import nki.isa as nisa
+import nki.language as nl
+
+Panel = list[Any]
+"""Tiles ``(rows <= 128, columns)`` in SBUF that follow each other along the rows."""
+
+_TRANSPOSED_BYTES = 2
+"""Size of the elements that DMA transposes."""
+
+
+# ------------------------------------------------------------------------------------------------------------- pieces
+
+
+def spans(total: int, step: int, *, shared: bool = False) -> list[slice]:
+    """Slices that cover ``range(total)`` in order; the last one may be shorter.
+
+    Args:
+        step: elements of a slice.
+        shared: among the cores of the launch: each gets whole slices that follow each other, as evenly as possible.
+    """
+    found = [slice(start, min(start + step, total)) for start in range(0, total, step)]
+    return share(found) if shared else found
+
+
+def share(pieces: Sequence[Any]) -> list[Any]:
+    """What this core does of pieces that all cores of the launch do together."""
+    cores, core = nl.num_programs(0), nl.program_id(0)
+    first = len(pieces) * core // cores
+    return list(pieces[first : len(pieces) * (core + 1) // cores])
+
+
+def size(piece: slice) -> int:
+    """Elements of a slice."""
+    return int(piece.stop - piece.start)
+
+
+def ceil_div(count: int, of: int) -> int:
+    """How many pieces of a size cover a number of elements."""
+    return -(-count // of)
+
+
+# -------------------------------------------------------------------------------------------------------- new tensors
+
+
+def sbuf(shape: Sequence[int], dtype: Any) -> Any:
+    """A new tile in SBUF with unknown contents; the first dimension lies on partitions."""
+    return nl.ndarray(tuple(shape), dtype=dtype, buffer=nl.sbuf)
+
+
+def psum(shape: Sequence[int], dtype: Any = nl.float32) -> Any:
+    """A new tile in PSUM with unknown contents; a product's result is at most 2 KiB of a partition."""
+    return nl.ndarray(tuple(shape), dtype=dtype, buffer=nl.psum)
+
+
+def result(shape: Sequence[int], dtype: Any) -> Any:
+    """A new tensor in HBM, which the kernel returns; all cores of the launch see the same one."""
+    return nl.ndarray(tuple(shape), dtype=dtype, buffer=nl.shared_hbm)
+
+
+def filled(shape: Sequence[int], dtype: Any, value: float) -> Any:
+    """A new tile in SBUF, every element the value."""
+    tile = sbuf(shape, dtype)
+    nisa.memset(dst=tile, value=value)
+    return tile
+
+
+# ---------------------------------------------------------------------------------------------------------- transfers
+
+
+def load(source: Any, dtype: Any = None) -> Any:
+    """A piece of HBM in a new tile of the same shape; dimension 0, at most 128, goes to partitions.
+
+    Args:
+        dtype: of the tile; by default the source's. Another one is converted on the way, which hardware-made
+            descriptors cannot do.
+    """
+    shape = tuple(source.shape) if len(source.shape) > 1 else (source.shape[0], 1)
+    tile = sbuf(shape, dtype or source.dtype)
+    nisa.dma_copy(dst=tile, src=source.reshape(shape))
+    return tile
+
+
+def store(target: Any, tile: Any) -> None:
+    """A tile into a piece of HBM of as many elements."""
+    nisa.dma_copy(dst=target, src=tile)
+
+
+def load_repeated(row: Any, partitions: int, dtype: Any = None) -> Any:
+    """One row of HBM, of any shape, on every one of the partitions: ``(partitions, elements)``."""
+    elements = 1
+    for count in row.shape:
+        elements *= count
+    tile = sbuf((partitions, elements), dtype or row.dtype)
+    nisa.dma_copy(dst=tile, src=row.reshape((1, elements)).broadcast(0, partitions))
+    return tile
+
+
+def load_panel(source: Any, dtype: Any = None) -> Panel:
+    """A matrix ``(rows, columns)`` of HBM as it is, its rows on partitions, by one transfer for each tile."""
+    return [load(source[rows, :], dtype) for rows in spans(source.shape[0], nl.tile_size.pmax)]
+
+
+def load_transposed(source: Any, dtype: Any = None) -> Panel:
+    """A matrix ``(columns, rows)`` of HBM as the panel ``(rows, columns)``.
+
+    Elements of 2 bytes are transposed by DMA where the target can, others by the Tensor engine.
+    """
+    wanted = dtype or source.dtype
+    if wanted == source.dtype and wanted.itemsize == _TRANSPOSED_BYTES and _transposes_by_dma():
+        return [_by_dma(source, rows) for rows in spans(source.shape[1], nl.tile_size.pmax)]
+    columns, rows = source.shape
+    panel = [sbuf((size(part), columns), wanted) for part in spans(rows, nl.tile_size.pmax)]
+    for part in spans(columns, nl.tile_size.pmax):
+        tile = load(source[part, :], dtype)
+        for below, piece in zip(spans(rows, nl.tile_size.pmax), panel, strict=True):
+            transpose(tile[:, below], into=piece[:, part])
+    return panel
+
+
+def _transposes_by_dma() -> bool:
+    return bool(nisa.get_nc_version() >= nisa.nc_version.gen3)
+
+
+def _by_dma(source: Any, rows: slice) -> Any:
+    tile = sbuf((size(rows), source.shape[0]), source.dtype)
+    nisa.dma_transpose(dst=tile, src=source[:, rows])
+    return tile
+
+
+# ------------------------------------------------------------------------------------------------------ Tensor engine
+
+
+def transpose(tile: Any, into: Any = None) -> Any:
+    """A tile ``(rows, columns)``, at most 128 x 128, with rows and columns exchanged, by the Tensor engine.
+
+    Args:
+        into: where it goes in SBUF, of any dtype; by default a new tile of the tile's dtype.
+    """
+    rows, columns = tile.shape
+    target = sbuf((columns, rows), tile.dtype) if into is None else into
+    wide = tile.dtype.itemsize == 1 and _transposes_by_dma()  # 1-byte elements arrive in slots of 2 bytes
+    moved = psum((columns, rows, 2) if wide else (columns, rows), tile.dtype)
+    moved = moved[:, :, 0] if wide else moved
+    nisa.nc_transpose(dst=moved, data=tile, engine=nisa.engine.tensor)
+    nisa.tensor_copy(dst=target, src=moved)
+    return target
+
+
+def contract(stationary: Panel, moving: Panel, into: Any, *, first: bool = True) -> Any:
+    """``into = stationary.T @ moving`` in PSUM, summed over all tiles of both panels.
+
+    Args:
+        stationary: panel of at most 128 columns, the rows of the result.
+        moving: panel of the same rows, of at most 512 columns in float32.
+        into: ``(columns of stationary, columns of moving)`` in PSUM.
+        first: whether the sum begins here; otherwise it is added to what is there.
+    """
+    for place, (left, right) in enumerate(zip(stationary, moving, strict=True)):
+        nisa.nc_matmul(dst=into, stationary=left, moving=right, accumulate=not first or place > 0)
+    return into
+
+
+def columns_of(panel: Panel, columns: slice) -> Panel:
+    """A part of the columns of a panel, as a view."""
+    return [tile[:, columns] for tile in panel]
+
+
+def blocks(rows: int, columns: int, *, shared: bool = False) -> Iterator[tuple[slice, slice]]:
+    """Pieces of a result ``(rows, columns)`` that one bank of PSUM holds each, row by row.
+
+    Args:
+        shared: rows are divided among the cores of the launch.
+    """
+    for down in spans(rows, nl.tile_size.pmax, shared=shared):
+        for across in spans(columns, nl.tile_size.psum_bank_fmax):
+            yield down, across

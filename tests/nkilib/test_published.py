@@ -1,0 +1,63 @@
+"""The published library takes the place of this one where it is installed, unless the switch says otherwise."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nkilib import _published
+
+CODE = """
+import nkilib
+from nkilib.core.thing import kernel
+import nkilib.core.thing as thing, nkilib_src.nkilib.core.thing as theirs
+assert thing is theirs, (thing, theirs)
+print(nkilib.__name__, thing.__spec__.name, kernel())
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder with a package of the published library's name."""
+    core = tmp_path / "nkilib_src" / "nkilib" / "core"
+    core.mkdir(parents=True)
+    for folder in (core, core.parent, core.parent.parent):
+        (folder / "__init__.py").write_text("")
+    (core / "thing.py").write_text("def kernel():\n    return 'published'\n")
+    return tmp_path
+
+
+def told(folder: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(folder), str(Path(_published.__file__).parents[1])])
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_it_yields(installed: Path) -> None:
+    done = told(installed, CODE)
+    assert done.stdout.split() == ["nkilib_src.nkilib", "nkilib_src.nkilib.core.thing", "published"], done.stderr
+
+
+@pytest.mark.parametrize("value", ["1", "true", "YES", " on "])
+def test_the_switch_keeps_this_one(installed: Path, value: str) -> None:
+    code = "import nkilib, nkilib.streaming; print(nkilib.__name__)"
+    done = told(installed, code, NKILIB_FORCE_BUNDLED_LIBRARY=value)
+    assert done.stdout.strip() == "nkilib", done.stderr
+
+
+def test_other_values_do_not(installed: Path) -> None:
+    done = told(installed, CODE, NKILIB_FORCE_BUNDLED_LIBRARY="0")
+    assert done.stdout.split()[0] == "nkilib_src.nkilib", done.stderr
+
+
+def test_nothing_happens_where_it_is_not_installed(tmp_path: Path) -> None:
+    done = told(tmp_path, "import nkilib.streaming as st; print(st.__name__)")
+    assert done.stdout.strip() == "nkilib.streaming", done.stderr
