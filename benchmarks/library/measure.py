@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 from benchmarks.library.case import Case
-from nki.target.registry import get_target
 
 import nki
+from nki.target import load_target
 from nkilib.catalogue import CATALOGUE, kernel, reference
 
 PUBLISHED = "nkilib_src"
@@ -65,7 +65,7 @@ class Measured:
 
 def least(case: Case) -> tuple[float, str]:
     """ns that the hardware needs at least for the work of a case, all cores at full rates, and what needs it."""
-    target = get_target(case.target)
+    target = load_target(case.target)
     peak = getattr(target.peak, f"tensor_{case.peak}_tflops")
     products = case.flops / (peak * 1000.0) / case.lnc
     moved = case.hbm_bytes / target.dma.aggregate_gbps / case.lnc

@@ -26,7 +26,12 @@ class Entry:
     backward: str = ""
 
 
-CATALOGUE: Mapping[str, Entry] = MappingProxyType({})
+CATALOGUE: Mapping[str, Entry] = MappingProxyType(
+    {
+        "RoPE": Entry("nkilib.core.embeddings.rope", "nkilib.core.rope", "rope"),
+        "rope_hf": Entry("nkilib.core.embeddings.rope_hf"),
+    }
+)
 """By the name of the kernel's function."""
 
 
