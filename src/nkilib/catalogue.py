@@ -30,6 +30,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
     {
         "RoPE": Entry("nkilib.core.embeddings.rope", "nkilib.core.rope", "rope"),
         "rope_hf": Entry("nkilib.core.embeddings.rope_hf"),
+        "router_topk": Entry("nkilib.core.router_topk.router_topk", "nkilib.core.router_topk", "router-topk"),
     }
 )
 """By the name of the kernel's function."""
