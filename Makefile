@@ -118,7 +118,7 @@ clean: ## remove what was built and cached, but not .venv
 distclean: clean ## remove .venv too
 	@rm -rf $(VENV) scripts/page/node_modules
 
-# Set-up is stamped: it is done again only when pyproject.toml changes. The source is installed in place, so that an edit
+# Set-up is stamped: it is done again only when a pyproject.toml changes. The source is installed in place, so that an edit
 # needs no installation.
 
 $(BIN)/python:
@@ -137,7 +137,7 @@ $(VENV)/.check: pyproject.toml $(LOCK) | $(BIN)/python
 	@$(INSTALL) --editable '.[check]'
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.test: pyproject.toml $(LOCK) scripts/install_torch.sh | $(BIN)/python
+$(VENV)/.test: pyproject.toml $(wildcard distributions/*/pyproject.toml) $(LOCK) scripts/install_torch.sh | $(BIN)/python
 	@echo "installing nki and what the tests need ..."
 	@bash scripts/install_torch.sh $(BIN)/python $(TORCH) $(TORCH_INDEX)
 	@$(INSTALL) --editable '.[test]'
