@@ -36,6 +36,7 @@ class Case:
         hbm_bytes: that have to be moved at least: each argument that is read once, each result that is written once.
         lnc: cores of the launch.
         target: that it is timed for.
+        ranks: that the run of the error has, each with arrays of its own; the time is that of one.
         tolerance: error that is allowed: the largest difference, as a part of the reference's root mean square.
         small: smaller arguments for the error, where the case itself takes too long to run on a host; None: the same.
         tiles: configurations of tiles that a tuner tries, as the kernel's argument ``tiles``.
@@ -50,6 +51,7 @@ class Case:
     flops: int
     hbm_bytes: int
     lnc: int = 1
+    ranks: int = 1
     target: str = "trn2"
     tolerance: float = 2e-2
     small: Callable[[Make], dict[str, Any]] | None = None

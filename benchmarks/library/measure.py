@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.library.case import Case
 
 import nki
+from nki.runtime import run_ranks
 from nki.target import load_target
 from nkilib.catalogue import CATALOGUE, kernel, reference
 
@@ -102,9 +103,18 @@ def measured(case: Case, official: str = "", run: bool = False) -> Measured:
 
 def error(case: Case) -> float:
     """The largest difference of the results of a run from the reference, each as a part of its root mean square."""
+    launched = kernel(case.kernel)[case.lnc]
     with target(case.target):
-        arguments = case.arrays()
-        made = kernel(case.kernel)[case.lnc](**{name: _copied(value) for name, value in arguments.items()})
+        if case.ranks == 1:
+            arguments = case.arrays()
+            made = launched(**{name: _copied(value) for name, value in arguments.items()})
+        else:
+            each = [case.arrays(seed) for seed in range(case.ranks)]
+            made = run_ranks(launched, [tuple(arrays.values()) for arrays in each])
+            arguments = {
+                name: [arrays[name] for arrays in each] if isinstance(value, np.ndarray) else value
+                for name, value in each[0].items()
+            }
     wanted = reference(case.kernel)(**arguments)
     return max(_difference(a, b) for a, b in zip(leaves(made), leaves(wanted), strict=True))
 

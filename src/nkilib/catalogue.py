@@ -26,8 +26,20 @@ class Entry:
     backward: str = ""
 
 
+_COLLECTIVES = "nkilib.experimental.collectives"
+
 CATALOGUE: Mapping[str, Entry] = MappingProxyType(
     {
+        "all_gather_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
+        "all_reduce_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
+        "all_to_all_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
+        "allgather_compute_matmul": Entry(f"{_COLLECTIVES}.fgcc", _COLLECTIVES, "fgcc"),
+        "allgather_sb2sb": Entry(f"{_COLLECTIVES}.sb2sb_allgather", _COLLECTIVES, "sb2sb-allgather"),
+        "allgather_sb2sb_tiled": Entry(f"{_COLLECTIVES}.sb2sb_allgather", _COLLECTIVES, "sb2sb-allgather"),
+        "dma_copy_rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
+        "fine_grained_allgather": Entry(f"{_COLLECTIVES}.fg_allgather", _COLLECTIVES, "fg-allgather"),
+        "rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
+        "reduce_scatter_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "RoPE": Entry("nkilib.core.embeddings.rope", "nkilib.core.rope", "rope"),
         "rope_hf": Entry("nkilib.core.embeddings.rope_hf"),
         "router_topk": Entry("nkilib.core.router_topk.router_topk", "nkilib.core.router_topk", "router-topk"),
