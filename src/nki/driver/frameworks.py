@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nki.driver.derivative import Differentiable
 from nki.driver.prepare import Launchable
 from nki.frontend.values import CONSTANTS, leaves_of
 
@@ -21,8 +20,12 @@ GROUP = "nki.frameworks"
 """The group of entry points: ``name = "module:object"``."""
 
 
-class Callee(Launchable, Differentiable, Protocol):
+class Callee(Launchable, Protocol):
     """A kernel, as a framework calls it."""
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        """The undecorated function."""
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on arrays of the host, or in another kernel, with no framework asked."""

@@ -39,7 +39,7 @@ class ActFnType(Enum):
     GELU = 1
     GELU_Tanh_Approx = 2
     Swish = 3
-    """SiLU under its other name."""
+    """``x * sigmoid(1.702 x)``, as published kernels compute it: GELU by way of the sigmoid."""
     ReLU = 4
     SquaredReLU = 5
 

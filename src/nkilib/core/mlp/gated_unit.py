@@ -1,0 +1,109 @@
+"""The two products of an MLP for tokens that stay in SBUF together, and where their result goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import nki.isa as nisa
+import nki.language as nl
+from nkilib.core.mlp.plan import Plan
+from nkilib.core.mlp.projections import Finish, activate
+from nkilib.core.mlp.results import Kept, Streamed
+from nkilib.core.mlp.tokens import Tokens
+from nkilib.core.mlp.weight_products import by_columns, by_rows, columns_at_once
+from nkilib.core.utils.common_types import ActFnType
+from nkilib.streaming import Panel, ceil_div, sbuf, size, spans
+
+
+@dataclass(frozen=True)
+class GatedUnit:
+    """``activation(gate) * up``, then ``down``.
+
+    Attributes:
+        gate, up, down: the projections, with their vectors in SBUF; the gate may be None.
+        activation: of the gate, or without one of the up projection.
+        dtype: of the inner features.
+    """
+
+    gate: Finish | None
+    up: Finish
+    down: Finish
+    activation: ActFnType
+    dtype: Any
+
+    def compute(self, source: Tokens, plan: Plan, target: Callable[[slice], Streamed | Kept]) -> None:
+        """All tokens of this core; `target` says of each block of them where its result goes."""
+        panel = source.panel(plan.rows[0])
+        for number, rows in enumerate(plan.rows):
+            inner = self.inner(panel, plan)
+            if number + 1 < len(plan.rows):  # written here, so that the next block need not wait for its tokens
+                panel = source.panel(plan.rows[number + 1])
+            self.outer(inner, plan.columns, target(rows))
+
+    def inner(self, panel: Panel, plan: Plan) -> Panel:
+        """The inner features of the tokens: this core's, and in exchange for them the other one's."""
+        pmax, tokens = nl.tile_size.pmax, panel[0].shape[-1]
+        count = ceil_div(size(plan.inner), pmax)
+        mine = sbuf((pmax, plan.slots or count, tokens), self.dtype)
+        if size(plan.inner) < plan.slots * pmax:
+            nisa.memset(dst=mine[:, size(plan.inner) // pmax :, :], value=0.0)  # all of it is sent
+        for columns in spans(size(plan.inner), columns_at_once(self.up.projection.weights, tokens)):
+            here = slice(plan.inner.start + columns.start, plan.inner.start + columns.stop)
+            self._group(panel, here, mine[:, columns.start // pmax : ceil_div(columns.stop, pmax), :])
+        tiles = _exchanged(mine) if plan.slots else [mine[:, place, :] for place in range(count)]
+        heights = spans(self.up.projection.columns, pmax)
+        return [tile[0 : size(height), :] for tile, height in zip(tiles, heights, strict=False)]
+
+    def _group(self, panel: Panel, columns: slice, target: Any) -> None:
+        """Some inner features into their tiles ``(128, tiles, tokens)``."""
+        gates: dict[int, Any] = {}
+        offset = columns.start // nl.tile_size.pmax
+
+        def keep(tile: int, sums: Any) -> None:
+            gates[tile] = sbuf(sums.shape, nl.float32)
+            activate(gates[tile], self._applied(self.gate, sums, tile + offset), self.activation)
+
+        def multiply(tile: int, sums: Any) -> None:
+            rows, count, _ = sums.shape
+            value, into = self._applied(self.up, sums, tile + offset), target[0:rows, tile : tile + count, :]
+            if self.gate is None:
+                activate(into, value, self.activation)
+            else:
+                nisa.tensor_tensor(dst=into, data1=value, data2=gates.pop(tile), op=nl.multiply)
+
+        if self.gate is not None:
+            by_columns(self.gate.projection.weights, panel, columns, keep)
+        by_columns(self.up.projection.weights, panel, columns, multiply)
+
+    def _applied(self, finish: Finish | None, sums: Any, tile: int) -> Any:
+        assert finish is not None
+        return finish.applied(sums, slice(tile, tile + sums.shape[1]))
+
+    def outer(self, inner: Panel, columns: slice, target: Streamed | Kept) -> None:
+        """Columns of the result of those tokens."""
+
+        def finish(tokens: slice, across: slice, sums: Any) -> None:
+            tile = target.place(tokens, across)
+            if self.down.applied(sums, across, tile) is sums:
+                _copy(tile, sums, across.start // nl.tile_size.psum_bank_fmax)
+            target.done(tokens, across, tile)
+
+        by_rows(self.down.projection.weights, inner, columns, finish)
+
+
+def _copy(target: Any, sums: Any, turn: int) -> None:
+    """Sums out of PSUM, on two engines in turn."""
+    if turn % 2:
+        nisa.activation(dst=target, op=nl.copy, data=sums)
+    else:
+        nisa.tensor_copy(dst=target, src=sums)
+
+
+def _exchanged(mine: Any) -> list[Any]:
+    """Tiles of both cores, those of the first one before."""
+    other, core = sbuf(mine.shape, mine.dtype), nl.program_id(0)
+    nisa.sendrecv(src=mine, dst=other, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=0)
+    both = (other, mine) if core else (mine, other)
+    return [tiles[:, place, :] for tiles in both for place in range(mine.shape[1])]

@@ -1,0 +1,200 @@
+"""Limits of the MLP kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import nki.language as nl
+from nkilib import limits
+from nkilib.core.utils.common_types import (
+    ActFnType,
+    ComputationMode,
+    DtypeMode,
+    MLPGateUpWeightLayout,
+    NormType,
+    QuantizationType,
+)
+
+FLOATS = (nl.float32, nl.bfloat16, nl.float16)
+FLOATS_OF_8_BITS = (nl.float8_e4m3, nl.float8_e5m2)
+
+DECODED = 96
+"""Tokens, of which at most so many are decoded unless `mode` says otherwise."""
+
+
+def is_decoding(tokens: int, mode: ComputationMode, force_cte_mode: bool) -> bool:
+    """Whether a call counts as decoding, which may leave its result in SBUF and take weights of 8 bits."""
+    if force_cte_mode or mode is ComputationMode.PREFILL:
+        return False
+    return mode is ComputationMode.DECODE or tokens <= DECODED
+
+
+def check_shapes(matrices: Mapping[str, Any], inner: Mapping[str, Any], outer: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes H and I of weights, biases and weights of the norm.
+
+    Args:
+        matrices: gate, up and down projection by the names of their arguments, in this order; None is left out.
+        inner, outer: vectors ``(1, I)`` and ``(1, H)``; None is left out.
+    """
+    sizes: dict[str, int] = {}
+    *ins, (last, down) = matrices.items()
+    for name, tensor in ins:
+        if tensor is not None:
+            limits.shape(name, tensor, ("H", "I"), sizes)
+    limits.shape(last, down, ("I", "H"), sizes)
+    for vectors, size in ((inner, "I"), (outer, "H")):
+        for name, tensor in vectors.items():
+            if tensor is not None:
+                limits.shape(name, tensor, (1, size), sizes)
+                limits.dtype(name, tensor, FLOATS)
+    return sizes
+
+
+def check_hidden(hidden: Any, residual: Any, sizes: dict[str, int]) -> tuple[int, int]:
+    """Batch and sequence of the hidden states in HBM, (B, S, H) or (S, H), and that the residual is like them."""
+    names = ("S", "H") if len(hidden.shape) == 2 else ("B", "S", "H")
+    for name, tensor in (("hidden_tensor", hidden), ("fused_add_tensor", residual)):
+        if tensor is not None:
+            limits.shape(name, tensor, names, sizes)
+            limits.dtype(name, tensor, FLOATS)
+    limits.same_dtype(hidden_tensor=hidden, fused_add_tensor=residual)
+    return sizes.get("B", 1), sizes["S"]
+
+
+def check_weights(matrices: Mapping[str, Any], scales: Mapping[str, Any], kind: QuantizationType) -> None:
+    """dtypes of the weights, and that scales are there if they are quantised.
+
+    Args:
+        matrices, scales: by the names of their arguments, in the same order; matrices that are None have no scale.
+    """
+    limits.one_of("quantization_type", kind, (QuantizationType.NONE, QuantizationType.STATIC, QuantizationType.ROW))
+    for (name, weights), (named, scale) in zip(matrices.items(), scales.items(), strict=True):
+        if kind is QuantizationType.NONE:
+            limits.need(scale is None, named, "given", "scales belong to quantised weights", f"omit {named}")
+        if weights is None:
+            continue
+        limits.dtype(name, weights, FLOATS if kind is QuantizationType.NONE else FLOATS_OF_8_BITS)
+        if kind is not QuantizationType.NONE:
+            limits.need(scale is not None, named, "missing", f"{kind.name} weights have scales", f"pass {named}")
+            check_scale(named, scale, weights.shape[1] if kind is QuantizationType.ROW else 1)
+
+
+def check_scale(name: str, scale: Any, columns: int) -> None:
+    """Shape and dtype of scales: a row on each of 128 partitions."""
+    limits.shape(name, scale, (nl.tile_size.pmax, columns))
+    limits.dtype(name, scale, (nl.float32,))
+
+
+def check_input_scales(scales: Mapping[str, Any], kind: QuantizationType) -> None:
+    """STATIC comes with the scales of activations, other kinds without."""
+    static = kind is QuantizationType.STATIC
+    for name, scale in scales.items():
+        rule = "STATIC has scales of its activations, other kinds have none"
+        limits.need((scale is not None) == static, name, "given" if scale is not None else "missing", rule, rule)
+        if scale is not None:
+            check_scale(name, scale, 1)
+
+
+def check_norm(kind: NormType, weights: Any, bias: Any, eps: float) -> None:
+    """Which vectors a normalisation has."""
+    limits.one_of("normalization_type", kind, tuple(NormType))
+    used = kind in (NormType.RMS_NORM, NormType.LAYER_NORM)
+    limits.need(
+        not (kind is NormType.RMS_NORM and weights is None),
+        "normalization_weights_tensor",
+        None,
+        "RMS_NORM has weights",
+        "pass them, or RMS_NORM_SKIP_GAMMA",
+    )
+    limits.need(
+        used or weights is None,
+        "normalization_weights_tensor",
+        "given",
+        f"{kind.name} has no weights",
+        "omit them, or pass normalization_type=NormType.RMS_NORM",
+    )
+    limits.need(
+        bias is None or kind is NormType.LAYER_NORM,
+        "normalization_bias_tensor",
+        "given",
+        "only LAYER_NORM has a bias",
+        "omit it",
+    )
+    limits.need(eps > 0, "eps", eps, "eps is above 0", "pass 1e-6")
+
+
+def check_not_built(options: Mapping[str, Any]) -> None:
+    """Documented options that are refused."""
+    layout, fp8 = options["gate_up_w_layout"], options["dtype_mode"]
+    flags = ("use_contiguous_x4_gate_up", "sbm", "mx_dummy_scale_hbm", "transposed_in", "transposed_out")
+    limits.not_built(
+        {
+            "quantization_type": options["quantization_type"] if options["quantization_type"].is_mx() else None,
+            "gate_up_w_layout": None if layout is MLPGateUpWeightLayout.CONTIGUOUS else layout,
+            "dtype_mode": fp8 if fp8 is DtypeMode.OCP else None,
+            "quant_clipping_bound": options["quant_clipping_bound"] or None,
+            "hidden_tensor in SBUF": "such a tensor" if options["hidden_tensor"].buffer == nl.sbuf else None,
+            **{name: options[name] or None for name in flags},
+        },
+        "mlp",
+    )
+
+
+def check_decoding(options: Mapping[str, Any], tokens: int, features: int) -> None:
+    """What only decoding has: weights of 8 bits, results in SBUF, and another order of the down projection."""
+    decoding = is_decoding(tokens, options["mode"], options["force_cte_mode"])
+    rule = f"decoding has it: up to {DECODED} tokens, or mode=ComputationMode.DECODE"
+    for name in ("store_output_in_sbuf", "use_tkg_down_proj_optimized_layout"):
+        limits.need(decoding or not options[name], name, f"True for {tokens} tokens of prefill", rule, f"omit {name}")
+    kind = options["quantization_type"]
+    limits.need(
+        decoding or kind is QuantizationType.NONE,
+        "quantization_type",
+        f"{kind.name} for {tokens} tokens of prefill",
+        rule,
+        "pass weights of 16 bits",
+    )
+    turned = options["store_output_in_sbuf"] and not options["use_tkg_down_proj_column_tiling"]
+    by_tiles = options["use_tkg_down_proj_optimized_layout"]
+    if options["store_output_in_sbuf"] or by_tiles:
+        limits.between("tokens", tokens, 1, nl.tile_size.pmax, "each lies on a partition of the result")
+    if turned or by_tiles:
+        limits.multiple("H", features, nl.tile_size.pmax * nl.num_programs(0), "each core has whole tiles of 128")
+    limits.need(
+        not (by_tiles and options["use_tkg_down_proj_column_tiling"]),
+        "use_tkg_down_proj_optimized_layout",
+        True,
+        "it comes with use_tkg_down_proj_column_tiling=False",
+        "pass use_tkg_down_proj_column_tiling=False",
+    )
+
+
+def check_mlp(options: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    """All limits of a call; its arguments by name. The result is batch, sequence, H and I."""
+    check_not_built(options)
+    limits.one_of("activation_fn", options["activation_fn"], tuple(ActFnType))
+    names = ("gate", "up", "down")
+    matrices = {f"{name}_proj_weights_tensor": options[f"{name}_proj_weights_tensor"] for name in names}
+    if options["skip_gate_proj"]:
+        matrices["gate_proj_weights_tensor"] = None
+    vectors = ("down_proj_bias_tensor", "normalization_weights_tensor", "normalization_bias_tensor")
+    sizes = check_shapes(
+        matrices,
+        {f"{name}_proj_bias_tensor": options[f"{name}_proj_bias_tensor"] for name in ("gate", "up")},
+        {name: options[name] for name in vectors},
+    )
+    batch, sequence = check_hidden(options["hidden_tensor"], options["fused_add_tensor"], sizes)
+    kind = options["quantization_type"]
+    check_weights(matrices, {f"{name}_w_scale": options[f"{name}_w_scale"] for name in names}, kind)
+    check_input_scales({name: options[name] for name in ("gate_up_in_scale", "down_in_scale")}, kind)
+    check_norm(options["normalization_type"], options[vectors[1]], options[vectors[2]], options["eps"])
+    limits.need(
+        options["fused_add_tensor"] is not None or not options["store_fused_add_result"],
+        "store_fused_add_result",
+        True,
+        "a sum is stored if there is a fused_add_tensor",
+        "omit store_fused_add_result",
+    )
+    check_decoding(options, batch * sequence, sizes["H"])
+    return batch, sequence, sizes["H"], sizes["I"]

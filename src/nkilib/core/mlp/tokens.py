@@ -1,0 +1,161 @@
+"""Tokens on their way into a product: loaded, added to a residual, normalised, and turned into a panel.
+
+Statistics are taken where a token lies on one partition. The weights and the bias of a normalisation belong to
+features, which lie on partitions after the turn: there they are columns, and the copy out of PSUM applies them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import nki.isa as nisa
+import nki.language as nl
+from nkilib.core.utils.common_types import NormType
+from nkilib.streaming import Panel, filled, load, psum, sbuf, size, spans, store, transpose
+
+_BANK_BYTES = 2048
+
+
+def columns_of_vector(vector: Any) -> Any:
+    """A vector ``(1, n)`` of HBM on partitions, in float32: element ``tile * 128 + p`` at ``[p, tile]``."""
+    pmax, count = nl.tile_size.pmax, vector.shape[-1]
+    whole, rest = divmod(count, pmax)
+    target = sbuf((pmax, whole + (rest > 0)), nl.float32)
+    line = vector.reshape((count,))
+    for tiles in spans(whole, pmax):
+        rows = load(line[tiles.start * pmax : tiles.stop * pmax].reshape((size(tiles), pmax)))
+        transpose(rows, into=target[:, tiles])
+    if rest:
+        transpose(load(line[whole * pmax : count].reshape((1, rest))), into=target[0:rest, whole : whole + 1])
+    return target
+
+
+def along(columns: Any, partitions: int, tiles: slice, tokens: int) -> Any:
+    """Columns of a vector beside a panel ``(partitions, tiles, tokens)``: the same for every token."""
+    return columns[0:partitions, tiles].expand_dim(2).broadcast(2, tokens)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A normalisation of each token.
+
+    Attributes:
+        kind: which one.
+        weights, bias: columns of its vectors, or None.
+        eps: that is added to the mean square, or to the variance.
+    """
+
+    kind: NormType
+    weights: Any
+    bias: Any
+    eps: float
+
+    @classmethod
+    def of(cls, kind: NormType, weights: Any, bias: Any, eps: float) -> Norm:
+        """With its vectors ``(1, features)`` loaded from HBM."""
+        used = kind in (NormType.RMS_NORM, NormType.LAYER_NORM)
+        return cls(
+            kind,
+            columns_of_vector(weights) if used and weights is not None else None,
+            columns_of_vector(bias) if used and bias is not None else None,
+            eps,
+        )
+
+    def standard(self, tile: Any, dtype: Any) -> Any:
+        """Tokens ``(tokens, features)`` without mean, where it is taken off, and of mean square 1."""
+        if self.kind is NormType.NO_NORM:
+            return tile
+        tokens, features = tile.shape
+        result = sbuf((tokens, features), dtype)
+        if self.kind is NormType.LAYER_NORM:
+            moments = _moments(tile)
+            shrink = self.inverse_root(moments[:, 1:2], 1.0)
+            mean = moments[:, 0:1]
+            nisa.tensor_scalar(dst=result, data=tile, op0=nl.subtract, operand0=mean, op1=nl.multiply, operand1=shrink)
+            return result
+        total = sbuf((tokens, 1), nl.float32)
+        nisa.activation_reduce(dst=result, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total)
+        shrink = self.inverse_root(total, 1.0 / features)
+        nisa.tensor_scalar(dst=result, data=tile, op0=nl.multiply, operand0=shrink)
+        return result
+
+    def inverse_root(self, values: Any, scale: float) -> Any:
+        """``1 / sqrt(values * scale + eps)``."""
+        result = sbuf(values.shape, nl.float32)
+        bias = filled((values.shape[0], 1), nl.float32, self.eps)
+        nisa.activation(dst=result, op=nl.rsqrt, data=values, scale=scale, bias=bias)
+        return result
+
+    def place(self, target: Any, turned: Any, tiles: slice) -> None:
+        """Standardised features ``(partitions, tiles, tokens)`` into a panel, times the weights, plus the bias."""
+        partitions, _, tokens = turned.shape
+        value = turned
+        for columns, op in ((self.weights, nl.multiply), (self.bias, nl.add)):
+            if columns is not None:
+                nisa.tensor_tensor(dst=target, data1=value, data2=along(columns, partitions, tiles, tokens), op=op)
+                value = target
+        if value is turned:
+            nisa.tensor_copy(dst=target, src=turned)
+
+
+def _moments(tile: Any) -> Any:
+    """Mean and variance of each token."""
+    tokens, features = tile.shape
+    parts = spans(features, nl.tile_size.psum_bank_fmax)
+    stats, moments = sbuf((tokens, len(parts), 6), nl.float32), sbuf((tokens, 2), nl.float32)
+    for number, part in enumerate(parts):
+        nisa.bn_stats(dst=stats[:, number, :], data=tile[:, part])
+    nisa.bn_aggr(dst=moments, data=stats)
+    return moments
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Rows of HBM that become panels.
+
+    Attributes:
+        hidden: ``(tokens, features)``.
+        residual: of the same shape, added to it; or None.
+        stored: where the sums go; or None.
+        norm: of the sums.
+        dtype: of the panels.
+    """
+
+    hidden: Any
+    residual: Any
+    stored: Any
+    norm: Norm
+    dtype: Any
+
+    def panel(self, rows: slice) -> Panel:
+        """Some tokens, at most 512: a list of tiles ``(features <= 128, tokens)``."""
+        tiles = spans(self.hidden.shape[1], nl.tile_size.pmax)
+        turned = sbuf((nl.tile_size.pmax, len(tiles), size(rows)), self.dtype)
+        for part in spans(size(rows), nl.tile_size.pmax):
+            tile = self._rows(slice(rows.start + part.start, rows.start + part.stop))
+            self._turn(self.norm.standard(tile, self.dtype), turned[:, :, part])
+        return [turned[0 : size(tile), number, :] for number, tile in enumerate(tiles)]
+
+    def _rows(self, rows: slice) -> Any:
+        tile = load(self.hidden[rows, :])
+        if self.residual is not None:
+            nisa.tensor_tensor(dst=tile, data1=tile, data2=load(self.residual[rows, :]), op=nl.add)
+            if self.stored is not None:
+                store(self.stored[rows, :], tile)
+        return tile
+
+    def _turn(self, tile: Any, target: Any) -> None:
+        """A tile ``(tokens, features)`` into a panel's ``(features, tiles, tokens)``, a bank of PSUM at a time."""
+        pmax, (tokens, features) = nl.tile_size.pmax, tile.shape
+        whole, rest = divmod(features, pmax)
+        slot = tokens + tokens % 2  # elements of 2 bytes begin at multiples of 4
+        groups = spans(whole, max(1, _BANK_BYTES // (slot * tile.dtype.itemsize)))
+        for group in [*groups, *([slice(whole, whole + 1)] if rest else [])]:
+            height = pmax if group.start < whole else rest
+            moved = psum((height, size(group), slot), tile.dtype)[:, :, 0:tokens]
+            for number in range(size(group)):
+                start = (group.start + number) * pmax
+                source = tile[:, start : start + height]
+                nisa.nc_transpose(dst=moved[:, number, :], data=source, engine=nisa.engine.tensor)
+            self.norm.place(target[0:height, group, :], moved, group)

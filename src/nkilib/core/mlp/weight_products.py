@@ -1,0 +1,104 @@
+"""Products of a panel in SBUF with weights that come from HBM once, slab by slab.
+
+The weights' rows are contracted, and the panel has a column for each token. `by_columns` leaves columns of the weights
+on partitions, so that its result is the panel of the next product, and `by_rows` leaves tokens there. Both fill half of
+PSUM while the other half is emptied, and take as many columns of the weights at once as have room there: the fewer the
+tokens, the longer are the runs that DMA reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import nki.isa as nisa
+import nki.language as nl
+from nkilib.streaming import Panel, psum, sbuf, size, spans
+
+Weights = list[Any]
+"""Views ``(tiles, rows <= 128, columns)`` of a matrix in HBM: each tile meets one tile of the panel, in this order."""
+
+SLAB = 16 * 1024
+"""Bytes of a partition in one transfer of weights."""
+
+_BANKS = 4
+"""Banks of PSUM that a group of sums takes: half of them."""
+
+
+def in_tiles(matrix: Any) -> Weights:
+    """Rows of a matrix in tiles of 128 that follow each other; the last one may be smaller."""
+    rows, columns = matrix.shape
+    whole = rows - rows % nl.tile_size.pmax
+    views = []
+    if whole:
+        views.append(matrix[0:whole, :].reshape((whole // nl.tile_size.pmax, nl.tile_size.pmax, columns)))
+    if whole < rows:
+        views.append(matrix[whole:rows, :].reshape((1, rows - whole, columns)))
+    return views
+
+
+def slabs(weights: Weights, columns: slice) -> Iterator[tuple[int, Any]]:
+    """Some columns of the weights, tile by tile: the number of the tile, and the tile in SBUF."""
+    first = 0
+    for view in weights:
+        tiles, rows, _ = view.shape
+        for part in spans(tiles, max(1, SLAB // (size(columns) * view.dtype.itemsize))):
+            slab = sbuf((rows, size(part), size(columns)), view.dtype)
+            nisa.dma_copy(dst=slab, src=view[part, :, columns].permute((1, 0, 2)))
+            for place in range(size(part)):
+                yield first + part.start + place, slab[:, place, :]
+        first += tiles
+
+
+def columns_at_once(weights: Weights, tokens: int) -> int:
+    """Columns of the weights that `by_columns` takes in one go."""
+    most = _BANKS * nl.tile_size.pmax * max(1, nl.tile_size.psum_bank_fmax // tokens)
+    return min(most, SLAB // weights[0].dtype.itemsize)
+
+
+def by_columns(weights: Weights, panel: Panel, columns: slice, finish: Callable[[int, Any], None]) -> None:
+    """``weights[:, columns].T @ panel``: a column of the weights is a row of the result.
+
+    Args:
+        columns: at most `columns_at_once`.
+        finish: takes the number of a tile of 128 columns, counted from the first of `columns`, and sums in PSUM
+            ``(columns, tiles, tokens)`` from that tile on.
+    """
+    pmax, tokens = nl.tile_size.pmax, panel[0].shape[-1]
+    tiles = spans(size(columns), pmax)
+    shared = max(1, nl.tile_size.psum_bank_fmax // tokens)
+    banks = [psum((pmax, size(group), tokens)) for group in spans(len(tiles), shared)]
+    for place, slab in slabs(weights, columns):
+        for number, tile in enumerate(tiles):
+            target = banks[number // shared][0 : size(tile), number % shared, :]
+            nisa.nc_matmul(dst=target, stationary=slab[:, tile], moving=panel[place], accumulate=place > 0)
+    whole = size(columns) // pmax
+    for group, bank in zip(spans(len(tiles), shared), banks, strict=True):
+        full = min(group.stop, whole) - group.start
+        if full > 0:
+            finish(group.start, bank[:, 0:full, :])
+        if group.stop > whole:
+            finish(whole, bank[0 : size(tiles[-1]), max(full, 0) : max(full, 0) + 1, :])
+
+
+def by_rows(weights: Weights, panel: Panel, columns: slice, finish: Callable[[slice, slice, Any], None]) -> None:
+    """``panel.T @ weights[:, columns]``: a token is a row of the result.
+
+    Args:
+        finish: takes tokens, columns counted from the first of the matrix, and their sums in PSUM
+            ``(tokens <= 128, columns <= 512)``. All columns of some tokens that have room come one after the other.
+    """
+    rows = spans(panel[0].shape[-1], nl.tile_size.pmax)
+    wide = max(1, _BANKS // len(rows)) * nl.tile_size.psum_bank_fmax
+    for start in range(columns.start, columns.stop, wide):
+        group = slice(start, min(start + wide, columns.stop))
+        blocks = spans(size(group), nl.tile_size.psum_bank_fmax)
+        banks = [[psum((size(down), size(across))) for across in blocks] for down in rows]
+        for place, slab in slabs(weights, group):
+            for down, line in zip(rows, banks, strict=True):
+                for across, bank in zip(blocks, line, strict=True):
+                    stationary, moving = panel[place][:, down], slab[:, across]
+                    nisa.nc_matmul(dst=bank, stationary=stationary, moving=moving, accumulate=place > 0)
+        for down, line in zip(rows, banks, strict=True):
+            for across, bank in zip(blocks, line, strict=True):
+                finish(down, slice(start + across.start, start + across.stop), bank)
