@@ -17,6 +17,7 @@ from nki.core.shown import one_line, shown
 from nki.core.source import here
 from nki.driver.call import call
 from nki.driver.compiled import Cache
+from nki.driver.derivative import Backward, Derivative, Forward, derivative_of
 from nki.driver.frameworks import framework_of
 from nki.driver.launch import Launch
 from nki.driver.measure import profile_of_call
@@ -57,9 +58,12 @@ class Kernel(Generic[P]):
         func: the undecorated function.
         report: how the last call's result was produced.
         cache: its compiled programs; kernels on other numbers of cores share it.
+        derivative: what `defvjp` was given; None if it was not called.
     """
 
-    def __init__(self, launch: Launch | Callable[P, Any], cache: Cache | None = None) -> None:
+    def __init__(
+        self, launch: Launch | Callable[P, Any], cache: Cache | None = None, derivative: Derivative | None = None
+    ) -> None:
         if not isinstance(launch, Launch):
             launch = Launch(_checked_function(launch))
         functools.update_wrapper(self, launch.function)
@@ -68,11 +72,12 @@ class Kernel(Generic[P]):
         self._profiled: tuple[Report, Profile] | None = None
         self._launch = launch
         self.cache: Cache = {} if cache is None else cache
+        self.derivative = derivative
         self._loading = loading_of(self.func)
 
     def __getitem__(self, lnc: Any) -> Kernel[P]:
         """This kernel on `lnc` cores."""
-        return Kernel(replace(self._launch, lnc=_checked_grid(self.func.__name__, lnc)), self.cache)
+        return self._launched(lnc=_checked_grid(self.func.__name__, lnc))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         framework = framework_of(args, kwargs)
@@ -101,7 +106,31 @@ class Kernel(Generic[P]):
             ExecutionError: when the kernel is called, if the order of the program breaks an edge
                 (``schedule.order``).
         """
-        return Kernel(replace(self._launch, schedule=named_edges(edges)), self.cache)
+        return self._launched(schedule=named_edges(edges))
+
+    def defvjp(self, forward: Forward | None, backward: Backward) -> Kernel[P]:
+        """Say what the kernel's derivative is, in the words of `jax.custom_vjp`; returns the kernel itself.
+
+        Calls with tensors of PyTorch that require gradients, and calls under `jax.grad` and `jax.vjp`, use it from here
+        on, as do ``kernel[2]`` and the other kernels that are made of this one later. Calls with NumPy arrays and calls
+        in other kernels do not. Both functions get arrays of the framework of the call, and call kernels with them.
+
+        Args:
+            forward: called with the arguments of the kernel; returns ``(result, residuals)``, where `residuals` is any
+                tree of arrays and constants. None: the kernel itself, and as residuals a tuple of the arguments that
+                hold arrays.
+            backward: called as ``backward(residuals, gradient, **constants)``. `gradient` has the form of the result,
+                with None for integers. It returns a tuple with the gradient of each argument that holds arrays, in the
+                order of the parameters, or a dictionary of them by name; None, and a name that is missing, stand for
+                zeros. `constants` are the arguments of the call without arrays, defaults included: those that
+                `backward` has parameters for, or all if it collects keywords.
+
+        Raises:
+            LaunchError: functions that do not fit ("jit.defvjp"); in a derivative, gradients that do not fit
+                ("jit.gradients").
+        """
+        self.derivative = derivative_of(self.func, forward, backward)
+        return self
 
     @property
     def profile(self) -> Profile | None:
@@ -119,7 +148,11 @@ class Kernel(Generic[P]):
 
     def simulated(self) -> Kernel[P]:
         """This kernel, run eagerly."""
-        return Kernel(replace(self._launch, eager=True), self.cache)
+        return self._launched(eager=True)
+
+    def _launched(self, **changes: Any) -> Kernel[P]:
+        """This kernel, launched in another way."""
+        return Kernel(replace(self._launch, **changes), self.cache, self.derivative)
 
     def _inside(self, sink: Sink, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call from another kernel becomes part of it, and keeps the NKI version that it was written for."""

@@ -38,12 +38,16 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "allgather_sb2sb_tiled": Entry(f"{_COLLECTIVES}.sb2sb_allgather", _COLLECTIVES, "sb2sb-allgather"),
         "dma_copy_rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "fine_grained_allgather": Entry(f"{_COLLECTIVES}.fg_allgather", _COLLECTIVES, "fg-allgather"),
+        "linear_scan": Entry("nkilib.experimental.scan.linear_scan", "nkilib.experimental.scan", "linear-scan"),
         "mlp": Entry("nkilib.core.mlp.mlp", "nkilib.core.mlp", "mlp"),
         "rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "reduce_scatter_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "RoPE": Entry("nkilib.core.embeddings.rope", "nkilib.core.rope", "rope"),
         "cumsum": Entry("nkilib.core.cumsum.cumsum", "nkilib.core.cumsum", "cumsum"),
         "rope_hf": Entry("nkilib.core.embeddings.rope_hf"),
+        "selective_scan": Entry(
+            "nkilib.experimental.scan.selective_scan", "nkilib.experimental.scan", "selective-scan"
+        ),
         "router_topk": Entry("nkilib.core.router_topk.router_topk", "nkilib.core.router_topk", "router-topk"),
     }
 )

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nki.driver.derivative import Differentiable
 from nki.driver.prepare import Launchable
 from nki.frontend.values import CONSTANTS, leaves_of
 
@@ -20,12 +21,8 @@ GROUP = "nki.frameworks"
 """The group of entry points: ``name = "module:object"``."""
 
 
-class Callee(Launchable, Protocol):
+class Callee(Launchable, Differentiable, Protocol):
     """A kernel, as a framework calls it."""
-
-    @property
-    def func(self) -> Callable[..., Any]:
-        """The undecorated function."""
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on arrays of the host, or in another kernel, with no framework asked."""

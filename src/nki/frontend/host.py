@@ -185,7 +185,7 @@ def _torch(value: Any, name: str) -> np.ndarray:
         raise LaunchError(
             "argument.requires-grad",
             f"argument {name} requires a gradient, which a kernel call would lose",
-            fix="call it under torch.no_grad(), or register a backward for the operator",
+            fix="call it under torch.no_grad(), or say what the derivative is: kernel.defvjp(forward, backward)",
         )
     dtype = as_dtype_or_raise(value.dtype, name, single=value.dim() == 0)
     return torch_memory(value.detach(), dtype)

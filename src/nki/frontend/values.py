@@ -125,7 +125,7 @@ def leaves_of(values: Iterable[Any]) -> Iterator[Any]:
         value = waiting.pop()
         if type(value) in CONSTANTS:
             yield value
-        elif isinstance(value, list | tuple | dict) or _is_record(value):
+        elif isinstance(value, list | tuple | dict) or is_record(value):
             if id(value) not in seen:
                 seen.add(id(value))
                 within = value if isinstance(value, list | tuple) else _items_of(value).values()
@@ -134,8 +134,28 @@ def leaves_of(values: Iterable[Any]) -> Iterator[Any]:
             yield value
 
 
+def map_leaves(value: Any, change: Callable[[Any], Any], within: tuple[int, ...] = ()) -> Any:
+    """A tree of the same form with something else in the place of each leaf, changed from left to right.
+
+    Args:
+        within: the containers around it, by identity; what contains itself is left as it is there.
+    """
+    if id(value) in within or not (isinstance(value, list | tuple | dict) or is_record(value)):
+        return change(value)
+    inside = (*within, id(value))
+    if isinstance(value, dict):
+        return {key: map_leaves(item, change, inside) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [map_leaves(item, change, inside) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    made = copy.copy(value)
+    for key, item in fields_of(value).items():
+        object.__setattr__(made, key, map_leaves(item, change, inside))
+    return made
+
+
 def _items_of(tree: Any) -> Mapping[Any, Any]:
-    return tree if isinstance(tree, dict) else _fields_of(tree)
+    return tree if isinstance(tree, dict) else fields_of(tree)
 
 
 class Arguments:
@@ -208,7 +228,7 @@ class Arguments:
             )
         if isinstance(value, np.generic):
             return value.item() if value.dtype.kind in "iufb" else value
-        if not isinstance(value, list | tuple | dict) and not _is_record(value):
+        if not isinstance(value, list | tuple | dict) and not is_record(value):
             return value
         if id(value) in self._open:
             raise ArgumentError(
@@ -237,7 +257,7 @@ class Arguments:
         return self._strip_record(value, name)
 
     def _strip_record(self, value: Any, name: str) -> Any:
-        fields = {key: self._strip(item, f"{name}.{key}") for key, item in _fields_of(value).items()}
+        fields = {key: self._strip(item, f"{name}.{key}") for key, item in fields_of(value).items()}
         return _Record(value, fields)
 
     def _leaf(self, value: Any, kind: Any, name: str) -> _ArrayLeaf:
@@ -306,11 +326,13 @@ class _Itself:
         return isinstance(other, _Itself) and other.value is self.value
 
 
-def _is_record(value: Any) -> bool:
+def is_record(value: Any) -> bool:
+    """Whether it is an object whose attributes may hold arrays."""
     return isinstance(value, NKIObject) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
 
 
-def _fields_of(value: Any) -> dict[str, Any]:
+def fields_of(value: Any) -> dict[str, Any]:
+    """The attributes of such an object, by name."""
     if hasattr(value, "__dict__"):
         return dict(vars(value))
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

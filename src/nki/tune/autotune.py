@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from nki.core.errors import LaunchError
 from nki.core.shown import shown
@@ -129,6 +129,16 @@ class TunedKernel(Kernel):
     def with_schedule(self, edges: list[tuple[str, str | list[str]]]) -> TunedKernel:
         """This kernel with dependencies (`Kernel.with_schedule`), which hold for every configuration."""
         return self._like(super().with_schedule(edges).launch())
+
+    def defvjp(self, forward: Any, backward: Any) -> NoReturn:
+        """Refused: what is tuned is run with copies of the arguments, of which no derivative is known."""
+        name = self.func.__name__
+        raise LaunchError(
+            "jit.defvjp",
+            f"{name} is tuned, and gets a derivative",
+            rule="a kernel that is tuned has no derivative",
+            fix=f"give it to the kernel that is called with the winner: @nki.jit def {name}, and {name}.defvjp(...)",
+        )
 
     def _like(self, launch: Launch) -> TunedKernel:
         return TunedKernel(launch, self._configs, self._key, self._settings, self._processes, self._pinned_file)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-
 from nki.driver import frameworks
 from nki.frontend.reloaded_modules import loading_of
-from nki.frontend.values import leaves_of
 from nki.interop.jax.call import traced_call
+from nki.interop.jax.derivative import differentiable_call, has_tracer
 from nki.spec.sink import active_sink
 
 
@@ -19,13 +17,13 @@ class JaxFramework:
 
     def claims(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Whether an array has no value yet."""
-        leaves = leaves_of((*args, *kwargs.values()))
-        return active_sink() is None and any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+        return active_sink() is None and has_tracer(args, kwargs)
 
     def call(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The results as arrays of the program that JAX is tracing."""
         loading_of(kernel.func).tell_if_again()
-        return traced_call(kernel, args, kwargs)
+        make = traced_call if kernel.derivative is None else differentiable_call
+        return make(kernel, args, kwargs)
 
 
 FRAMEWORK = JaxFramework()

@@ -81,7 +81,7 @@ def _refuse_gradient(*_: Any, callee: Callee, site: Site, **__: Any) -> Any:
         f"{name} is differentiated, and nobody said what its derivative is",
         rule="the derivative of a kernel is another function, which its author gives",
         source="nki/guides/framework_custom_op.rst, Using NKI in training graphs",
-        fix=f"call nki.interop.jax.with_vjp({name}, forward, backward), or wrap it in jax.custom_vjp",
+        fix=f"say what it is: {name}.defvjp(forward, backward); or wrap the kernel in jax.custom_vjp",
         location=site.location,
     )
 

@@ -7,14 +7,18 @@ from typing import Any
 
 import torch
 
-from nki.core.errors import LaunchError
 from nki.interop.torch.memory import DEVICE
 from nki.interop.torch.operator.argument_trees import Outline, outline, rebuilt
 from nki.interop.torch.operator.call_plan import make_plan
 from nki.interop.torch.operator.custom_ops import operator_name
+from nki.interop.torch.operator.derivative import (
+    differentiable,
+    differentiable_in_graph,
+    planned_derivative,
+    wants_gradient,
+)
 from nki.interop.torch.operator.mutation_check import active_watch
 from nki.interop.torch.operator.run import run
-from nki.interop.torch.user_location import user_line
 from nki.kernel import Kernel
 from nki.spec.sink import active_sink
 
@@ -28,14 +32,8 @@ def call(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[st
     kinds = _kinds((*args, *kwargs.values()))
     if not kinds or active_sink() is not None:
         return kernel.run(args, kwargs)
-    if "batched" in kinds:
-        raise LaunchError(
-            "torch.vmap",
-            f"{kernel.func.__name__} is called under torch.vmap",
-            rule="a kernel has no rule for one more dimension",
-            fix="call it in an operator made with nki_op, which vmap repeats, or give the kernel a batch dimension",
-            location=user_line(),
-        )
+    if wants_gradient(kernel, args, kwargs):
+        return differentiable(kernel, args, kwargs)
     if "traced" in kinds or torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack():
         return traced(kernel, None, args, kwargs)
     if active_watch() is not None:
@@ -49,6 +47,11 @@ def traced(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[
     constants: list[Any] = []
     positional = tuple([outline(value, tensors, constants) for value in args])
     named = tuple([(name, outline(value, tensors, constants)) for name, value in kwargs.items()])
+    if torch.is_grad_enabled() and any([tensor.requires_grad for tensor in tensors]):
+        planned_call = planned_derivative(kernel, lnc, positional, named, *constants)
+        if planned_call:
+            name, structure = planned_call.split("|")
+            return rebuilt(structure, differentiable_in_graph(name, *tensors))
     name, operator, places, structure = planned(kernel, lnc, positional, named, *constants).split("|")
     written = [int(place) for place in places.split()]
     read = [tensor for place, tensor in enumerate(tensors) if place not in written]
@@ -94,7 +97,7 @@ def _tell_watch(tensors: list[torch.Tensor], written: list[int]) -> None:
 
 
 def _kinds(values: Iterable[Any]) -> set[str]:
-    """Where the tensors of trees are: their device, "traced" without values of their own, "batched" under vmap.
+    """Where the tensors of trees are: their device, or "traced" without values of their own.
 
     A tree may contain itself; the call refuses it with an error of its own.
     """
@@ -110,7 +113,5 @@ def _kinds(values: Iterable[Any]) -> set[str]:
 
 
 def _kind(tensor: torch.Tensor) -> str:
-    if torch._C._functorch.is_batchedtensor(tensor):
-        return "batched"
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not tensor.is_meta
     return str(tensor.device.type) if plain else "traced"

@@ -39,12 +39,14 @@ def _define(name: str, count: int, writes: bool) -> Any:
             schema=f"(Tensor[] read, Tensor(a!)[] written, str call) -> {returns}",
         )
         made.register_fake(_shape_update)
+        made.register_vmap(_refuse_batch)
     else:
         made = torch.library.custom_op(
             f"nki::{name}", _run_call, mutates_args=(), schema=f"(Tensor[] read, str call) -> {returns}"
         )
         made.register_fake(_shape_call)
-    require_backward(made, "wrap the call in an operator made with nki_op, and register its backward")
+        made.register_vmap(_one_after_the_other)
+    require_backward(made, "say what the derivative is, with kernel.defvjp(forward, backward)")
     return made
 
 
@@ -73,6 +75,34 @@ def _run(plan: CallPlan, tensors: list[torch.Tensor]) -> Any:
             location=user_line(),
         )
     return _given(leaves)
+
+
+def _one_after_the_other(info: Any, in_dims: tuple[Any, ...], read: list[torch.Tensor], call: str) -> Any:
+    """`torch.vmap`: nothing is known of a kernel that would allow one call for all elements of the batch."""
+    operator = getattr(torch.ops.nki, operator_name(plan_named(call)))
+    rows = []
+    for element in range(info.batch_size):
+        rows.append(operator([_element(each, dim, element) for each, dim in zip(read, in_dims[0], strict=True)], call))
+    if isinstance(rows[0], torch.Tensor):
+        return torch.stack(rows), 0
+    results = tuple(torch.stack(each) for each in zip(*rows, strict=True)) if rows[0] is not None else None
+    return results, None if results is None else (0,) * len(results)
+
+
+def _element(tensor: torch.Tensor, dim: int | None, number: int) -> torch.Tensor:
+    return tensor if dim is None else tensor.select(dim, number)
+
+
+def _refuse_batch(
+    info: Any, in_dims: tuple[Any, ...], read: list[torch.Tensor], written: list[torch.Tensor], call: str
+) -> Any:
+    raise LaunchError(
+        "torch.vmap",
+        f"{plan_named(call).kernel.func.__name__} writes to an argument, and is called under torch.vmap",
+        rule="vmap calls a kernel once for each element of the batch, and what it writes would not be in the batch",
+        fix="return the result from the kernel, or give the kernel a batch dimension",
+        location=user_line(),
+    )
 
 
 def _shape_call(read: list[torch.Tensor], call: str) -> Any:

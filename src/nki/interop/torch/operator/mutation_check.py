@@ -21,7 +21,7 @@ class MutationWatch:
     """One run of a body.
 
     Args:
-        name: the operator, ``ns::op``.
+        name: the operator, ``ns::op``; an attribute.
         body: the user's function.
         arguments: what it was called with, by parameter.
         declared: the parameters that it may write to.
@@ -30,7 +30,7 @@ class MutationWatch:
     def __init__(
         self, name: str, body: Callable[..., Any], arguments: Mapping[str, Any], declared: frozenset[str]
     ) -> None:
-        self._name, self._body, self._declared = name, body, declared
+        self.name, self._body, self._declared = name, body, declared
         self._tensors = [(key, tensor) for key, value in arguments.items() for tensor in _tensors(value)]
         self._versions = [_version(tensor) for _, tensor in self._tensors]
         self._written: set[str] = set()
@@ -58,21 +58,25 @@ class MutationWatch:
         keys = {key for key, tensor in self._tensors if _place(tensor) == place}
         if keys and not keys & self._declared:
             key = min(keys)
-            raise LaunchError(
-                "torch.undeclared-write",
-                f"{self._name} writes to its argument {key}, which mutates_args does not name",
-                rule="an operator declares every argument that it writes to: graphs are rearranged around it",
-                source=_SOURCE,
-                fix=f"declare it: mutates_args={sorted({*self._declared, key})}",
-                location=of_function(self._body.__code__),
-            )
+            raise self.refusal(key)
         self._written |= keys & self._declared
+
+    def refusal(self, key: str) -> LaunchError:
+        """Why the argument must not be written to."""
+        return LaunchError(
+            "torch.undeclared-write",
+            f"{self.name} writes to its argument {key}, which mutates_args does not name",
+            rule="an operator declares every argument that it writes to: graphs are rearranged around it",
+            source=_SOURCE,
+            fix=f"declare it: mutates_args={sorted({*self._declared, key})}",
+            location=of_function(self._body.__code__),
+        )
 
     def _unwritten(self, key: str) -> Finding:
         return Finding(
             "torch.unwritten-argument",
             "warning",
-            f"{self._name} declares that it writes to {key}, but does not",
+            f"{self.name} declares that it writes to {key}, but does not",
             "mutates_args names what is written to, and nothing else",
             _SOURCE,
             f"leave {key} out of mutates_args",
@@ -113,6 +117,8 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 def _place(tensor: torch.Tensor) -> int:
     """What identifies the storage of a tensor."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
     return tensor.untyped_storage()._cdata
 
 

@@ -40,7 +40,7 @@ def run(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             raise LaunchError(
                 "argument.requires-grad",
                 f"a tensor that {kernel.func.__name__} is called with requires a gradient, which would be lost",
-                fix="call it under torch.no_grad(), or register a backward for the operator",
+                fix="call it under torch.no_grad(), or say what the derivative is: kernel.defvjp(forward, backward)",
                 location=user_line(),
             )
         return moved.setdefault(id(tensor), on_cpu(tensor))

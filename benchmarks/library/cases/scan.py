@@ -1,0 +1,71 @@
+"""Recurrences: linear ones, and the layers of Mamba models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from benchmarks.library.case import Case, Make
+
+import nki.language as nl
+
+
+def _uniform(low: float, high: float) -> Any:
+    return lambda rng, shape: rng.uniform(low, high, shape)
+
+
+def _linear(rows: int, steps: int, dtype: Any) -> Any:
+    def arguments(make: Make) -> dict[str, Any]:
+        return {"decay": make((rows, steps), dtype, _uniform(0.5, 1.0)), "data": make((rows, steps), dtype)}
+
+    return arguments
+
+
+def _mamba(batch: int, channels: int, states: int, steps: int, dtype: Any) -> Any:
+    def arguments(make: Make) -> dict[str, Any]:
+        wide, narrow = (batch, channels, steps), (batch, states, steps)
+        return {
+            "x": make(wide, dtype),
+            "dt": make(wide, dtype, _uniform(0.001, 0.1)),
+            "A": make((channels, states), nl.float32, lambda rng, shape: -np.exp(rng.standard_normal(shape))),
+            "B": make(narrow, dtype),
+            "C": make(narrow, dtype),
+            "D": make((channels,), nl.float32),
+        }
+
+    return arguments
+
+
+def _mamba_bytes(batch: int, channels: int, states: int, steps: int, size: int) -> int:
+    return batch * ((3 * channels + 2 * states) * steps * size + channels * states * 4) + channels * (states + 1) * 4
+
+
+CASES = [
+    Case(
+        "linear_scan",
+        "2048 rows, 4096 steps, f32",
+        _linear(2048, 4096, nl.float32),
+        0,
+        3 * 2048 * 4096 * 4,
+        tolerance=1e-5,
+    ),
+    Case("linear_scan", "4096 rows, 2048 steps, bf16", _linear(4096, 2048, nl.bfloat16), 0, 3 * 4096 * 2048 * 2),
+    Case(
+        "selective_scan",
+        "1536 channels, 16 states, 2048 steps, bf16",
+        _mamba(1, 1536, 16, 2048, nl.bfloat16),
+        0,
+        _mamba_bytes(1, 1536, 16, 2048, 2),
+        small=_mamba(1, 256, 16, 600, nl.bfloat16),
+        tolerance=5e-2,
+    ),
+    Case(
+        "selective_scan",
+        "2 x 768 channels, 16 states, 1024 steps, f32",
+        _mamba(2, 768, 16, 1024, nl.float32),
+        0,
+        _mamba_bytes(2, 768, 16, 1024, 4),
+        small=_mamba(2, 256, 16, 600, nl.float32),
+        tolerance=1e-4,
+    ),
+]
