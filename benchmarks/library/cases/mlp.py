@@ -70,7 +70,7 @@ CASES = [
     _case("Llama-3-8B, 128 tokens", 128, 4096, 14336, small=8),
     _case("Llama-3-8B, 4 tokens, ROW", 4, 4096, 14336, small=8, quantization=QuantizationType.ROW),
     _case(
-        "quarter of Llama-3-8B, norm and residual, 1,024 tokens",
+        "eighth of Llama-3-8B, norm and residual, 1,024 tokens",
         1024,
         4096,
         1792,

@@ -12,7 +12,7 @@ from nkilib.core.mlp.plan import Plan
 from nkilib.core.mlp.projections import Finish, activate
 from nkilib.core.mlp.results import Kept, Streamed
 from nkilib.core.mlp.tokens import Tokens
-from nkilib.core.mlp.weight_products import by_columns, by_rows, columns_at_once
+from nkilib.core.mlp.weight_products import by_columns, by_rows, column_groups, columns_at_once
 from nkilib.core.utils.common_types import ActFnType
 from nkilib.streaming import Panel, ceil_div, sbuf, size, spans
 
@@ -36,11 +36,13 @@ class GatedUnit:
     def compute(self, source: Tokens, plan: Plan, target: Callable[[slice], Streamed | Kept]) -> None:
         """All tokens of this core; `target` says of each block of them where its result goes."""
         panel = source.panel(plan.rows[0])
-        for number, rows in enumerate(plan.rows):
-            inner = self.inner(panel, plan)
-            if number + 1 < len(plan.rows):  # written here, so that the next block need not wait for its tokens
-                panel = source.panel(plan.rows[number + 1])
-            self.outer(inner, plan.columns, target(rows))
+        for rows, following in zip(plan.rows, [*plan.rows[1:], None], strict=True):
+            inner, place = self.inner(panel, plan), target(rows)
+            groups = column_groups(plan.columns, size(rows))
+            for number, columns in enumerate(groups):
+                if following is not None and number == len(groups) // 2:
+                    panel = source.panel(following)  # here its loads come early, and nothing waits for its turn
+                self.outer(inner, columns, place)
 
     def inner(self, panel: Panel, plan: Plan) -> Panel:
         """The inner features of the tokens: this core's, and in exchange for them the other one's."""

@@ -67,17 +67,17 @@ class Norm:
         if self.kind is NormType.NO_NORM:
             return tile
         tokens, features = tile.shape
-        result = sbuf((tokens, features), dtype)
+        result, shift = sbuf((tokens, features), dtype), None
         if self.kind is NormType.LAYER_NORM:
             moments = _moments(tile)
-            shrink = self.inverse_root(moments[:, 1:2], 1.0)
+            shrink, shift = self.inverse_root(moments[:, 1:2], 1.0), sbuf((tokens, 1), nl.float32)
             mean = moments[:, 0:1]
-            nisa.tensor_scalar(dst=result, data=tile, op0=nl.subtract, operand0=mean, op1=nl.multiply, operand1=shrink)
-            return result
-        total = sbuf((tokens, 1), nl.float32)
-        nisa.activation_reduce(dst=result, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total)
-        shrink = self.inverse_root(total, 1.0 / features)
-        nisa.tensor_scalar(dst=result, data=tile, op0=nl.multiply, operand0=shrink)
+            nisa.tensor_scalar(dst=shift, data=mean, op0=nl.multiply, operand0=shrink, op1=nl.multiply, operand1=-1.0)
+        else:
+            total = sbuf((tokens, 1), nl.float32)
+            nisa.activation_reduce(dst=result, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total)
+            shrink = self.inverse_root(total, 1.0 / features)
+        nisa.activation(dst=result, op=nl.copy, data=tile, scale=shrink, bias=shift)
         return result
 
     def inverse_root(self, values: Any, scale: float) -> Any:

@@ -13,13 +13,13 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nkilib.streaming import Panel, psum, sbuf, size, spans
+from nkilib.streaming import Panel, ceil_div, psum, sbuf, size, spans
 
 Weights = list[Any]
 """Views ``(tiles, rows <= 128, columns)`` of a matrix in HBM: each tile meets one tile of the panel, in this order."""
 
-SLAB = 16 * 1024
-"""Bytes of a partition in one transfer of weights."""
+_SLAB = 4 * 1024
+"""Bytes of a partition in one transfer of weights: the full rate of DMA, and the shortest way to the first product."""
 
 _BANKS = 4
 """Banks of PSUM that a group of sums takes: half of them."""
@@ -42,9 +42,9 @@ def slabs(weights: Weights, columns: slice) -> Iterator[tuple[int, Any]]:
     first = 0
     for view in weights:
         tiles, rows, _ = view.shape
-        for part in spans(tiles, max(1, SLAB // (size(columns) * view.dtype.itemsize))):
+        for part in spans(tiles, max(1, _SLAB // (size(columns) * view.dtype.itemsize))):
             slab = sbuf((rows, size(part), size(columns)), view.dtype)
-            nisa.dma_copy(dst=slab, src=view[part, :, columns].permute((1, 0, 2)))
+            nisa.dma_copy(dst=slab, src=view[part, :, columns].permute((1, 0, 2)), dge_mode=nisa.dge_mode.none)
             for place in range(size(part)):
                 yield first + part.start + place, slab[:, place, :]
         first += tiles
@@ -53,7 +53,7 @@ def slabs(weights: Weights, columns: slice) -> Iterator[tuple[int, Any]]:
 def columns_at_once(weights: Weights, tokens: int) -> int:
     """Columns of the weights that `by_columns` takes in one go."""
     most = _BANKS * nl.tile_size.pmax * max(1, nl.tile_size.psum_bank_fmax // tokens)
-    return min(most, SLAB // weights[0].dtype.itemsize)
+    return min(most, _SLAB // weights[0].dtype.itemsize)
 
 
 def by_columns(weights: Weights, panel: Panel, columns: slice, finish: Callable[[int, Any], None]) -> None:
@@ -81,24 +81,28 @@ def by_columns(weights: Weights, panel: Panel, columns: slice, finish: Callable[
             finish(whole, bank[0 : size(tiles[-1]), max(full, 0) : max(full, 0) + 1, :])
 
 
+def column_groups(columns: slice, tokens: int) -> list[slice]:
+    """Columns of the weights, in groups that `by_rows` takes in one go."""
+    wide = max(1, _BANKS // ceil_div(tokens, nl.tile_size.pmax)) * nl.tile_size.psum_bank_fmax
+    return [slice(columns.start + part.start, columns.start + part.stop) for part in spans(size(columns), wide)]
+
+
 def by_rows(weights: Weights, panel: Panel, columns: slice, finish: Callable[[slice, slice, Any], None]) -> None:
     """``panel.T @ weights[:, columns]``: a token is a row of the result.
 
     Args:
+        columns: a group of `column_groups`.
         finish: takes tokens, columns counted from the first of the matrix, and their sums in PSUM
-            ``(tokens <= 128, columns <= 512)``. All columns of some tokens that have room come one after the other.
+            ``(tokens <= 128, columns <= 512)``.
     """
     rows = spans(panel[0].shape[-1], nl.tile_size.pmax)
-    wide = max(1, _BANKS // len(rows)) * nl.tile_size.psum_bank_fmax
-    for start in range(columns.start, columns.stop, wide):
-        group = slice(start, min(start + wide, columns.stop))
-        blocks = spans(size(group), nl.tile_size.psum_bank_fmax)
-        banks = [[psum((size(down), size(across))) for across in blocks] for down in rows]
-        for place, slab in slabs(weights, group):
-            for down, line in zip(rows, banks, strict=True):
-                for across, bank in zip(blocks, line, strict=True):
-                    stationary, moving = panel[place][:, down], slab[:, across]
-                    nisa.nc_matmul(dst=bank, stationary=stationary, moving=moving, accumulate=place > 0)
+    blocks = spans(size(columns), nl.tile_size.psum_bank_fmax)
+    banks = [[psum((size(down), size(across))) for across in blocks] for down in rows]
+    for place, slab in slabs(weights, columns):
         for down, line in zip(rows, banks, strict=True):
             for across, bank in zip(blocks, line, strict=True):
-                finish(down, slice(start + across.start, start + across.stop), bank)
+                stationary, moving = panel[place][:, down], slab[:, across]
+                nisa.nc_matmul(dst=bank, stationary=stationary, moving=moving, accumulate=place > 0)
+    for down, line in zip(rows, banks, strict=True):
+        for across, bank in zip(blocks, line, strict=True):
+            finish(down, slice(columns.start + across.start, columns.start + across.stop), bank)
