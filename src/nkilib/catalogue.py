@@ -27,6 +27,7 @@ class Entry:
 
 
 _COLLECTIVES = "nkilib.experimental.collectives"
+_PROJECTION = "nkilib.core.output_projection"
 
 CATALOGUE: Mapping[str, Entry] = MappingProxyType(
     {
@@ -44,6 +45,12 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "reduce_scatter_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "RoPE": Entry("nkilib.core.embeddings.rope", "nkilib.core.rope", "rope"),
         "cumsum": Entry("nkilib.core.cumsum.cumsum", "nkilib.core.cumsum", "cumsum"),
+        "output_projection_cte": Entry(
+            f"{_PROJECTION}.output_projection_cte.output_projection_cte",
+            f"{_PROJECTION}.output_projection_cte",
+            "output-projection-cte",
+        ),
+        "output_projection_tkg": Entry(f"{_PROJECTION}.output_projection_tkg", page="output-projection-tkg"),
         "rope_hf": Entry("nkilib.core.embeddings.rope_hf"),
         "selective_scan": Entry(
             "nkilib.experimental.scan.selective_scan", "nkilib.experimental.scan", "selective-scan"

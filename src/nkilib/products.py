@@ -12,187 +12,128 @@ Pairs of 8-bit pieces are multiplied at double rate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nkilib.streaming import ceil_div, psum, sbuf, share, size, spans
+from nkilib.stacks import (
+    PIECES,
+    STACK_BYTES,
+    TRANSFER_BYTES,
+    Slab,
+    Stack,
+    columns_in,
+    empty,
+    row_blocks,
+    stacked,
+    turned,
+)
+from nkilib.streaming import filled, load, psum, sbuf, share, size, spans
 
-_PIECES = 8
-"""Pieces of a slab: transposes of 128 x 128 elements of 2 bytes that fill one bank of PSUM."""
+__all__ = [
+    "Slab",
+    "Stack",
+    "columns_in",
+    "empty",
+    "own",
+    "products",
+    "products_spread",
+    "products_turned",
+    "row_blocks",
+    "stacked",
+    "turned",
+]
 
 _BANKS = 4
 """Banks of PSUM that the sums of one strip take, half of all."""
 
-_TRANSFER_BYTES = 4096
-"""Of a partition, from which on transfers reach the full rate of DMA."""
-
-_STACK_BYTES = 64 * 1024
-"""Of a partition, for a stack or a strip of weights that several row tiles use: a third of SBUF, so that two fit."""
-
-Finish = Callable[[Any, Any], None]
-"""``finish(into, block)`` brings a block from PSUM to SBUF."""
+_DEEP = 4
+"""Pieces of a stack from which on the weights of a whole strip are long in coming."""
 
 
-@dataclass(frozen=True)
-class Slab:
-    """Pieces of a stack that lie in one tile.
-
-    Attributes:
-        tile: ``(height <= 128, pieces, columns)`` in SBUF.
-        start: the matrix's row that partition 0 of piece 0 holds.
-        stride: rows from one partition to the next. With 1, pieces follow each other in the matrix; otherwise piece j
-            begins j rows later.
-    """
-
-    tile: Any
-    start: int
-    stride: int = 1
-
-    def rows_of(self, matrix: Any, pieces: slice) -> Any:
-        """The same rows of another matrix of as many rows: a view ``(height, pieces, columns)``."""
-        height, first = self.tile.shape[0], self.start
-        if self.stride > 1:
-            parted = matrix[0 : height * self.stride].reshape_dim(0, (height, self.stride))
-            return parted[:, first + pieces.start : first + pieces.stop]
-        rows = matrix[first + pieces.start * height : first + pieces.stop * height]
-        return rows.reshape_dim(0, (size(pieces), height)).permute((1, 0, 2))
-
-
-Stack = list[Slab]
-
-
-def columns_in(stack: Stack) -> int:
-    """Columns of a stack."""
-    return int(stack[0].tile.shape[2])
-
-
-# ------------------------------------------------------------------------------------------------- stacks
-
-
-def row_blocks(rows: int, depth: int, itemsize: int, *, shared: bool = False) -> list[slice]:
-    """Blocks of rows, each to become one stack: as few as fit, of multiples of 128, of nearly equal size.
+def products(
+    stack: Stack | Iterator[Stack], *weights: Any, columns: slice | None = None, biases: Sequence[Any] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """``stack.T @ weights + biases`` for one or several weights of the same shape, strip by strip.
 
     Args:
-        rows: of the activations.
-        depth: elements of a row, which are contracted.
-        itemsize: bytes of an element.
-        shared: among the cores of the launch, by tiles of 128.
-    """
-    pmax = nl.tile_size.pmax
-    tiles = spans(rows, pmax, shared=shared)
-    most = max(2, min(2 * _PIECES, _STACK_BYTES // (ceil_div(depth, pmax) * pmax * itemsize)))
-    count = ceil_div(len(tiles), most)
-    cuts = [len(tiles) * i // count for i in range(count + 1)]
-    return [slice(tiles[cuts[i]].start, tiles[cuts[i + 1] - 1].stop) for i in range(count)]
-
-
-def empty(depth: int, columns: int, dtype: Any) -> Stack:
-    """A stack ``(depth, columns)`` with unknown contents; piece j has every n-th row from j on, n pieces being whole.
-
-    So the pieces of a partition follow each other in a matrix of HBM, and long runs of it are read at once.
-    """
-    pmax = nl.tile_size.pmax
-    whole = depth // pmax
-    stack = [
-        Slab(sbuf((pmax, size(group), columns), dtype), group.start, whole if whole > 1 else 1)
-        for group in spans(whole, _PIECES)
-    ]
-    if depth % pmax:
-        stack.append(Slab(sbuf((depth % pmax, 1, columns), dtype), whole * pmax))
-    return stack
-
-
-def turned(tiles: Iterable[Any], rows: int, depth: int, dtype: Any, finish: Finish | None = None) -> Stack:
-    """The stack ``(depth, rows)`` of activations that lie in rows, transposed by the Tensor engine.
-
-    Args:
-        tiles: ``(128, depth)`` in SBUF, the last one may have fewer rows; each is asked for when it is needed.
-        rows: of all tiles.
-        dtype: of the stack; tiles may have another one if `finish` converts.
-        finish: brings transposed pieces ``(128, pieces, rows)`` from PSUM into the stack; by default a copy.
-    """
-    stack = empty(depth, rows, dtype)
-    for tile, place in zip(tiles, spans(rows, nl.tile_size.pmax), strict=True):
-        for slab in stack:
-            _turn(tile, slab, place, finish or _copy)
-    return stack
-
-
-def _turn(tile: Any, slab: Slab, place: slice, finish: Finish) -> None:
-    """One tile of rows into its columns of a slab."""
-    height, pieces, _ = slab.tile.shape
-    for group in spans(pieces, _PIECES * 2 // max(2, tile.dtype.itemsize)):
-        moved = _for_transposes(height, size(group), size(place), tile.dtype)
-        for j in range(size(group)):
-            first = slab.start + group.start + j
-            last = first + (height - 1) * slab.stride + 1
-            nisa.nc_transpose(dst=moved[:, j], data=tile[:, first : last : slab.stride], engine=nisa.engine.tensor)
-        finish(slab.tile[:, group, place], moved)
-
-
-def _for_transposes(height: int, pieces: int, rows: int, dtype: Any) -> Any:
-    """A tile of PSUM that transposes go to; elements of one byte arrive in slots of two since NeuronCore-v3."""
-    if dtype.itemsize == 1 and nisa.get_nc_version() >= nisa.nc_version.gen3:
-        return psum((height, pieces, rows, 2), dtype)[:, :, :, 0]
-    return psum((height, pieces, rows), dtype)
-
-
-def _copy(into: Any, block: Any) -> None:
-    nisa.tensor_copy(dst=into, src=block)
-
-
-def stacked(source: Any, height: int = 128, dtype: Any = None) -> Stack:
-    """A matrix ``(rows, columns)`` of HBM as a stack, its rows in order.
-
-    Args:
-        height: rows of a piece.
-        dtype: of the stack, by default the matrix's.
-    """
-    rows, columns = source.shape
-    step = height * max(1, _TRANSFER_BYTES // (columns * source.dtype.itemsize))
-    stack = []
-    for part in spans(rows - rows % height, step) + spans(rows, height)[rows // height :]:
-        lower = min(height, size(part))
-        slab = Slab(sbuf((lower, size(part) // lower, columns), dtype or source.dtype), part.start)
-        nisa.dma_copy(dst=slab.tile, src=slab.rows_of(source, slice(0, slab.tile.shape[1])))
-        stack.append(slab)
-    return stack
-
-
-# ----------------------------------------------------------------------------------------------- products
-
-
-def products(stack: Stack, *weights: Any, columns: slice | None = None) -> Iterator[tuple[Any, ...]]:
-    """``stack.T @ weights`` for one or several weights of the same shape, strip by strip.
-
-    Args:
-        stack: activations ``(depth, rows)``.
+        stack: activations ``(depth, rows)``; or an iterator of stacks whose columns follow each other, each asked for
+            when its first product is due, so that products begin before all activations are there.
         weights: ``(depth, n)`` in HBM.
         columns: of the weights that are wanted, by default all.
+        biases: none, or for each of the weights ``(1, n)`` in HBM or None; the Tensor engine adds it, as a product with
+            ones.
 
     Yields:
         ``rows, columns, *sums``: up to 128 rows of the result, up to 2048 of its columns, and for each of the weights
         the sums ``(rows, columns)`` in PSUM, float32. All rows of a strip come before the next strip.
     """
-    for across in _strips(stack, weights, columns, nl.tile_size.pmax):
-        strips = [_Strip(stack, weight[:, across]) for weight in weights]
-        for down in spans(columns_in(stack), nl.tile_size.pmax):
-            yield (down, across, *(_sums(strip, down) for strip in strips))
+    parts = _Parts(stack)
+    given = tuple(biases) or (None,) * len(weights)
+    for across in _strips(parts, weights, columns, nl.tile_size.pmax):
+        strips = [_Strip(parts.first, weight[:, across]) for weight in weights]
+        begins = [None if bias is None else _Bias(bias[:, across]) for bias in given]
+        for start, part in parts:
+            for down in spans(columns_in(part), nl.tile_size.pmax):
+                sums = (_sums(strip, part, down, begin) for strip, begin in zip(strips, begins, strict=True))
+                yield (slice(start + down.start, start + down.stop), across, *sums)
 
 
-def _sums(strip: _Strip, rows: slice) -> Any:
+def _sums(strip: _Strip, stack: Stack, rows: slice, bias: _Bias | None) -> Any:
     columns = int(strip.weights.shape[1])
     into = psum((size(rows), columns))
-    for begun, left, right in strip.factors(rows):
+    if bias is not None:
+        bias.begin(into)
+    for begun, left, right in strip.factors(stack, rows):
         for part in spans(columns, nl.tile_size.psum_bank_fmax):
-            _multiply(into[:, part], left, right[..., part], begun)
+            _multiply(into[:, part], left, right[..., part], begun or bias is not None)
     return into
 
 
-def products_turned(stack: Stack, *weights: Any, columns: slice | None = None) -> Iterator[tuple[Any, ...]]:
+class _Parts:
+    """Stacks whose columns follow each other, each asked for when it is needed first, and kept."""
+
+    def __init__(self, stacks: Stack | Iterator[Stack]) -> None:
+        self._here: list[Stack] = []
+        self._coming = iter([stacks]) if isinstance(stacks, list) else stacks
+        self.first = next(self._coming)
+        self._here.append(self.first)
+        self.several = columns_in(self.first) > nl.tile_size.pmax or self._another()
+
+    def _another(self) -> bool:
+        """Whether there is a second one; if the first ends within a tile there is none, and nobody asks for it."""
+        more = None if columns_in(self.first) % nl.tile_size.pmax else next(self._coming, None)
+        self._here += [] if more is None else [more]
+        return more is not None
+
+    def __iter__(self) -> Iterator[tuple[int, Stack]]:
+        """Each with its first column's place."""
+        start = 0
+        for stack in self._here:
+            yield start, stack
+            start += columns_in(stack)
+        for stack in self._coming:
+            self._here.append(stack)
+            yield start, stack
+            start += columns_in(stack)
+
+
+class _Bias:
+    """A row that sums begin with."""
+
+    def __init__(self, row: Any) -> None:
+        self._row = load(row)
+        self._ones = filled((1, nl.tile_size.pmax), row.dtype, 1.0)
+
+    def begin(self, into: Any) -> None:
+        for part in spans(into.shape[1], nl.tile_size.psum_bank_fmax):
+            _multiply(into[:, part], self._ones[:, 0 : into.shape[0]], self._row[:, part], False)
+
+
+def products_turned(
+    stack: Stack | Iterator[Stack], *weights: Any, columns: slice | None = None
+) -> Iterator[tuple[Any, ...]]:
     """``weights.T @ stack``: as `products`, with the columns of the weights on partitions.
 
     What follows from it element by element is itself part of a stack, so that a next product needs no transposes.
@@ -202,26 +143,51 @@ def products_turned(stack: Stack, *weights: Any, columns: slice | None = None) -
         to 512 rows; and for each of the weights the sums ``(height <= 128, tiles, rows)`` in PSUM, float32, where
         partition p of tile t is the column t * height + p of those.
     """
-    pmax, bank = nl.tile_size.pmax, nl.tile_size.psum_bank_fmax
-    slot = next(step for step in (pmax, 2 * pmax, bank) if step >= min(columns_in(stack), bank))
+    parts = _Parts(stack)
+    bank = nl.tile_size.psum_bank_fmax
+    slot = next(step for step in (128, 256, bank) if step >= min(columns_in(parts.first), bank))
     most = _BANKS * bank // slot // len(weights)
-    for across in _strips(stack, weights, columns, min(most * pmax, _BANKS * bank)):
-        strips = [_Strip(stack, weight[:, across]) for weight in weights]
-        for down in spans(columns_in(stack), bank):
-            for tiles in _tile_groups(size(across), most):
-                wanted = slice(across.start + tiles.start, across.start + tiles.stop)
-                yield (wanted, down, *(_sums_turned(strip, tiles, down, slot) for strip in strips))
+    for across in _strips(parts, weights, columns, min(most * nl.tile_size.pmax, _BANKS * bank)):
+        strips = [_Strip(parts.first, weight[:, across]) for weight in weights]
+        for start, part in parts:
+            for down in spans(columns_in(part), slot):
+                for tiles in _tile_groups(size(across), most):
+                    wanted = slice(across.start + tiles.start, across.start + tiles.stop)
+                    sums = (_sums_turned(strip, part, tiles, down, slot) for strip in strips)
+                    yield (wanted, slice(start + down.start, start + down.stop), *sums)
 
 
-def _sums_turned(strip: _Strip, columns: slice, rows: slice, slot: int) -> Any:
+def _sums_turned(strip: _Strip, stack: Stack, columns: slice, rows: slice, slot: int) -> Any:
     """Sums of tiles of columns; a tile takes `slot` elements of PSUM, so that none crosses a bank."""
     height = min(nl.tile_size.pmax, size(columns))
     into = psum((height, size(columns) // height, slot))[:, :, 0 : size(rows)]
-    for begun, right, left in strip.factors(rows):
+    for begun, right, left in strip.factors(stack, rows):
         for t, part in enumerate(spans(size(columns), height)):
             here = slice(columns.start + part.start, columns.start + part.stop)
             _multiply(into[:, t], left[..., here], right, begun)
     return into
+
+
+def products_spread(stack: Stack, weight: Any, columns: slice) -> Iterator[tuple[slice, slice, Any]]:
+    """``weight[:, columns].T @ stack``, with neighbouring columns on one partition.
+
+    Args:
+        columns: a multiple of 128, n * 128. They are loaded at full width.
+
+    Yields:
+        ``tiles, rows, sums``: of the n tiles, rows, and the sums ``(128, tiles, rows)`` in PSUM, float32, where
+        partition p of tile t is column p * n + t.
+    """
+    count, bank = size(columns) // nl.tile_size.pmax, nl.tile_size.psum_bank_fmax
+    strip = _Strip(stack, weight[:, columns])
+    slot = 1 << (min(columns_in(stack), bank) - 1).bit_length()
+    for down in spans(columns_in(stack), slot):
+        for tiles in spans(count, 2 * _BANKS * bank // slot):
+            into = psum((nl.tile_size.pmax, size(tiles), slot))[:, :, 0 : size(down)]
+            for begun, right, left in strip.factors(stack, down):
+                for t in range(size(tiles)):
+                    _multiply(into[:, t], left[..., tiles.start + t :: count], right, begun)
+            yield tiles, down, into
 
 
 def _tile_groups(columns: int, most: int) -> list[slice]:
@@ -232,17 +198,23 @@ def _tile_groups(columns: int, most: int) -> list[slice]:
     return spans(whole, most * pmax) + rest
 
 
-def _strips(stack: Stack, weights: Sequence[Any], columns: slice | None, unit: int) -> list[slice]:
-    """Strips of the weights, as wide as half of PSUM, and as SBUF has room for if several tiles of rows use them."""
+def _strips(parts: _Parts, weights: Sequence[Any], columns: slice | None, unit: int) -> list[slice]:
+    """Strips of the weights, as wide as half of PSUM, and as SBUF has room for if several tiles of rows use them.
+
+    Then the first one is narrow where weights are deep, so that products begin while the second is being loaded.
+    """
     wanted = columns or slice(0, weights[0].shape[1])
     bank = nl.tile_size.psum_bank_fmax
+    depth = sum(slab.tile.shape[1] for slab in parts.first)
     most = _BANKS * bank // len(weights)
-    if columns_in(stack) > nl.tile_size.pmax:
-        depth = sum(slab.tile.shape[1] for slab in stack)
-        room = _STACK_BYTES // (depth * weights[0].dtype.itemsize * len(weights))
+    if parts.several:
+        room = STACK_BYTES // (depth * weights[0].dtype.itemsize * len(weights))
         most = max(bank, min(most, room // bank * bank))
     most = max(unit, most // unit * unit)
-    return [slice(wanted.start + part.start, wanted.start + part.stop) for part in spans(size(wanted), most)]
+    begin = max(unit, bank) if parts.several and depth >= _DEEP else 0
+    cuts = [0, *range(begin, size(wanted), most)] if begin else list(range(0, size(wanted), most))
+    starts = [wanted.start + cut for cut in cuts]
+    return [slice(a, b) for a, b in zip(starts, [*starts[1:], wanted.stop], strict=True) if a < b]
 
 
 class _Strip:
@@ -250,31 +222,29 @@ class _Strip:
 
     def __init__(self, stack: Stack, weights: Any) -> None:
         self.weights = weights
-        self._stack = stack
         self._loaded: dict[tuple[int, int], Any] = {}
         itemsize = weights.dtype.itemsize
         both = stack[0].tile.dtype.itemsize == itemsize == 1
         self._at_once = 2 if both and nisa.get_nc_version() >= nisa.nc_version.gen3 else 1
-        self._step = max(self._at_once, min(_PIECES, _TRANSFER_BYTES // (weights.shape[1] * itemsize)))
+        self._step = max(self._at_once, min(PIECES, TRANSFER_BYTES // (weights.shape[1] * itemsize)))
 
-    def factors(self, columns: slice) -> Iterator[tuple[bool, Any, Any]]:
-        """Pieces of some columns of the stack with those of the weights: whether others came before, and both.
+    def factors(self, stack: Stack, columns: slice) -> Iterator[tuple[bool, Any, Any]]:
+        """Pieces of some columns of a stack with those of the weights: whether others came before, and both.
 
         They are ``(height, columns)``, or with 8 bits in both of them two pieces at once, ``(height, 2, columns)``.
         """
         begun = False
-        for s, slab in enumerate(self._stack):
+        for s, slab in enumerate(stack):
             for group in spans(slab.tile.shape[1], self._step):
-                right = self._piece(s, group)
+                right = self._piece(s, slab, group)
                 for part in spans(size(group), self._at_once):
                     here = slice(group.start + part.start, group.start + part.stop)
                     yield begun, _one(slab.tile[:, here, columns]), _one(right[:, part])
                     begun = True
 
-    def _piece(self, s: int, group: slice) -> Any:
+    def _piece(self, s: int, slab: Slab, group: slice) -> Any:
         key = (s, group.start)
         if key not in self._loaded:
-            slab = self._stack[s]
             tile = sbuf((slab.tile.shape[0], size(group), self.weights.shape[1]), self.weights.dtype)
             nisa.dma_copy(dst=tile, src=slab.rows_of(self.weights, group))
             self._loaded[key] = tile

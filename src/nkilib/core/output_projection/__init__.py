@@ -1,0 +1,1 @@
+"""Projections of what attention gives to hidden states."""

@@ -1,0 +1,106 @@
+"""The projection of attention's heads to hidden states, for many tokens.
+
+Math: ``out[b, s, h] = sum over n, d of attention[b, n, d, s] * weight[n * D + d, h] + bias[h]``.
+
+Layouts: attention is (B, N, D, S), as attention for many tokens writes it, so that the contracted heads already come
+first: no transposes. weight is (N * D, H), bias (1, H), the result (B, S, H). bfloat16, float16 or float32; sums are
+float32. With ``QuantizationType.STATIC`` weights are float8 with one scale, and attention is divided by its scale,
+clipped and rounded to float8, so that two rows of the Tensor engine's array work at once.
+
+Limits: D <= 128. Two cores share H in tiles of 128.
+
+Engines: Tensor holds 128 tokens while weights stream through it; Scalar and Vector each empty half of every strip of
+sums. Tensor bounds it where N * D is 512 or more; with fewer heads the stores of the result do.
+Source: output-projection-cte.rst of the published library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import nki
+import nki.language as nl
+from nkilib import limits
+from nkilib.core.output_projection.checks import check_projection, check_scale
+from nkilib.core.utils.common_types import DtypeMode, QuantizationType
+from nkilib.epilogue import Epilogue
+from nkilib.fp8 import Static
+from nkilib.products import Stack, own, products, row_blocks, stacked
+from nkilib.streaming import result, size, spans, store
+
+_TOKENS = 1024
+"""Tokens of a stack: runs of 2 KiB in HBM, which is as little as loads at the full rate."""
+
+
+@nki.jit
+def output_projection_cte(
+    attention: nl.NkiTensor,
+    weight: nl.NkiTensor,
+    bias: nl.NkiTensor | None = None,
+    quantization_type: QuantizationType = QuantizationType.NONE,
+    input_scales: nl.NkiTensor | None = None,
+    weight_scales: nl.NkiTensor | None = None,
+    output_dtype: Any = None,
+    dtype_mode: DtypeMode = DtypeMode.NON_OCP,
+    compact_weight_scales: bool = False,
+) -> nl.NkiTensor:
+    """``attention @ weight + bias``, for many tokens.
+
+    Args:
+        attention: (B, N, D, S) in HBM.
+        weight: (N * D, H) in HBM, of the dtype of `attention`; float8 with STATIC.
+        bias: (1, H) in HBM, or None.
+        quantization_type: NONE or STATIC.
+        input_scales: (128, 1), float32, all the same: what `attention` is divided by, with STATIC.
+        weight_scales: (128, 1), float32, all the same: what `weight` was divided by, with STATIC.
+        output_dtype: of the result, by default that of `attention`.
+        dtype_mode: which float8 STATIC computes with.
+        compact_weight_scales: scales of blocks, for MX.
+
+    Returns:
+        (B, S, H) in HBM.
+
+    Raises:
+        KernelLimit: shapes or dtypes that do not fit together, or an option that is not built.
+    """
+    check(attention, weight, bias, quantization_type, input_scales, weight_scales, compact_weight_scales)
+    depth, width = weight.shape
+    batch, sequence = attention.shape[0], attention.shape[3]
+    out = result((batch, sequence, width), output_dtype or attention.dtype)
+    static = Static(input_scales, weight_scales, dtype_mode) if input_scales is not None else None
+    for block in row_blocks(batch * sequence, depth, attention.dtype.itemsize):
+        stacks = (static.quantized(stack) if static else stack for stack in tokens(attention, block))
+        finish = Epilogue(out.dtype, depth, size(block), bias, static.scale if static else 1.0)
+        here = out.reshape((batch * sequence, width))[block]
+        for rows, columns, sums in products(stacks, weight, columns=own(width, 128), biases=finish.begin):
+            store(here[rows, columns], finish(sums, columns))
+    return out
+
+
+def check(
+    attention: Any, weight: Any, bias: Any, kind: QuantizationType, inputs: Any, weights: Any, compact: bool
+) -> None:
+    """Refuse what is not documented, and what is not built."""
+    built = (QuantizationType.NONE, QuantizationType.STATIC)
+    limits.not_built(
+        {"quantization_type": None if kind in built else kind, "compact_weight_scales": compact or None},
+        "output_projection_cte",
+    )
+    sizes = limits.shape("attention", attention, ("B", "N", "D", "S"))
+    check_projection(attention, weight, bias, kind, sizes)
+    static = kind is QuantizationType.STATIC
+    check_scale("input_scales", inputs, static)
+    check_scale("weight_scales", weights, static)
+
+
+def tokens(attention: Any, block: slice) -> Iterator[Stack]:
+    """Some of all batches' tokens as stacks (N * D, 1024 tokens), each loaded when it is asked for."""
+    _, heads, head, sequence = attention.shape
+    for part in spans(size(block), _TOKENS):
+        start, stop = block.start + part.start, block.start + part.stop
+        parts = []
+        for b in range(start // sequence, (stop - 1) // sequence + 1):
+            first, last = max(start - b * sequence, 0), min(stop - b * sequence, sequence)
+            parts.append(attention[b].reshape((heads * head, sequence))[:, first:last])
+        yield stacked(*parts)

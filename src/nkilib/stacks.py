@@ -1,0 +1,153 @@
+"""Matrices in SBUF whose rows are contracted: activations as the Tensor engine wants them.
+
+A **stack** is a matrix ``(rows, columns)`` in slabs of up to eight pieces of 128 rows. Activations become one with
+`turned` where they lie in rows, and with `stacked` where they lie in columns already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import nki.isa as nisa
+import nki.language as nl
+from nkilib.streaming import ceil_div, psum, sbuf, size, spans
+
+PIECES = 8
+"""Pieces of a slab: transposes of 128 x 128 elements of 2 bytes that fill one bank of PSUM."""
+
+TRANSFER_BYTES = 4096
+"""Of a partition, from which on transfers reach the full rate of DMA."""
+
+STACK_BYTES = 64 * 1024
+"""Of a partition, for a stack or a strip of weights that several row tiles use: a third of SBUF, so that two fit."""
+
+Finish = Callable[[Any, Any], None]
+"""``finish(into, block)`` brings a block from PSUM to SBUF."""
+
+
+@dataclass(frozen=True)
+class Slab:
+    """Pieces of a stack that lie in one tile.
+
+    Attributes:
+        tile: ``(height <= 128, pieces, columns)`` in SBUF.
+        start: the matrix's row that partition 0 of piece 0 holds.
+        stride: rows from one partition to the next. With 1, pieces follow each other in the matrix; otherwise piece j
+            begins j rows later.
+    """
+
+    tile: Any
+    start: int
+    stride: int = 1
+
+    def rows_of(self, matrix: Any, pieces: slice) -> Any:
+        """The same rows of another matrix of as many rows: a view ``(height, pieces, columns)``."""
+        height, first = self.tile.shape[0], self.start
+        if self.stride > 1:
+            parted = matrix[0 : height * self.stride].reshape_dim(0, (height, self.stride))
+            return parted[:, first + pieces.start : first + pieces.stop]
+        rows = matrix[first + pieces.start * height : first + pieces.stop * height]
+        return rows.reshape_dim(0, (size(pieces), height)).permute((1, 0, 2))
+
+
+Stack = list[Slab]
+
+
+def columns_in(stack: Stack) -> int:
+    """Columns of a stack."""
+    return int(stack[0].tile.shape[2])
+
+
+def row_blocks(rows: int, depth: int, itemsize: int, *, shared: bool = False) -> list[slice]:
+    """Blocks of rows, each to become one stack: as few as fit, of multiples of 128, of nearly equal size.
+
+    Args:
+        rows: of the activations.
+        depth: elements of a row, which are contracted.
+        itemsize: bytes of an element.
+        shared: among the cores of the launch, by tiles of 128.
+    """
+    pmax = nl.tile_size.pmax
+    tiles = spans(rows, pmax, shared=shared)
+    most = max(2, STACK_BYTES // (ceil_div(depth, pmax) * pmax * itemsize))
+    count = ceil_div(len(tiles), most)
+    cuts = [len(tiles) * i // count for i in range(count + 1)]
+    return [slice(tiles[cuts[i]].start, tiles[cuts[i + 1] - 1].stop) for i in range(count)]
+
+
+def empty(depth: int, columns: int, dtype: Any) -> Stack:
+    """A stack ``(depth, columns)`` with unknown contents; piece j has every n-th row from j on, n pieces being whole.
+
+    So the pieces of a partition follow each other in a matrix of HBM, and long runs of it are read at once.
+    """
+    pmax = nl.tile_size.pmax
+    whole = depth // pmax
+    stack = [
+        Slab(sbuf((pmax, size(group), columns), dtype), group.start, whole if whole > 1 else 1)
+        for group in spans(whole, PIECES)
+    ]
+    if depth % pmax:
+        stack.append(Slab(sbuf((depth % pmax, 1, columns), dtype), whole * pmax))
+    return stack
+
+
+def turned(tiles: Iterable[Any], rows: int, depth: int, dtype: Any, finish: Finish | None = None) -> Stack:
+    """The stack ``(depth, rows)`` of activations that lie in rows, transposed by the Tensor engine.
+
+    Args:
+        tiles: ``(128, depth)`` in SBUF, the last one may have fewer rows; each is asked for when it is needed.
+        rows: of all tiles.
+        dtype: of the stack; tiles may have another one if `finish` converts.
+        finish: brings transposed pieces ``(128, pieces, rows)`` from PSUM into the stack; by default a copy.
+    """
+    stack = empty(depth, rows, dtype)
+    for tile, place in zip(tiles, spans(rows, nl.tile_size.pmax), strict=True):
+        for slab in stack:
+            _turn(tile, slab, place, finish or _copy)
+    return stack
+
+
+def _turn(tile: Any, slab: Slab, place: slice, finish: Finish) -> None:
+    """One tile of rows into its columns of a slab."""
+    height, pieces, _ = slab.tile.shape
+    for group in spans(pieces, PIECES * 2 // max(2, tile.dtype.itemsize)):
+        moved = _for_transposes(height, size(group), size(place), tile.dtype)
+        for j in range(size(group)):
+            first = slab.start + group.start + j
+            last = first + (height - 1) * slab.stride + 1
+            nisa.nc_transpose(dst=moved[:, j], data=tile[:, first : last : slab.stride], engine=nisa.engine.tensor)
+        finish(slab.tile[:, group, place], moved)
+
+
+def _for_transposes(height: int, pieces: int, rows: int, dtype: Any) -> Any:
+    """A tile of PSUM that transposes go to; elements of one byte arrive in slots of two since NeuronCore-v3."""
+    if dtype.itemsize == 1 and nisa.get_nc_version() >= nisa.nc_version.gen3:
+        return psum((height, pieces, rows, 2), dtype)[:, :, :, 0]
+    return psum((height, pieces, rows), dtype)
+
+
+def _copy(into: Any, block: Any) -> None:
+    nisa.tensor_copy(dst=into, src=block)
+
+
+def stacked(*sources: Any, height: int = 128, dtype: Any = None) -> Stack:
+    """Matrices ``(rows, columns)`` of HBM side by side as one stack, their rows in order.
+
+    Args:
+        height: rows of a piece.
+        dtype: of the stack, by default the matrices'.
+    """
+    rows, columns = sources[0].shape[0], [source.shape[1] for source in sources]
+    kind = dtype or sources[0].dtype
+    step = height * max(2, min(PIECES, TRANSFER_BYTES // (min(columns) * sources[0].dtype.itemsize)))
+    stack = []
+    for part in spans(rows - rows % height, step) + spans(rows, height)[rows // height :]:
+        lower = min(height, size(part))
+        slab = Slab(sbuf((lower, size(part) // lower, sum(columns)), kind), part.start)
+        for i, source in enumerate(sources):
+            place = slice(sum(columns[:i]), sum(columns[: i + 1]))
+            nisa.dma_copy(dst=slab.tile[:, :, place], src=slab.rows_of(source, slice(0, slab.tile.shape[1])))
+        stack.append(slab)
+    return stack
