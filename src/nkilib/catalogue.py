@@ -28,6 +28,7 @@ class Entry:
 
 _COLLECTIVES = "nkilib.experimental.collectives"
 _PROJECTION = "nkilib.core.output_projection"
+_SCAN = "nkilib.experimental.scan"
 
 CATALOGUE: Mapping[str, Entry] = MappingProxyType(
     {
@@ -39,7 +40,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "allgather_sb2sb_tiled": Entry(f"{_COLLECTIVES}.sb2sb_allgather", _COLLECTIVES, "sb2sb-allgather"),
         "dma_copy_rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "fine_grained_allgather": Entry(f"{_COLLECTIVES}.fg_allgather", _COLLECTIVES, "fg-allgather"),
-        "linear_scan": Entry("nkilib.experimental.scan.linear_scan", "nkilib.experimental.scan", "linear-scan"),
+        "linear_scan": Entry(f"{_SCAN}.linear_scan", _SCAN, "linear-scan"),
         "mlp": Entry("nkilib.core.mlp.mlp", "nkilib.core.mlp", "mlp"),
         "rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "reduce_scatter_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
@@ -52,9 +53,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         ),
         "output_projection_tkg": Entry(f"{_PROJECTION}.output_projection_tkg", page="output-projection-tkg"),
         "rope_hf": Entry("nkilib.core.embeddings.rope_hf"),
-        "selective_scan": Entry(
-            "nkilib.experimental.scan.selective_scan", "nkilib.experimental.scan", "selective-scan"
-        ),
+        "selective_scan": Entry(f"{_SCAN}.selective_scan", _SCAN, "selective-scan"),
+        "ssd": Entry(f"{_SCAN}.ssd", _SCAN, "ssd"),
         "router_topk": Entry("nkilib.core.router_topk.router_topk", "nkilib.core.router_topk", "router-topk"),
     }
 )

@@ -81,22 +81,32 @@ def filled(shape: Sequence[int], dtype: Any, value: float) -> Any:
 # ---------------------------------------------------------------------------------------------------------- transfers
 
 
+def copy(into: Any, source: Any) -> None:
+    """A transfer between HBM and SBUF of as many elements.
+
+    Its descriptors are written before the program runs, which starts it soonest (nki-dge.rst, ``none``). A block of the
+    core would write them one by one while it runs, which bounds kernels whose transfers have many short runs. Where the
+    address depends on the run, the compiler chooses.
+    """
+    known = not (into.is_indirect() or source.is_indirect())
+    nisa.dma_copy(dst=into, src=source, dge_mode=nisa.dge_mode.none if known else nisa.dge_mode.unknown)
+
+
 def load(source: Any, dtype: Any = None) -> Any:
     """A piece of HBM in a new tile of the same shape; dimension 0, at most 128, goes to partitions.
 
     Args:
-        dtype: of the tile; by default the source's. Another one is converted on the way, which hardware-made
-            descriptors cannot do.
+        dtype: of the tile; by default the source's. Another one is converted on the way.
     """
     shape = tuple(source.shape) if len(source.shape) > 1 else (source.shape[0], 1)
     tile = sbuf(shape, dtype or source.dtype)
-    nisa.dma_copy(dst=tile, src=source.reshape(shape))
+    copy(tile, source.reshape(shape) if len(source.shape) == 1 else source)
     return tile
 
 
 def store(target: Any, tile: Any) -> None:
     """A tile into a piece of HBM of as many elements."""
-    nisa.dma_copy(dst=target, src=tile)
+    copy(target, tile)
 
 
 def load_repeated(row: Any, partitions: int, dtype: Any = None) -> Any:
@@ -105,7 +115,7 @@ def load_repeated(row: Any, partitions: int, dtype: Any = None) -> Any:
     for count in row.shape:
         elements *= count
     tile = sbuf((partitions, elements), dtype or row.dtype)
-    nisa.dma_copy(dst=tile, src=row.reshape((1, elements)).broadcast(0, partitions))
+    copy(tile, row.reshape((1, elements)).broadcast(0, partitions))
     return tile
 
 
@@ -137,7 +147,8 @@ def _transposes_by_dma() -> bool:
 
 def _by_dma(source: Any, rows: slice) -> Any:
     tile = sbuf((size(rows), source.shape[0]), source.dtype)
-    nisa.dma_transpose(dst=tile, src=source[:, rows])
+    known = nisa.dge_mode.unknown if source.is_indirect() else nisa.dge_mode.none
+    nisa.dma_transpose(dst=tile, src=source[:, rows], dge_mode=known)
     return tile
 
 

@@ -10,9 +10,10 @@ from ml_dtypes import bfloat16
 
 import nki
 from nkilib.errors import KernelLimit
-from nkilib.experimental.scan import linear_scan, selective_scan
+from nkilib.experimental.scan import linear_scan, selective_scan, ssd
 from nkilib.experimental.scan.linear_scan_reference import linear_scan_reference
 from nkilib.experimental.scan.selective_scan_reference import selective_scan_reference
+from nkilib.experimental.scan.ssd_reference import ssd_reference
 
 RNG = np.random.default_rng(3)
 
@@ -83,6 +84,45 @@ def test_selective_scans_in_bfloat16() -> None:
     np.testing.assert_allclose(last, state, rtol=1e-4, atol=1e-4)
 
 
+def mamba2(heads: int, steps: int, width: int, states: int, dtype: type = np.float32) -> dict[str, np.ndarray]:
+    return {
+        "x": normal(2, heads, steps, width, dtype=dtype),
+        "dt": uniform(0.01, 0.2, 2, heads, steps),
+        "A": -np.exp(normal(heads)),
+        "B": normal(2, steps, states, dtype=dtype),
+        "C": normal(2, steps, states, dtype=dtype),
+    }
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    sizes=st.sampled_from([(1, 1, 1, 1, 1), (129, 2, 1, 3, 1), (2, 127, 64, 5, 128), (9, 129, 3, 128, 64)]),
+    options=st.sampled_from([(), ("D",), ("D", "initial_state"), ("causal_mask",)]),
+    cores=st.sampled_from([1, 2]),
+)
+def test_scans_by_chunks(sizes: tuple[int, ...], options: tuple[str, ...], cores: int) -> None:
+    heads, steps, width, states, chunk = sizes
+    arguments = mamba2(heads, steps, width, states)
+    further = {
+        "D": normal(heads),
+        "initial_state": normal(2, heads, states, width),
+        "causal_mask": np.tri(chunk, dtype=np.float32),
+    }
+    arguments |= {name: further[name] for name in options}
+    made, wanted = ssd[cores](**arguments, chunk_size=chunk), ssd_reference(**arguments)
+    for a, b in zip(made, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5 * max(1.0, np.abs(b).max()))
+
+
+def test_growing_states_do_not_overflow() -> None:
+    """Where A is positive, what is above the diagonal would be infinite, and infinity times 0 no number."""
+    arguments = mamba2(1, 128, 2, 2) | {"A": np.full(1, 2.0, np.float32), "dt": np.full((2, 1, 128), 0.5, np.float32)}
+    (y, _), (wanted, _) = ssd(**arguments), ssd_reference(**arguments)
+    finite = np.abs(wanted) < 1e30
+    assert finite.sum() > 100
+    np.testing.assert_allclose(y[finite], wanted[finite], rtol=1e-3, atol=1e-3)
+
+
 def test_frameworks_call_them() -> None:
     decay, data = uniform(0, 1, 3, 5), normal(3, 5)
     wanted, _ = linear_scan_reference(decay, data)
@@ -95,6 +135,12 @@ def test_frameworks_call_them() -> None:
     made, _ = selective_scan(**{name: torch.from_numpy(each) for name, each in arguments.items()})
     np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-4, atol=1e-4)
     made, _ = jax.jit(lambda each: selective_scan(**each))(arguments)
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-4)
+    arguments = mamba2(1, 3, 2, 2)
+    wanted, _ = ssd_reference(**arguments)
+    made, _ = ssd(**{name: torch.from_numpy(each) for name, each in arguments.items()})
+    np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-4, atol=1e-4)
+    made, _ = jax.jit(lambda each: ssd(**each))(arguments)
     np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-4)
 
 
@@ -109,6 +155,11 @@ REFUSED = [
     ("nkilib.dtype", "A is bfloat16", selective_scan, SMALL | {"A": SMALL["A"].astype(bfloat16)}),
     ("nkilib.shape", "dimension 0 of D is 3", selective_scan, SMALL | {"D": normal(3)}),
     ("nkilib.shape", "dimension 2 of C is 4", selective_scan, SMALL | {"C": normal(1, 2, 4)}),
+    ("nkilib.shape", "chunk_size is 129", ssd, mamba2(1, 3, 2, 2) | {"chunk_size": 129}),
+    ("nkilib.shape", "dstate is 129", ssd, mamba2(1, 3, 2, 129)),
+    ("nkilib.shape", "headdim is 513", ssd, mamba2(1, 3, 513, 2)),
+    ("nkilib.dtype", "x is int32", ssd, mamba2(1, 3, 2, 2, dtype=np.int32)),
+    ("nkilib.shape", "dimension 1 of causal_mask is 3", ssd, mamba2(1, 3, 2, 2) | {"causal_mask": normal(128, 3)}),
 ]
 
 

@@ -40,6 +40,30 @@ def _mamba_bytes(batch: int, channels: int, states: int, steps: int, size: int) 
     return batch * ((3 * channels + 2 * states) * steps * size + channels * states * 4) + channels * (states + 1) * 4
 
 
+def _ssd(heads: int, steps: int, width: int, states: int, dtype: Any) -> Any:
+    def arguments(make: Make) -> dict[str, Any]:
+        return {
+            "x": make((1, heads, steps, width), dtype),
+            "dt": make((1, heads, steps), nl.float32, _uniform(0.001, 0.1)),
+            "A": make((heads,), nl.float32, lambda rng, shape: -np.exp(rng.standard_normal(shape))),
+            "B": make((1, steps, states), dtype),
+            "C": make((1, steps, states), dtype),
+            "D": make((heads,), nl.float32),
+        }
+
+    return arguments
+
+
+def _ssd_flops(heads: int, steps: int, width: int, states: int, chunk: int = 128) -> int:
+    """Pairs of a chunk below the diagonal, and twice the states."""
+    pairs = steps * (chunk + 1) // 2
+    return 2 * (pairs * states + heads * (pairs * width + 2 * steps * states * width))
+
+
+def _ssd_bytes(heads: int, steps: int, width: int, states: int, size: int) -> int:
+    return 2 * heads * steps * width * size + 2 * steps * states * size + heads * (steps + states * width) * 4
+
+
 CASES = [
     Case(
         "linear_scan",
@@ -67,5 +91,24 @@ CASES = [
         _mamba_bytes(2, 768, 16, 1024, 4),
         small=_mamba(2, 256, 16, 600, nl.float32),
         tolerance=1e-4,
+    ),
+    Case(
+        "ssd",
+        "48 heads of 64, 128 states, 2048 steps, bf16",
+        _ssd(48, 2048, 64, 128, nl.bfloat16),
+        _ssd_flops(48, 2048, 64, 128),
+        _ssd_bytes(48, 2048, 64, 128, 2),
+        small=_ssd(9, 300, 64, 128, nl.bfloat16),
+        tolerance=5e-2,
+    ),
+    Case(
+        "ssd",
+        "24 heads of 64, 64 states, 1024 steps, f32",
+        _ssd(24, 1024, 64, 64, nl.float32),
+        _ssd_flops(24, 1024, 64, 64),
+        _ssd_bytes(24, 1024, 64, 64, 4),
+        small=_ssd(9, 300, 64, 64, nl.float32),
+        tolerance=1e-4,
+        peak="fp32",
     ),
 ]

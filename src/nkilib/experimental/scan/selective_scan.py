@@ -102,7 +102,7 @@ def _wide(rows: Any) -> Any:
     states, steps = rows.shape
     tile = streaming.sbuf((nl.tile_size.pmax, states, steps), rows.dtype)
     for n in range(states):
-        nisa.dma_copy(dst=tile[:, n, :], src=rows[n : n + 1, :].broadcast(0, nl.tile_size.pmax))
+        streaming.copy(tile[:, n, :], rows[n : n + 1, :].broadcast(0, nl.tile_size.pmax))
     return tile
 
 
