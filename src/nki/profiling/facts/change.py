@@ -75,22 +75,35 @@ class Needs:
     def of(self, position: int, change: Change) -> list[int]:
         """Producers that an instruction of the changed program needs."""
         found: dict[int, None] = {}
+        seen: set[tuple[int, bool]] = set()  # chains of stores and loads meet again and again: there may be 2**n ways
         for producer in self._kept(position) if change.own_tiles else self.logical[position]:
-            self._resolve(producer, position, change, found, through=False)
+            self._resolve(producer, position, change, found, seen, through=False)
         return list(found)
 
-    def _resolve(self, producer: int, position: int, change: Change, found: dict[int, None], *, through: bool) -> None:
+    def _resolve(
+        self,
+        producer: int,
+        position: int,
+        change: Change,
+        found: dict[int, None],
+        seen: set[tuple[int, bool]],
+        *,
+        through: bool,
+    ) -> None:
         """Find who is needed in the place of a producer that is gone.
 
         If that was a load of what the kernel had stored (`through`), who made what was stored.
         """
         while change.gone.get(producer, UNUSED) >= 0:
             producer = change.gone[producer]
+        if (producer, through) in seen:
+            return
+        seen.add((producer, through))
         merged = change.gone.get(producer) == MERGED
         if merged or (through and _stores(self._core.items[producer])):
             load = merged and is_transfer(self._core, producer)
             for other in self.logical[producer]:
-                self._resolve(other, position, change, found, through=through or load)
+                self._resolve(other, position, change, found, seen, through=through or load)
         elif producer not in change.gone and producer < position:
             found[producer] = None
 
