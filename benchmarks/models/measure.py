@@ -68,7 +68,7 @@ def described(executable: Executable) -> dict[str, Any]:
         + report.constant_bytes
         + report.output_bytes
         + report.temporary_bytes,
-        "replaced": [name for name, _ in report.replaced],
+        "replaced": [each.pattern for each in report.replaced],
         "linked_kernels": report.kernels.get("call", 0),
         "device_ms": about.makespan_ns / 1e6,
         "engine_use": {name: total["units"][name] / about.makespan_ns for name in ENGINES},

@@ -15,7 +15,7 @@ def run(name: str) -> Found:
     text = Path(__file__).with_name("attention.mlir").read_text(encoding="utf-8")
     numbers = Numbers("attention")
     model = compile_module(text, target="trn2", name="attention", lnc=2 if name.endswith("two cores") else 1)
-    if [pattern for pattern, _ in model.report.replaced] != ["attention"]:
+    if [each.pattern for each in model.report.replaced] != ["attention"]:
         raise AssertionError("the pattern was not found")
     results = model.run([numbers.floats((1, 2, 256, 32)), numbers.floats((32, 32), 0.25)])
     return of_executables([model], results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -44,12 +45,15 @@ from nki.runtime.model import Model
 from nki.runtime.spans import span
 from nki.store.artifact import container
 from nki.store.artifact.model import ModelPart, Port, stored
+from nki.store.keys import key_of
+from nki.timing.cores import spent_by_cores
 
 PLANNED, LINKED, NEFF = "plan.json", "linked.mlir", "model.neff"
 """Names of the files of later stages in a folder of dumps."""
 
-IMPORTED, SETTING, REFERENCE = "imported", "setting.json", "kernel-"
-"""The first stage; the file that says how a model was compiled; what the names of the user's kernels begin with."""
+IMPORTED, SIMPLIFIED, SETTING, REFERENCE = "imported", "simplified", "setting.json", "kernel-"
+"""The first stage, and the one before patterns; the file that says how a model was compiled; what the names of the
+user's kernels begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,15 @@ class GraphCompilation:
         self._target = chosen_target(setting.target, setting.options.target)
         check_lnc(setting.name, setting.lnc, self._target)
         patterns = replacements(setting.patterns)
-        self._context = GraphContext(self._target, setting.options, patterns=patterns, disabled=setting.disabled)
+        self._context = GraphContext(
+            self._target,
+            setting.options,
+            patterns=patterns,
+            time_of=self.time_of,
+            timed_as=_timed_as(setting, self._target.name),
+            lnc=setting.lnc,
+            disabled=setting.disabled,
+        )
         self._folder = None if setting.dump_dir is None else Path(setting.dump_dir)
         self._seconds: dict[str, float] = {}
         if self._folder is not None:
@@ -155,9 +167,8 @@ class GraphCompilation:
         self._seconds["kernels"] = perf_counter() - began
         names = _argument_names(function)
         cuts = self._cuts(steps)
-        outputs = bind(function, steps)
         donated = _donated(function) if setting.donated is None else dict(setting.donated)
-        planned = plan(function, steps, outputs, names, donated)
+        planned = plan(function, steps, bind(function, steps), names, donated)
         self._seconds["planned"] = perf_counter() - began - self._seconds["kernels"]
         began = perf_counter()
         linked, division = self._linked(steps, planned, cuts, kernels)
@@ -168,6 +179,22 @@ class GraphCompilation:
         if self._folder is not None:
             _dump(self._folder, planned, linked, steps, found)
         return found
+
+    def time_of(self, module: Module) -> float:
+        """What a part of a model takes in ns, compiled as the model is; it is used up.
+
+        Args:
+            module: simplified; patterns do not replace anything in it.
+        """
+        context = GraphContext(self._target, self._setting.options, disabled=self._setting.disabled)
+        function = run_passes(module, context, start=SIMPLIFIED).main
+        emitters = emit.EMITTERS if self._setting.emitters is None else self._setting.emitters
+        kernels = Kernels(emitters, self._target, self._setting.options)
+        steps = steps_of(function, kernels)
+        cuts = self._cuts(steps)
+        planned = plan(function, steps, bind(function, steps), _argument_names(function), {})
+        linked, _ = self._linked(steps, planned, cuts, kernels)
+        return max(spent.ns for spent in spent_by_cores(linked.programs, self._target))
 
     def _cuts(self, steps: ModelSteps) -> dict[int, Divisible] | None:
         """The kernels for a model on two cores, by the identity of their programs; None for a model on one core."""
@@ -187,6 +214,14 @@ class GraphCompilation:
         if self._setting.lnc > 1:
             return link_for_two(name, steps, planned, cuts, kernels, target)
         return link(name, steps, planned, kernels, target, divide(steps, planned, cuts, 0.0, target).shares), None
+
+
+def _timed_as(setting: Setting, target: str) -> str:
+    """What the time of a part of a model depends on besides the part; emitters of the caller are like no others."""
+    own = "" if setting.emitters is None else secrets.token_hex(16)
+    return key_of(
+        "timed", target=target, options=setting.options, lnc=setting.lnc, disabled=setting.disabled, emitters=own
+    )
 
 
 def _part(

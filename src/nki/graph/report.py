@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from nki.core.html import html_table
 from nki.graph.ir import Function, Group, Op
@@ -13,7 +14,7 @@ from nki.graph.link.link import Linked
 from nki.graph.link.plan import MemoryPlan
 from nki.graph.link.steps import KernelRun, ModelSteps, walk
 from nki.graph.partition.divide import Division
-from nki.graph.passes.context import GraphContext
+from nki.graph.passes.context import GraphContext, Near, Replaced
 from nki.store.artifact.metadata import refused
 
 
@@ -37,7 +38,8 @@ class GraphReport:
         split: kernels of which both cores run a half.
         meetings: of the cores.
         unsplit: (kind of kernel or step, why one core runs it, how often).
-        replaced: (pattern, line of the model) of what a registered kernel computes.
+        replaced: what kernels of patterns compute, and what it takes with them and without.
+        near: what they nearly compute, and why they do not.
         fallbacks: (operation, line) of what runs on the host; only where the caller asked for it.
         seconds: of each stage.
     """
@@ -63,14 +65,16 @@ class GraphReport:
     split: int = 0
     meetings: int = 0
     unsplit: Sequence[tuple[str, str, int]] = ()
-    replaced: Sequence[tuple[str, str]] = ()
+    replaced: Sequence[Replaced] = ()
+    near: Sequence[Near] = ()
     fallbacks: Sequence[tuple[str, str]] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """JSON types only."""
         found = asdict(self)
-        found["replaced"] = [list(pair) for pair in self.replaced]
+        found["replaced"] = [each._asdict() for each in self.replaced]
+        found["near"] = [each._asdict() for each in self.near]
         found["unsplit"] = [list(each) for each in self.unsplit]
         found["fallbacks"] = [list(pair) for pair in self.fallbacks]
         return found
@@ -83,13 +87,16 @@ class GraphReport:
     def of_json(found: Mapping[str, Any]) -> GraphReport:
         """What `lasting` or `to_json` made. Raises ArtifactError "artifact.model" for anything else."""
         known = {each.name for each in fields(GraphReport)}
-        pairs = {name: found.get(name) for name in ("replaced", "fallbacks", "unsplit")}
+        lists = {name: found.get(name) for name in ("replaced", "fallbacks", "unsplit")} | {
+            "near": found.get("near", [])  # files of earlier versions have none
+        }
         whole = {"model", "target"} <= found.keys() <= known
-        if not whole or not all(isinstance(value, list) for value in pairs.values()):
-            raise refused(
-                "artifact.model", f"a report with {', '.join(map(str, found))}"[:200], "it is that of a model"
-            )
-        tuples = {name: tuple(tuple(pair) for pair in value or ()) for name, value in pairs.items()}
+        try:
+            if not whole or not all(isinstance(value, list) for value in lists.values()):
+                raise ValueError(", ".join(map(str, found)))
+            tuples = {name: tuple(_MADE[name](each) for each in value or ()) for name, value in lists.items()}
+        except (TypeError, ValueError) as error:
+            raise refused("artifact.model", f"a report with {error}"[:200], "it is that of a model") from error
         return GraphReport(**{**found, **tuples})
 
     def __str__(self) -> str:
@@ -104,7 +111,8 @@ class GraphReport:
         if self.cores > 1:
             lines.append(f"  {self.cores} cores: {self.split} kernels are cut in two, {self.meetings} meetings")
             lines += [f"    {count} {kind} on one core: {why}" for kind, why, count in self.unsplit]
-        lines += [f"  {pattern} at {where}: a registered kernel" for pattern, where in self.replaced]
+        lines += [f"  {_counted(each, count)}: its kernel{_gain(each)}" for each, count in _alike(self.replaced)]
+        lines += [f"  {_counted(each, count)}: nearly, but {each.reason}" for each, count in _alike(self.near)]
         lines += [f"  {op} at {where}: on the host" for op, where in self.fallbacks]
         return "\n".join(lines)
 
@@ -122,6 +130,39 @@ class GraphReport:
             f"  fusion: {self.kernels_before} -> {self.kernels_after} kernels, {self.bytes_before:,} -> "
             f"{self.bytes_after:,} bytes from and to device memory"
         ]
+
+
+Found = TypeVar("Found", Replaced, Near)
+
+
+def _alike(found: Sequence[Found]) -> list[tuple[Found, int]]:
+    """What is equal in several layers of a model, once, and how often."""
+    return list(Counter(found).items())
+
+
+def _counted(found: Replaced | Near, count: int) -> str:
+    return f"{found.pattern} at {found.where}" + (f", {count} times" if count > 1 else "")
+
+
+def _gain(found: Replaced) -> str:
+    if found.ns is None:
+        return ""
+    own = "which the graph compiler cannot compute" if found.own_ns is None else f"{found.own_ns / 1000:.2f} µs without"
+    return f", {found.ns / 1000:.2f} µs, {own}"
+
+
+def _of_json(kind: type[Found], each: Any) -> Found:
+    """A record that was written by name, or by position as in files of earlier versions."""
+    return kind(**each) if isinstance(each, Mapping) else kind(*each)
+
+
+_MADE: Mapping[str, Callable[[Any], Any]] = {
+    "replaced": partial(_of_json, Replaced),
+    "near": partial(_of_json, Near),
+    "fallbacks": tuple,
+    "unsplit": tuple,
+}
+"""What makes records of what JSON has, by the name of the list."""
 
 
 def report_of(
@@ -163,6 +204,7 @@ def report_of(
         meetings=linked.meetings,
         unsplit=unsplit,
         replaced=tuple(context.replaced),
+        near=tuple(context.near),
         seconds=dict(seconds),
     )
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from nki.graph.ir import Op, Value
+from nki.graph.ir import Module, Op, Value
 from nki.graph.passes.rewriter import Rewriter
 from nki.graph.references import Reference
 from nki.options import Options
@@ -24,6 +24,39 @@ class Traffic:
     distinct: int = 0
 
 
+class Replaced(NamedTuple):
+    """A part of a model that a pattern's kernel computes.
+
+    Attributes:
+        pattern: its name.
+        where: the model's line.
+        ns: what the part takes with the kernel, on the timing model; None for a pattern that does not ask.
+        own_ns: what it would take with kernels of the graph compiler; None if these cannot compute it, too.
+    """
+
+    pattern: str
+    where: str
+    ns: float | None = None
+    own_ns: float | None = None
+
+
+class Near(NamedTuple):
+    """A part of a model that a pattern's kernel does not compute, although it nearly could.
+
+    Attributes:
+        pattern: its name.
+        where: the model's line.
+        reason: why it does not.
+        ns, own_ns: as those of `Replaced`, if the reason is that the kernel is slower.
+    """
+
+    pattern: str
+    where: str
+    reason: str
+    ns: float | None = None
+    own_ns: float | None = None
+
+
 class Replacement(Protocol):
     """What puts a kernel in the place of a part of a model."""
 
@@ -32,7 +65,7 @@ class Replacement(Protocol):
         """For reports."""
 
     def replaced(self, r: Rewriter, op: Op, context: GraphContext) -> Sequence[Value] | None:
-        """Values in place of an operation's results; None where it has none."""
+        """Values in place of an operation's results; None where it has none. The context is told what was found."""
 
 
 @dataclass(slots=True)
@@ -44,7 +77,12 @@ class GraphContext:
         options: kernels that take the place of patterns are compiled with them.
         fold_bytes: constants of more bytes are not computed at compile time.
         patterns: what may replace parts of the model, in the order in which they are asked.
-        replaced: (pattern, model's line) of parts of the graph that a registered kernel replaces.
+        time_of: what a part of the model takes in ns, compiled as the model is; None if nobody can tell, so that a
+            pattern's kernel is used wherever it can be.
+        timed_as: equal for contexts whose `time_of` gives equal answers.
+        lnc: cores that run the model together.
+        replaced: what kernels of patterns compute.
+        near: what they nearly compute.
         references: compiled kernels of patterns, which are known as long as this holds them.
         traffic: what fusion saved.
         disabled: names of passes that are left out.
@@ -54,7 +92,11 @@ class GraphContext:
     options: Options = field(default_factory=Options)
     fold_bytes: int = 1 << 16
     patterns: Sequence[Replacement] = ()
-    replaced: list[tuple[str, str]] = field(default_factory=list)
+    time_of: Callable[[Module], float] | None = None
+    timed_as: str = ""
+    lnc: int = 1
+    replaced: list[Replaced] = field(default_factory=list)
+    near: list[Near] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     disabled: frozenset[str] = frozenset()

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
-from nki.graph.ir import Module, Op, Value
+from nki.graph.ir import Module
 from nki.graph.passes.context import GraphContext
-from nki.graph.passes.rewriter import Rewriter, rewrite
+from nki.graph.passes.needed import drop_unneeded
+from nki.graph.passes.rewriter import rewrite
 
 
 def patterns(module: Module, context: GraphContext) -> Module:
-    """The model with calls of kernels in place of what the context's patterns find; the first that finds comes first.
+    """The model with calls of kernels in place of what the context's patterns find.
+
+    The first pattern sees all of the model before the second one does, so that a larger part can come before those that
+    it is made of.
 
     Raises:
         NkiError: what the patterns raise.
     """
-
-    def rule(r: Rewriter, op: Op) -> Sequence[Value] | None:
-        for pattern in context.patterns:
-            values = pattern.replaced(r, op, context)
-            if values is not None:
-                context.replaced.append((pattern.name, str(op.location)))
-                return values
-        return None
-
-    return rewrite(module, rule) if context.patterns else module
+    for pattern in context.patterns:
+        before = len(context.replaced)
+        module = rewrite(module, partial(pattern.replaced, context=context))
+        if len(context.replaced) > before:  # what nobody needs any more is no use of a value
+            for function in module.functions.values():
+                drop_unneeded(function)
+    return module

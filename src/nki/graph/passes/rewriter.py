@@ -37,6 +37,7 @@ class Rewriter:
         self._makers: dict[Value, Op] = {}
         self._instead: dict[Value, Value] = {}
         self._location: Location = UNKNOWN
+        self._users: dict[Value, Op | None] | None = None
         self.depth = 0
 
     # ------------------------------------------------------------------------------------------------------- looking
@@ -68,6 +69,30 @@ class Rewriter:
         if array.size == 1 or not any(array.strides):
             return array.reshape(-1)[0] if array.size == 1 else array[(0,) * array.ndim]
         return None
+
+    def user(self, value: Value) -> Op | None:
+        """The operation of the old model that uses a value, if it is the only one and uses it once."""
+        if self._users is None:
+            self._users = {}
+            for op in self.module.walk():
+                for operand in op.operands:
+                    self._users[operand] = None if operand in self._users else op
+        found = self._users.get(value)
+        return found if self.uses.get(value) == 1 else None
+
+    # ------------------------------------------------------------------------------------------------------- undoing
+
+    @property
+    def written(self) -> Sequence[Op]:
+        """The operations of the block that is being written, so far."""
+        return self._ops
+
+    def undo(self, count: int) -> None:
+        """Take out what was written after the first `count` operations of the block; nobody may use it."""
+        for op in self._ops[count:]:
+            for result in op.results:
+                self._makers.pop(result, None)
+        del self._ops[count:]
 
     # -------------------------------------------------------------------------------------------------------- making
 

@@ -8,13 +8,15 @@ from nki.graph.passes.kinds import combiner
 from nki.graph.passes.lossless import computed_alike, lossless
 from nki.graph.passes.rewriter import Rewriter
 from nki.graph.patterns.known_values import known
-from nki.graph.patterns.pattern import Match, Matcher, Pattern
+from nki.graph.patterns.pattern import Choose, Match, Matcher, NearMiss, Pattern
 from nki.graph.patterns.recognition import either_way, match_rms_norm, unconverted
 from nki.graph.patterns.registry import register, register_pattern, unregister
 
 __all__ = [
+    "Choose",
     "Match",
     "Matcher",
+    "NearMiss",
     "Op",
     "Pattern",
     "Rewriter",

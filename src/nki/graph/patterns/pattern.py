@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from nki.core.errors import NkiError
 from nki.graph.ir import Op, Value
 from nki.graph.passes.rewriter import Rewriter
 from nki.kernel import Kernel
@@ -28,9 +29,20 @@ class Match:
     finish: Callable[[Rewriter, Sequence[Value]], Sequence[Value]] | None = None
 
 
+class NearMiss(Exception):
+    """Raised by a matcher: the operation is what it looks for, but for a reason that the model's author should know.
+
+    The reason is a part of a sentence with the actual numbers: ``raise NearMiss("heads of 256, the kernel has 128")``.
+    Reports list it, and the operation stays.
+    """
+
+
 Matcher = Callable[[Rewriter, Op], "Match | None"]
 """Looks at an operation and, through `Rewriter.maker`, at what makes its operands. It may add operations, such as
-transposes of the inputs."""
+transposes of the inputs, which are taken out again if there is no match. It may raise `NearMiss`."""
+
+Choose = Literal["always", "faster"]
+"""When a pattern's kernel is used: wherever it can be, or where the timing model says that it is faster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +55,15 @@ class Pattern:
         kernel: computes one; it returns what it replaces.
         version: of the pattern; another one is another pattern for what is kept of compiled models. The distribution's
             version and the code of both functions count as well.
+        choose: "always" uses the kernel wherever the matcher finds something. "faster" asks the timing model, and
+            leaves parts as they are that kernels of the graph compiler compute in less time.
+        refuses: errors of the kernel that say that it does not take such arguments. Reports list what they say, and
+            the part stays.
     """
 
     name: str
     match: Matcher
     kernel: Kernel
     version: str = ""
+    choose: Choose = "always"
+    refuses: tuple[type[NkiError], ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,35 @@ from nki.core.dtypes import bool_
 from nki.core.errors import NkiError
 from nki.core.source import Location
 from nki.driver.compile import compiled
-from nki.driver.prepare import prepare
+from nki.driver.measure import question, times_of
+from nki.driver.prepare import Prepared, prepare
 from nki.graph.errors import GraphError
 from nki.graph.ir import Op, TensorType, Value
-from nki.graph.passes.context import GraphContext
+from nki.graph.passes.context import GraphContext, Near, Replaced
 from nki.graph.passes.rewriter import Rewriter
-from nki.graph.patterns.pattern import Match
+from nki.graph.patterns.choice import Cut, Slower, TimeOf, Times, cut_out, own_time, remember, remembered
+from nki.graph.patterns.pattern import Match, NearMiss
 from nki.graph.patterns.registry import Origin
 from nki.graph.references import TARGET, Reference, register
+from nki.store.keys import key_of
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A pattern as the passes use it."""
+    """A pattern as the passes of one compilation use it.
+
+    Attributes:
+        code: what tells it from patterns of other code or of another version.
+        lasting: whether that holds in other processes, too.
+        references: its compiled kernels, by what they were compiled for.
+        refused: what its kernel said about arguments that it does not take, by what it was to be compiled for.
+    """
 
     origin: Origin
+    code: str
+    lasting: bool
+    references: dict[str, Reference] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -42,24 +56,89 @@ class Replacement:
                 else than what it replaces.
             NkiError: what compiling the kernel raises.
         """
+        first, where = len(r.written), str(op.location)
+        try:
+            found = self._found(r, op)
+            if found is not None:
+                values, times = self._chosen(r, op, found, first, context)
+                context.replaced.append(Replaced(self.name, where, *times))
+                return values
+        except NearMiss as miss:
+            times = miss.times if isinstance(miss, Slower) else ()
+            context.near.append(Near(self.name, where, str(miss), *times))
+        r.undo(first)
+        return None
+
+    def _found(self, r: Rewriter, op: Op) -> Match | None:
         with self._guarded("its matcher", op.location):
             found = self.origin.pattern.match(r, op)
-        if found is None:
-            return None
-        if not isinstance(found, Match):
+        if found is not None and not isinstance(found, Match):
             raise self._refused(f"its matcher returns a {type(found).__name__}", op.location)
-        with self._guarded("its kernel", op.location):
-            reference = self._compiled(found, context)
-        return self._called(r, op, found, reference)
+        return found
 
-    def _compiled(self, found: Match, context: GraphContext) -> Reference:
-        kernel = self.origin.pattern.kernel
-        arrays = tuple(_stand_in(value) for value in found.inputs)
-        facts, target = dict(found.facts), context.target.name
-        made = compiled(prepare(kernel, arrays, facts, context.options, "compiled", target=target, cache={}))
-        reference = register(made.kernel_hash, kernel.func.__name__, made.programs)
-        context.references.append(reference)
+    def _chosen(
+        self, r: Rewriter, op: Op, found: Match, first: int, context: GraphContext
+    ) -> tuple[Sequence[Value], Sequence[float | None]]:
+        """The kernel's call, and what the part takes with it and without. Raises NearMiss if it is not worth it."""
+        if self.origin.pattern.choose == "always" or context.time_of is None:
+            return self._called(r, op, found, self._reference(op, found, context)), ()
+        cut = cut_out(r, op, found.inputs, first)
+        part, facts = cut.own.digest(found.inputs), _written(found)
+        key = key_of("choice", part=part, facts=facts, pattern=self.code, timed_as=context.timed_as)
+        times = remembered(key)
+        if times is None:
+            times = self._timed(r, op, found, cut, context, context.time_of)
+            remember(key, times, self.lasting)
+        if not times.faster:
+            raise Slower(times, cut.others)
+        return self._called(r, op, found, self._reference(op, found, context)), times
+
+    def _timed(self, r: Rewriter, op: Op, found: Match, cut: Cut, context: GraphContext, time_of: TimeOf) -> Times:
+        """What the part takes with the kernel and without; a kernel that is slower by itself is not put in."""
+        with self._of_kernel(op, found):
+            asked = question(self._prepared(found, context))
+            alone = max(core.spent.ns for core in times_of(asked)) if context.lnc == 1 else 0.0
+        own = own_time(cut.own, time_of)
+        if own is not None and alone >= own:
+            return Times(alone, own)
+        first = len(r.written)
+        values = self._called(r, op, found, self._reference(op, found, context))
+        ns = time_of(cut.with_kernel(r, values).module())
+        r.undo(first)
+        return Times(ns, own)
+
+    def _reference(self, op: Op, found: Match, context: GraphContext) -> Reference:
+        """The kernel for a match, compiled once for all that are alike."""
+        key = _written(found)
+        reference = self.references.get(key)
+        if reference is None:
+            with self._of_kernel(op, found):
+                made = compiled(self._prepared(found, context))
+            name = self.origin.pattern.kernel.func.__name__
+            reference = self.references[key] = register(made.kernel_hash, name, made.programs)
+            context.references.append(reference)
         return reference
+
+    @contextmanager
+    def _of_kernel(self, op: Op, found: Match) -> Iterator[None]:
+        """Failures of the kernel; what it refuses, or has no room for if nobody insists on it, is a near miss."""
+        key, pattern = _written(found), self.origin.pattern
+        if key in self.refused:
+            raise NearMiss(self.refused[key])
+        try:
+            with self._guarded("its kernel", op.location):
+                yield
+        except NkiError as error:
+            without_room = pattern.choose == "faster" and error.code in _WITHOUT_ROOM
+            if not (without_room or isinstance(error, pattern.refuses)):
+                raise
+            self.refused[key] = f"the kernel refuses it: {error.message}"
+            raise NearMiss(self.refused[key]) from error
+
+    def _prepared(self, found: Match, context: GraphContext) -> Prepared:
+        arrays = tuple(_stand_in(value) for value in found.inputs)
+        kernel, target = self.origin.pattern.kernel, context.target.name
+        return prepare(kernel, arrays, dict(found.facts), context.options, "compiled", target=target, cache={})
 
     def _called(self, r: Rewriter, op: Op, found: Match, reference: Reference) -> tuple[Value, ...]:
         made = [TensorType(tuple(buffer.shape), buffer.dtype) for buffer in reference.programs[0].outputs]
@@ -87,7 +166,7 @@ class Replacement:
             error.add_note(f"{self.origin} wanted this kernel for {where}")
             error.facts["pattern"] = str(self.origin)
             raise
-        except (Warning, MemoryError):  # warnings are errors where the user wants that
+        except (NearMiss, Warning, MemoryError):  # warnings are errors where the user wants that
             raise
         except Exception as error:
             raise self._refused(f"{part} raises {type(error).__name__}: {error}"[:400], where) from error
@@ -100,6 +179,14 @@ class Replacement:
             fix="let the pattern match only what the kernel can compute, or leave its name out of patterns=[...]",
             location=where,
         )
+
+
+_WITHOUT_ROOM = frozenset({"tensor.capacity", "memory.capacity"})
+
+
+def _written(found: Match) -> str:
+    """What a kernel is compiled for."""
+    return repr(([str(value.type) for value in found.inputs], sorted(found.facts.items())))
 
 
 def _stand_in(value: Value) -> Any:

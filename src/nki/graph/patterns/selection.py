@@ -44,7 +44,14 @@ def origins(names: Collection[str] | None) -> tuple[Origin, ...]:
 
 def replacements(names: Collection[str] | None) -> tuple[Replacement, ...]:
     """The patterns of these names for the passes. Raises what `origins` raises."""
-    return tuple(Replacement(origin) for origin in origins(names))
+    return tuple(_replacement(origin) for origin in origins(names))
+
+
+def _replacement(origin: Origin) -> Replacement:
+    pattern = origin.pattern
+    code, lasting = _code_of(pattern)
+    facts = (pattern.name, origin.distribution, pattern.version, code)
+    return Replacement(origin, key_of("pattern", facts=facts), lasting)
 
 
 def fingerprint(names: Collection[str] | None) -> str:
@@ -56,8 +63,9 @@ def fingerprint(names: Collection[str] | None) -> str:
         GraphError: "graph.pattern" for one that cannot be loaded.
     """
     facts = [
-        (origin.pattern.name, origin.distribution, origin.pattern.version, _code_of(origin.pattern))
+        (pattern.name, origin.distribution, pattern.version, pattern.choose, _code_of(pattern)[0])
         for origin in origins(names)
+        if (pattern := origin.pattern)
     ]
     return key_of("patterns", patterns=facts)
 
@@ -67,12 +75,13 @@ _TOKENS: WeakKeyDictionary[Pattern, str] = WeakKeyDictionary()
 """For patterns whose code has no value to compare: equal in this process only."""
 
 
-def _code_of(pattern: Pattern) -> str:
+def _code_of(pattern: Pattern) -> tuple[str, bool]:
+    """What stands for the code of a pattern, and whether it does in other processes, too."""
     digests = [_digest(pattern.match), _digest(pattern.kernel.func)]
     if all(digests):
-        return " ".join(digests)
+        return " ".join(digests), True
     with _LOCK:
-        return _TOKENS.setdefault(pattern, secrets.token_hex(16))
+        return _TOKENS.setdefault(pattern, secrets.token_hex(16)), False
 
 
 def _digest(function: Any) -> str:

@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from nki.graph.patterns import Match, Op, Rewriter, Value, known
+from nki.graph.patterns import Match, NearMiss, Op, Rewriter, Value, known
 from nki.graph.patterns.attention.kernel import LETTERS, MOST_FEATURES, MOST_KEYS, PARTITIONS
 from nki.graph.patterns.attention.layouts import Dims, Index, NotAligned, Seen, flat, of_shape
 from nki.graph.patterns.attention.scores import Attention, Mask, attention_of
-
-_FEWEST = 256
-"""Keys, and queries, from which on the scores are worth keeping on chip."""
 
 _MOST_PIECES = 1 << 12
 """Blocks of 128 queries and 512 keys, each of which takes a dozen instructions."""
@@ -72,8 +69,11 @@ def _matched(r: Rewriter, op: Op, found: Attention) -> Match | None:
     causal, masks = _causal(r, found)
     masks = _together(r, masks)
     nest = _nest(found, None if causal is None else causal.query)
-    if nest is None or len(masks) > 1 or not _worthwhile(nest):
+    if nest is None:
         return None
+    if len(masks) > 1:
+        raise NearMiss(f"{len(masks)} masks, the kernel takes one besides a causal one")
+    _check_limits(nest)
     letters = nest.letters()
     specs, inputs = {}, []
     for name, seen in (("q", found.query), ("k", found.key), ("v", found.value)):
@@ -81,7 +81,7 @@ def _matched(r: Rewriter, op: Op, found: Attention) -> Match | None:
         specs[f"{name}_dims"] = "".join(letters[index] for index in order)
         inputs.append(r.reshape(seen.value, [index.size for index in order]))
     if specs["v_dims"].index("k") > specs["v_dims"].index("f"):
-        return None
+        raise NearMiss("values have their features before the keys, the kernel takes keys first")
     for mask in masks:
         value, specs["mask_dims"] = _mask_input(r, mask, letters)
         inputs.append(value)
@@ -139,12 +139,19 @@ def _nest(found: Attention, query: Index | None) -> _Nest | None:
     return _Nest(shared, groups, rows, key[0], head[0], features[0])
 
 
-def _worthwhile(nest: _Nest) -> bool:
-    """Whether the kernel can compute it, in reasonable time, and is the better way."""
+def _check_limits(nest: _Nest) -> None:
+    """Raise NearMiss for what the kernel has no room for, or not in reasonable time."""
     loops = prod(index.size for index in (*nest.shared, *nest.groups))
     pieces = loops * -(-nest.query.size // PARTITIONS) * -(-nest.key.size // MOST_FEATURES)
-    fits = nest.head.size <= PARTITIONS and nest.features.size <= MOST_FEATURES and nest.key.size <= MOST_KEYS
-    return fits and min(nest.key.size, nest.query.size) >= _FEWEST and pieces <= _MOST_PIECES
+    sizes = (
+        (nest.head.size, PARTITIONS, "heads of {}"),
+        (nest.features.size, MOST_FEATURES, "{} features of values"),
+        (nest.key.size, MOST_KEYS, "{} keys"),
+        (pieces, _MOST_PIECES, "{} blocks of 128 queries and 512 keys"),
+    )
+    for size, most, what in sizes:
+        if size > most:
+            raise NearMiss(f"{what.format(size)}, the kernel takes up to {most}")
 
 
 # ------------------------------------------------------------------------------------------------------------- masks

@@ -6,4 +6,4 @@ from nki.graph.patterns import Pattern
 from nki.graph.patterns.attention.kernel import attention
 from nki.graph.patterns.attention.match import match
 
-ATTENTION = Pattern("attention", match, attention)
+ATTENTION = Pattern("attention", match, attention, choose="faster")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nki.graph.patterns import Op, Rewriter, Value, combiner
+from nki.graph.patterns import NearMiss, Op, Rewriter, Value, combiner
 from nki.graph.patterns.attention.layouts import Dims, Seen, bound, same, unmoved
 
 _USES = 2
@@ -54,6 +54,7 @@ def attention_of(r: Rewriter, op: Op, result: Dims, side: int) -> Attention | No
 
     Raises:
         NotAligned: a reshape mixes indices.
+        NearMiss: others use the weights.
     """
     operands = bound(op, result)
     if len(op.attributes["lhs_contracting_dimensions"]) != 1:
@@ -61,17 +62,19 @@ def attention_of(r: Rewriter, op: Op, result: Dims, side: int) -> Attention | No
     keys = operands[side][op.attributes[("lhs", "rhs")[side] + "_contracting_dimensions"][0]]
     weights = unmoved(r, op.operands[side], operands[side])
     softmax, checked = _without_empty(r, weights, keys)
-    if softmax is None or not _only_here(r, op.operands[side], softmax.value):
+    found = None if softmax is None else _softmax_of(r, softmax, keys)
+    if softmax is None or found is None or (checked is not None and not _equal(checked, found[0])):
         return None
-    scores = _softmax_of(r, softmax, keys)
-    if scores is None or (checked is not None and not _equal(checked, scores)):
-        return None
+    scores, shared = found
     values = unmoved(r, op.operands[1 - side], operands[1 - side], exact=True)
-    return _products(r, scores, values, checked is not None, result, keys)
+    made = _products(r, scores, values, checked is not None, result, keys)
+    if made is not None and (shared or not _only_here(r, op.operands[side], softmax.value)):
+        raise NearMiss("its weights are used elsewhere, as a derivative does, so that they have to be made anyhow")
+    return made
 
 
 def _only_here(r: Rewriter, value: Value, softmax: Value) -> bool:
-    """Whether nobody else uses the weights: a derivative does, and then they have to be made anyhow."""
+    """Whether nobody else uses the weights."""
     while r.uses.get(value, 1) == 1:
         op = r.maker(value)
         if value is softmax or op is None:
@@ -126,8 +129,8 @@ def _reduced(r: Rewriter, value: Value, dims: Dims, keys: Sequence[object], name
     return unmoved(r, reduce.operands[0], inner)
 
 
-def _softmax_of(r: Rewriter, seen: Seen, keys: Sequence[object]) -> Seen | None:
-    """What ``exp(s - max(s)) / sum(exp(s - max(s)))`` over the keys is computed of."""
+def _softmax_of(r: Rewriter, seen: Seen, keys: Sequence[object]) -> tuple[Seen, bool] | None:
+    """The scores s of ``exp(s - max(s)) / sum(exp(s - max(s)))`` over the keys; whether others use the exponentials."""
     quotient = r.maker(seen.value, "divide")
     if quotient is None:
         return None
@@ -138,11 +141,10 @@ def _softmax_of(r: Rewriter, seen: Seen, keys: Sequence[object]) -> Seen | None:
     difference = None if shifted is None else r.maker(shifted.value, "subtract")
     if total is None or shifted is None or difference is None or not _equal(total, powers):
         return None
-    if r.uses.get(powers.value, _USES) > _USES:
-        return None
     scores = unmoved(r, difference.operands[0], shifted.dims)
     largest = _reduced(r, difference.operands[1], shifted.dims, keys, "maximum")
-    return scores if largest is not None and _equal(largest, scores) else None
+    shared = r.uses.get(powers.value, _USES) > _USES
+    return (scores, shared) if largest is not None and _equal(largest, scores) else None
 
 
 def _products(
