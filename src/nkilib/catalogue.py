@@ -55,6 +55,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "rope_hf": Entry("nkilib.core.embeddings.rope_hf"),
         "selective_scan": Entry(f"{_SCAN}.selective_scan", _SCAN, "selective-scan"),
         "ssd": Entry(f"{_SCAN}.ssd", _SCAN, "ssd"),
+        "moe_cte": Entry("nkilib.core.moe.moe_cte.moe_cte", "nkilib.core.moe_cte", "moe-cte"),
         "router_topk": Entry("nkilib.core.router_topk.router_topk", "nkilib.core.router_topk", "router-topk"),
     }
 )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from benchmarks.library.case import Case, Make
 
 import nki.language as nl
+from nkilib.core.moe_cte import MoECTEImplementation, MoECTESpec
 from nkilib.core.utils.common_types import RouterActFnType
 
 
@@ -58,6 +61,68 @@ def router(
     )
 
 
+@dataclass(frozen=True)
+class Experts:
+    """Sizes of a mixture of experts whose tokens lie in blocks."""
+
+    tokens: int
+    hidden: int
+    inner: int
+    experts: int
+    k: int
+    block: int
+
+    @property
+    def blocks(self) -> int:
+        """As many as tokens can need."""
+        return -(-(self.tokens * self.k - (self.experts - 1)) // self.block) + self.experts - 1
+
+    def places(self, rng: Any, shape: Any) -> Any:
+        """Different tokens in each block, the last places of every other one being padding."""
+        found = np.full((self.blocks, self.block), self.tokens)
+        for number in range(self.blocks):
+            count = min(self.tokens, self.block - 5 * (number % 2))
+            found[number, :count] = rng.permutation(self.tokens)[:count]
+        return found.reshape(-1)
+
+    def arguments(self, spec: MoECTESpec, **options: Any) -> Callable[[Make], dict[str, Any]]:
+        """Arguments of `moe_cte`."""
+        rows, small = self.tokens + 1, lambda rng, shape: rng.uniform(-0.1, 0.1, shape)
+
+        def arguments(make: Make) -> dict[str, Any]:
+            return {
+                "hidden_states": make((rows, self.hidden)),
+                "expert_affinities_masked": make((rows * self.experts, 1), fill=lambda rng, shape: rng.random(shape)),
+                "gate_up_proj_weight": make((self.experts, self.hidden, 2, self.inner), fill=small),
+                "down_proj_weight": make((self.experts, self.inner, self.hidden), fill=small),
+                "token_position_to_id": make((self.blocks * self.block,), nl.int32, fill=self.places),
+                "block_to_expert": make(
+                    (self.blocks, 1), nl.int32, fill=lambda rng, shape: rng.integers(0, self.experts, shape)
+                ),
+                "block_size": self.block,
+                "spec": spec,
+                **options,
+            }
+
+        return arguments
+
+
+def blockwise(name: str, sizes: Experts, how: str, lnc: int = 1, **more: Any) -> Case:
+    """A case of `moe_cte`."""
+    spec = MoECTESpec(MoECTEImplementation[how])
+    weights = 3 * sizes.hidden * sizes.inner
+    return Case(
+        kernel="moe_cte",
+        name=f"{name}, {how}, {sizes.blocks} blocks of {sizes.block} x {sizes.hidden} x {sizes.inner}",
+        arguments=sizes.arguments(spec, **more),
+        flops=2 * sizes.blocks * sizes.block * weights,
+        hbm_bytes=2 * (2 * sizes.tokens * sizes.hidden + min(sizes.experts, sizes.blocks) * weights),
+        lnc=lnc,
+        tolerance=6e-2,
+        small=replace(sizes, tokens=300, hidden=256, inner=192, block=128).arguments(spec, **more),
+    )
+
+
 _SOFTMAX, _SIGMOID = RouterActFnType.SOFTMAX, RouterActFnType.SIGMOID
 
 CASES = [
@@ -66,4 +131,7 @@ CASES = [
     router("prefill", 1024, 4096, 128, 8, 0, _SOFTMAX, lnc=2, norm_topk_prob=True, shard_on_tokens=True),
     router("decode", 32, 3072, 128, 4, 0, _SOFTMAX, router_pre_norm=False),
     router("decode, sigmoid", 8, 8192, 128, 8, 1, _SIGMOID, use_indirect_dma_scatter=True),
+    blockwise("Mixtral / 8", Experts(1024, 4096, 1792, 8, 2, 512), "shard_on_i"),
+    blockwise("gpt-oss / 8", Experts(1024, 3072, 384, 8, 4, 512), "shard_on_block", lnc=2),
+    blockwise("gpt-oss", Experts(1024, 3072, 2048, 8, 4, 512), "shard_on_i", lnc=2),
 ]

@@ -1,0 +1,1 @@
+"""Forward passes of mixtures of experts."""
