@@ -18,7 +18,7 @@ from nki.core.source import here
 from nki.driver.call import call
 from nki.driver.compiled import Cache
 from nki.driver.derivative import Backward, Derivative, Forward, derivative_of
-from nki.driver.frameworks import framework_of
+from nki.driver.frameworks import declare, framework_of
 from nki.driver.launch import Launch
 from nki.driver.measure import profile_of_call
 from nki.frontend.reloaded_modules import loading_of
@@ -130,6 +130,7 @@ class Kernel(Generic[P]):
                 ("jit.gradients").
         """
         self.derivative = derivative_of(self.func, forward, backward)
+        declare("torch", "nki.interop.torch.framework:FRAMEWORK")  # JAX is declared by `import nki`
         return self
 
     @property

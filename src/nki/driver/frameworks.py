@@ -65,7 +65,9 @@ def declare(package: str, place: str) -> None:
         package: the first part of the names of modules in which the types are defined.
         place: ``module:object``, imported then.
     """
-    _DECLARED[package] = lambda: _loaded(place)
+    if package not in _DECLARED:
+        _DECLARED[package] = lambda: _loaded(place)
+        _ASKED.discard(package)
 
 
 def framework_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Framework | None:
