@@ -32,6 +32,14 @@ _SCAN = "nkilib.experimental.scan"
 
 CATALOGUE: Mapping[str, Entry] = MappingProxyType(
     {
+        "layer_norm": Entry(
+            "nkilib.core.layernorm.layer_norm", "nkilib.core.layernorm", backward="layer_norm_backward"
+        ),
+        "layer_norm_backward": Entry("nkilib.core.layernorm.layer_norm", "nkilib.core.layernorm"),
+        "rms_norm": Entry("nkilib.core.rmsnorm.rms_norm", "nkilib.core.rmsnorm", backward="rms_norm_backward"),
+        "rms_norm_backward": Entry("nkilib.core.rmsnorm.rms_norm", "nkilib.core.rmsnorm"),
+        "softmax": Entry("nkilib.core.softmax.softmax", "nkilib.core.softmax", backward="softmax_backward"),
+        "softmax_backward": Entry("nkilib.core.softmax.softmax", "nkilib.core.softmax"),
         "all_gather_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "all_reduce_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "all_to_all_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import nki.language as nl
-from nkilib.streaming import ceil_div
+from nkilib.streaming import ceil_div, load, spans
 
 _TILE_BYTES = 4096
 """Of a partition in one transfer: enough for the full rate, little enough to begin computing soon."""
+
+
+_KEPT_BYTES = 32768
+"""Of a row at most, so that several blocks have room while one is computed and another one arrives."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,39 @@ def row_blocks(rows: int, row_bytes: int, *, shared: bool = True, tile_bytes: in
         blocks.append(RowBlock(start, min(nl.tile_size.pmax, (stop - start) // each), each))
         start = blocks[-1].span.stop
     return blocks
+
+
+class Pieces:
+    """Rows of a block in pieces of columns, for kernels that go over a row several times.
+
+    A row of at most 32 KiB is loaded once and stays; a longer one is loaded each time, but for what the compiler finds
+    to be still in SBUF. A row that shares its partition with others is one piece.
+
+    Attributes:
+        block: the rows.
+        source: the matrix (rows, columns) in HBM.
+        parts: the columns of each piece.
+        stays: whether the row is loaded once.
+    """
+
+    def __init__(self, block: RowBlock, source: Any) -> None:
+        self.block, self.source = block, source
+        self.parts = column_pieces(source)
+        self.stays = source.shape[1] * source.dtype.itemsize <= _KEPT_BYTES
+        self._tiles = [self._load(part) for part in self.parts] if self.stays else None
+
+    def __iter__(self) -> Iterator[tuple[slice, Any]]:
+        """Columns, and the tile (partitions, rows of each, columns), of all pieces in order."""
+        for place, part in enumerate(self.parts):
+            yield part, self._load(part) if self._tiles is None else self._tiles[place]
+
+    def _load(self, part: slice) -> Any:
+        return load(self.block.of(self.source[:, part]))
+
+
+def column_pieces(source: Any) -> list[slice]:
+    """Pieces of the columns of a matrix that are one transfer each."""
+    return spans(source.shape[1], max(1, _TILE_BYTES // source.dtype.itemsize))
 
 
 def matrix(tensor: Any) -> Any:
