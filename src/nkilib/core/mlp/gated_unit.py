@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import nki.isa as nisa
 import nki.language as nl
 from nkilib.core.mlp.plan import Plan
 from nkilib.core.mlp.projections import Finish, activate
 from nkilib.core.mlp.results import Kept, Streamed
-from nkilib.core.mlp.tokens import Tokens
-from nkilib.core.mlp.weight_products import by_columns, by_rows, column_groups, columns_at_once
+from nkilib.core.mlp.weight_products import Weights, by_columns, by_rows, column_groups, columns_at_once
 from nkilib.core.utils.common_types import ActFnType
 from nkilib.streaming import Panel, ceil_div, sbuf, size, spans
+
+
+class Source(Protocol):
+    """Where tokens come from."""
+
+    def order(self, matrix: Any) -> Weights:
+        """Weights in the order of the panels' tiles."""
+
+    def panel(self, rows: slice) -> Panel:
+        """Some tokens, at most 512: tiles ``(features <= 128, tokens)``."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,7 @@ class GatedUnit:
     activation: ActFnType
     dtype: Any
 
-    def compute(self, source: Tokens, plan: Plan, target: Callable[[slice], Streamed | Kept]) -> None:
+    def compute(self, source: Source, plan: Plan, target: Callable[[slice], Streamed | Kept]) -> None:
         """All tokens of this core; `target` says of each block of them where its result goes."""
         panel = source.panel(plan.rows[0])
         for rows, following in zip(plan.rows, [*plan.rows[1:], None], strict=True):
@@ -46,30 +55,32 @@ class GatedUnit:
 
     def inner(self, panel: Panel, plan: Plan) -> Panel:
         """The inner features of the tokens: this core's, and in exchange for them the other one's."""
-        pmax, tokens = nl.tile_size.pmax, panel[0].shape[-1]
-        count = ceil_div(size(plan.inner), pmax)
-        mine = sbuf((pmax, plan.slots or count, tokens), self.dtype)
-        if size(plan.inner) < plan.slots * pmax:
-            nisa.memset(dst=mine[:, size(plan.inner) // pmax :, :], value=0.0)  # all of it is sent
-        for columns in spans(size(plan.inner), columns_at_once(self.up.projection.weights, tokens)):
-            here = slice(plan.inner.start + columns.start, plan.inner.start + columns.stop)
-            self._group(panel, here, mine[:, columns.start // pmax : ceil_div(columns.stop, pmax), :])
-        tiles = _exchanged(mine) if plan.slots else [mine[:, place, :] for place in range(count)]
-        heights = spans(self.up.projection.columns, pmax)
-        return [tile[0 : size(height), :] for tile, height in zip(tiles, heights, strict=False)]
+        pmax, tokens, count = nl.tile_size.pmax, panel[0].shape[-1], size(plan.inner)
+        mine = sbuf((pmax, plan.slots or ceil_div(count, pmax), tokens), self.dtype)
+        if count < plan.slots * pmax:
+            nisa.memset(dst=mine[:, count // pmax :, :], value=0.0)  # all of it is sent
+        for part in spans(count, columns_at_once(self.up.projection.weights, tokens)):
+            columns = slice(plan.inner.start + part.start, plan.inner.start + part.stop)
+            self._group(panel, columns, part.start // pmax, mine)
+        tiles = _exchanged(mine) if plan.slots else [mine]
+        return [
+            tile[0 : size(height), number, :]
+            for tile, part in zip(tiles, plan.parts, strict=True)
+            for number, height in enumerate(spans(size(part), pmax))
+        ]
 
-    def _group(self, panel: Panel, columns: slice, target: Any) -> None:
-        """Some inner features into their tiles ``(128, tiles, tokens)``."""
+    def _group(self, panel: Panel, columns: slice, first: int, target: Any) -> None:
+        """Some inner features into their tiles of the target, from the first one on."""
         gates: dict[int, Any] = {}
-        offset = columns.start // nl.tile_size.pmax
 
         def keep(tile: int, sums: Any) -> None:
             gates[tile] = sbuf(sums.shape, nl.float32)
-            activate(gates[tile], self._applied(self.gate, sums, tile + offset), self.activation)
+            activate(gates[tile], self._applied(self.gate, sums, first + tile), self.activation)
 
         def multiply(tile: int, sums: Any) -> None:
             rows, count, _ = sums.shape
-            value, into = self._applied(self.up, sums, tile + offset), target[0:rows, tile : tile + count, :]
+            into = target[0:rows, first + tile : first + tile + count, :]
+            value = self._applied(self.up, sums, first + tile)
             if self.gate is None:
                 activate(into, value, self.activation)
             else:
@@ -104,8 +115,7 @@ def _copy(target: Any, sums: Any, turn: int) -> None:
 
 
 def _exchanged(mine: Any) -> list[Any]:
-    """Tiles of both cores, those of the first one before."""
+    """What both cores have, the first one's before."""
     other, core = sbuf(mine.shape, mine.dtype), nl.program_id(0)
     nisa.sendrecv(src=mine, dst=other, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=0)
-    both = (other, mine) if core else (mine, other)
-    return [tiles[:, place, :] for tiles in both for place in range(mine.shape[1])]
+    return [other, mine] if core else [mine, other]

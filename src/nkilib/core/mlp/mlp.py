@@ -18,18 +18,14 @@ Source: nki/library/api/mlp.rst; gated units: Shazeer, "GLU Variants Improve Tra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import nki
 import nki.language as nl
-from nkilib.core.mlp.gated_unit import GatedUnit
+from nkilib.core.mlp.arguments import multiplied_with, source_of, unit_of
 from nkilib.core.mlp.mlp_checks import check_mlp
 from nkilib.core.mlp.plan import planned
-from nkilib.core.mlp.projections import Projection
 from nkilib.core.mlp.results import Kept, Streamed
-from nkilib.core.mlp.tokens import Norm, Tokens
-from nkilib.core.mlp.weight_products import in_tiles
 from nkilib.core.utils.common_types import (
     ActFnType,
     ComputationMode,
@@ -88,7 +84,8 @@ def mlp(
     """The MLP of each token.
 
     Args:
-        hidden_tensor: (B, S, H) or (S, H).
+        hidden_tensor: (B, S, H) or (S, H); of another kernel in SBUF (128, S, H / 128), which holds of a token the
+            features (cores, 128, H / 128 / cores).
         gate_proj_weights_tensor, up_proj_weights_tensor: (H, I). The gate may be None with `skip_gate_proj`.
         down_proj_weights_tensor: (I, H).
         normalization_weights_tensor: (1, H), for RMS_NORM and LAYER_NORM.
@@ -120,60 +117,38 @@ def mlp(
         force_cte_mode, mode: whether the call counts as prefill or decoding; by default up to 96 tokens are decoded.
             It decides what is accepted; how the products are planned follows from the sizes.
         dtype_mode: weights of 8 bits have the dtype that they are declared with; OCP is not built.
-        use_contiguous_x4_gate_up, sbm, mx_dummy_scale_hbm, transposed_in, transposed_out, gate_up_w_layout: not built.
+        transposed_in, transposed_out: hidden_tensor or the result is (128, cores, H / 128 / cores, S) in HBM.
+        use_contiguous_x4_gate_up, sbm, mx_dummy_scale_hbm, gate_up_w_layout: not built.
 
     Returns:
-        ``[result]`` or ``[result, sum]``: (B, S, H), or (1, S, H) of a matrix.
+        ``[result]`` or ``[result, sum]``: (B, S, H), or (1, S, H) where there is no B.
 
     Raises:
         KernelLimit: what does not fit, or is not built.
     """
     options = locals()
     batch, sequence, features, inner = check_mlp(options)
-    tokens, kind = batch * sequence, output_dtype or hidden_tensor.dtype
-    unit = _unit(options, min(tokens, nl.tile_size.pmax))
-    outside = _multiplied_with(up_proj_weights_tensor, hidden_tensor)
-    plan = planned(tokens, features, inner, max(outside.itemsize, unit.dtype.itemsize))
-    added = [result((batch, sequence, features), kind)] if store_fused_add_result else []
-    norm = Norm.of(normalization_type, normalization_weights_tensor, normalization_bias_tensor, eps)
-    stored = matrix(added[0]) if added and plan.owns else None
-    residual = None if fused_add_tensor is None else matrix(fused_add_tensor)
-    source = Tokens(matrix(hidden_tensor), residual, stored, norm, outside)
-    if store_output_in_sbuf or use_tkg_down_proj_optimized_layout:
-        kept = Kept(tokens, plan.columns, kind, use_tkg_down_proj_optimized_layout)
-        unit.compute(source, plan, lambda rows: kept)
-        if store_output_in_sbuf:
-            return [kept.tile if use_tkg_down_proj_column_tiling else kept.turned(), *added]
-        out = result((batch, sequence, features), kind)
-        store(matrix(out)[:, plan.columns], kept.tile)
-        return [out, *added]
-    out = result((batch, sequence, features), kind)
-    unit.compute(source, plan, lambda rows: Streamed(matrix(out), rows.start))
-    return [out, *added]
-
-
-def _unit(options: Mapping[str, Any], tokens: int) -> GatedUnit:
-    """The three projections of a call, with their vectors in SBUF."""
-    gate, up = (
-        Projection(
-            in_tiles(options[f"{name}_proj_weights_tensor"]),
-            options[f"{name}_proj_bias_tensor"],
-            options[f"{name}_w_scale"],
-            options[f"{name}_clamp_lower_limit"],
-            options[f"{name}_clamp_upper_limit"],
-        ).on_partitions()
-        if name == "up" or not options["skip_gate_proj"]
-        else None
-        for name in ("gate", "up")
+    shape, tokens, kind = (batch, sequence, features), batch * sequence, output_dtype or hidden_tensor.dtype
+    outside, inside = (
+        multiplied_with(each, hidden_tensor) for each in (up_proj_weights_tensor, down_proj_weights_tensor)
     )
-    assert up is not None
-    weights = options["down_proj_weights_tensor"]
-    down = Projection(in_tiles(weights), options["down_proj_bias_tensor"], options["down_w_scale"]).on_rows(tokens)
-    return GatedUnit(gate, up, down, options["activation_fn"], _multiplied_with(weights, options["hidden_tensor"]))
-
-
-def _multiplied_with(weights: Any, hidden: Any) -> Any:
-    """dtype of what meets weights in a product: theirs, or beside 8 bits one of 16."""
-    if weights.dtype.itemsize > 1:
-        return weights.dtype
-    return hidden.dtype if hidden.dtype.itemsize == 2 else nl.bfloat16
+    plan = planned(tokens, features, inner, max(outside.itemsize, inside.itemsize))
+    added = [result(shape, kind)] if store_fused_add_result else []
+    source = source_of(options, tokens, outside, matrix(added[0]) if added and plan.owns else None)
+    unit = unit_of(options, source, plan, inside)
+    if not (store_output_in_sbuf or use_tkg_down_proj_optimized_layout or transposed_out):
+        out = result(shape, kind)
+        unit.compute(source, plan, lambda rows: Streamed(matrix(out), rows.start))
+        return [out, *added]
+    kept = Kept(tokens, plan.columns, kind, use_tkg_down_proj_optimized_layout)
+    unit.compute(source, plan, lambda rows: kept)
+    if store_output_in_sbuf:
+        return [kept.tile if use_tkg_down_proj_column_tiling else kept.turned(), *added]
+    if transposed_out:
+        cores, pmax = nl.num_programs(0), nl.tile_size.pmax
+        out = result((pmax, cores, features // cores // pmax, tokens), kind)
+        store(out[:, nl.program_id(0)], kept.turned())
+    else:
+        out = result(shape, kind)
+        store(matrix(out)[:, plan.columns], kept.tile)
+    return [out, *added]

@@ -51,14 +51,24 @@ def check_shapes(matrices: Mapping[str, Any], inner: Mapping[str, Any], outer: M
     return sizes
 
 
-def check_hidden(hidden: Any, residual: Any, sizes: dict[str, int]) -> tuple[int, int]:
-    """Batch and sequence of the hidden states in HBM, (B, S, H) or (S, H), and that the residual is like them."""
-    names = ("S", "H") if len(hidden.shape) == 2 else ("B", "S", "H")
-    for name, tensor in (("hidden_tensor", hidden), ("fused_add_tensor", residual)):
-        if tensor is not None:
-            limits.shape(name, tensor, names, sizes)
-            limits.dtype(name, tensor, FLOATS)
-    limits.same_dtype(hidden_tensor=hidden, fused_add_tensor=residual)
+def check_hidden(options: Mapping[str, Any], sizes: dict[str, int]) -> tuple[int, int]:
+    """Batch and sequence of the hidden states, and that the residual is like them."""
+    hidden, residual = options["hidden_tensor"], options["fused_add_tensor"]
+    names: tuple[int | str, ...] = ("S", "H") if len(hidden.shape) == 2 else ("B", "S", "H")
+    spread = options["transposed_in"] or hidden.buffer == nl.sbuf
+    if spread:
+        cores, pmax = nl.num_programs(0), nl.tile_size.pmax
+        limits.multiple("H", sizes["H"], pmax * cores, "hidden_tensor lies on 128 partitions of each core")
+        tiles = sizes["H"] // pmax
+        names = (pmax, cores, tiles // cores, "S") if options["transposed_in"] else (pmax, "S", tiles)
+    limits.shape("hidden_tensor", hidden, names, sizes)
+    limits.dtype("hidden_tensor", hidden, FLOATS)
+    if spread:
+        limits.between("tokens", sizes["S"], 1, nl.tile_size.psum_bank_fmax, "all stay in SBUF")
+    if residual is not None:
+        shape = ("S", "H") if len(residual.shape) == 2 and "B" not in sizes else ("B", "S", "H")
+        limits.shape("fused_add_tensor", residual, shape, sizes)
+        limits.same_dtype(hidden_tensor=hidden, fused_add_tensor=residual)
     return sizes.get("B", 1), sizes["S"]
 
 
@@ -127,14 +137,13 @@ def check_norm(kind: NormType, weights: Any, bias: Any, eps: float) -> None:
 def check_not_built(options: Mapping[str, Any]) -> None:
     """Documented options that are refused."""
     layout, fp8 = options["gate_up_w_layout"], options["dtype_mode"]
-    flags = ("use_contiguous_x4_gate_up", "sbm", "mx_dummy_scale_hbm", "transposed_in", "transposed_out")
+    flags = ("use_contiguous_x4_gate_up", "sbm", "mx_dummy_scale_hbm")
     limits.not_built(
         {
             "quantization_type": options["quantization_type"] if options["quantization_type"].is_mx() else None,
             "gate_up_w_layout": None if layout is MLPGateUpWeightLayout.CONTIGUOUS else layout,
             "dtype_mode": fp8 if fp8 is DtypeMode.OCP else None,
             "quant_clipping_bound": options["quant_clipping_bound"] or None,
-            "hidden_tensor in SBUF": "such a tensor" if options["hidden_tensor"].buffer == nl.sbuf else None,
             **{name: options[name] or None for name in flags},
         },
         "mlp",
@@ -142,10 +151,11 @@ def check_not_built(options: Mapping[str, Any]) -> None:
 
 
 def check_decoding(options: Mapping[str, Any], tokens: int, features: int) -> None:
-    """What only decoding has: weights of 8 bits, results in SBUF, and another order of the down projection."""
+    """What only decoding has: weights of 8 bits, results that stay together, another order of the down projection."""
     decoding = is_decoding(tokens, options["mode"], options["force_cte_mode"])
     rule = f"decoding has it: up to {DECODED} tokens, or mode=ComputationMode.DECODE"
-    for name in ("store_output_in_sbuf", "use_tkg_down_proj_optimized_layout"):
+    together = ("store_output_in_sbuf", "use_tkg_down_proj_optimized_layout", "transposed_out")
+    for name in together:
         limits.need(decoding or not options[name], name, f"True for {tokens} tokens of prefill", rule, f"omit {name}")
     kind = options["quantization_type"]
     limits.need(
@@ -155,19 +165,22 @@ def check_decoding(options: Mapping[str, Any], tokens: int, features: int) -> No
         rule,
         "pass weights of 16 bits",
     )
-    turned = options["store_output_in_sbuf"] and not options["use_tkg_down_proj_column_tiling"]
+    rows, in_sbuf = options["use_tkg_down_proj_column_tiling"], options["store_output_in_sbuf"]
     by_tiles = options["use_tkg_down_proj_optimized_layout"]
-    if options["store_output_in_sbuf"] or by_tiles:
+    if any(options[name] for name in together):
         limits.between("tokens", tokens, 1, nl.tile_size.pmax, "each lies on a partition of the result")
-    if turned or by_tiles:
+    if by_tiles or options["transposed_out"] or (in_sbuf and not rows):
         limits.multiple("H", features, nl.tile_size.pmax * nl.num_programs(0), "each core has whole tiles of 128")
-    limits.need(
-        not (by_tiles and options["use_tkg_down_proj_column_tiling"]),
-        "use_tkg_down_proj_optimized_layout",
-        True,
-        "it comes with use_tkg_down_proj_column_tiling=False",
-        "pass use_tkg_down_proj_column_tiling=False",
-    )
+    for name in together[1:]:
+        limits.need(
+            not (options[name] and rows),
+            name,
+            True,
+            "it comes with use_tkg_down_proj_column_tiling=False",
+            "pass use_tkg_down_proj_column_tiling=False",
+        )
+    rule = "the result is in SBUF, or transposed in HBM"
+    limits.need(not (in_sbuf and options["transposed_out"]), "store_output_in_sbuf", True, rule, "omit transposed_out")
 
 
 def check_mlp(options: Mapping[str, Any]) -> tuple[int, int, int, int]:
@@ -184,7 +197,7 @@ def check_mlp(options: Mapping[str, Any]) -> tuple[int, int, int, int]:
         {f"{name}_proj_bias_tensor": options[f"{name}_proj_bias_tensor"] for name in ("gate", "up")},
         {name: options[name] for name in vectors},
     )
-    batch, sequence = check_hidden(options["hidden_tensor"], options["fused_add_tensor"], sizes)
+    batch, sequence = check_hidden(options, sizes)
     kind = options["quantization_type"]
     check_weights(matrices, {f"{name}_w_scale": options[f"{name}_w_scale"] for name in names}, kind)
     check_input_scales({name: options[name] for name in ("gate_up_in_scale", "down_in_scale")}, kind)

@@ -17,6 +17,10 @@ _MANY = 256
 """Tokens, of which more are divided among the cores; of fewer, the weights are."""
 
 
+_UNIT = 16
+"""Features that halves are multiples of, so that runs of HBM stay long."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """The part of one core.
@@ -24,37 +28,43 @@ class Plan:
     Attributes:
         rows: tokens, in blocks that stay in SBUF together.
         inner: inner features that it computes.
+        parts: all inner features, as the second product contracts them: those of each core, if they exchange them.
         columns: of the result that it computes.
-        slots: tiles of 128 inner features that each core computes, if the cores exchange them; otherwise 0.
         owns: whether the rows are this core's alone, or this core is the first of those that have them.
     """
 
     rows: list[slice]
     inner: slice
+    parts: list[slice]
     columns: slice
-    slots: int = 0
     owns: bool = True
+
+    @property
+    def slots(self) -> int:
+        """Tiles of inner features that cores exchange; 0 if they do not."""
+        return max(ceil_div(size(part), nl.tile_size.pmax) for part in self.parts) if len(self.parts) > 1 else 0
 
 
 def planned(tokens: int, features: int, inner: int, itemsize: int) -> Plan:
     """The part of this core, of as many as the launch has."""
-    pmax, cores, core = nl.tile_size.pmax, nl.num_programs(0), nl.program_id(0)
-    every = Plan(_blocks(slice(0, tokens), features, inner, itemsize), slice(0, inner), slice(0, features))
+    cores, core = nl.num_programs(0), nl.program_id(0)
+    whole, columns = slice(0, inner), slice(0, features)
     if cores == 1:
-        return every
+        return Plan(_blocks(slice(0, tokens), features, inner, itemsize), whole, [whole], columns)
     if tokens > _MANY:
-        mine = share(spans(tokens, pmax))
-        return Plan(_blocks(slice(mine[0].start, mine[-1].stop), features, inner, itemsize), every.inner, every.columns)
-    columns = _half(features, core)
-    if inner <= pmax:
-        return Plan(every.rows, every.inner, columns, owns=core == 0)
-    return Plan(every.rows, _half(inner, core), columns, ceil_div(ceil_div(inner, pmax), 2), core == 0)
+        mine = share(spans(tokens, nl.tile_size.pmax))
+        rows = _blocks(slice(mine[0].start, mine[-1].stop), features, inner, itemsize)
+        return Plan(rows, whole, [whole], columns)
+    rows, columns = _blocks(slice(0, tokens), features, inner, itemsize), _halves(features)[core]
+    if inner <= nl.tile_size.pmax:
+        return Plan(rows, whole, [whole], columns, core == 0)
+    return Plan(rows, _halves(inner)[core], _halves(inner), columns, core == 0)
 
 
-def _half(count: int, core: int) -> slice:
-    """Half of the tiles of 128; the first core may have one more."""
-    middle = min(count, ceil_div(ceil_div(count, nl.tile_size.pmax), 2) * nl.tile_size.pmax)
-    return slice(middle, count) if core else slice(0, middle)
+def _halves(count: int) -> list[slice]:
+    """Two nearly equal parts."""
+    middle = min(count, ceil_div(count, 2 * _UNIT) * _UNIT)
+    return [slice(0, middle), slice(middle, count)]
 
 
 def _blocks(rows: slice, features: int, inner: int, itemsize: int) -> list[slice]:

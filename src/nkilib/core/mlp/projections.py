@@ -12,7 +12,7 @@ import nki.language as nl
 from nkilib.core.mlp.tokens import along, columns_of_vector
 from nkilib.core.mlp.weight_products import Weights
 from nkilib.core.utils.common_types import ActFnType
-from nkilib.streaming import ceil_div, load, load_repeated, sbuf
+from nkilib.streaming import ceil_div, load, load_repeated, sbuf, size
 
 FUNCTIONS = {
     ActFnType.SiLU: nl.silu,
@@ -46,19 +46,19 @@ class Projection:
         """Of the weights."""
         return int(self.weights[0].shape[2])
 
-    def on_partitions(self) -> Finish:
-        """For sums whose columns lie on partitions."""
-        return Finish(self, _column(self.scale, self.columns), _column(self.bias, self.columns), True)
+    def on_partitions(self, columns: slice) -> Finish:
+        """For sums of some columns, which lie on partitions."""
+        return Finish(self, _column(self.scale, columns), _column(self.bias, columns), True)
 
     def on_rows(self, tokens: int) -> Finish:
         """For sums of up to so many tokens, which lie on partitions."""
         return Finish(self, _row(self.scale, self.columns, tokens), _row(self.bias, self.columns, tokens), False)
 
 
-def _column(vector: Any, columns: int) -> Any:
+def _column(vector: Any, columns: slice) -> Any:
     if vector is None or not _one_number(vector):
-        return None if vector is None else columns_of_vector(vector[0:1, :])
-    return load(vector).broadcast(1, ceil_div(columns, nl.tile_size.pmax))
+        return None if vector is None else columns_of_vector(vector[0:1, columns])
+    return load(vector).broadcast(1, ceil_div(size(columns), nl.tile_size.pmax))
 
 
 def _row(vector: Any, columns: int, tokens: int) -> Any:
@@ -92,7 +92,7 @@ class Finish:
 
         Args:
             sums: ``(columns, tiles, tokens)`` or ``(tokens, columns)``.
-            part: which tiles, or columns, of the vectors.
+            part: which tiles of the vectors' columns, or which columns.
             into: where the last of these steps writes; by default a new float32 tile, as for the others.
         """
         steps = self._steps(sums, part)

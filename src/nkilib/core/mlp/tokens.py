@@ -11,6 +11,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
+from nkilib.core.mlp.weight_products import Weights, in_tiles
 from nkilib.core.utils.common_types import NormType
 from nkilib.streaming import Panel, filled, load, psum, sbuf, size, spans, store, transpose
 
@@ -127,6 +128,10 @@ class Tokens:
     stored: Any
     norm: Norm
     dtype: Any
+
+    def order(self, matrix: Any) -> Weights:
+        """Weights in the order of the panel's tiles."""
+        return in_tiles(matrix)
 
     def panel(self, rows: slice) -> Panel:
         """Some tokens, at most 512: a list of tiles ``(features <= 128, tokens)``."""

@@ -37,6 +37,14 @@ def in_tiles(matrix: Any) -> Weights:
     return views
 
 
+def by_partitions(matrix: Any, parts: int) -> Weights:
+    """Rows of a matrix in `parts` blocks, in which row ``p * tiles + tile`` is row p of a tile of 128 rows."""
+    rows, columns = matrix.shape
+    tiles = rows // (parts * nl.tile_size.pmax)
+    blocks = matrix.reshape((parts, nl.tile_size.pmax, tiles, columns))
+    return [blocks[part].permute((1, 0, 2)) for part in range(parts)]
+
+
 def slabs(weights: Weights, columns: slice) -> Iterator[tuple[int, Any]]:
     """Some columns of the weights, tile by tile: the number of the tile, and the tile in SBUF."""
     first = 0
