@@ -48,6 +48,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "allgather_sb2sb_tiled": Entry(f"{_COLLECTIVES}.sb2sb_allgather", _COLLECTIVES, "sb2sb-allgather"),
         "dma_copy_rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "fine_grained_allgather": Entry(f"{_COLLECTIVES}.fg_allgather", _COLLECTIVES, "fg-allgather"),
+        "gdn_cte": Entry("nkilib.experimental.gdn.gdn_cte", "nkilib.experimental.gdn"),
         "linear_scan": Entry(f"{_SCAN}.linear_scan", _SCAN, "linear-scan"),
         "mlp": Entry("nkilib.core.mlp.mlp", "nkilib.core.mlp", "mlp"),
         "rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),

@@ -9,11 +9,13 @@ A **panel** is a matrix in SBUF whose rows are contracted: a list of tiles of at
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, TypeVar
 
 import nki.isa as nisa
 import nki.language as nl
+
+T = TypeVar("T")
 
 Panel = list[Any]
 """Tiles ``(rows <= 128, columns)`` in SBUF that follow each other along the rows."""
@@ -41,6 +43,23 @@ def share(pieces: Sequence[Any]) -> list[Any]:
     cores, core = nl.num_programs(0), nl.program_id(0)
     first = len(pieces) * core // cores
     return list(pieces[first : len(pieces) * (core + 1) // cores])
+
+
+def interleaved(works: Sequence[Generator[None, None, T]]) -> list[T]:
+    """Several generators in turns, each to its next ``yield``; what they return.
+
+    Engines issue in the order in which a kernel is written, but for what the compiler moves. Work whose every step
+    waits for the one before leaves them idle; with a ``yield`` after each such step, other work fills the gaps.
+    """
+    made: dict[int, T] = {}
+    while len(made) < len(works):
+        for number, work in enumerate(works):
+            if number not in made:
+                try:
+                    next(work)
+                except StopIteration as ended:
+                    made[number] = ended.value
+    return [made[number] for number in range(len(works))]
 
 
 def size(piece: slice) -> int:
@@ -76,6 +95,15 @@ def filled(shape: Sequence[int], dtype: Any, value: float) -> Any:
     tile = sbuf(shape, dtype)
     nisa.memset(dst=tile, value=value)
     return tile
+
+
+def copied(tile: Any, dtype: Any = nl.float32) -> Any:
+    """A tile of SBUF or PSUM in a new tile of SBUF, by the Scalar engine; itself if it is in SBUF with that dtype."""
+    if nl.is_sbuf(tile.buffer) and tile.dtype == dtype:
+        return tile
+    made = sbuf(tile.shape, dtype)
+    nisa.activation(dst=made, op=nl.copy, data=tile)
+    return made
 
 
 # ---------------------------------------------------------------------------------------------------------- transfers

@@ -60,7 +60,7 @@ def _scan_rows(tensors: list[Any], state: Any) -> None:
     for steps in streaming.spans(data.shape[1], _COLUMNS):
         scanned = scan(streaming.load(decay[:, steps]), streaming.load(data[:, steps]), state)
         state = scanned[:, streaming.size(steps) - 1 : streaming.size(steps)]
-        streaming.store(result[:, steps], rounded(scanned, result.dtype))
+        streaming.store(result[:, steps], streaming.copied(scanned, result.dtype))
     streaming.store(last, state)
 
 
@@ -75,13 +75,4 @@ def scan(decay: Any, data: Any, state: Any) -> Any:
     nisa.tensor_tensor_scan(
         dst=made, data0=decay, data1=data, initial=0.0 if state is None else state, op0=nl.multiply, op1=nl.add
     )
-    return made
-
-
-def rounded(tile: Any, dtype: Any) -> Any:
-    """A float32 tile in another dtype, by the Scalar engine; the tile itself if that is its dtype."""
-    if tile.dtype == dtype:
-        return tile
-    made = streaming.sbuf(tile.shape, dtype)
-    nisa.activation(dst=made, op=nl.copy, data=tile)
     return made

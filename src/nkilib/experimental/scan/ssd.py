@@ -23,7 +23,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nkilib import limits, streaming
-from nkilib.experimental.scan.linear_scan import rounded, scan
+from nkilib.experimental.scan.linear_scan import scan
 
 _FLOATS = (nl.float32, nl.bfloat16, nl.float16)
 _HIDDEN = -1.0e30
@@ -196,11 +196,10 @@ def _scores(b: Any, c: Any, weights: Any) -> Any:
     """``B C^T`` as ``(s, t)``, times the weights of the pairs, if there are any."""
     steps = b.shape[0]
     total = streaming.contract(streaming.load_transposed(b), [c], streaming.psum((steps, steps)))
-    scores = streaming.sbuf((steps, steps), nl.float32)
     if weights is None:
-        nisa.activation(dst=scores, op=nl.copy, data=total)
-    else:
-        nisa.tensor_tensor(dst=scores, data1=total, data2=weights[0:steps, 0:steps], op=nl.multiply)
+        return streaming.copied(total)
+    scores = streaming.sbuf((steps, steps), nl.float32)
+    nisa.tensor_tensor(dst=scores, data1=total, data2=weights[0:steps, 0:steps], op=nl.multiply)
     return scores
 
 
@@ -220,10 +219,7 @@ def _spread(end: Any, states: int, held: _Heads) -> Any:
     factor = streaming.sbuf((heads, 1), nl.float32)
     nisa.activation(dst=factor, op=nl.exp, data=end)
     diagonal = _scaled(held.identity[0:heads, 0:heads], factor)
-    wide = streaming.contract([_ones((heads, states))], [diagonal], streaming.psum((states, heads)))
-    made = streaming.sbuf((states, heads), nl.float32)
-    nisa.tensor_copy(dst=made, src=wide)
-    return made
+    return streaming.copied(streaming.contract([_ones((heads, states))], [diagonal], streaming.psum((states, heads))))
 
 
 def _first_states(initial: Any, batch: int, heads: slice, sizes: dict[str, int]) -> Any:
@@ -248,7 +244,7 @@ def _outputs(x: Any, chunk: _Chunk, states: Any, part: slice, held: _Heads) -> A
     for head in range(x.shape[1]):
         weights = _weights(chunk, part.start + head, held, x.dtype)
         nisa.nc_matmul(dst=inside[:, head, :], stationary=weights, moving=inputs[:, head, :])
-    before = streaming.contract([chunk.c], [rounded(states[:, part, :], x.dtype)], streaming.psum(x.shape))
+    before = streaming.contract([chunk.c], [streaming.copied(states[:, part, :], x.dtype)], streaming.psum(x.shape))
     total = _per_head(before, chunk.exp_sums[:, part], nl.float32)
     if held.skip is not None:
         added = _per_head(x, held.skip[0 : x.shape[0], part], nl.float32, nisa.engine.gpsimd)
