@@ -1,0 +1,1 @@
+"""Attention: of prompts, of steps of decoding, and its gradients."""
