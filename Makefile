@@ -74,6 +74,7 @@ gen: $(VENV)/.test ## write the generated files anew
 	@$(BIN)/python scripts/generate_isa.py
 	@$(BIN)/python scripts/evidence_table.py --write
 	@$(BIN)/python scripts/concept_pictures.py
+	@$(BIN)/python scripts/library_pages.py
 
 wheel: $(VENV)/.test ## build the wheels into dist/
 	@$(PIP) wheel . distributions/torch_neuronx distributions/nkilib --no-deps --no-build-isolation --wheel-dir dist

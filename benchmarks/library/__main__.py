@@ -1,9 +1,10 @@
 """Errors, predicted times and shares of the roofline of the library's kernels.
 
-usage: python -m benchmarks.library [--kernel NAME] [--case TEXT] [--official CHECKOUT] [--run] [--json FILE]
+usage: python -m benchmarks.library [--kernel NAME] [--case TEXT] [--official CHECKOUT] [--run] [--write] [--json FILE]
 
 CHECKOUT is a checkout of the published library (its branch 2.29_release compiles here), whose kernels are asked for the
-same calls. --run measures errors too, which executes the kernels.
+same calls. --run measures errors too, which executes the kernels. --write does as well, and keeps the figures of whole
+kernels, with a timeline each, in benchmarks/library/results, which the pages of docs/library are made of.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from benchmarks.library.case import Case
 from benchmarks.library.cases import all_cases
 from benchmarks.library.measure import Measured, measured
+from benchmarks.library.record import keep
 
 
 def main() -> None:
@@ -25,17 +27,24 @@ def main() -> None:
     parser.add_argument("--case", default="", help="only cases with this in their name")
     parser.add_argument("--official", default="", help="a checkout of the published library")
     parser.add_argument("--run", action="store_true", help="measure errors too")
+    parser.add_argument("--write", action="store_true", help="measure errors, and keep what was found")
     parser.add_argument("--json", default="", help="a file that the figures go to")
     args = parser.parse_args()
     if args.official:
         sys.path[:0] = [str(Path(args.official, "src"))]
-    rows = []
+    if args.write and args.case:
+        parser.error("--write keeps all cases of a kernel: leave --case out")
+    rows: dict[str, list[tuple[Case, Measured]]] = {}
     print(f"{'case':64} {'time us':>10} {'bound':>7} {'roofline':>8} {'official':>10} {'ratio':>6} {'error':>9}")
     for case in all_cases():
         if args.kernel in ("", case.kernel) and args.case in case.key:
-            rows.append(told(case, args.official, args.run))
+            row = told(case, args.official, args.run or args.write)
+            rows.setdefault(case.kernel, []).append((case, row))
+    for name, measured_cases in rows.items():
+        if args.write:
+            keep(name, measured_cases)
     if args.json:
-        Path(args.json).write_text(json.dumps([row.to_json() for row in rows], indent=1))
+        Path(args.json).write_text(json.dumps([row.to_json() for each in rows.values() for _, row in each], indent=1))
 
 
 def told(case: Case, official: str, run: bool) -> Measured:

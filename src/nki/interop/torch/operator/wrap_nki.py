@@ -51,7 +51,7 @@ def wrap_nki(kernel: Any) -> Wrapped:
 
     Raises:
         LaunchError: something else ("jit.function").
-        LaunchError: in a call, a tensor that requires a gradient: use `nki_op`, which has a backward.
+        LaunchError: in a call, a tensor that requires a gradient, if the kernel has no derivative (`Kernel.defvjp`).
     """
     if isinstance(kernel, Wrapped):
         return kernel
