@@ -66,6 +66,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "selective_scan": Entry(f"{_SCAN}.selective_scan", _SCAN, "selective-scan"),
         "ssd": Entry(f"{_SCAN}.ssd", _SCAN, "ssd"),
         "moe_cte": Entry("nkilib.core.moe.moe_cte.moe_cte", "nkilib.core.moe_cte", "moe-cte"),
+        "moe_tkg": Entry("nkilib.core.moe.moe_tkg.moe_tkg", "nkilib.core.moe_tkg", "moe-tkg"),
         "router_topk": Entry("nkilib.core.router_topk.router_topk", "nkilib.core.router_topk", "router-topk"),
     }
 )

@@ -29,7 +29,7 @@ from nkilib.stacks import (
     stacked,
     turned,
 )
-from nkilib.streaming import filled, load, psum, sbuf, share, size, spans
+from nkilib.streaming import copy, copy_selected, filled, load, psum, sbuf, share, size, spans
 
 __all__ = [
     "Slab",
@@ -246,7 +246,8 @@ class _Strip:
         key = (s, group.start)
         if key not in self._loaded:
             tile = sbuf((slab.tile.shape[0], size(group), self.weights.shape[1]), self.weights.dtype)
-            nisa.dma_copy(dst=tile, src=slab.rows_of(self.weights, group))
+            source = slab.rows_of(self.weights, group)
+            (copy_selected if source.is_indirect() else copy)(tile, source)
             self._loaded[key] = tile
         return self._loaded[key]
 

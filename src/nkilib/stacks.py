@@ -36,17 +36,19 @@ class Slab:
         start: the matrix's row that partition 0 of piece 0 holds.
         stride: rows from one partition to the next. With 1, pieces follow each other in the matrix; otherwise piece j
             begins j rows later.
+        base: with a stride, the row that the rows of all pieces begin at.
     """
 
     tile: Any
     start: int
     stride: int = 1
+    base: int = 0
 
     def rows_of(self, matrix: Any, pieces: slice) -> Any:
         """The same rows of another matrix of as many rows: a view ``(height, pieces, columns)``."""
         height, first = self.tile.shape[0], self.start
         if self.stride > 1:
-            parted = matrix[0 : height * self.stride].reshape_dim(0, (height, self.stride))
+            parted = matrix[self.base : self.base + height * self.stride].reshape_dim(0, (height, self.stride))
             return parted[:, first + pieces.start : first + pieces.stop]
         rows = matrix[first + pieces.start * height : first + pieces.stop * height]
         return rows.reshape_dim(0, (size(pieces), height)).permute((1, 0, 2))

@@ -120,6 +120,18 @@ def copy(into: Any, source: Any) -> None:
     nisa.dma_copy(dst=into, src=source, dge_mode=nisa.dge_mode.none if known else nisa.dge_mode.unknown)
 
 
+def copy_selected(into: Any, source: Any) -> None:
+    """A transfer from a place in HBM that a register or a number in SBUF selects, of the same dtype.
+
+    The queue of the Scalar engine starts it where a block of the core writes descriptors: that block works while the
+    engine computes (nki-dge.rst, ``hwdge``), and does not hold up the transfers of other queues.
+    """
+    if nisa.get_nc_version() >= nisa.nc_version.gen3:
+        nisa.dma_copy(dst=into, src=source, dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.scalar)
+    else:
+        nisa.dma_copy(dst=into, src=source)
+
+
 def load(source: Any, dtype: Any = None) -> Any:
     """A piece of HBM in a new tile of the same shape; dimension 0, at most 128, goes to partitions.
 

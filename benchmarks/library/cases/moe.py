@@ -11,7 +11,7 @@ from benchmarks.library.case import Case, Make
 
 import nki.language as nl
 from nkilib.core.moe_cte import MoECTEImplementation, MoECTESpec
-from nkilib.core.utils.common_types import RouterActFnType
+from nkilib.core.utils.common_types import ActFnType, ExpertAffinityScaleMode, RouterActFnType
 
 
 def routed(
@@ -123,6 +123,43 @@ def blockwise(name: str, sizes: Experts, how: str, lnc: int = 1, **more: Any) ->
     )
 
 
+def few(
+    name: str, tokens: int, hidden: int, inner: int, experts: int, k: int, *, every: bool, lnc: int = 1, **more: Any
+) -> Case:
+    """A case of `moe_tkg`: all experts, or those that are chosen, each by another token."""
+    small = lambda rng, shape: rng.uniform(-0.1, 0.1, shape)  # noqa: E731
+    bias = more.pop("bias", False)
+
+    def arguments(make: Make, hidden: int = hidden, inner: int = inner, experts: int = experts) -> dict[str, Any]:
+        choices = lambda rng, shape: np.stack([rng.permutation(experts)[:k] for _ in range(tokens)])  # noqa: E731
+        given = {
+            "hidden_input": make((tokens, hidden)),
+            "expert_gate_up_weights": make((experts, hidden, 2, inner), fill=small),
+            "expert_down_weights": make((experts, inner, hidden), fill=small),
+            "expert_affinities": make((tokens, experts), nl.float32, fill=lambda rng, shape: rng.random(shape)),
+            "expert_index": make((tokens, k), nl.uint32, fill=choices),
+            "is_all_expert": every,
+            "rank_id": make((1, 1), nl.int32, fill=lambda rng, shape: np.zeros(shape)) if every else None,
+            "expert_gate_up_bias": make((experts, 2, inner)) if bias else None,
+            "expert_down_bias": make((experts, hidden)) if bias else None,
+            "expert_affinities_scaling_mode": ExpertAffinityScaleMode.POST_SCALE,
+            **more,
+        }
+        return given
+
+    computed = experts if every else min(experts, tokens * k)
+    weights = 3 * hidden * inner
+    return Case(
+        kernel="moe_tkg",
+        name=f"{name}, {tokens} x {hidden} x {inner}, {'all' if every else k} of {experts} experts",
+        arguments=arguments,
+        flops=2 * weights * (tokens * experts if every else tokens * k),
+        hbm_bytes=2 * (computed * weights + 2 * tokens * hidden),
+        lnc=lnc,
+        small=lambda make: arguments(make, 256, 192, min(experts, 16)),
+    )
+
+
 _SOFTMAX, _SIGMOID = RouterActFnType.SOFTMAX, RouterActFnType.SIGMOID
 
 CASES = [
@@ -134,4 +171,8 @@ CASES = [
     blockwise("Mixtral / 8", Experts(1024, 4096, 1792, 8, 2, 512), "shard_on_i"),
     blockwise("gpt-oss / 8", Experts(1024, 3072, 384, 8, 4, 512), "shard_on_block", lnc=2),
     blockwise("gpt-oss", Experts(1024, 3072, 2048, 8, 4, 512), "shard_on_i", lnc=2),
+    few("gpt-oss / 8", 32, 3072, 384, 8, 4, every=True, bias=True, lnc=2),
+    few("gpt-oss / 8", 4, 3072, 384, 128, 4, every=False, bias=True, activation_fn=ActFnType.Swish, lnc=2),
+    few("Qwen3 / 8", 2, 4096, 192, 128, 8, every=False, activation_fn=ActFnType.SiLU),
+    few("Mixtral / 8", 64, 4096, 1792, 8, 2, every=True),
 ]

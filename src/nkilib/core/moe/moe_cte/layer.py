@@ -128,8 +128,9 @@ def checked(layer: Layer) -> Layer:
     ):
         if tensor is not None:
             limits.shape(name, tensor, shape, sizes)
-    _check_dtypes(layer)
-    limits.one_of("activation_function", layer.activation, tuple(ActFnType)[:5])
+    for name, tensor in (("token_position_to_id", layer.ids), ("block_to_expert", layer.experts)):
+        limits.dtype(name, tensor, (nl.int32,))
+    check_numbers(layer, "hidden_states", "gate_up_proj_weight", "down_proj_weight")
     limits.one_of("expert_affinities_scaling_mode", layer.scaling, tuple(ExpertAffinityScaleMode))
     return layer
 
@@ -154,21 +155,24 @@ def _check_blocks(layer: Layer) -> None:
     )
 
 
-def _check_dtypes(layer: Layer) -> None:
-    wide = (nl.bfloat16, nl.float16, nl.float32)
+def check_numbers(layer: Layer, hidden: str, gate_up: str, down: str) -> None:
+    """Refuse dtypes, and activation functions, that products of blocks do not have.
+
+    Args:
+        hidden, gate_up, down: names of the arguments.
+    """
     quantized = layer.gate_up_scale is not None
-    limits.dtype("hidden_states", layer.hidden, wide)
-    for name, tensor in (("token_position_to_id", layer.ids), ("block_to_expert", layer.experts)):
-        limits.dtype(name, tensor, (nl.int32,))
-    for name, tensor in (("gate_up_proj_weight", layer.gate_up), ("down_proj_weight", layer.down)):
+    limits.dtype(hidden, layer.hidden, (nl.bfloat16, nl.float16, nl.float32))
+    for name, tensor in ((gate_up, layer.gate_up), (down, layer.down)):
         limits.dtype(name, tensor, _narrow() if quantized else (layer.dtype,))
     limits.need(
         (layer.down_scale is not None) == quantized,
-        "down_proj_scale",
-        "given" if layer.down_scale is not None else "missing",
+        "a scale",
+        f"missing for {down if quantized else gate_up}",
         "both products have scales, or none of them",
-        "pass gate_up_proj_scale and down_proj_scale",
+        "pass both scales",
     )
+    limits.one_of("the activation function", layer.activation, tuple(ActFnType)[:5])
 
 
 def _narrow() -> Sequence[Any]:

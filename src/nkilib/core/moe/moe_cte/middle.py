@@ -55,7 +55,7 @@ def _repeated(block: Block, tokens: int) -> Any:
     They lie on partitions, and have to lie along the free dimension: for each partition of the result the Tensor engine
     sums over a diagonal matrix of affinities.
     """
-    height, tiles = block.ids.shape
+    height, tiles = block.affinities.shape
     ones = streaming.filled((height, nl.tile_size.pmax), nl.float32, 1.0)
     unit, diagonal = sbuf((height, height), nl.float32), sbuf((height, height), nl.float32)
     nisa.affine_select(
