@@ -23,6 +23,9 @@ Panel = list[Any]
 _TRANSPOSED_BYTES = 2
 """Size of the elements that DMA transposes."""
 
+_TOGETHER_BYTES = 4096
+"""Of a partition, that one transfer transposes, unless a single tile has more."""
+
 
 # ------------------------------------------------------------------------------------------------------------- pieces
 
@@ -171,7 +174,7 @@ def load_transposed(source: Any, dtype: Any = None) -> Panel:
     """
     wanted = dtype or source.dtype
     if wanted == source.dtype and wanted.itemsize == _TRANSPOSED_BYTES and _transposes_by_dma():
-        return [_by_dma(source, rows) for rows in spans(source.shape[1], nl.tile_size.pmax)]
+        return _by_dma(source)
     columns, rows = source.shape
     panel = [sbuf((size(part), columns), wanted) for part in spans(rows, nl.tile_size.pmax)]
     for part in spans(columns, nl.tile_size.pmax):
@@ -185,11 +188,20 @@ def _transposes_by_dma() -> bool:
     return bool(nisa.get_nc_version() >= nisa.nc_version.gen3)
 
 
-def _by_dma(source: Any, rows: slice) -> Any:
-    tile = sbuf((size(rows), source.shape[0]), source.dtype)
-    known = nisa.dge_mode.unknown if source.is_indirect() else nisa.dge_mode.none
-    nisa.dma_transpose(dst=tile, src=source[:, rows], dge_mode=known)
-    return tile
+def _by_dma(source: Any) -> Panel:
+    """Several tiles by one transfer, as long as a partition gets few of them: each transfer has a fixed time."""
+    pmax, (columns, rows) = nl.tile_size.pmax, source.shape
+    step = max(1, _TOGETHER_BYTES // (columns * source.dtype.itemsize)) * pmax
+    whole = rows - rows % pmax
+    panel = []
+    for part in [*spans(whole, step), *spans(rows, pmax)[whole // pmax :]]:
+        height = min(pmax, size(part))
+        piece = source[:, part].reshape_dim(1, (size(part) // height, height))
+        tiles = sbuf((height, size(part) // height, columns), source.dtype)
+        known = nisa.dge_mode.unknown if source.is_indirect() else nisa.dge_mode.none
+        nisa.dma_transpose(dst=tiles, src=piece, dge_mode=known)
+        panel += [tiles[:, number, :] for number in range(tiles.shape[1])]
+    return panel
 
 
 # ------------------------------------------------------------------------------------------------------ Tensor engine

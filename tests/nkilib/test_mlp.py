@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from ml_dtypes import bfloat16
 
 import nki
 import nki.language as nl
-from nkilib.core.mlp import mlp
+from nkilib.core.mlp import mlp, mlp_backward
+from nkilib.core.mlp.mlp_backward import FUNCTIONS as backward_functions
+from nkilib.core.mlp.mlp_backward_reference import mlp_backward_reference
 from nkilib.core.mlp.mlp_reference import mlp_reference
 from nkilib.core.utils.common_types import (
     ActFnType,
@@ -277,3 +280,60 @@ def test_what_only_decoding_has() -> None:
         mlp(**call(tokens=129, store_output_in_sbuf=True, mode=ComputationMode.DECODE))
     with pytest.raises(KernelLimit, match="down_in_scale is missing"):
         mlp(**call(fp8=QuantizationType.STATIC, dtype=bfloat16) | {"down_in_scale": None})
+
+
+@settings(max_examples=3, deadline=None)
+@given(
+    some.sampled_from([1, 127, 130, 600]),
+    some.sampled_from([1, 129, 256]),
+    some.sampled_from([3, 128, 200]),
+    some.sampled_from(list(backward_functions)),
+    some.sampled_from([1, 2]),
+)
+def test_gradients_of_any_size(tokens: int, h: int, i: int, function: ActFnType, cores: int) -> None:
+    given = call(tokens=tokens, h=h, i=i, activation_fn=function)
+    given["gradient"] = np.random.default_rng(1).standard_normal((1, tokens, h)).astype(np.float32)
+    close(nki.simulate(mlp_backward)[cores](**given), mlp_backward_reference(**given))
+
+
+def test_the_reference_of_gradients_is_that_of_autograd() -> None:
+    arrays = list(call(tokens=4, h=8, i=12).values())
+    x, gate, up, down = tensors = [torch.from_numpy(each).double().requires_grad_() for each in arrays]
+    for function, name in ((ActFnType.SiLU, torch.nn.functional.silu), (ActFnType.GELU, torch.nn.functional.gelu)):
+        dy = torch.randn(1, 4, 8, dtype=torch.float64)
+        wanted = torch.autograd.grad((name(x @ gate) * (x @ up)) @ down, tensors, dy)
+        for made, right in zip(mlp_backward_reference(*arrays, dy.numpy(), function), wanted, strict=True):
+            assert np.allclose(made, right, atol=1e-12)
+
+
+def test_autograd_and_jax_differentiate_it() -> None:
+    arrays = list(call(tokens=4).values())
+    wanted = mlp_backward(*arrays, np.ones_like(arrays[0]))
+    tensors = [torch.from_numpy(each.copy()).requires_grad_() for each in arrays]
+    mlp(*tensors)[0].sum().backward()
+    found = jax.grad(lambda *each: mlp(*each)[0].sum(), (0, 1, 2, 3))(*map(jnp.asarray, arrays))
+    for tensor, other, right in zip(tensors, found, wanted, strict=True):
+        assert np.allclose(tensor.grad, right, atol=1e-5) and np.allclose(other, right, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"bias": True}, {"norm": NormType.RMS_NORM_SKIP_GAMMA}, {"skip_gate_proj": True}])
+def test_a_derivative_that_is_not_built(options: dict[str, Any]) -> None:
+    given = {name: torch.from_numpy(v) if isinstance(v, np.ndarray) else v for name, v in call(**options).items()}
+    given["hidden_tensor"].requires_grad_()
+    with pytest.raises(KernelLimit, match=r"mlp does not have \w+ in a derivative yet"):
+        mlp(**given)[0].sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "change"),
+    [
+        ("nkilib.shape", "dimension 1 of gradient is 4", {"gradient": np.ones((1, 4, 128), np.float32)}),
+        ("nkilib.dtype", "gradient is bfloat16", {"gradient": np.ones((1, 3, 128), bfloat16)}),
+        ("nkilib.option", "activation_fn is", {"activation_fn": ActFnType.ReLU}),
+    ],
+)
+def test_what_the_gradients_refuse(code: str, words: str, change: dict[str, Any]) -> None:
+    given = call() | {"gradient": np.ones((1, 3, 128), np.float32)} | change
+    with pytest.raises(KernelLimit) as caught:
+        mlp_backward(**given)
+    assert caught.value.code == code and words in caught.value.message

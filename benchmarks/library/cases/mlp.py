@@ -53,6 +53,35 @@ def _case(name: str, tokens: int, features: int, inner: int, *, small: int = 0, 
     )
 
 
+def _backward_case(name: str, tokens: int, features: int, inner: int, small: int) -> Case:
+    """Gradients of tokens and weights: g and u again, and two products for each of the weights."""
+
+    def arguments(make: Make, divisor: int = 1) -> dict[str, Any]:
+        t, h, i = (size // divisor for size in (tokens, features, inner))
+
+        def matrix(rows: int, columns: int) -> Any:
+            return make((rows, columns), nl.bfloat16, lambda rng, shape: rng.standard_normal(shape) * rows**-0.5)
+
+        return {
+            "hidden_tensor": make((1, t, h)),
+            "gate_proj_weights_tensor": matrix(h, i),
+            "up_proj_weights_tensor": matrix(h, i),
+            "down_proj_weights_tensor": matrix(i, h),
+            "gradient": make((1, t, h)),
+        }
+
+    return Case(
+        kernel="mlp_backward",
+        name=name,
+        arguments=arguments,
+        flops=16 * tokens * features * inner,
+        hbm_bytes=2 * (3 * tokens * features + 6 * features * inner),
+        small=lambda make: arguments(make, small),
+        official=False,
+        tolerance=4e-2,
+    )
+
+
 def _alike(rng: Any, shape: tuple[int, ...]) -> Any:
     """Scales: the same row on all partitions."""
     return rng.uniform(0.5, 1.5, (1, *shape[1:])).repeat(shape[0], 0)
@@ -85,4 +114,6 @@ CASES = [
     _case("Llama-3-8B, 2,048 tokens", 2048, 4096, 14336, small=16, lnc=2),
     _case("Llama-3-8B, 4 tokens", 4, 4096, 14336, small=8, lnc=2),
     _case("1B, 512 tokens", 512, 2048, 5632, small=4, lnc=2),
+    _backward_case("1B, part of 1,024, 512 tokens", 512, 2048, 1024, 4),
+    _backward_case("Llama-3-8B, 2,048 tokens", 2048, 4096, 14336, 16),
 ]

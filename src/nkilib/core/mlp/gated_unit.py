@@ -11,7 +11,7 @@ import nki.language as nl
 from nkilib.core.mlp.plan import Plan
 from nkilib.core.mlp.projections import Finish, activate
 from nkilib.core.mlp.results import Kept, Streamed
-from nkilib.core.mlp.weight_products import Weights, by_columns, by_rows, column_groups, columns_at_once
+from nkilib.core.mlp.weight_products import Weights, by_columns, by_rows, column_groups, columns_at_once, slabs
 from nkilib.core.utils.common_types import ActFnType
 from nkilib.streaming import Panel, ceil_div, sbuf, size, spans
 
@@ -103,7 +103,7 @@ class GatedUnit:
                 _copy(tile, sums, across.start // nl.tile_size.psum_bank_fmax)
             target.done(tokens, across, tile)
 
-        by_rows(self.down.projection.weights, inner, columns, finish)
+        by_rows(slabs(self.down.projection.weights, columns), inner, columns, finish)
 
 
 def _copy(target: Any, sums: Any, turn: int) -> None:

@@ -18,11 +18,13 @@ Source: nki/library/api/mlp.rst; gated units: Shazeer, "GLU Variants Improve Tra
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import nki
 import nki.language as nl
 from nkilib.core.mlp.arguments import multiplied_with, source_of, unit_of
+from nkilib.core.mlp.mlp_backward import mlp_backward
 from nkilib.core.mlp.mlp_checks import check_mlp
 from nkilib.core.mlp.plan import planned
 from nkilib.core.mlp.results import Kept, Streamed
@@ -34,6 +36,7 @@ from nkilib.core.utils.common_types import (
     NormType,
     QuantizationType,
 )
+from nkilib.limits import not_built
 from nkilib.rows import matrix
 from nkilib.streaming import result, store
 
@@ -152,3 +155,26 @@ def mlp(
         out = result(shape, kind)
         store(matrix(out)[:, plan.columns], kept.tile)
     return [out, *added]
+
+
+_DIFFERENTIATED = [f"{name}_proj_weights_tensor" for name in ("gate", "up", "down")]
+
+
+def _gradients(residuals: tuple[Any, ...], gradient: list[Any], **constants: Any) -> Any:
+    """Gradients of a plain gated MLP; what stands around it has none yet."""
+    beside: dict[str, Any] = {
+        name: "an array"
+        for name in inspect.signature(mlp.func).parameters
+        if name not in constants and name not in ("hidden_tensor", *_DIFFERENTIATED)
+    }
+    clamps = (f"{name}_clamp_{side}_limit" for name in ("gate", "up") for side in ("upper", "lower"))
+    beside |= {name: constants[name] for name in clamps}
+    beside["skip_gate_proj"] = constants["skip_gate_proj"] or None
+    kind = constants["normalization_type"]
+    beside["normalization_type"] = None if kind is NormType.NO_NORM else kind
+    not_built({f"{name} in a derivative": value for name, value in beside.items()}, "mlp")
+    x, gate, up, down = residuals
+    return tuple(mlp_backward(x, gate, up, down, gradient[0], activation_fn=constants["activation_fn"]))
+
+
+mlp.defvjp(None, _gradients)

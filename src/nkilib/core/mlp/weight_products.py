@@ -8,7 +8,7 @@ tokens, the longer are the runs that DMA reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import nki.isa as nisa
@@ -95,10 +95,13 @@ def column_groups(columns: slice, tokens: int) -> list[slice]:
     return [slice(columns.start + part.start, columns.start + part.stop) for part in spans(size(columns), wide)]
 
 
-def by_rows(weights: Weights, panel: Panel, columns: slice, finish: Callable[[slice, slice, Any], None]) -> None:
+def by_rows(
+    tiles: Iterable[tuple[int, Any]], panel: Panel, columns: slice, finish: Callable[[slice, slice, Any], None]
+) -> None:
     """``panel.T @ weights[:, columns]``: a token is a row of the result.
 
     Args:
+        tiles: of these columns of the weights, as of `slabs`.
         columns: a group of `column_groups`.
         finish: takes tokens, columns counted from the first of the matrix, and their sums in PSUM
             ``(tokens <= 128, columns <= 512)``.
@@ -106,7 +109,7 @@ def by_rows(weights: Weights, panel: Panel, columns: slice, finish: Callable[[sl
     rows = spans(panel[0].shape[-1], nl.tile_size.pmax)
     blocks = spans(size(columns), nl.tile_size.psum_bank_fmax)
     banks = [[psum((size(down), size(across))) for across in blocks] for down in rows]
-    for place, slab in slabs(weights, columns):
+    for place, slab in tiles:
         for down, line in zip(rows, banks, strict=True):
             for across, bank in zip(blocks, line, strict=True):
                 stationary, moving = panel[place][:, down], slab[:, across]
