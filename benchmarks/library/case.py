@@ -42,6 +42,7 @@ class Case:
         tiles: configurations of tiles that a tuner tries, as the kernel's argument ``tiles``.
         sizes: by which `nkilib.tuned` finds an entry.
         official: whether the published kernel takes the same call.
+        meaning: turns a result, and the reference's, into the numbers that are compared; None: they are those.
         peak: width of the operands of its products, whose peak rate counts: "bf16", "fp32" or "fp8".
     """
 
@@ -59,6 +60,7 @@ class Case:
     sizes: Mapping[str, int] = field(default_factory=dict)
     official: bool = True
     peak: str = "bf16"
+    meaning: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None = None
 
     @property
     def key(self) -> str:

@@ -38,6 +38,9 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "layer_norm_backward": Entry("nkilib.core.layernorm.layer_norm", "nkilib.core.layernorm"),
         "rms_norm": Entry("nkilib.core.rmsnorm.rms_norm", "nkilib.core.rmsnorm", backward="rms_norm_backward"),
         "rms_norm_backward": Entry("nkilib.core.rmsnorm.rms_norm", "nkilib.core.rmsnorm"),
+        "rmsnorm_quant_kernel": Entry(
+            "nkilib.core.rmsnorm.rmsnorm_quant", "nkilib.core.rmsnorm_quant.rmsnorm_quant", "rmsnorm-quant"
+        ),
         "softmax": Entry("nkilib.core.softmax.softmax", "nkilib.core.softmax", backward="softmax_backward"),
         "softmax_backward": Entry("nkilib.core.softmax.softmax", "nkilib.core.softmax"),
         "all_gather_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),

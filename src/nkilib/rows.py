@@ -74,11 +74,16 @@ class Pieces:
         stays: whether the row is loaded once.
     """
 
-    def __init__(self, block: RowBlock, source: Any) -> None:
+    def __init__(self, block: RowBlock, source: Any, tiles: list[Any] | None = None) -> None:
+        """Begin to load rows.
+
+        Args:
+            tiles: what stands for the rows of the matrix in SBUF; by default they are loaded.
+        """
         self.block, self.source = block, source
         self.parts = column_pieces(source)
-        self.stays = source.shape[1] * source.dtype.itemsize <= _KEPT_BYTES
-        self._tiles = [self._load(part) for part in self.parts] if self.stays else None
+        self.stays = tiles is not None or source.shape[1] * source.dtype.itemsize <= _KEPT_BYTES
+        self._tiles = [self._load(part) for part in self.parts] if self.stays and tiles is None else tiles
 
     def __iter__(self) -> Iterator[tuple[slice, Any]]:
         """Columns, and the tile (partitions, rows of each, columns), of all pieces in order."""

@@ -236,7 +236,8 @@ def _to_torch(array: np.ndarray, dtype: DType, like: Any) -> Any:
             "result.dtype", f"torch has no dtype for {dtype}", fix="view the result as uint8 in the kernel"
         )
     bits = torch.from_numpy(array.view({1: np.uint8, 2: np.int16}[dtype.itemsize]))
-    return bits.view(getattr(torch, dtype.name))
+    known = getattr(torch, dtype.name, None)
+    return bits if known is None else bits.view(known)  # float8_e4m3, which PyTorch has not, as its bytes
 
 
 _KINDS = {"O": "objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations", "c": "complex numbers"}

@@ -236,18 +236,18 @@ def scale_rows(tile: Any, of_rows: Any, of_columns: Any, into: Any) -> None:
             )
 
 
-def product(first: Any, second: Any) -> Any:
-    """The product of two tiles, on GpSimd."""
-    into = sbuf(first.shape, first.dtype)
+def product(first: Any, second: Any, into: Any = None) -> Any:
+    """The product of two tiles, on GpSimd, in a new tile or `into` one."""
+    into = sbuf(first.shape, first.dtype) if into is None else into
     nisa.tensor_tensor(dst=into, data1=first, data2=second, op=nl.multiply, engine=nisa.engine.gpsimd)
     return into
 
 
-def times_columns(tile: Any, factor: Any) -> Any:
+def times_columns(tile: Any, factor: Any, into: Any = None) -> Any:
     """A tile times the factors of its columns, if there are any, on GpSimd."""
     if factor is None:
         return tile
-    return product(tile, factor[: tile.shape[0]].expand_dim(1).broadcast(1, tile.shape[1]))
+    return product(tile, factor[: tile.shape[0]].expand_dim(1).broadcast(1, tile.shape[1]), into)
 
 
 def add_scaled(tile: Any, of_rows: Any, other: Any, into: Any) -> None:

@@ -1,0 +1,1 @@
+"""RMS norm with quantisation, under the documented name."""
