@@ -26,6 +26,7 @@ class Entry:
     backward: str = ""
 
 
+_CONV = "nkilib.experimental.conv"
 _COLLECTIVES = "nkilib.experimental.collectives"
 _PROJECTION = "nkilib.core.output_projection"
 _SCAN = "nkilib.experimental.scan"
@@ -59,6 +60,8 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "reduce_scatter_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "RoPE": Entry("nkilib.core.embeddings.rope", "nkilib.core.rope", "rope"),
         "attention_tkg": Entry("nkilib.core.attention.attention_tkg", "nkilib.core.attention_tkg", "attention-tkg"),
+        "conv1d": Entry(f"{_CONV}.conv1d", _CONV, "conv1d"),
+        "conv3d": Entry(f"{_CONV}.conv3d", _CONV, "conv3d"),
         "cumsum": Entry("nkilib.core.cumsum.cumsum", "nkilib.core.cumsum", "cumsum"),
         "output_projection_cte": Entry(
             f"{_PROJECTION}.output_projection_cte.output_projection_cte",

@@ -1,0 +1,64 @@
+"""Convolutions of encoders of speech and of video."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from benchmarks.library.case import Case, Make
+
+from nkilib.core.utils.common_types import ActFnType
+
+_BYTES = 2
+
+
+def _scaled(terms: int) -> Any:
+    return lambda rng, shape: rng.standard_normal(shape) / np.sqrt(terms)
+
+
+def _sequence(batch: int, inner: int, wide: int, length: int, taps: int, stride: int = 1) -> dict[str, Any]:
+    def arguments(make: Make, length: int = length) -> dict[str, Any]:
+        return {
+            "x_in": make((batch, inner, length)),
+            "filters": make((taps, inner, wide), fill=_scaled(taps * inner)),
+            "bias": make((wide,)),
+            "stride": stride,
+            "padding": (taps // 2, taps // 2),
+            "activation_fn": ActFnType.GELU,
+        }
+
+    outputs = (length + 2 * (taps // 2) - taps) // stride + 1
+    moved = batch * (inner * length + wide * outputs) + taps * inner * wide + wide
+    return {
+        "arguments": arguments,
+        "small": lambda make: arguments(make, 100),
+        "flops": 2 * batch * outputs * taps * inner * wide,
+        "hbm_bytes": moved * _BYTES,
+    }
+
+
+def _volume(inner: int, wide: int, size: tuple[int, int, int], taps: int = 3) -> dict[str, Any]:
+    def arguments(make: Make, size: tuple[int, int, int] = size) -> dict[str, Any]:
+        return {
+            "x_in": make((1, inner, *size)),
+            "filters": make((taps, taps, taps, inner, wide), fill=_scaled(taps**3 * inner)),
+            "bias": make((wide,)),
+            "padding": (taps // 2,) * 6,
+        }
+
+    elements = size[0] * size[1] * size[2]
+    return {
+        "arguments": arguments,
+        "small": lambda make: arguments(make, (2, 9, 17)),
+        "flops": 2 * elements * taps**3 * inner * wide,
+        "hbm_bytes": (elements * (inner + wide) + taps**3 * inner * wide + wide) * _BYTES,
+    }
+
+
+CASES = [
+    Case("conv1d", "80 to 512 channels, 3 taps, 3000 long", **_sequence(1, 80, 512, 3000, 3)),
+    Case("conv1d", "512 to 512 channels, 3 taps, stride 2, 3000 long", **_sequence(1, 512, 512, 3000, 3, 2)),
+    Case("conv1d", "4 x 32 to 64 channels, 7 taps, 4096 long", **_sequence(4, 32, 64, 4096, 7)),
+    Case("conv3d", "3 to 96 channels, 5 x 64 x 64", **_volume(3, 96, (5, 64, 64)), official=False),
+    Case("conv3d", "128 to 128 channels, 4 x 32 x 32", **_volume(128, 128, (4, 32, 32)), official=False),
+]
