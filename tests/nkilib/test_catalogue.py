@@ -20,7 +20,8 @@ def test_a_kernel_is_found_under_all_of_its_names(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_its_reference_takes_the_same_arguments(name: str) -> None:
     names = list(inspect.signature(kernel(name).func).parameters)
-    assert [each for each in names if each != "tiles"] == list(inspect.signature(reference(name)).parameters)
+    wanted = list(inspect.signature(reference(name)).parameters)  # where cores change a layout, it is told how many
+    assert [each for each in names if each != "tiles"] == [each for each in wanted if each != "lnc"]
 
 
 def test_a_name_that_is_missing_is_told_with_those_that_are_there() -> None:
