@@ -29,21 +29,23 @@ class Static:
     """Activations and weights with one scale each, known beforehand.
 
     Args:
-        inputs, weights: scales ``(128, 1)``, whose rows are equal, or ``(1, 1)``, in HBM.
+        inputs: scale ``(128, 1)``, whose rows are equal, or ``(1, 1)``, in HBM.
+        weights: scales ``(128, n)``, whose rows are equal, or ``(1, n)``, in HBM, of n parts of the columns.
         mode: which format activations are rounded to.
 
     Attributes:
-        scale: the scale of products, ``(128, 1)`` in SBUF, float32.
+        scale: the scales of products, ``(128, n)`` in SBUF, float32.
     """
 
     def __init__(self, inputs: Any, weights: Any, mode: DtypeMode) -> None:
         self._dtype = float8(mode)
         scale = column(inputs)
-        self._factor, self._most, self._least, self.scale = (sbuf(scale.shape, nl.float32) for _ in range(4))
+        self._factor, self._most, self._least = (sbuf(scale.shape, nl.float32) for _ in range(3))
+        self.scale = sbuf((scale.shape[0], weights.shape[1]), nl.float32)
         nisa.reciprocal(dst=self._factor, data=scale)
         nisa.tensor_scalar(dst=self._most, data=scale, op0=nl.multiply, operand0=largest(self._dtype))
         nisa.tensor_scalar(dst=self._least, data=self._most, op0=nl.multiply, operand0=-1.0)
-        nisa.tensor_tensor(dst=self.scale, data1=scale, data2=column(weights), op=nl.multiply)
+        nisa.tensor_scalar(dst=self.scale, data=column(weights), op0=nl.multiply, operand0=scale)
 
     def quantized(self, stack: Stack) -> Stack:
         """A stack over the scale as 8-bit numbers, larger ones clipped; its tiles are overwritten.

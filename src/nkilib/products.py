@@ -53,7 +53,11 @@ _DEEP = 4
 
 
 def products(
-    stack: Stack | Iterator[Stack], *weights: Any, columns: slice | None = None, biases: Sequence[Any] = ()
+    stack: Stack | Iterator[Stack],
+    *weights: Any,
+    columns: slice | None = None,
+    biases: Sequence[Any] = (),
+    unit: int = 1,
 ) -> Iterator[tuple[Any, ...]]:
     """``stack.T @ weights + biases`` for one or several weights of the same shape, strip by strip.
 
@@ -64,6 +68,7 @@ def products(
         columns: of the weights that are wanted, by default all.
         biases: none, or for each of the weights ``(1, n)`` in HBM or None; the Tensor engine adds it, as a product with
             ones.
+        unit: of columns that are not divided among strips, at most 512.
 
     Yields:
         ``rows, columns, *sums``: up to 128 rows of the result, up to 2048 of its columns, and for each of the weights
@@ -71,7 +76,7 @@ def products(
     """
     parts = _Parts(stack)
     given = tuple(biases) or (None,) * len(weights)
-    for across in _strips(parts, weights, columns, nl.tile_size.pmax):
+    for across in _strips(parts, weights, columns, unit):
         strips = [_Strip(parts.first, weight[:, across]) for weight in weights]
         begins = [None if bias is None else _Bias(bias[:, across]) for bias in given]
         for start, part in parts:
@@ -211,7 +216,7 @@ def _strips(parts: _Parts, weights: Sequence[Any], columns: slice | None, unit: 
         room = STACK_BYTES // (depth * weights[0].dtype.itemsize * len(weights))
         most = max(bank, min(most, room // bank * bank))
     most = max(unit, most // unit * unit)
-    begin = max(unit, bank) if parts.several and depth >= _DEEP else 0
+    begin = max(unit, bank // unit * unit) if parts.several and depth >= _DEEP else 0
     cuts = [0, *range(begin, size(wanted), most)] if begin else list(range(0, size(wanted), most))
     starts = [wanted.start + cut for cut in cuts]
     return [slice(a, b) for a, b in zip(starts, [*starts[1:], wanted.stop], strict=True) if a < b]

@@ -6,13 +6,13 @@ A **stack** is a matrix ``(rows, columns)`` in slabs of up to eight pieces of 12
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nkilib.streaming import ceil_div, psum, sbuf, size, spans
+from nkilib.streaming import ceil_div, copy, psum, sbuf, size, spans
 
 PIECES = 8
 """Pieces of a slab: transposes of 128 x 128 elements of 2 bytes that fill one bank of PSUM."""
@@ -23,8 +23,8 @@ TRANSFER_BYTES = 4096
 STACK_BYTES = 64 * 1024
 """Of a partition, for a stack or a strip of weights that several row tiles use: a third of SBUF, so that two fit."""
 
-Finish = Callable[[Any, Any], None]
-"""``finish(into, block)`` brings a block from PSUM to SBUF."""
+Finish = Callable[[Any, Any, slice], None]
+"""``finish(into, block, pieces)`` brings transposed pieces ``(height, pieces, rows)`` of a stack from PSUM to SBUF."""
 
 
 @dataclass(frozen=True)
@@ -79,32 +79,38 @@ def row_blocks(rows: int, depth: int, itemsize: int, *, shared: bool = False) ->
     return [slice(tiles[cuts[i]].start, tiles[cuts[i + 1] - 1].stop) for i in range(count)]
 
 
-def empty(depth: int, columns: int, dtype: Any) -> Stack:
-    """A stack ``(depth, columns)`` with unknown contents; piece j has every n-th row from j on, n pieces being whole.
+def empty(depth: int, columns: int, dtype: Any, *, spread: bool = True) -> Stack:
+    """A stack ``(depth, columns)`` with unknown contents.
 
-    So the pieces of a partition follow each other in a matrix of HBM, and long runs of it are read at once.
+    Args:
+        spread: whether piece j has every n-th row from j on, n pieces being whole, so that the pieces of a partition
+            follow each other in a matrix of HBM, and long runs of it are read at once; otherwise it has 128 rows that
+            follow each other.
     """
     pmax = nl.tile_size.pmax
     whole = depth // pmax
-    stack = [
-        Slab(sbuf((pmax, size(group), columns), dtype), group.start, whole if whole > 1 else 1)
-        for group in spans(whole, PIECES)
-    ]
+    stack = []
+    for group in spans(whole, PIECES):
+        tile = sbuf((pmax, size(group), columns), dtype)
+        stack.append(Slab(tile, group.start, whole) if spread and whole > 1 else Slab(tile, group.start * pmax))
     if depth % pmax:
         stack.append(Slab(sbuf((depth % pmax, 1, columns), dtype), whole * pmax))
     return stack
 
 
-def turned(tiles: Iterable[Any], rows: int, depth: int, dtype: Any, finish: Finish | None = None) -> Stack:
+def turned(
+    tiles: Iterable[Any], rows: int, depth: int, dtype: Any, finish: Finish | None = None, *, spread: bool = True
+) -> Stack:
     """The stack ``(depth, rows)`` of activations that lie in rows, transposed by the Tensor engine.
 
     Args:
         tiles: ``(128, depth)`` in SBUF, the last one may have fewer rows; each is asked for when it is needed.
         rows: of all tiles.
         dtype: of the stack; tiles may have another one if `finish` converts.
-        finish: brings transposed pieces ``(128, pieces, rows)`` from PSUM into the stack; by default a copy.
+        finish: brings transposed pieces into the stack; by default a copy.
+        spread: the order of the rows of the stack, as in `empty`.
     """
-    stack = empty(depth, rows, dtype)
+    stack = empty(depth, rows, dtype, spread=spread)
     for tile, place in zip(tiles, spans(rows, nl.tile_size.pmax), strict=True):
         for slab in stack:
             _turn(tile, slab, place, finish or _copy)
@@ -114,24 +120,43 @@ def turned(tiles: Iterable[Any], rows: int, depth: int, dtype: Any, finish: Fini
 def _turn(tile: Any, slab: Slab, place: slice, finish: Finish) -> None:
     """One tile of rows into its columns of a slab."""
     height, pieces, _ = slab.tile.shape
+    step = 1 if slab.stride > 1 else nl.tile_size.pmax  # rows from one piece to the next
     for group in spans(pieces, PIECES * 2 // max(2, tile.dtype.itemsize)):
         moved = _for_transposes(height, size(group), size(place), tile.dtype)
         for j in range(size(group)):
-            first = slab.start + group.start + j
+            first = slab.start + (group.start + j) * step
             last = first + (height - 1) * slab.stride + 1
             nisa.nc_transpose(dst=moved[:, j], data=tile[:, first : last : slab.stride], engine=nisa.engine.tensor)
-        finish(slab.tile[:, group, place], moved)
+        number = slab.start // step
+        finish(slab.tile[:, group, place], moved, slice(number + group.start, number + group.stop))
 
 
 def _for_transposes(height: int, pieces: int, rows: int, dtype: Any) -> Any:
     """A tile of PSUM that transposes go to; elements of one byte arrive in slots of two since NeuronCore-v3."""
     if dtype.itemsize == 1 and nisa.get_nc_version() >= nisa.nc_version.gen3:
         return psum((height, pieces, rows, 2), dtype)[:, :, :, 0]
-    return psum((height, pieces, rows), dtype)
+    return psum((height, pieces, rows + rows % 2), dtype)[:, :, 0:rows]  # elements of 2 bytes begin at multiples of 4
 
 
-def _copy(into: Any, block: Any) -> None:
+def _copy(into: Any, block: Any, pieces: slice) -> None:
     nisa.tensor_copy(dst=into, src=block)
+
+
+def batches(source: Any, block: slice, step: int) -> Iterator[Stack]:
+    """Columns of all batches of ``(batch, depth, columns)`` in HBM, side by side, as stacks of up to `step` columns.
+
+    Args:
+        block: of the columns of all batches.
+        step: columns of a stack; each stack is loaded when it is asked for.
+    """
+    length = source.shape[2]
+    for part in spans(size(block), step):
+        start, stop = block.start + part.start, block.start + part.stop
+        pieces = []
+        for b in range(start // length, (stop - 1) // length + 1):
+            first, last = max(start - b * length, 0), min(stop - b * length, length)
+            pieces.append(source[b][:, first:last])
+        yield stacked(*pieces)
 
 
 def stacked(*sources: Any, height: int = 128, dtype: Any = None) -> Stack:
@@ -150,6 +175,6 @@ def stacked(*sources: Any, height: int = 128, dtype: Any = None) -> Stack:
         slab = Slab(sbuf((lower, size(part) // lower, sum(columns)), kind), part.start)
         for i, source in enumerate(sources):
             place = slice(sum(columns[:i]), sum(columns[: i + 1]))
-            nisa.dma_copy(dst=slab.tile[:, :, place], src=slab.rows_of(source, slice(0, slab.tile.shape[1])))
+            copy(slab.tile[:, :, place], slab.rows_of(source, slice(0, slab.tile.shape[1])))
         stack.append(slab)
     return stack

@@ -27,7 +27,7 @@ from nkilib.core.utils.common_types import DtypeMode, QuantizationType
 from nkilib.epilogue import Epilogue, combine
 from nkilib.fp8 import Static
 from nkilib.products import Slab, Stack, own, products, products_spread
-from nkilib.streaming import load, result, sbuf, size, store
+from nkilib.streaming import copy, load, result, sbuf, size, store
 
 
 @nki.jit
@@ -139,7 +139,7 @@ def packed_heads(attention: Any, packed: int) -> Any:
     tile = sbuf((packed * head, flat.shape[1]), attention.dtype)
     for i in range(packed):
         rows, shift = slice(i * head, (i + 1) * head), i * length
-        nisa.dma_copy(dst=tile[rows, 0 : flat.shape[1] - shift], src=flat[:, shift:])
+        copy(tile[rows, 0 : flat.shape[1] - shift], flat[:, shift:])
     return tile
 
 

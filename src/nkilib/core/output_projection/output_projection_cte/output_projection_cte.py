@@ -16,7 +16,6 @@ Source: output-projection-cte.rst of the published library.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import nki
@@ -26,8 +25,9 @@ from nkilib.core.output_projection.checks import check_projection, check_scale
 from nkilib.core.utils.common_types import DtypeMode, QuantizationType
 from nkilib.epilogue import Epilogue
 from nkilib.fp8 import Static
-from nkilib.products import Stack, own, products, row_blocks, stacked
-from nkilib.streaming import result, size, spans, store
+from nkilib.products import own, products, row_blocks
+from nkilib.stacks import batches
+from nkilib.streaming import result, size, store
 
 _TOKENS = 1024
 """Tokens of a stack: runs of 2 KiB in HBM, which is as little as loads at the full rate."""
@@ -68,9 +68,10 @@ def output_projection_cte(
     depth, width = weight.shape
     batch, sequence = attention.shape[0], attention.shape[3]
     out = result((batch, sequence, width), output_dtype or attention.dtype)
+    heads = attention.reshape((batch, depth, sequence))
     static = Static(input_scales, weight_scales, dtype_mode) if input_scales is not None else None
     for block in row_blocks(batch * sequence, depth, attention.dtype.itemsize):
-        stacks = (static.quantized(stack) if static else stack for stack in tokens(attention, block))
+        stacks = (static.quantized(stack) if static else stack for stack in batches(heads, block, _TOKENS))
         finish = Epilogue(out.dtype, depth, size(block), bias, static.scale if static else 1.0)
         here = out.reshape((batch * sequence, width))[block]
         for rows, columns, sums in products(stacks, weight, columns=own(width, 128), biases=finish.begin):
@@ -92,15 +93,3 @@ def check(
     static = kind is QuantizationType.STATIC
     check_scale("input_scales", inputs, static)
     check_scale("weight_scales", weights, static)
-
-
-def tokens(attention: Any, block: slice) -> Iterator[Stack]:
-    """Some of all batches' tokens as stacks (N * D, 1024 tokens), each loaded when it is asked for."""
-    _, heads, head, sequence = attention.shape
-    for part in spans(size(block), _TOKENS):
-        start, stop = block.start + part.start, block.start + part.stop
-        parts = []
-        for b in range(start // sequence, (stop - 1) // sequence + 1):
-            first, last = max(start - b * sequence, 0), min(stop - b * sequence, sequence)
-            parts.append(attention[b].reshape((heads * head, sequence))[:, first:last])
-        yield stacked(*parts)
