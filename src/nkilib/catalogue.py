@@ -69,6 +69,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "output-projection-cte",
         ),
         "output_projection_tkg": Entry(f"{_PROJECTION}.output_projection_tkg", page="output-projection-tkg"),
+        "qkv": Entry("nkilib.core.qkv.qkv", "nkilib.core.qkv", "qkv"),
         "rope_hf": Entry("nkilib.core.embeddings.rope_hf"),
         "selective_scan": Entry(f"{_SCAN}.selective_scan", _SCAN, "selective-scan"),
         "ssd": Entry(f"{_SCAN}.ssd", _SCAN, "ssd"),

@@ -13,6 +13,7 @@ Pairs of 8-bit pieces are multiplied at double rate.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import nki.isa as nisa
@@ -217,9 +218,8 @@ def _strips(parts: _Parts, weights: Sequence[Any], columns: slice | None, unit: 
         most = max(bank, min(most, room // bank * bank))
     most = max(unit, most // unit * unit)
     begin = max(unit, bank // unit * unit) if parts.several and depth >= _DEEP else 0
-    cuts = [0, *range(begin, size(wanted), most)] if begin else list(range(0, size(wanted), most))
-    starts = [wanted.start + cut for cut in cuts]
-    return [slice(a, b) for a, b in zip(starts, [*starts[1:], wanted.stop], strict=True) if a < b]
+    cuts = [wanted.start, *range(wanted.start + (begin or most), wanted.stop, most), wanted.stop]
+    return [slice(a, b) for a, b in pairwise(cuts) if a < b]
 
 
 class _Strip:

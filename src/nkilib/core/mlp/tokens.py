@@ -45,15 +45,17 @@ class Norm:
         kind: which one.
         weights, bias: columns of its vectors, or None.
         eps: that is added to the mean square, or to the variance.
+        width: features of a token that count, where others are zeros at its end; None: all.
     """
 
     kind: NormType
     weights: Any
     bias: Any
     eps: float
+    width: int | None = None
 
     @classmethod
-    def of(cls, kind: NormType, weights: Any, bias: Any, eps: float) -> Norm:
+    def of(cls, kind: NormType, weights: Any, bias: Any, eps: float, width: int | None = None) -> Norm:
         """With its vectors ``(1, features)`` loaded from HBM."""
         used = kind in (NormType.RMS_NORM, NormType.LAYER_NORM)
         return cls(
@@ -61,6 +63,7 @@ class Norm:
             columns_of_vector(weights) if used and weights is not None else None,
             columns_of_vector(bias) if used and bias is not None else None,
             eps,
+            width,
         )
 
     def standard(self, tile: Any, dtype: Any) -> Any:
@@ -70,14 +73,14 @@ class Norm:
         tokens, features = tile.shape
         result, shift = sbuf((tokens, features), dtype), None
         if self.kind is NormType.LAYER_NORM:
-            moments = _moments(tile)
+            moments = _moments(tile[:, 0 : self.width or features])
             shrink, shift = self.inverse_root(moments[:, 1:2], 1.0), sbuf((tokens, 1), nl.float32)
             mean = moments[:, 0:1]
             nisa.tensor_scalar(dst=shift, data=mean, op0=nl.multiply, operand0=shrink, op1=nl.multiply, operand1=-1.0)
         else:
             total = sbuf((tokens, 1), nl.float32)
             nisa.activation_reduce(dst=result, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total)
-            shrink = self.inverse_root(total, 1.0 / features)
+            shrink = self.inverse_root(total, 1.0 / (self.width or features))
         nisa.activation(dst=result, op=nl.copy, data=tile, scale=shrink, bias=shift)
         return result
 
