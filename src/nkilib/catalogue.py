@@ -62,6 +62,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "attention_tkg": Entry("nkilib.core.attention.attention_tkg", "nkilib.core.attention_tkg", "attention-tkg"),
         "conv1d": Entry(f"{_CONV}.conv1d", _CONV, "conv1d"),
         "conv3d": Entry(f"{_CONV}.conv3d", _CONV, "conv3d"),
+        "attention_cte": Entry("nkilib.core.attention.attention_cte", page="attention-cte"),
         "cumsum": Entry("nkilib.core.cumsum.cumsum", "nkilib.core.cumsum", "cumsum"),
         "output_projection_cte": Entry(
             f"{_PROJECTION}.output_projection_cte.output_projection_cte",

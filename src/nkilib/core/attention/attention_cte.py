@@ -1,0 +1,152 @@
+"""Attention for prefill: all queries of a prompt at once, without storing the scores.
+
+Math, for the queries q of a head, and the keys k and values v of the head of keys that belongs to it::
+
+    scores = scale * (q @ k.T + position_bias)          of the keys that a query sees
+    out = exp(scores - m) @ v / (sum(exp(scores - m)) + exp(sink - m))          for any m
+
+A query sees keys up to its own position (`causal_mask`), at most `sliding_window` of them, within its bounds, and the
+used part of the prefix. Heads are part of the batch; with fewer heads of keys, each serves a group of heads of queries.
+
+Layouts: q (batch, queries, d) or (batch, d, queries); k (batch_kv, d, keys) or (batch_kv, keys, d); v (batch_kv, keys,
+d). bfloat16, float16 or float32 come in; products are of bfloat16, sums, scores and exponentials are float32.
+
+Limits: d <= 128; any number of queries and keys; Trainium2 and later. A query that sees no key gets zeros. Values up to
+2**47 in magnitude: weighted sums of larger ones may leave the range of float32.
+
+Engines: Tensor multiplies queries and keys with keys on partitions, so that Scalar, and Vector for every fourth bank,
+make weights that are stationary operands of the product with the values as they are; GpSimd masks tiles on the
+diagonal, and tiles that nobody sees are left out. Tensor bounds it with d = 128, the exponentials below. Nothing is
+taken off the scores there (m = 0): the sums of the weights, a column of ones beside the values, tell afterwards whether
+one of them left the range that is safe, and only then a loop computes all queries of the core again, with the largest
+score as m (`cte.again`). That way, with queries on partitions, is taken at once where sums are returned, where what a
+query sees depends on the call's tensors, and for few queries and keys.
+
+Source: attention-cte.rst of the published library; Dao et al., "FlashAttention", 2022, for sections of long sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import nki
+import nki.language as nl
+from nkilib import limits, tuned
+from nkilib import streaming as st
+from nkilib.core.attention.cte.again import attend
+from nkilib.core.attention.cte.block import Call
+from nkilib.core.attention.cte.checks import check
+from nkilib.core.attention.cte.operands import CHUNK, TILE, Segment
+from nkilib.core.attention.cte.sight import sight_of
+
+
+@nki.jit
+def attention_cte(
+    q: nl.NkiTensor,
+    k: nl.NkiTensor,
+    v: nl.NkiTensor,
+    scale: float = 1.0,
+    causal_mask: bool = True,
+    k_prior: nl.NkiTensor | None = None,
+    v_prior: nl.NkiTensor | None = None,
+    prior_used_len: nl.NkiTensor | None = None,
+    sink: nl.NkiTensor | None = None,
+    sliding_window: int | None = None,
+    tp_q: bool = True,
+    tp_k: bool = False,
+    tp_out: bool = False,
+    cache_softmax: bool = False,
+    softmax_dtype: Any = nl.float32,
+    mm_out_dtype: Any = nl.float32,
+    cp_offset: nl.NkiTensor | None = None,
+    global_cp_deg: int | None = None,
+    cp_strided_q_slicing: bool = False,
+    bound_min: nl.NkiTensor | None = None,
+    bound_max: nl.NkiTensor | None = None,
+    cp_striped_input: bool = False,
+    skip_output_normalization: bool = False,
+    position_bias: nl.NkiTensor | None = None,
+    bias_layout: str = "dense",
+    bias_band_params: dict[str, int] | None = None,
+    *,
+    tiles: Mapping[str, int] | None = None,
+) -> Any:
+    """``softmax(scale * (q @ k.T + position_bias)) @ v`` of the keys that each query sees.
+
+    Args:
+        q: (batch, queries, d) with `tp_q`, else (batch, d, queries).
+        k: (batch_kv, keys, d) with `tp_k`, else (batch_kv, d, keys).
+        v: (batch_kv, keys, d).
+        scale: of the scores, positive.
+        causal_mask: query i sees the prefix and the keys up to i.
+        k_prior, v_prior: a prefix before the keys, in their layouts, of which `prior_used_len`, one number, are used.
+        sink: (batch, 1), a score that counts in the sums of each head without a value of its own.
+        sliding_window: a query sees its own position and so many less one before it; None or 0 for all.
+        tp_out: the result is (batch, d, queries), else (batch, queries, d).
+        cache_softmax: return what the softmax was made of.
+        softmax_dtype: of that, float32 or bfloat16.
+        mm_out_dtype: of sums in PSUM, float32.
+        cp_offset: (1, 1), the position of the first query, where a rank has a part of them; -1 or 0 with
+            `cp_striped_input`.
+        global_cp_deg: ranks that have parts.
+        cp_strided_q_slicing: a rank has every `global_cp_deg`-th query, from position `cp_offset` on.
+        bound_min, bound_max: (batch, queries), the first key that a query sees and the one after the last, of sequences
+            that are packed into one; a single row for all of the batch will do.
+        cp_striped_input: queries and keys of a rank are every `global_cp_deg`-th of the sequence, so that query i sees
+            the keys up to i + `cp_offset`.
+        skip_output_normalization: return results that are not divided by their sums; with `cache_softmax`.
+        position_bias: (batch, queries, columns), added before the scale. Columns are the prefix, padded to a multiple
+            of 512, and the keys.
+        bias_layout: "dense".
+        bias_band_params: None.
+        tiles: "ahead", steps that begin before one ends; "vector", every so many banks of weights are Vector's, 0 for
+            none; "section", keys in SBUF at once, a multiple of 512; "exact", pairs of tiles of queries and keys up to
+            which a core takes maxima at once.
+
+    Returns:
+        The result in the dtype of `q`. With `cache_softmax` a tuple of it, the negated largest scaled score, and the
+        inverse of the sum of the weights, or the sum itself with `skip_output_normalization`: (batch, 128, tiles), of
+        query 128 * t + p at [p, t].
+
+    Raises:
+        KernelLimit: see `cte.checks`.
+    """
+    check(locals())
+    batch, queries = q.shape[0], q.shape[1 if tp_q else 2]
+    length, features = v.shape[1:]
+    sight = sight_of(locals(), queries)
+    kept = (batch, TILE, st.ceil_div(queries, TILE))
+    neg_max, sums = (st.result(kept, softmax_dtype) if cache_softmax else None for _ in range(2))
+    prior = 0 if v_prior is None else v_prior.shape[1]
+    segments = (
+        Segment(k_prior, v_prior, prior, tp_k, True, 0),
+        Segment(k, v, length, tp_k, False, st.ceil_div(prior, CHUNK) * CHUNK),
+    )
+    call = Call(
+        q=q,
+        out=st.result((batch, features, queries) if tp_out else (batch, queries, features), q.dtype),
+        neg_max=neg_max,
+        sums=sums,
+        sink=sink,
+        bias=position_bias,
+        segments=segments if prior else segments[1:],
+        sight=sight,
+        scale=scale,
+        group=batch // k.shape[0],
+        rows=tp_q,
+        columns=tp_out,
+        normalized=not skip_output_normalization,
+        plan=_plan(queries, length, prior, tiles),
+    )
+    attend(call)
+    return (call.out, neg_max, sums) if cache_softmax else call.out
+
+
+def _plan(queries: int, keys: int, prior: int, tiles: Mapping[str, int] | None) -> dict[str, int]:
+    """Sizes by rule, by the table of winners, or as the caller says."""
+    trip = st.ceil_div(keys, TILE) + st.ceil_div(prior, TILE)
+    rule = {"ahead": 3, "vector": 4, "section": 8192, "exact": 50 + 2 * trip}
+    plan = tuned.choose("attention_cte", {"queries": queries, "keys": keys}, rule, tiles)
+    limits.multiple('tiles["section"]', plan["section"], CHUNK, "keys are loaded so many at a time")
+    return plan
