@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,33 +50,41 @@ def _kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_winner_becomes_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    winner = tune_library.tuned(CASE)
-    assert winner.tiles == {"columns": 256}
+    found = tune_library.tuned(CASE)
+    assert found.tiles == {"columns": 256}
+    assert list(found.refused) == ["tiles={'columns': 512}"]
+    winner = tune_library.winner_of([found])
     assert winner.gain > 1.5
-    assert list(winner.refused) == ["tiles={'columns': 512}"]
     tune_library.written(CASE, winner, tmp_path)
     table = json.loads((tmp_path / "trn2.json").read_text())
     (entry,) = table["kernels"]["doubled"]
-    assert entry["case"] == CASE.key
-    assert entry["ns"] < entry["own_ns"]
+    assert entry["cases"][CASE.key]["ns"] < entry["cases"][CASE.key]["own_ns"]
     assert len(entry["model"]) == 16
     monkeypatch.setattr(tuned, "TABLES", tuned.tables([table]))
-    assert nki.predict(doubled, target="trn2")(**CASE.shapes()).ns == winner.ns
+    assert nki.predict(doubled, target="trn2")(**CASE.shapes()).ns == found.ns
     again = tune_library.tuned(CASE)
-    assert again.gain == 1.0
-    assert again.own_ns == winner.ns
+    assert again.own_ns == again.ns == found.ns
 
 
 def test_the_rule_of_the_kernel_stays_where_nothing_is_faster() -> None:
-    winner = tune_library.tuned(Case(**{**vars(CASE), "tiles": (RULE, {"columns": 32})}))
-    assert winner.tiles in (None, RULE)
-    assert winner.gain == 1.0
+    found = tune_library.tuned(replace(CASE, tiles=(RULE, {"columns": 32})))
+    assert found.tiles in (None, RULE)
+    assert tune_library.winner_of([found]).gain == 1.0
+
+
+def test_cases_of_the_same_sizes_share_the_winner_that_is_best_for_all() -> None:
+    first = tune_library.tuned(CASE)
+    other = replace(CASE, name="2 cores", lnc=2, tiles=(RULE, {"columns": 128}))
+    winner = tune_library.winner_of([first, tune_library.tuned(other)])
+    assert winner.tiles == {"columns": 256}  # for the other one it is faster too, which it did not try
+    assert set(winner.times) == {CASE.key, other.key}
+    assert all(ns < own for ns, own in winner.times.values())
 
 
 def test_an_entry_takes_the_place_of_one_for_the_same_sizes(tmp_path: Path) -> None:
     for columns, size in ((8, 2048), (16, 1024), (32, 2048)):
-        case = Case(**{**vars(CASE), "sizes": {"columns": size}})
-        tune_library.written(case, tune_library.Winner("", {"columns": columns}, 1.0, 2.0, {}, 0.0), tmp_path)
+        case = replace(CASE, sizes={"columns": size})
+        tune_library.written(case, tune_library.Winner({"columns": columns}, {"": (1.0, 2.0)}), tmp_path)
     entries = json.loads((tmp_path / "trn2.json").read_text())["kernels"]["doubled"]
     assert [(entry["sizes"]["columns"], entry["tiles"]["columns"]) for entry in entries] == [(1024, 16), (2048, 32)]
     assert [each.name for each in tmp_path.iterdir()] == ["trn2.json"]
