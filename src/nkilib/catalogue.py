@@ -33,6 +33,15 @@ _SCAN = "nkilib.experimental.scan"
 
 CATALOGUE: Mapping[str, Entry] = MappingProxyType(
     {
+        "cross_entropy_backward": Entry(
+            "nkilib.experimental.loss.cross_entropy", "nkilib.experimental.loss", "cross-entropy"
+        ),
+        "cross_entropy_forward": Entry(
+            "nkilib.experimental.loss.cross_entropy",
+            "nkilib.experimental.loss",
+            "cross-entropy",
+            "cross_entropy_backward",
+        ),
         "layer_norm": Entry(
             "nkilib.core.layernorm.layer_norm", "nkilib.core.layernorm", backward="layer_norm_backward"
         ),
