@@ -1,0 +1,49 @@
+"""The cases of the library's benchmark, and what it counts."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.library import measure, sizes
+from benchmarks.library.case import Case
+from benchmarks.library.cases import all_cases
+
+from nki.language import float32
+from nkilib.catalogue import CATALOGUE
+
+CASES = all_cases()
+
+
+def test_cases_are_of_kernels_that_there_are_and_have_names_of_their_own() -> None:
+    assert {case.kernel for case in CASES} <= CATALOGUE.keys()
+    assert [key for key, times in Counter(case.key for case in CASES).items() if times > 1] == []
+
+
+@pytest.mark.parametrize("name", sorted({case.kernel for case in CASES}))
+def test_least_times_and_shapes(name: str) -> None:
+    for case in CASES:
+        if case.kernel == name:
+            assert measure.least(case)[0] > 0
+            assert all(not isinstance(value, np.ndarray) for value in case.shapes().values())
+
+
+def test_an_error_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def arguments(make):
+        return {"x": make((4, 8), float32)}
+
+    case = Case("cumsum", "small", arguments, 0, 256)
+    assert measure.error(case) < 1e-6
+    monkeypatch.setattr(measure, "reference", lambda name: lambda x, axis=-1: np.cumsum(x, -1) + 1)
+    assert measure.error(case) > 0.1
+
+
+def test_lines_are_counted_without_words(tmp_path: Path) -> None:
+    package = tmp_path / "lib" / "part"
+    package.mkdir(parents=True)
+    (package / "other.py").write_text("X = 1\n")
+    (package / "one.py").write_text(
+        '"""Words.\n\nMore."""\n\nfrom lib.part.other import X\n\n\n'
+        'def f():  # words\n    """Words."""\n    return (\n        X\n    )\n'
+    )
+    assert sizes.size(package / "one.py", tmp_path, "lib") == sizes.Size(files=2, lines=6, longest=4, functions=1)
