@@ -72,6 +72,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "conv1d": Entry(f"{_CONV}.conv1d", _CONV, "conv1d"),
         "conv3d": Entry(f"{_CONV}.conv3d", _CONV, "conv3d"),
         "attention_cte": Entry("nkilib.core.attention.attention_cte", page="attention-cte"),
+        "depthwise_conv1d_implicit_gemm": Entry(f"{_CONV}.depthwise_conv1d", _CONV, "depthwise-conv1d"),
         "cumsum": Entry("nkilib.core.cumsum.cumsum", "nkilib.core.cumsum", "cumsum"),
         "output_projection_cte": Entry(
             f"{_PROJECTION}.output_projection_cte.output_projection_cte",

@@ -223,6 +223,14 @@ def transpose(tile: Any, into: Any = None) -> Any:
     return target
 
 
+def leave(target: Any, sums: Any, turn: int) -> None:
+    """Sums out of PSUM into a tile of SBUF, by Vector if `turn` is even, by Scalar if it is odd: so both have work."""
+    if turn % 2:
+        nisa.activation(dst=target, op=nl.copy, data=sums)
+    else:
+        nisa.tensor_copy(dst=target, src=sums)
+
+
 def contract(stationary: Panel, moving: Panel, into: Any, *, first: bool = True) -> Any:
     """``into = stationary.T @ moving`` in PSUM, summed over all tiles of both panels.
 

@@ -55,10 +55,35 @@ def _volume(inner: int, wide: int, size: tuple[int, int, int], taps: int = 3) ->
     }
 
 
+def _depthwise(channels: int, length: int, taps: int) -> dict[str, Any]:
+    def arguments(make: Make, length: int = length) -> dict[str, Any]:
+        return {
+            "img_ref": make((1, channels, 1, length + taps - 1)),
+            "filter_ref": make((channels, 1, 1, taps), fill=_scaled(taps)),
+            "feature_group_count": channels,
+        }
+
+    return {
+        "arguments": arguments,
+        "small": lambda make: arguments(make, 300),
+        "flops": 2 * channels * length * taps,
+        "hbm_bytes": channels * (2 * length + 2 * taps - 1) * _BYTES,
+        "tolerance": 4e-2,  # of the mean of all channels; those with a large filter round by more
+    }
+
+
 CASES = [
     Case("conv1d", "80 to 512 channels, 3 taps, 3000 long", **_sequence(1, 80, 512, 3000, 3)),
     Case("conv1d", "512 to 512 channels, 3 taps, stride 2, 3000 long", **_sequence(1, 512, 512, 3000, 3, 2)),
     Case("conv1d", "4 x 32 to 64 channels, 7 taps, 4096 long", **_sequence(4, 32, 64, 4096, 7)),
     Case("conv3d", "3 to 96 channels, 5 x 64 x 64", **_volume(3, 96, (5, 64, 64)), official=False),
     Case("conv3d", "128 to 128 channels, 4 x 32 x 32", **_volume(128, 128, (4, 32, 32)), official=False),
+    Case(
+        "depthwise_conv1d_implicit_gemm",
+        "2048 channels, 2048 long, 4 taps",
+        tolerance=4e-2,
+        **_depthwise(2048, 2048, 4),
+    ),
+    Case("depthwise_conv1d_implicit_gemm", "128 channels, 4096 long, 64 taps", **_depthwise(128, 4096, 64)),
+    Case("depthwise_conv1d_implicit_gemm", "256 channels, 2048 long, 16 taps", lnc=2, **_depthwise(256, 2048, 16)),
 ]

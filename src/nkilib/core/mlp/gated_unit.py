@@ -13,7 +13,7 @@ from nkilib.core.mlp.projections import Finish, activate
 from nkilib.core.mlp.results import Kept, Streamed
 from nkilib.core.mlp.weight_products import Weights, by_columns, by_rows, column_groups, columns_at_once, slabs
 from nkilib.core.utils.common_types import ActFnType
-from nkilib.streaming import Panel, ceil_div, sbuf, size, spans
+from nkilib.streaming import Panel, ceil_div, leave, sbuf, size, spans
 
 
 class Source(Protocol):
@@ -100,18 +100,10 @@ class GatedUnit:
         def finish(tokens: slice, across: slice, sums: Any) -> None:
             tile = target.place(tokens, across)
             if self.down.applied(sums, across, tile) is sums:
-                _copy(tile, sums, across.start // nl.tile_size.psum_bank_fmax)
+                leave(tile, sums, across.start // nl.tile_size.psum_bank_fmax)
             target.done(tokens, across, tile)
 
         by_rows(slabs(self.down.projection.weights, columns), inner, columns, finish)
-
-
-def _copy(target: Any, sums: Any, turn: int) -> None:
-    """Sums out of PSUM, on two engines in turn."""
-    if turn % 2:
-        nisa.activation(dst=target, op=nl.copy, data=sums)
-    else:
-        nisa.tensor_copy(dst=target, src=sums)
 
 
 def _exchanged(mine: Any) -> list[Any]:
