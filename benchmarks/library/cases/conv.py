@@ -78,12 +78,7 @@ CASES = [
     Case("conv1d", "4 x 32 to 64 channels, 7 taps, 4096 long", **_sequence(4, 32, 64, 4096, 7)),
     Case("conv3d", "3 to 96 channels, 5 x 64 x 64", **_volume(3, 96, (5, 64, 64)), official=False),
     Case("conv3d", "128 to 128 channels, 4 x 32 x 32", **_volume(128, 128, (4, 32, 32)), official=False),
-    Case(
-        "depthwise_conv1d_implicit_gemm",
-        "2048 channels, 2048 long, 4 taps",
-        tolerance=4e-2,
-        **_depthwise(2048, 2048, 4),
-    ),
+    Case("depthwise_conv1d_implicit_gemm", "2048 channels, 2048 long, 4 taps", **_depthwise(2048, 2048, 4)),
     Case("depthwise_conv1d_implicit_gemm", "128 channels, 4096 long, 64 taps", **_depthwise(128, 4096, 64)),
     Case("depthwise_conv1d_implicit_gemm", "256 channels, 2048 long, 16 taps", lnc=2, **_depthwise(256, 2048, 16)),
 ]
