@@ -68,6 +68,11 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "reduce_scatter_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "RoPE": Entry("nkilib.core.embeddings.rope", "nkilib.core.rope", "rope"),
+        "attention_block_tkg": Entry(
+            "nkilib.experimental.transformer.attention_block_tkg",
+            "nkilib.core.attention_block_tkg.attention_block_tkg",
+            "attention-block-tkg",
+        ),
         "attention_tkg": Entry("nkilib.core.attention.attention_tkg", "nkilib.core.attention_tkg", "attention-tkg"),
         "conv1d": Entry(f"{_CONV}.conv1d", _CONV, "conv1d"),
         "conv3d": Entry(f"{_CONV}.conv3d", _CONV, "conv3d"),

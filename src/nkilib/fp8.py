@@ -52,7 +52,7 @@ class Static:
 
         Vector clips before Scalar divides, so that numbers are rounded once.
         """
-        return [Slab(self._small(slab.tile), slab.start, slab.stride) for slab in stack]
+        return [Slab(self._small(slab.tile), slab.start, slab.stride, slab.base) for slab in stack]
 
     def _small(self, tile: Any) -> Any:
         rows, small = slice(0, tile.shape[0]), sbuf(tile.shape, self._dtype)

@@ -199,11 +199,11 @@ def test_who_does_what() -> None:
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     [
-        ({"cfg": replace(SMALL, d_head=129)}, "shape", "cfg.d_head is 129"),
-        ({"cfg": replace(SMALL, q_head=43)}, "shape", r"cfg.q_head \* cfg.s_active is 129"),
-        ({"cfg": replace(SMALL, bs=0)}, "shape", "cfg.bs is 0"),
-        ({"cfg": replace(SMALL, curr_sprior=2)}, "shape", "cfg.curr_sprior is 2"),
-        ({"cfg": replace(SMALL, full_sprior=299)}, "shape", "cfg.full_sprior is 299"),
+        ({"cfg": replace(SMALL, d_head=129)}, "shape", "d_head is 129"),
+        ({"cfg": replace(SMALL, q_head=43)}, "shape", r"q_head \* s_active is 129"),
+        ({"cfg": replace(SMALL, bs=0)}, "shape", "bs is 0"),
+        ({"cfg": replace(SMALL, curr_sprior=2)}, "shape", "curr_sprior is 2"),
+        ({"cfg": replace(SMALL, full_sprior=299)}, "shape", "full_sprior is 299"),
         ({"cfg": replace(SMALL, tp_k_prior=True)}, "shape", "dimension 2 of k_prior is 16, not keys=310"),
         ({"cfg": replace(SMALL, bs=4)}, "shape", "sequences of k_prior is 3"),
         ({"cfg": replace(SMALL, use_pos_id=True)}, "shape", "dimension 0 of mask is 300, not 3"),
@@ -232,7 +232,7 @@ def test_what_it_refuses(change: Any, code: str, message: str) -> None:
     ("cfg", "message"),
     [
         (replace(PAGED, tp_k_prior=False), "cfg.tp_k_prior is False"),
-        (replace(PAGED, curr_sprior=250), "cfg.curr_sprior is 250, 10 more than a multiple of 16"),
+        (replace(PAGED, curr_sprior=250), "curr_sprior is 250, 10 more than a multiple of 16"),
         (replace(PAGED, curr_sprior=272), "blocks of a sequence is 16"),
         (replace(PAGED, block_len=8), "dimension 1 of k_prior is 16, not 8"),
     ],

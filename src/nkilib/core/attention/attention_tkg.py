@@ -115,7 +115,8 @@ def attention_tkg(
         "attention_tkg",
     )
     limits.one_of("dtype_mode", dtype_mode, list(DtypeMode))
-    check(cfg, q, k_active, v_active, k_prior, v_prior, mask, active_blocks_table)
+    check_step(cfg, {"k_prior": k_prior}, {"v_prior": v_prior}, {"mask": mask}, active_blocks_table)
+    _check_new(cfg, q, k_active, v_active, k_prior)
     _check_options(cfg, inv_freqs, rope_pos_ids, start_pos_ids, sink, out, k_out)
     queries, keys = _on_chip(q, cfg, cfg.q_head), _on_chip(k_active, cfg, 1)
     if cfg.fuse_rope:
@@ -123,7 +124,7 @@ def attention_tkg(
         _give_keys(keys, k_out, cfg)
     step, mine = plan(
         cfg,
-        (queries, keys, v_active),
+        (queries, keys, lambda there: load(v_active[there].permute((2, 0, 1, 3)))),
         (k_prior, v_prior, active_blocks_table),
         (mask, rope_pos_ids, start_pos_ids),
         sink,
@@ -144,7 +145,7 @@ def plan(
     """The step of arguments that were checked, and what this core does of it.
 
     Args:
-        new: queries ``(d, B * H * S)`` and keys ``(d, B * S)`` in SBUF, and values, of the new tokens.
+        new: queries ``(d, B * H * S)`` and keys ``(d, B * S)`` in SBUF, and `Step.values`, of the new tokens.
         cache: keys, values, and the table of a paged cache or None.
         masks: the mask, positions and starts of windows.
         tiles: ``keys`` that are loaded at once.
@@ -183,47 +184,56 @@ def attended(step: Step, mine: Duty, out: Any) -> None:
 # -------------------------------------------------------------------------------------------------------------- checks
 
 
-def check(
-    cfg: AttnTKGConfig, q: Any, k_active: Any, v_active: Any, k_prior: Any, v_prior: Any, mask: Any, table: Any
-) -> None:
-    """Check sizes, and the shapes and dtypes of what every call has."""
+Named = dict[str, Any]
+"""A tensor under the name of its argument."""
+
+
+def check_step(cfg: AttnTKGConfig, keys: Named, values: Named, mask: Named, table: Any) -> None:
+    """Check sizes, and a cache and a mask, each under the name of its argument."""
     limits.generation("attention_tkg", 3, "it transposes while data moves")
-    limits.between("cfg.d_head", cfg.d_head, 1, 128, "it lies on partitions")
+    limits.between("d_head", cfg.d_head, 1, 128, "it lies on partitions")
     for name in ("bs", "q_head", "s_active"):
-        limits.between(f"cfg.{name}", getattr(cfg, name), 1, 1 << 20)
-    limits.between("cfg.q_head * cfg.s_active", cfg.rows, 1, 128, "they go to partitions")
-    limits.between("cfg.curr_sprior", cfg.curr_sprior, cfg.s_active, 1 << 24, "it counts the new tokens")
-    _check_cache(cfg, k_prior, v_prior, table)
-    limits.shape("v_active", v_active, (cfg.bs, 1, cfg.s_active, cfg.d_head))
+        limits.between(name, getattr(cfg, name), 1, 1 << 20)
+    limits.between("q_head * s_active", cfg.rows, 1, 128, "they go to partitions")
+    limits.between("curr_sprior", cfg.curr_sprior, cfg.s_active, 1 << 24, "it counts the new tokens")
+    _check_cache(cfg, keys, values, table)
     first = cfg.s_active if cfg.use_pos_id else cfg.curr_sprior
-    limits.shape("mask", mask, (first, cfg.bs, cfg.q_head, cfg.s_active))
-    tensors = {"q": q, "k_active": k_active, "v_active": v_active, "k_prior": k_prior, "v_prior": v_prior}
+    for name, tensor in mask.items():
+        limits.shape(name, tensor, (first, cfg.bs, cfg.q_head, cfg.s_active))
+    limits.same_dtype(**keys, **values)
+    for name, tensor in {**keys, **values}.items():
+        limits.dtype(name, tensor, _FLOATS)
+
+
+def _check_new(cfg: AttnTKGConfig, q: Any, k_active: Any, v_active: Any, k_prior: Any) -> None:
+    """Check what comes with the new tokens."""
+    limits.shape("v_active", v_active, (cfg.bs, 1, cfg.s_active, cfg.d_head))
+    tensors = {"q": q, "k_active": k_active, "v_active": v_active, "k_prior": k_prior}
     for name, tensor in tensors.items():
         limits.dtype(name, tensor, _FLOATS)
-    limits.same_dtype(k_prior=k_prior, v_prior=v_prior)
     if nl.float32 in [tensor.dtype for tensor in tensors.values()]:
         limits.same_dtype(**tensors)  # the Tensor engine multiplies float32 by nothing else
 
 
-def _check_cache(cfg: AttnTKGConfig, keys: Any, values: Any, table: Any) -> None:
+def _check_cache(cfg: AttnTKGConfig, keys: Named, values: Named, table: Any) -> None:
     if not cfg.block_len:
-        limits.need(
-            table is None, "active_blocks_table", table, "a paged cache has cfg.block_len", "pass cfg.block_len"
-        )
-        limits.between("cfg.full_sprior", cfg.full_sprior, cfg.curr_sprior, 1 << 24, "the cache holds the keys")
-        known = {"head size": cfg.d_head, "keys": cfg.full_sprior}
+        why = "a paged cache has cfg.block_len"
+        limits.need(table is None, "active_blocks_table", table, why, "pass cfg.block_len")
+        limits.between("full_sprior", cfg.full_sprior, cfg.curr_sprior, 1 << 24, "the cache holds the keys")
         order = ("keys", "head size") if cfg.tp_k_prior else ("head size", "keys")
-        limits.shape("k_prior", keys, ("sequences of k_prior", 1, *order), known)
-        limits.shape("v_prior", values, ("sequences of v_prior", 1, "keys", "head size"), known)
-        for name in ("k_prior", "v_prior"):
-            limits.between(f"sequences of {name}", known[f"sequences of {name}"], cfg.bs, 1 << 24, "one for each of bs")
+        for tensors, layout in ((keys, order), (values, ("keys", "head size"))):
+            for name, tensor in tensors.items():
+                known = {"head size": cfg.d_head, "keys": cfg.full_sprior}
+                count = f"sequences of {name}"
+                limits.shape(name, tensor, (count, 1, *layout), known)
+                limits.between(count, known[count], cfg.bs, 1 << 24, "one for each of bs")
         return
     limits.need(table is not None, "active_blocks_table", None, "a paged cache has a table", "pass active_blocks_table")
     limits.layout(
         cfg.tp_k_prior, "cfg.tp_k_prior", False, "a paged cache has keys as (key, head size)", "pass tp_k_prior=True"
     )
-    limits.multiple("cfg.curr_sprior", cfg.curr_sprior, cfg.block_len, "whole blocks are looked at")
-    for name, tensor in (("k_prior", keys), ("v_prior", values)):
+    limits.multiple("curr_sprior", cfg.curr_sprior, cfg.block_len, "whole blocks are looked at")
+    for name, tensor in {**keys, **values}.items():
         limits.shape(name, tensor, ("blocks", cfg.block_len, cfg.d_head))
     found = limits.shape("active_blocks_table", table, (cfg.bs, "blocks of a sequence"))
     least = cfg.curr_sprior // cfg.block_len

@@ -23,7 +23,7 @@ class Step:
         cfg: sizes and options.
         queries: ``(d, sequences * heads * new tokens)`` in SBUF.
         keys: ``(d, sequences * new tokens)`` in SBUF: those of the new tokens.
-        values: ``(sequences, 1, new tokens, d)`` in HBM or SBUF.
+        values: gives those of the new tokens of some sequences, ``(new tokens, sequences, 1, d)`` in SBUF.
         cache: `Rows` or `Blocks`.
         mask: `Mask` or `Positions`.
         sink: ``(heads, 1)`` or None.
@@ -34,7 +34,7 @@ class Step:
     cfg: AttnTKGConfig
     queries: Any
     keys: Any
-    values: Any
+    values: Callable[[slice], Any]
     cache: Any
     mask: Any
     sink: Any
@@ -161,12 +161,7 @@ def _new_tokens(step: Step, there: slice, some: slice, drops: Callable[..., list
         first = (there.start + i) * cfg.s_active
         return step.keys[:, first : first + cfg.s_active]
 
-    def load() -> Any:
-        values = sbuf((cfg.s_active, size(there), 1, cfg.d_head), step.values.dtype)
-        nisa.dma_copy(dst=values, src=step.values[there].permute((2, 0, 1, 3)))
-        return values
-
-    return Piece(key, cache(load), drops(None, some), cfg.s_active, slice(0, 1))
+    return Piece(key, cache(lambda: step.values(there)), drops(None, some), cfg.s_active, slice(0, 1))
 
 
 _HELD_BYTES = 48 * 1024
