@@ -71,13 +71,20 @@ def test_entries_of_other_names_and_targets_do_not_count(monkeypatch: pytest.Mon
     table(
         monkeypatch,
         ({"rows": 8}, {"width": 8, "depth": 1}),
-        ({"rows": 8, "columns": 8}, {"width": 8}),
+        ({"rows": 8, "columns": 8}, {"width": 8, "height": 1}),
     )
     assert width(8, 8) == 4
     table(monkeypatch, ({"rows": 8, "columns": 8}, {"width": 8, "depth": 1}))
     assert width(8, 8) == 8
     with environment(NEURON_PLATFORM_TARGET_OVERRIDE="trn3"):
         assert widened(np.zeros((8, 8), np.float32)).shape == (8, 4)
+
+
+def test_an_entry_may_have_some_of_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    table(monkeypatch, ({"rows": 8, "columns": 8}, {"width": 8}))
+    found = widened(np.zeros((8, 8), np.float32))
+    assert found.shape == (8, 8)
+    assert found[0, 0] == 1
 
 
 def test_what_the_caller_says_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,14 +54,14 @@ def choose(
 ) -> dict[str, int]:
     """The sizes of tiles for a call; to be called in a kernel, whose target decides which table is asked.
 
-    An entry counts if it has the names of `sizes` and `default`, and if each of its sizes is at most `NEAR` times the
-    call's, and the other way round. Of those the nearest is taken: that with the least sum of the absolute logarithms
-    of the quotients of sizes, and of equally near ones the first in the table.
+    An entry counts if it has the names of `sizes`, if its tiles have names of `default`, and if each of its sizes is at
+    most `NEAR` times the call's, and the other way round. Of those the nearest is taken: that with the least sum of the
+    absolute logarithms of the quotients of sizes, and of equally near ones the first in the table.
 
     Args:
         kernel: name in the catalogue.
         sizes: what the best tiles depend on, such as rows and columns: positive numbers by name.
-        default: tiles by name, the rule for calls that no entry is near.
+        default: tiles by name: the rule for calls that no entry is near, and for names that the entry has not.
         given: what the caller of the kernel says, usually its argument ``tiles``; comes first. Some names are enough.
 
     Returns:
@@ -79,10 +79,10 @@ def choose(
             fix=f"name some of {', '.join(default)}",
         )
     entries = TABLES.get(int(nisa.get_nc_version()), {}).get(kernel, ())
-    near = [entry for entry in entries if entry[0].keys() == sizes.keys() and entry[1].keys() == default.keys()]
+    near = [entry for entry in entries if entry[0].keys() == sizes.keys() and entry[1].keys() <= default.keys()]
     near = [entry for entry in near if all(abs(each) <= log2(NEAR) for each in _distances(entry, sizes))]
-    found = min(near, key=lambda entry: sum(map(abs, _distances(entry, sizes))))[1] if near else default
-    return {**found, **(given or {})}
+    found = min(near, key=lambda entry: sum(map(abs, _distances(entry, sizes))))[1] if near else {}
+    return {**default, **found, **(given or {})}
 
 
 def _distances(entry: Entry, sizes: Mapping[str, int]) -> list[float]:
