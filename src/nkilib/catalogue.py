@@ -92,6 +92,9 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "moe_cte": Entry("nkilib.core.moe.moe_cte.moe_cte", "nkilib.core.moe_cte", "moe-cte"),
         "moe_tkg": Entry("nkilib.core.moe.moe_tkg.moe_tkg", "nkilib.core.moe_tkg", "moe-tkg"),
         "router_topk": Entry("nkilib.core.router_topk.router_topk", "nkilib.core.router_topk", "router-topk"),
+        "topk_reduce": Entry(
+            "nkilib.experimental.subkernels.topk_reduce", "nkilib.experimental.subkernels", "topk-reduce"
+        ),
     }
 )
 """By the name of the kernel's function."""

@@ -160,6 +160,26 @@ def few(
     )
 
 
+def reduced(tokens: int, k: int, hidden: int, rows: int, lnc: int = 1) -> Case:
+    """A case of `topk_reduce`."""
+
+    def scattered(rng: Any, shape: Any) -> Any:
+        numbers = np.zeros((rows, 1), np.int32)
+        numbers[rng.permutation(rows)[: tokens * k], 0] = np.repeat(np.arange(tokens), k) + 1
+        values = rng.standard_normal(shape).astype(nl.bfloat16.numpy)
+        values[:, hidden:] = numbers.view(nl.bfloat16.numpy)
+        return values
+
+    return Case(
+        kernel="topk_reduce",
+        name=f"{tokens} x {hidden}, {k} of {rows} rows each",
+        arguments=lambda make: {"input": make((rows, hidden + 2), fill=scattered), "T": tokens, "K": k},
+        flops=0,
+        hbm_bytes=2 * tokens * (k + 1) * hidden + 4 * rows,
+        lnc=lnc,
+    )
+
+
 _SOFTMAX, _SIGMOID = RouterActFnType.SOFTMAX, RouterActFnType.SIGMOID
 
 CASES = [
@@ -175,4 +195,6 @@ CASES = [
     few("gpt-oss / 8", 4, 3072, 384, 128, 4, every=False, bias=True, activation_fn=ActFnType.Swish, lnc=2),
     few("Qwen3 / 8", 2, 4096, 192, 128, 8, every=False, activation_fn=ActFnType.SiLU),
     few("Mixtral / 8", 64, 4096, 1792, 8, 2, every=True),
+    reduced(128, 8, 4096, 1024),
+    reduced(128, 4, 2880, 1024, lnc=2),
 ]
