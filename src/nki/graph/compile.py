@@ -32,7 +32,7 @@ from nki.graph.partition.cut import cut_kernels, whole_kernels
 from nki.graph.partition.divide import Division, divide
 from nki.graph.partition.halves import Divisible
 from nki.graph.partition.meeting_cost import check_lnc
-from nki.graph.passes.context import GraphContext
+from nki.graph.passes.context import GraphContext, Replacement, Traffic
 from nki.graph.passes.pipeline import STAGES, run_passes
 from nki.graph.patterns.selection import replacements
 from nki.graph.report import GraphReport, report_of
@@ -180,13 +180,14 @@ class GraphCompilation:
             _dump(self._folder, planned, linked, steps, found)
         return found
 
-    def time_of(self, module: Module) -> float:
+    def time_of(self, module: Module, patterns: Sequence[Replacement] = ()) -> float:
         """What a part of a model takes in ns, compiled as the model is; it is used up.
 
         Args:
-            module: simplified; patterns do not replace anything in it.
+            module: simplified.
+            patterns: that may replace what is in it.
         """
-        context = GraphContext(self._target, self._setting.options, disabled=self._setting.disabled)
+        context = replace(self._context, patterns=patterns, replaced=[], near=[], references=[], traffic=Traffic())
         function = run_passes(module, context, start=SIMPLIFIED).main
         emitters = emit.EMITTERS if self._setting.emitters is None else self._setting.emitters
         kernels = Kernels(emitters, self._target, self._setting.options)

@@ -104,7 +104,9 @@ def test_equal_layers_ask_once_and_other_processes_not_at_all(monkeypatch: pytes
     monkeypatch.setenv("NKI_CACHE_DIR", str(tmp_path))
     asked: list[Module] = []
     time_of = GraphCompilation.time_of
-    monkeypatch.setattr(GraphCompilation, "time_of", lambda self, m: asked.append(m) or time_of(self, m))
+    monkeypatch.setattr(
+        GraphCompilation, "time_of", lambda self, m, patterns: asked.append(m) or time_of(self, m, patterns)
+    )
     register(Pattern("scaled", _matcher(31), scaled, choose="faster"))
     first, *_ = _compiled()
     assert len(asked) == 1 and len(first.report.near) == 3
@@ -113,6 +115,46 @@ def test_equal_layers_ask_once_and_other_processes_not_at_all(monkeypatch: pytes
     assert len(asked) == 1 and again.report.near == first.report.near
     _compiled(lnc=2)
     assert len(asked) > 1
+
+
+def test_a_kernel_is_compared_with_those_of_later_patterns() -> None:
+    register(Pattern("scaled", _matcher(30), scaled, choose="faster"))
+    without, *_ = _compiled()
+    register(Pattern("later", _matcher(40), scaled))
+    try:
+        made, inputs, text = _compiled()
+    finally:
+        unregister("later")
+    assert [(each.pattern, each.own_ns) for each in without.report.near] != []
+    (found, *others), own = made.report.replaced, without.report.near[0].own_ns
+    assert found.pattern == "scaled" and found.ns is not None and found.own_ns is not None
+    assert len(others) == 2 and found.ns < found.own_ns and own is not None and own < found.own_ns
+    xla.assert_same(made.run(inputs), xla.run(text, inputs))
+
+
+def test_layers_with_other_weights_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Module] = []
+    time_of = GraphCompilation.time_of
+
+    def counted(self: GraphCompilation, module: Module, patterns: Any) -> float:
+        asked.append(module)
+        return time_of(self, module, patterns)
+
+    def match(r: Rewriter, op: Op) -> Match | None:
+        inner = r.maker(op.operands[0], "multiply") if op.name == "tanh" else None
+        return None if inner is None else Match((op.operands[0],), op.results, {"again": 30})
+
+    def function(x: Any) -> Any:
+        random = np.random.default_rng(7)
+        for _ in range(3):
+            x = jax.numpy.tanh(x * random.standard_normal((ROWS, LENGTH)).astype(np.float32))
+            x = x @ random.standard_normal((LENGTH, LENGTH)).astype(np.float32)
+        return x
+
+    monkeypatch.setattr(GraphCompilation, "time_of", counted)
+    register(Pattern("scaled", match, scaled, choose="faster"))
+    made = compile_module(xla.lowered(function, np.ones((ROWS, LENGTH), np.float32)), target="trn2")
+    assert len(made.report.near) == 3 and len(asked) == 1
 
 
 def test_what_a_matcher_made_for_nothing_is_taken_out_again() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -68,6 +68,13 @@ class Replacement(Protocol):
         """Values in place of an operation's results; None where it has none. The context is told what was found."""
 
 
+class TimeOf(Protocol):
+    """Compiles a part of a model, and says what it takes in ns."""
+
+    def __call__(self, module: Module, patterns: Sequence[Replacement]) -> float:
+        """See `GraphContext.time_of`."""
+
+
 @dataclass(slots=True)
 class GraphContext:
     """One compilation.
@@ -77,8 +84,8 @@ class GraphContext:
         options: kernels that take the place of patterns are compiled with them.
         fold_bytes: constants of more bytes are not computed at compile time.
         patterns: what may replace parts of the model, in the order in which they are asked.
-        time_of: what a part of the model takes in ns, compiled as the model is; None if nobody can tell, so that a
-            pattern's kernel is used wherever it can be.
+        time_of: what a part of the model takes in ns, compiled as the model is, but with the patterns that are named;
+            None if nobody can tell, so that a pattern's kernel is used wherever it can be.
         timed_as: equal for contexts whose `time_of` gives equal answers.
         lnc: cores that run the model together.
         replaced: what kernels of patterns compute.
@@ -92,7 +99,7 @@ class GraphContext:
     options: Options = field(default_factory=Options)
     fold_bytes: int = 1 << 16
     patterns: Sequence[Replacement] = ()
-    time_of: Callable[[Module], float] | None = None
+    time_of: TimeOf | None = None
     timed_as: str = ""
     lnc: int = 1
     replaced: list[Replaced] = field(default_factory=list)

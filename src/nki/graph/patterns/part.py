@@ -13,8 +13,14 @@ from nki.graph.passes.kinds import is_pointwise
 from nki.graph.passes.regions import outside_values
 from nki.graph.passes.rewriter import Rewriter
 
-_LEAVES = frozenset({"constant", "iota", "broadcast_in_dim", "convert"})
-"""What fusion computes again wherever it is used; see the pass `rematerialize`."""
+_LEAVES = frozenset({"constant", "iota", "broadcast_in_dim"})
+
+
+_MOST_FOLLOWING = 8
+"""Operations after a part; more of them are no part of the same kernel, as a rule."""
+
+_SMALL = 1 << 10
+"""Bytes of constants whose numbers count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,7 @@ def part_between(r: Rewriter, given: Collection[Value], wanted: Sequence[Value],
             continue
         assert value is not None
         op = None if value in given else unwritten.get(value) or r.maker(value)
-        if op is None:
+        if op is None or _is_weight(op):
             arguments.setdefault(value)
         elif id(op) not in ops:
             pending.append((None, op))
@@ -81,7 +87,8 @@ def followed(r: Rewriter, part: Part, old: Value) -> Part:
     """
     arguments, ops, result = dict.fromkeys(part.arguments), list(part.ops), part.results[0]
     inside = {value for op in ops for value in op.results}
-    while (op := r.user(old)) is not None and _follows(op):
+    count = len(ops)
+    while len(ops) - count < _MOST_FOLLOWING and (op := r.user(old)) is not None and _follows(op):
         operands = tuple(result if value is old else r.now(value) for value in op.operands)
         arguments |= dict.fromkeys(value for value in operands if value not in inside)
         old, result = op.results[0], Value(op.results[0].type)
@@ -95,6 +102,19 @@ def _follows(op: Op) -> bool:
     simple = op.name in ("transpose", "reshape") or is_pointwise(op)
     sizes = {value.type.size for value in (*op.operands, *op.results)}
     return simple and not op.regions and len(op.results) == 1 and len(sizes) == 1
+
+
+def _is_made_again(op: Op) -> bool:
+    """Whether fusion computes it again wherever it is used; see the pass `rematerialize`."""
+    if op.name != "convert":
+        return op.name in _LEAVES
+    return op.operands[0].type.dtype.itemsize < op.results[0].type.dtype.itemsize
+
+
+def _is_weight(op: Op) -> bool:
+    """Whether an operation is a constant that differs between layers which are equal otherwise."""
+    value = op.attributes.get("value") if op.name == "constant" else None
+    return value is not None and value.nbytes > _SMALL and any(value.strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +143,7 @@ def used_elsewhere(r: Rewriter, part: Part) -> UsedElsewhere:
         varies = not depends.isdisjoint(outside_values(op))
         if varies:
             depends.update(op.results)
-        elif op.name in _LEAVES:
+        if _is_made_again(op):
             continue
         for value in op.results:
             if value not in part.results and r.uses.get(value, 0) > inside.get(value, 0):

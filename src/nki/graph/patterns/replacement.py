@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from nki.graph.references import TARGET, Reference, register
 from nki.store.keys import key_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Replacement:
     """A pattern as the passes of one compilation use it.
 
@@ -82,16 +83,26 @@ class Replacement:
         """The kernel's call, and what the part takes with it and without. Raises NearMiss if it is not worth it."""
         if self.origin.pattern.choose == "always" or context.time_of is None:
             return self._called(r, op, found, self._reference(op, found, context)), ()
-        cut = cut_out(r, op, found.inputs, first)
-        part, facts = cut.own.digest(found.inputs), _written(found)
-        key = key_of("choice", part=part, facts=facts, pattern=self.code, timed_as=context.timed_as)
+        cut, later = cut_out(r, op, found.inputs, first), self._later(context)
+        key = key_of(
+            "choice",
+            part=cut.own.digest(found.inputs),
+            facts=_written(found),
+            patterns=[each.code for each in (self, *later)],
+            timed_as=context.timed_as,
+        )
         times = remembered(key)
         if times is None:
-            times = self._timed(r, op, found, cut, context, context.time_of)
-            remember(key, times, self.lasting)
+            times = self._timed(r, op, found, cut, context, partial(context.time_of, patterns=later))
+            remember(key, times, all(each.lasting for each in (self, *later)))
         if not times.faster:
             raise Slower(times, cut.others)
         return self._called(r, op, found, self._reference(op, found, context)), times
+
+    def _later(self, context: GraphContext) -> list[Replacement]:
+        """The patterns that come after this one: the part is for them where this one leaves it."""
+        each = [pattern for pattern in context.patterns if isinstance(pattern, Replacement)]
+        return each[each.index(self) + 1 :] if self in each else []
 
     def _timed(self, r: Rewriter, op: Op, found: Match, cut: Cut, context: GraphContext, time_of: TimeOf) -> Times:
         """What the part takes with the kernel and without; a kernel that is slower by itself is not put in."""

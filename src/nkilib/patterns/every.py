@@ -1,0 +1,16 @@
+"""All patterns of this library, for who wants them without an installed distribution::
+
+from nki.graph.patterns import register
+from nkilib.patterns.every import PATTERNS
+
+for pattern in PATTERNS:
+    register(pattern)
+"""
+
+from __future__ import annotations
+
+from nkilib.patterns.mlp import MLP
+from nkilib.patterns.norms import LAYER_NORM, RMS_NORM
+
+PATTERNS = (MLP, LAYER_NORM, RMS_NORM)
+"""In the order of their names, as entry points are asked: larger parts come before those that they are made of."""
