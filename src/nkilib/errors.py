@@ -32,3 +32,20 @@ class KernelLimit(errors.NkiError, ValueError):
             source="nki/library/api",
             location=errors.called_from(_FOLDER),
         )
+
+
+class WithoutEffect(UserWarning):
+    """Arguments that change nothing, because others say so.
+
+    Args:
+        kernel: that was called.
+        names: of the arguments.
+        why: they have no effect, as a part of a sentence.
+    """
+
+    def __init__(self, kernel: str, names: list[str], why: str) -> None:
+        self.names = names
+        place = errors.called_from(_FOLDER)
+        super().__init__(
+            f"{kernel}: {', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect {why} ({place})"
+        )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import nki.isa as nisa
-from nkilib.errors import KernelLimit
+from nkilib.errors import KernelLimit, WithoutEffect
 
 
 def shape(name: str, tensor: Any, expected: Sequence[int | str], sizes: dict[str, int] | None = None) -> dict[str, int]:
@@ -169,6 +170,17 @@ def not_built(options: Mapping[str, Any], kernel: str) -> None:
                 fix=f"call {kernel} without {name}, and compute that part beside it",
                 option=name,
             )
+
+
+def without_effect(kernel: str, why: str, **arguments: Any) -> None:
+    """Warn of arguments that the published kernel takes and does not look at; None is left out.
+
+    Args:
+        why: they have no effect, as a part of a sentence.
+    """
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        warnings.warn(WithoutEffect(kernel, given, why), stacklevel=2)
 
 
 def generation(kernel: str, least: int, why: str) -> None:

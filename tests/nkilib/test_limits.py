@@ -9,6 +9,7 @@ import nki
 import nki.language as nl
 from nki.core.source import text_of
 from nkilib import errors, limits
+from nkilib.kernels import linear_scan
 
 
 def refused(check: Callable[..., None], **given: np.ndarray) -> errors.KernelLimit:
@@ -73,6 +74,26 @@ def test_what_holds_is_let_through() -> None:
         return a
 
     nki.simulate(kernel)(A)
+
+
+def test_arguments_without_effect_are_told() -> None:
+    @nki.jit
+    def kernel(a):
+        limits.without_effect("mlp", "without quantization", scale=a, bias=None, other=1)
+        return a
+
+    with pytest.warns(errors.WithoutEffect, match="mlp: scale, other have no effect without quantization"):
+        nki.simulate(kernel)(A)
+
+
+def test_the_line_is_that_of_the_call_of_a_launch_on_two_cores() -> None:
+    """Cores run in threads, on whose stacks the caller is not."""
+    with pytest.raises(errors.KernelLimit) as caught:
+        linear_scan[2](A, B)
+    assert text_of(caught.value.location.frame).startswith("linear_scan[2](A, B)")
+    with pytest.raises(errors.KernelLimit) as caught:
+        nki.simulate(linear_scan)[2](A, B)
+    assert text_of(caught.value.location.frame).startswith("nki.simulate(linear_scan)[2](A, B)")
 
 
 def test_the_line_is_that_of_the_call_into_the_library() -> None:

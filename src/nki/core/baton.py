@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
 from queue import SimpleQueue
+
+from nki.core.source import STARTED
 
 
 class Baton:
@@ -43,7 +46,11 @@ class Baton:
             KeyboardInterrupt: there was an interrupt, and the threads have ended. Whatever else a signal raises in the
                 caller's thread interrupts them as well. A second interrupt does not wait for them.
         """
-        threads = [_Thread(f"nki {what} {number}", run, number) for number in range(len(self._turns))]
+        mark = STARTED.set(sys._getframe(1))
+        try:
+            threads = [_Thread(f"nki {what} {number}", run, number) for number in range(len(self._turns))]
+        finally:
+            STARTED.reset(mark)
         caller = threading.current_thread()
         if isinstance(caller, _Thread):
             caller.inner = lambda: self._stop(threads)

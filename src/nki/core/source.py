@@ -5,7 +5,9 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +23,9 @@ GENERATED = _PACKAGE + "<generated>"
 """File name of code that this package makes itself."""
 
 _DEFINITION = re.compile(r"^\s*(async\s+)?def\s|\blambda\b")
+
+STARTED: ContextVar[FrameType | None] = ContextVar("STARTED", default=None)
+"""Where the thread that runs was started, for threads that stand for a part of their caller's work."""
 
 KERNEL_BOUNDARY = "run_body"
 """Name of the function of this package that calls a kernel's Python body."""
@@ -200,12 +205,24 @@ def here() -> Location:
 def called_from(folder: str) -> Location:
     """The call site that led into a library: the innermost line outside of its folder, for what the library refuses.
 
+    A core or a rank that runs in a thread of its own was called from where its thread was started.
+
     Args:
         folder: absolute path, in which the library's own lines are.
     """
-    frames = Locator().capture().frames
-    outside = tuple(frame for frame in frames if not frame.file.startswith(f"{folder}/"))
-    return Location(outside[:1] or frames[:1])
+    started, last = STARTED.get(), UNKNOWN
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not is_internal(code) and code.co_filename != threading.__file__:
+            last = Location((_frame(code, frame.f_lasti),))
+            if not code.co_filename.startswith(f"{folder}/"):
+                return last
+        if frame.f_back is None:
+            frame, started = started, None
+        else:
+            frame = frame.f_back
+    return last
 
 
 def of_traceback(traceback: TracebackType | None) -> Location:
