@@ -28,6 +28,7 @@ class Entry:
 
 _CONV = "nkilib.experimental.conv"
 _COLLECTIVES = "nkilib.experimental.collectives"
+_MISC = "nkilib.experimental.misc"
 _PROJECTION = "nkilib.core.output_projection"
 _SCAN = "nkilib.experimental.scan"
 
@@ -61,10 +62,13 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "allgather_sb2sb_tiled": Entry(f"{_COLLECTIVES}.sb2sb_allgather", _COLLECTIVES, "sb2sb-allgather"),
         "dma_copy_rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "fine_grained_allgather": Entry(f"{_COLLECTIVES}.fg_allgather", _COLLECTIVES, "fg-allgather"),
+        "gather": Entry(f"{_MISC}.gather", _MISC, "gather"),
         "gdn_cte": Entry("nkilib.experimental.gdn.gdn_cte", "nkilib.experimental.gdn"),
         "linear_scan": Entry(f"{_SCAN}.linear_scan", _SCAN, "linear-scan"),
         "mlp": Entry("nkilib.core.mlp.mlp", "nkilib.core.mlp", "mlp", "mlp_backward"),
         "mlp_backward": Entry("nkilib.core.mlp.mlp_backward", "nkilib.core.mlp"),
+        "pad": Entry("nkilib.experimental.pad.pad", "nkilib.experimental.pad", "pad"),
+        "scatter_add": Entry(f"{_MISC}.scatter_add", _MISC, "scatter-add"),
         "rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "reduce_scatter_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "RoPE": Entry("nkilib.core.embeddings.rope", "nkilib.core.rope", "rope"),
