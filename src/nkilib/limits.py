@@ -183,6 +183,23 @@ def without_effect(kernel: str, why: str, **arguments: Any) -> None:
         warnings.warn(WithoutEffect(kernel, given, why), stacklevel=2)
 
 
+def belonging(kernel: str, name: str, value: Any, wanted: bool, to: str) -> Any:
+    """An argument that another one asks for: the value, or None where nobody reads it, which is told.
+
+    Args:
+        kernel: its name.
+        wanted: whether the other one asks for it.
+        to: the other one.
+
+    Raises:
+        KernelLimit: it is asked for and not there (``nkilib.argument``).
+    """
+    need(value is not None or not wanted, name, "left out", f"{name} is given where {to} asks for it", f"pass {name}")
+    if not wanted:
+        without_effect(kernel, f"with this {to}", **{name: value})
+    return value if wanted else None
+
+
 def generation(kernel: str, least: int, why: str) -> None:
     """Check that the target's NeuronCore is new enough.
 

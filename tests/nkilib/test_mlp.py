@@ -25,7 +25,7 @@ from nkilib.core.utils.common_types import (
     NormType,
     QuantizationType,
 )
-from nkilib.errors import KernelLimit
+from nkilib.errors import KernelLimit, WithoutEffect
 from nkilib.streaming import result, store
 
 FP8 = nl.float8_e4m3.numpy
@@ -239,11 +239,12 @@ ONES = np.ones((1, 128), np.float32)
         ("nkilib.shape", "hidden_tensor has 4 dimensions", {"hidden_tensor": np.ones((1, 1, 3, 128), np.float32)}),
         ("nkilib.dtype", "hidden_tensor is int32", {"hidden_tensor": np.ones((1, 3, 128), np.int32)}),
         ("nkilib.dtype", "fused_add_tensor is bfloat16", {"fused_add_tensor": np.ones((1, 3, 128), bfloat16)}),
-        ("nkilib.dtype", "gate_proj_weights_tensor is float32", {"quantization_type": QuantizationType.ROW}),
-        ("nkilib.argument", "gate_w_scale is given", {"gate_w_scale": np.ones((128, 256), np.float32)}),
-        ("nkilib.argument", "normalization_weights_tensor is given", {"normalization_weights_tensor": ONES}),
-        ("nkilib.argument", "RMS_NORM has weights", {"normalization_type": NormType.RMS_NORM}),
-        ("nkilib.argument", "only LAYER_NORM", {"normalization_bias_tensor": ONES}),
+        ("nkilib.argument", "gate_w_scale is left out", {"quantization_type": QuantizationType.ROW}),
+        (
+            "nkilib.argument",
+            "normalization_weights_tensor is left out",
+            {"normalization_type": NormType.RMS_NORM},
+        ),
         ("nkilib.argument", "eps is 0.0", {"eps": 0.0}),
         ("nkilib.argument", "store_fused_add_result is True", {"store_fused_add_result": True}),
         ("nkilib.argument", "3 tokens of prefill", {"store_output_in_sbuf": True, "force_cte_mode": True}),
@@ -251,7 +252,6 @@ ONES = np.ones((1, 128), np.float32)
         ("nkilib.option", "activation_fn is 'silu'", {"activation_fn": "silu"}),
         ("nkilib.argument", "column_tiling=False", {"transposed_out": True}),
         ("nkilib.shape", "hidden_tensor is (128, 1, 1, S)", {"transposed_in": True}),
-        ("nkilib.not-built", "sbm", {"sbm": "manager"}),
         ("nkilib.not-built", "quant_clipping_bound", {"quant_clipping_bound": 1.0}),
         ("nkilib.not-built", "quantization_type", {"quantization_type": QuantizationType.MX}),
         ("nkilib.not-built", "gate_up_w_layout", {"gate_up_w_layout": MLPGateUpWeightLayout.H_X4_MIDDLE}),
@@ -269,6 +269,32 @@ def test_what_is_refused(code: str, words: str, change: dict[str, Any]) -> None:
     assert caught.value.code == code and words in f"{caught.value.message} {caught.value.rule} {caught.value.fix}"
 
 
+def test_weights_that_are_not_quantised_are_told_where_they_should_be() -> None:
+    given = call(fp8=QuantizationType.ROW, dtype=bfloat16)
+    given["gate_proj_weights_tensor"] = given["gate_proj_weights_tensor"].astype(np.float32)
+    with pytest.raises(KernelLimit, match="gate_proj_weights_tensor is float32"):
+        mlp(**given)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"gate_w_scale": np.full((128, 256), 3, np.float32)},
+        {"normalization_weights_tensor": 3 * ONES},
+        {"normalization_bias_tensor": 3 * ONES},
+        {"sbm": "manager"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_nobody_reads_is_told(change: dict[str, Any]) -> None:
+    given = call()
+    (name,) = change
+    with pytest.warns(WithoutEffect, match=f"mlp: {name} has no effect"):
+        (made,) = mlp(**given | change)
+    (wanted,) = mlp(**given)
+    assert np.array_equal(made, wanted)
+
+
 def test_what_only_decoding_has() -> None:
     given = call(tokens=130, fp8=QuantizationType.ROW, dtype=bfloat16)
     with pytest.raises(KernelLimit, match="ROW for 130 tokens of prefill"):
@@ -278,7 +304,7 @@ def test_what_only_decoding_has() -> None:
         mlp(**given, use_tkg_down_proj_column_tiling=False)
     with pytest.raises(KernelLimit, match="tokens is 129"):
         mlp(**call(tokens=129, store_output_in_sbuf=True, mode=ComputationMode.DECODE))
-    with pytest.raises(KernelLimit, match="down_in_scale is missing"):
+    with pytest.raises(KernelLimit, match="down_in_scale is left out"):
         mlp(**call(fp8=QuantizationType.STATIC, dtype=bfloat16) | {"down_in_scale": None})
 
 

@@ -20,7 +20,7 @@ from nkilib.core.output_projection.output_projection_cte.output_projection_cte_r
 from nkilib.core.output_projection.output_projection_tkg import output_projection_tkg
 from nkilib.core.output_projection.output_projection_tkg_reference import output_projection_tkg_reference
 from nkilib.core.utils.common_types import DtypeMode, QuantizationType
-from nkilib.errors import KernelLimit
+from nkilib.errors import KernelLimit, WithoutEffect
 
 NONE, STATIC, ROW = QuantizationType.NONE, QuantizationType.STATIC, QuantizationType.ROW
 LENGTHS = some.sampled_from([1, 3, 127, 129])
@@ -152,7 +152,6 @@ _SCALE = np.ones((128, 1), np.float32)
         ("nkilib.dtype", "attention is int32", {"attention": np.ones((1, 2, 16, 5), np.int32)}),
         ("nkilib.dtype", "weight is float32", {"weight": normal(32, 24, dtype=np.float32)}),
         ("nkilib.dtype", "weight is bfloat16", {"quantization_type": STATIC, "input_scales": _SCALE}),
-        ("nkilib.argument", "input_scales is [128, 1]", {"input_scales": _SCALE}),
         ("nkilib.not-built", "quantization_type", {"quantization_type": QuantizationType.MX}),
         ("nkilib.not-built", "compact_weight_scales", {"compact_weight_scales": True}),
     ],
@@ -172,7 +171,6 @@ def test_what_many_tokens_refuse(code: str, words: str, change: dict[str, Any]) 
             "weight_scale is left out",
             {"quantization_type": ROW, "weight": normal(32, 24, dtype=float8_e4m3)},
         ),
-        ("nkilib.not-built", "sbm", {"sbm": "manager"}),
         ("nkilib.not-built", "quantization_type", {"quantization_type": QuantizationType.ROW_MX}),
     ],
 )
@@ -183,6 +181,17 @@ def test_what_few_tokens_refuse(code: str, words: str, change: dict[str, Any]) -
 def test_a_format_that_the_target_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2")
     refused(output_projection_tkg, tkg(1, 2, 16, 5, 24, STATIC) | {"dtype_mode": DtypeMode.OCP}, "nkilib.target", "v3")
+
+
+def test_what_nobody_reads_is_told() -> None:
+    given = cte(1, 2, 16, 5, 24)
+    with pytest.warns(WithoutEffect, match="input_scales has no effect with this quantization_type"):
+        made = output_projection_cte(**given, input_scales=3 * _SCALE)
+    assert np.array_equal(made, output_projection_cte(**given))
+    given = tkg(1, 2, 16, 5, 24)
+    with pytest.warns(WithoutEffect, match="sbm has no effect"):
+        made = output_projection_tkg(**given, sbm="manager")
+    assert np.array_equal(made, output_projection_tkg(**given))
 
 
 def refused(kernel: Any, given: dict[str, Any], code: str, words: str) -> None:

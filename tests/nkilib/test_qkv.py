@@ -23,7 +23,7 @@ from nkilib.core.utils.common_types import (
     QuantizationType,
     StridedInputConfig,
 )
-from nkilib.errors import KernelLimit
+from nkilib.errors import KernelLimit, WithoutEffect
 
 HEADS = {"d_head": 32, "num_q_heads": 3, "num_kv_heads": 2}
 WIDTH = 7 * 32
@@ -225,7 +225,6 @@ def test_the_layer_of_a_transformer_in_torch() -> None:
         ("nkilib.argument", "d_head is None", {"output_layout": QKVOutputLayout.NBSd, "d_head": None}),
         ("nkilib.argument", "mlp_prev is left out", {"fused_residual_add": True}),
         ("nkilib.argument", "gamma_norm_weights is left out", {"fused_norm_type": NormType.RMS_NORM}),
-        ("nkilib.argument", "gamma_norm_weights is [1, 128]", {"gamma_norm_weights": normal(1, 128)}),
         ("nkilib.argument", "cos_cache is left out", {"fused_rope": True}),
         ("nkilib.argument", "v_cache is left out", {"k_cache": normal(1, 8, 64)}),
         (
@@ -254,3 +253,16 @@ def test_what_is_refused(code: str, words: str, change: dict[str, Any]) -> None:
     with pytest.raises(KernelLimit) as caught:
         qkv(**arguments)
     assert caught.value.code == code and words in caught.value.message
+
+
+def test_what_nobody_reads_is_told() -> None:
+    arguments = {**hidden(1, 5, 128, WIDTH), **HEADS}
+    unread = {
+        "gamma_norm_weights": normal(1, 128),
+        "qkv_w_scale": np.full((128, 3), 3, np.float32),
+        "cos_cache": normal(1, 5, 32),
+    }
+    for name, value in unread.items():
+        with pytest.warns(WithoutEffect, match=f"qkv: {name} has no effect"):
+            made = qkv(**arguments, **{name: value})
+        assert np.array_equal(made, qkv(**arguments))

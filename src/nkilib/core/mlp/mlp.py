@@ -121,7 +121,8 @@ def mlp(
             It decides what is accepted; how the products are planned follows from the sizes.
         dtype_mode: weights of 8 bits have the dtype that they are declared with; OCP is not built.
         transposed_in, transposed_out: hidden_tensor or the result is (128, cores, H / 128 / cores, S) in HBM.
-        use_contiguous_x4_gate_up, sbm, mx_dummy_scale_hbm, gate_up_w_layout: not built.
+        sbm: of no effect, as the compiler allocates memory; it is told.
+        use_contiguous_x4_gate_up, mx_dummy_scale_hbm, gate_up_w_layout: not built.
 
     Returns:
         ``[result]`` or ``[result, sum]``: (B, S, H), or (1, S, H) where there is no B.
@@ -129,7 +130,7 @@ def mlp(
     Raises:
         KernelLimit: what does not fit, or is not built.
     """
-    options = locals()
+    options = dict(locals())
     batch, sequence, features, inner = check_mlp(options)
     shape, tokens, kind = (batch, sequence, features), batch * sequence, output_dtype or hidden_tensor.dtype
     outside, inside = (

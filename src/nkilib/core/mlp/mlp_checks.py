@@ -80,13 +80,10 @@ def check_weights(matrices: Mapping[str, Any], scales: Mapping[str, Any], kind: 
     """
     limits.one_of("quantization_type", kind, (QuantizationType.NONE, QuantizationType.STATIC, QuantizationType.ROW))
     for (name, weights), (named, scale) in zip(matrices.items(), scales.items(), strict=True):
-        if kind is QuantizationType.NONE:
-            limits.need(scale is None, named, "given", "scales belong to quantised weights", f"omit {named}")
         if weights is None:
             continue
         limits.dtype(name, weights, FLOATS if kind is QuantizationType.NONE else FLOATS_OF_8_BITS)
-        if kind is not QuantizationType.NONE:
-            limits.need(scale is not None, named, "missing", f"{kind.name} weights have scales", f"pass {named}")
+        if scale is not None:
             check_scale(named, scale, weights.shape[1] if kind is QuantizationType.ROW else 1)
 
 
@@ -96,48 +93,35 @@ def check_scale(name: str, scale: Any, columns: int) -> None:
     limits.dtype(name, scale, (nl.float32,))
 
 
-def check_input_scales(scales: Mapping[str, Any], kind: QuantizationType) -> None:
-    """STATIC comes with the scales of activations, other kinds without."""
-    static = kind is QuantizationType.STATIC
-    for name, scale in scales.items():
-        rule = "STATIC has scales of its activations, other kinds have none"
-        limits.need((scale is not None) == static, name, "given" if scale is not None else "missing", rule, rule)
-        if scale is not None:
-            check_scale(name, scale, 1)
+def leave_out(options: dict[str, Any]) -> None:
+    """Make None, and tell, what the kinds of quantization and norm do not read; what they need is there.
 
-
-def check_norm(kind: NormType, weights: Any, bias: Any, eps: float) -> None:
-    """Which vectors a normalisation has."""
-    limits.one_of("normalization_type", kind, tuple(NormType))
-    used = kind in (NormType.RMS_NORM, NormType.LAYER_NORM)
-    limits.need(
-        not (kind is NormType.RMS_NORM and weights is None),
-        "normalization_weights_tensor",
-        None,
-        "RMS_NORM has weights",
-        "pass them, or RMS_NORM_SKIP_GAMMA",
-    )
-    limits.need(
-        used or weights is None,
-        "normalization_weights_tensor",
-        "given",
-        f"{kind.name} has no weights",
-        "omit them, or pass normalization_type=NormType.RMS_NORM",
-    )
-    limits.need(
-        bias is None or kind is NormType.LAYER_NORM,
-        "normalization_bias_tensor",
-        "given",
-        "only LAYER_NORM has a bias",
-        "omit it",
-    )
-    limits.need(eps > 0, "eps", eps, "eps is above 0", "pass 1e-6")
+    Args:
+        options: arguments of a call by name, changed in place.
+    """
+    kind, norm = options["quantization_type"], options["normalization_type"]
+    limits.one_of("normalization_type", norm, tuple(NormType))
+    quantized, static = kind is not QuantizationType.NONE, kind is QuantizationType.STATIC
+    wanted = {
+        "gate_w_scale": (quantized and not options["skip_gate_proj"], "quantization_type"),
+        "up_w_scale": (quantized, "quantization_type"),
+        "down_w_scale": (quantized, "quantization_type"),
+        "gate_up_in_scale": (static, "quantization_type"),
+        "down_in_scale": (static, "quantization_type"),
+        "normalization_weights_tensor": (norm is NormType.RMS_NORM, "normalization_type"),
+        "normalization_bias_tensor": (False, "normalization_type"),
+    }
+    if norm is NormType.LAYER_NORM:  # which has either of them or not
+        del wanted["normalization_weights_tensor"], wanted["normalization_bias_tensor"]
+    for name, (needed, by) in wanted.items():
+        options[name] = limits.belonging("mlp", name, options[name], needed, by)
+    limits.without_effect("mlp", "as the compiler allocates memory", sbm=options["sbm"])
 
 
 def check_not_built(options: Mapping[str, Any]) -> None:
     """Documented options that are refused."""
     layout, fp8 = options["gate_up_w_layout"], options["dtype_mode"]
-    flags = ("use_contiguous_x4_gate_up", "sbm", "mx_dummy_scale_hbm")
+    flags = ("use_contiguous_x4_gate_up", "mx_dummy_scale_hbm")
     limits.not_built(
         {
             "quantization_type": options["quantization_type"] if options["quantization_type"].is_mx() else None,
@@ -183,9 +167,13 @@ def check_decoding(options: Mapping[str, Any], tokens: int, features: int) -> No
     limits.need(not (in_sbuf and options["transposed_out"]), "store_output_in_sbuf", True, rule, "omit transposed_out")
 
 
-def check_mlp(options: Mapping[str, Any]) -> tuple[int, int, int, int]:
-    """All limits of a call; its arguments by name. The result is batch, sequence, H and I."""
+def check_mlp(options: dict[str, Any]) -> tuple[int, int, int, int]:
+    """All limits of a call; its arguments by name, of which those that nobody reads become None.
+
+    The result is batch, sequence, H and I.
+    """
     check_not_built(options)
+    leave_out(options)
     limits.one_of("activation_fn", options["activation_fn"], tuple(ActFnType))
     names = ("gate", "up", "down")
     matrices = {f"{name}_proj_weights_tensor": options[f"{name}_proj_weights_tensor"] for name in names}
@@ -200,8 +188,10 @@ def check_mlp(options: Mapping[str, Any]) -> tuple[int, int, int, int]:
     batch, sequence = check_hidden(options, sizes)
     kind = options["quantization_type"]
     check_weights(matrices, {f"{name}_w_scale": options[f"{name}_w_scale"] for name in names}, kind)
-    check_input_scales({name: options[name] for name in ("gate_up_in_scale", "down_in_scale")}, kind)
-    check_norm(options["normalization_type"], options[vectors[1]], options[vectors[2]], options["eps"])
+    for name in ("gate_up_in_scale", "down_in_scale"):
+        if options[name] is not None:
+            check_scale(name, options[name], 1)
+    limits.need(options["eps"] > 0, "eps", options["eps"], "eps is above 0", "pass 1e-6")
     limits.need(
         options["fused_add_tensor"] is not None or not options["store_fused_add_result"],
         "store_fused_add_result",

@@ -31,20 +31,15 @@ def check_projection(attention: Any, weight: Any, bias: Any, kind: QuantizationT
         limits.dtype("bias", bias, FLOATS)
 
 
-def check_scale(name: str, scale: Any, wanted: bool, columns: int = 1) -> None:
-    """Refuse a scale that nobody reads, a missing one, and one of another shape.
+def checked_scale(kernel: str, name: str, scale: Any, wanted: bool, columns: int = 1) -> Any:
+    """The scale, or None where nobody reads it; a missing one, and one of another shape, are refused.
 
     Args:
         wanted: whether the kind of quantization reads it.
         columns: that it has, beside 128 equal rows, or one row.
     """
-    limits.need(
-        (scale is not None) == wanted,
-        name,
-        "left out" if scale is None else f"{list(scale.shape)}, which nobody reads",
-        f"{name} is given exactly if quantization_type needs it",
-        f"pass {name}" if wanted else f"leave {name} out, or pass the quantization_type that needs it",
-    )
-    if scale is not None:
-        rows = 1 if scale.shape[0] == 1 else nl.tile_size.pmax
-        limits.shape(name, scale, (rows, columns))
+    kept = limits.belonging(kernel, name, scale, wanted, "quantization_type")
+    if kept is not None:
+        rows = 1 if kept.shape[0] == 1 else nl.tile_size.pmax
+        limits.shape(name, kept, (rows, columns))
+    return kept

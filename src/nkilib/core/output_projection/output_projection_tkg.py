@@ -22,7 +22,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nkilib import limits
-from nkilib.core.output_projection.checks import check_projection, check_scale
+from nkilib.core.output_projection.checks import check_projection, checked_scale
 from nkilib.core.utils.common_types import DtypeMode, QuantizationType
 from nkilib.epilogue import Epilogue, combine
 from nkilib.fp8 import Static
@@ -55,7 +55,7 @@ def output_projection_tkg(
         TRANSPOSE_OUT: whether hidden states lie on the partitions.
         OUT_IN_SB: whether the result stays in SBUF: on each core its own part of H, (B * S, H / C) or
             (128, H / 128 / C, B * S).
-        sbm: None; memory is allocated by the compiler.
+        sbm: of no effect, as the compiler allocates memory; it is told.
         dtype_mode: which float8 STATIC computes with.
 
     Returns:
@@ -64,7 +64,9 @@ def output_projection_tkg(
     Raises:
         KernelLimit: shapes or dtypes that do not fit together, or an option that is not built.
     """
-    check(attention, weight, bias, quantization_type, weight_scale, input_scale, TRANSPOSE_OUT, OUT_IN_SB, sbm)
+    weight_scale, input_scale = checked(
+        attention, weight, bias, quantization_type, weight_scale, input_scale, TRANSPOSE_OUT, OUT_IN_SB, sbm
+    )
     static = Static(input_scale, weight_scale, dtype_mode) if input_scale is not None else None
     stack = heads(attention)
     if static is not None:
@@ -84,7 +86,7 @@ def output_projection_tkg(
     return out
 
 
-def check(
+def checked(
     attention: Any,
     weight: Any,
     bias: Any,
@@ -94,19 +96,23 @@ def check(
     transpose: bool,
     inside: bool,
     sbm: Any,
-) -> None:
-    """Refuse what is not documented, and what is not built."""
+) -> tuple[Any, Any]:
+    """Refuse what is not documented, and what is not built; both scales, or None where they are not read."""
     built = (QuantizationType.NONE, QuantizationType.STATIC, QuantizationType.ROW)
-    limits.not_built({"quantization_type": None if kind in built else kind, "sbm": sbm}, "output_projection_tkg")
+    limits.not_built({"quantization_type": None if kind in built else kind}, "output_projection_tkg")
+    limits.without_effect("output_projection_tkg", "as the compiler allocates memory", sbm=sbm)
     sizes = limits.shape("attention", attention, ("D", "B", "N", "S"))
     check_projection(attention, weight, bias, kind, sizes)
     static, row = kind is QuantizationType.STATIC, kind is QuantizationType.ROW
-    check_scale("weight_scale", weight_scale, static or row, sizes["H"] if row else 1)
-    check_scale("input_scale", input_scale, static)
+    scales = (
+        checked_scale("output_projection_tkg", "weight_scale", weight_scale, static or row, sizes["H"] if row else 1),
+        checked_scale("output_projection_tkg", "input_scale", input_scale, static),
+    )
     if transpose:
         limits.multiple("H", sizes["H"], 128 * nl.num_programs(0), "each core fills 128 partitions")
     if inside:
         limits.between("B * S", sizes["B"] * sizes["S"], 1, 128, "the result lies on so many partitions")
+    return scales
 
 
 def heads(attention: Any) -> Stack:

@@ -6,7 +6,7 @@ from typing import Any
 
 import nki.language as nl
 from nkilib import limits
-from nkilib.core.output_projection.checks import FLOAT8, FLOATS, check_scale
+from nkilib.core.output_projection.checks import FLOAT8, FLOATS, checked_scale
 from nkilib.core.utils.common_types import NormType, QKVOutputLayout, QKVWeightLayout, QuantizationType
 
 _BUILT = (QuantizationType.NONE, QuantizationType.STATIC, QuantizationType.ROW)
@@ -31,7 +31,6 @@ def _not_built(given: Any) -> None:
         "is_h_dim_4h_transposed": given.is_h_dim_4h_transposed or None,
         "transpose_k_cache": given.transpose_k_cache or None,
         "fp8_packed": given.fp8_packed or None,
-        "sbm": given.sbm,
         "strided_input_config": given.strided_input_config,
     }
     names = ("q_squared_sum_out", "k_squared_sum_out", "v_squared_sum_out")
@@ -46,6 +45,7 @@ def _not_built(given: Any) -> None:
             beta = None if config is None else getattr(config, f"{kind}_beta_norm_weights")
             asked[f"qk_norm_{place}_rope.{kind}_beta_norm_weights"] = beta
     limits.not_built(asked, "qkv")
+    limits.without_effect("qkv", "as the compiler allocates memory", sbm=given.sbm)
 
 
 def _shapes(given: Any) -> dict[str, int]:
@@ -63,8 +63,7 @@ def _shapes(given: Any) -> dict[str, int]:
         limits.shape("bias", given.bias, (1, "I"), sizes)
     together = given.fused_residual_add
     for name in ("mlp_prev", "attention_prev"):
-        residual = getattr(given, name)
-        _exactly(name, residual, together, "fused_residual_add")
+        residual = _exactly(given, name, together, "fused_residual_add")
         if residual is not None:
             limits.shape(name, residual, ("B", "S", "H"), sizes)
     limits.same_dtype(input=given.input, mlp_prev=given.mlp_prev, attention_prev=given.attention_prev)
@@ -102,8 +101,9 @@ def _quantization(given: Any, sizes: dict[str, int]) -> None:
         limits.same_dtype(input=given.input, fused_qkv_weights=given.fused_qkv_weights)
     else:
         limits.dtype("fused_qkv_weights", given.fused_qkv_weights, FLOAT8)
-    check_scale("qkv_w_scale", given.qkv_w_scale, static or row, sizes["I"] if row else 3)
-    check_scale("qkv_in_scale", given.qkv_in_scale, static)
+    columns = sizes["I"] if row else 3
+    given.qkv_w_scale = checked_scale("qkv", "qkv_w_scale", given.qkv_w_scale, static or row, columns)
+    given.qkv_in_scale = checked_scale("qkv", "qkv_in_scale", given.qkv_in_scale, static)
     if static:
         _need_heads(given, "STATIC has a scale for queries, one for keys and one for values")
 
@@ -111,11 +111,12 @@ def _quantization(given: Any, sizes: dict[str, int]) -> None:
 def _norms(given: Any, sizes: dict[str, int]) -> None:
     kind = given.fused_norm_type
     weighted = kind in (NormType.RMS_NORM, NormType.LAYER_NORM)
-    _exactly("gamma_norm_weights", given.gamma_norm_weights, weighted, "fused_norm_type")
+    _exactly(given, "gamma_norm_weights", weighted, "fused_norm_type")
     if weighted:
         limits.shape("gamma_norm_weights", given.gamma_norm_weights, (1, "H"), sizes)
-    if given.layer_norm_bias is not None:
-        _exactly("layer_norm_bias", given.layer_norm_bias, kind is NormType.LAYER_NORM, "fused_norm_type")
+    if given.layer_norm_bias is not None and _exactly(
+        given, "layer_norm_bias", kind is NormType.LAYER_NORM, "fused_norm_type"
+    ):
         limits.shape("layer_norm_bias", given.layer_norm_bias, (1, "H"), sizes)
     if given.hidden_actual is not None:
         limits.between("hidden_actual", given.hidden_actual, 1, sizes["H"], "it is a part of H")
@@ -127,12 +128,12 @@ def _norms(given: Any, sizes: dict[str, int]) -> None:
 
 def _rotation(given: Any, sizes: dict[str, int]) -> None:
     for name in ("cos_cache", "sin_cache"):
-        _exactly(name, getattr(given, name), given.fused_rope, "fused_rope")
+        _exactly(given, name, given.fused_rope, "fused_rope")
     if given.fused_rope:
         _need_heads(given, "fused_rope rotates heads")
         sizes["d_head"] = given.d_head
         limits.multiple("d_head", given.d_head, 2, "halves of a head are rotated")
-    _exactly("k_sin_cache", given.k_sin_cache, given.k_cos_cache is not None, "k_cos_cache")
+    _exactly(given, "k_sin_cache", given.k_cos_cache is not None, "k_cos_cache")
     for name in ("cos_cache", "sin_cache", "k_cos_cache", "k_sin_cache"):
         cache = getattr(given, name)
         if cache is not None:
@@ -143,27 +144,27 @@ def _rotation(given: Any, sizes: dict[str, int]) -> None:
     for place in ("pre", "post"):
         config = getattr(given, f"qk_norm_{place}_rope")
         names = [f"qk_norm_{place}_rope_{kind}_gamma" for kind in "qk"]
-        gammas = {name: getattr(given, name) for name in names}
+        present = [name for name in names if getattr(given, name) is not None]
+        gammas = {name: _exactly(given, name, config is not None, f"qk_norm_{place}_rope") for name in present}
         if config is not None:
             _need_heads(given, "QK norms normalise heads")
             sizes["d_head"] = given.d_head
             gammas |= {f"{kind}_gamma_norm_weights": getattr(config, f"{kind}_gamma_norm_weights") for kind in "qk"}
         for name, gamma in gammas.items():
             if gamma is not None:
-                _exactly(name, gamma, config is not None, f"qk_norm_{place}_rope")
                 limits.shape(name, gamma, (1, "d_head"), sizes)
 
 
 def _caches(given: Any, sizes: dict[str, int]) -> None:
     wanted = given.k_cache is not None or given.v_cache is not None
-    _exactly("v_cache", given.v_cache, wanted, "k_cache")
-    _exactly("k_cache", given.k_cache, wanted, "v_cache")
+    _exactly(given, "v_cache", wanted, "k_cache")
+    _exactly(given, "k_cache", wanted, "v_cache")
     for name in ("k_scale", "v_scale"):
-        scaled = getattr(given, name)
-        limits.need(scaled is None or wanted, name, "given", f"{name} goes with k_cache and v_cache", f"omit {name}")
-    _exactly("v_scale", given.v_scale, given.k_scale is not None, "k_scale")
+        if getattr(given, name) is not None:
+            _exactly(given, name, wanted, "k_cache")
+    _exactly(given, "v_scale", given.k_scale is not None, "k_scale")
     for name in ("block_size", "slot_mapping"):
-        _exactly(name, getattr(given, name), given.use_block_kv, "use_block_kv")
+        _exactly(given, name, given.use_block_kv, "use_block_kv")
     if not wanted:
         limits.need(not given.use_block_kv, "use_block_kv", True, "blocks are those of the caches", "pass k_cache")
         return
@@ -176,7 +177,7 @@ def _caches(given: Any, sizes: dict[str, int]) -> None:
         limits.dtype(name, cache, FLOATS if scale is None else FLOAT8)
         limits.dtype(name, cache, (given.kv_dtype or cache.dtype,))
         if scale is not None:
-            check_scale(name.replace("cache", "scale"), scale, True)
+            checked_scale("qkv", name.replace("cache", "scale"), scale, True)
     if given.use_block_kv:
         limits.shape("slot_mapping", given.slot_mapping, ("B", "S"), sizes)
     else:
@@ -188,12 +189,8 @@ def _need_heads(given: Any, why: str) -> None:
         limits.need(getattr(given, name) is not None, name, None, f"{name} is given where {why}", f"pass {name}")
 
 
-def _exactly(name: str, value: Any, wanted: bool, reason: str) -> None:
-    """An argument that is given exactly if another one asks for it."""
-    limits.need(
-        (value is not None) == bool(wanted),
-        name,
-        "left out" if value is None else f"{list(value.shape) if hasattr(value, 'shape') else value}",
-        f"{name} is given exactly if {reason} asks for it",
-        f"pass {name}" if wanted else f"leave {name} out, or change {reason}",
-    )
+def _exactly(given: Any, name: str, wanted: bool, reason: str) -> Any:
+    """An argument that another one asks for; one that nobody reads is told, and None from now on."""
+    kept = limits.belonging("qkv", name, getattr(given, name), bool(wanted), reason)
+    setattr(given, name, kept)
+    return kept

@@ -163,7 +163,7 @@ def qkv(
     sizes = check(given)
     heads = heads_of(given, sizes)
     target, dtype = outputs_of(given, sizes, heads)
-    static = Static(qkv_in_scale, qkv_w_scale, dtype_mode) if qkv_in_scale is not None else None
+    static = Static(given.qkv_in_scale, given.qkv_w_scale, dtype_mode) if given.qkv_in_scale is not None else None
     share_rows, added = shares_rows(sizes), added_of(given, sizes)
     unit = d_head or 1
     mine = slice(0, sizes["I"]) if share_rows else own(sizes["I"], unit)

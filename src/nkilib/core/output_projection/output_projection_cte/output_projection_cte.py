@@ -21,7 +21,7 @@ from typing import Any
 import nki
 import nki.language as nl
 from nkilib import limits
-from nkilib.core.output_projection.checks import check_projection, check_scale
+from nkilib.core.output_projection.checks import check_projection, checked_scale
 from nkilib.core.utils.common_types import DtypeMode, QuantizationType
 from nkilib.epilogue import Epilogue
 from nkilib.fp8 import Static
@@ -64,12 +64,12 @@ def output_projection_cte(
     Raises:
         KernelLimit: shapes or dtypes that do not fit together, or an option that is not built.
     """
-    check(attention, weight, bias, quantization_type, input_scales, weight_scales, compact_weight_scales)
+    scales = checked(attention, weight, bias, quantization_type, input_scales, weight_scales, compact_weight_scales)
     depth, width = weight.shape
     batch, sequence = attention.shape[0], attention.shape[3]
     out = result((batch, sequence, width), output_dtype or attention.dtype)
     heads = attention.reshape((batch, depth, sequence))
-    static = Static(input_scales, weight_scales, dtype_mode) if input_scales is not None else None
+    static = Static(*scales, dtype_mode) if quantization_type is QuantizationType.STATIC else None
     for block in row_blocks(batch * sequence, depth, attention.dtype.itemsize):
         stacks = (static.quantized(stack) if static else stack for stack in batches(heads, block, _TOKENS))
         finish = Epilogue(out.dtype, depth, size(block), bias, static.scale if static else 1.0)
@@ -79,10 +79,10 @@ def output_projection_cte(
     return out
 
 
-def check(
+def checked(
     attention: Any, weight: Any, bias: Any, kind: QuantizationType, inputs: Any, weights: Any, compact: bool
-) -> None:
-    """Refuse what is not documented, and what is not built."""
+) -> tuple[Any, Any]:
+    """Refuse what is not documented, and what is not built; both scales, or None where they are not read."""
     built = (QuantizationType.NONE, QuantizationType.STATIC)
     limits.not_built(
         {"quantization_type": None if kind in built else kind, "compact_weight_scales": compact or None},
@@ -91,5 +91,7 @@ def check(
     sizes = limits.shape("attention", attention, ("B", "N", "D", "S"))
     check_projection(attention, weight, bias, kind, sizes)
     static = kind is QuantizationType.STATIC
-    check_scale("input_scales", inputs, static)
-    check_scale("weight_scales", weights, static)
+    return (
+        checked_scale("output_projection_cte", "input_scales", inputs, static),
+        checked_scale("output_projection_cte", "weight_scales", weights, static),
+    )
