@@ -42,6 +42,7 @@ class Case:
         tiles: configurations of tiles that a tuner tries, as the kernel's argument ``tiles``.
         sizes: by which `nkilib.tuned` finds an entry.
         official: whether the published kernel takes the same call.
+        theirs: makes the keyword arguments of the published kernel, where records of its own are among them.
         meaning: turns a result, and the reference's, into the numbers that are compared; None: they are those.
         peak: width of the operands of its products, whose peak rate counts: "bf16", "fp32" or "fp8".
     """
@@ -60,6 +61,7 @@ class Case:
     sizes: Mapping[str, int] = field(default_factory=dict)
     official: bool = True
     peak: str = "bf16"
+    theirs: Callable[[Make], dict[str, Any]] | None = None
     meaning: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]] | None = None
 
     @property
@@ -70,9 +72,11 @@ class Case:
 
     def shapes(self) -> dict[str, Any]:
         """The arguments without data."""
-        return self.arguments(
-            lambda shape, dtype=None, fill=None: nki.ShapeDtype(shape, dtype or nki.language.bfloat16)
-        )
+        return self.arguments(_shape)
+
+    def theirs_shapes(self) -> dict[str, Any] | None:
+        """The arguments of the published kernel without data, where they are others."""
+        return None if self.theirs is None else self.theirs(_shape)
 
     def arrays(self, seed: int = 7) -> dict[str, Any]:
         """The arguments of the run that measures the error."""
@@ -83,3 +87,7 @@ class Case:
             return np.asarray(values).astype((dtype or nki.language.bfloat16).numpy)
 
         return (self.small or self.arguments)(make)
+
+
+def _shape(shape: tuple[int, ...], dtype: Any = None, fill: Any = None) -> Any:
+    return nki.ShapeDtype(shape, dtype or nki.language.bfloat16)

@@ -52,8 +52,10 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "rmsnorm_quant_kernel": Entry(
             "nkilib.core.rmsnorm.rmsnorm_quant", "nkilib.core.rmsnorm_quant.rmsnorm_quant", "rmsnorm-quant"
         ),
+        "rotational_topk": Entry("nkilib.core.topk.rotational_topk", "nkilib.core.topk"),
         "softmax": Entry("nkilib.core.softmax.softmax", "nkilib.core.softmax", backward="softmax_backward"),
         "softmax_backward": Entry("nkilib.core.softmax.softmax", "nkilib.core.softmax"),
+        "topk": Entry("nkilib.core.topk.rotational_topk", "nkilib.core.topk"),
         "all_gather_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "all_reduce_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "all_to_all_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),

@@ -1,0 +1,382 @@
+"""The k largest elements of each row, and where they are.
+
+Vector finds the eight largest elements of a partition in one pass, and takes them out in a second one, which also tells
+their places. A long row, of which there are few, is cut in n segments on partitions of their own. In each of n stages
+every segment takes out its L largest elements and gives them to the next segment, in a ring, where n * L is at least k.
+What was taken out in the last stage holds the k largest of the row:
+
+    Call these the large ones. A segment with more than L of them gives L away, so it never gets to have more than
+    before, and one with at most L gives all away and has at most L in the next stage. If some segment still had more
+    than L in stage n, it gave L in each stage before, its successor had L or more from stage 2 on and gave L in each,
+    and so on: in stage n all others would have L or more, altogether more than n * L. But there are only k.
+
+Layouts: (..., V), rows are all but the last dimension. Dtypes: bfloat16, float16 or float32; indices uint32. Equal
+elements are taken in any order, each once. -inf is less than every number; NaN is not found. Limits: the segments of a
+row, with what they get, have at most 16,384 elements each.
+
+Plan: Vector bounds the kernel, with two passes over a segment for every eight elements; the Tensor engine turns the
+ring, and GpSimd looks up the indices. `topk_plan` chooses the number of segments of least cycles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+from nkilib import limits
+from nkilib.core.topk.topk_plan import AT_ONCE, TopkPlan, planned
+from nkilib.errors import KernelLimit
+from nkilib.streaming import ceil_div, load, psum, result, sbuf, size, spans, store
+
+_MASKED = -3.3e38
+"""What -inf counts as: products with 0 stay 0."""
+_LEAST = -3.2e38
+"""Anything below is -inf, whatever dtype it was rounded to."""
+_TAKEN = float(np.finfo(np.float32).min)
+"""Stands where an element was taken out, and for those that a shorter segment lacks; less than all others."""
+_PIECE = 2048
+"""Elements of a row in one transfer."""
+_FLOATS = (nl.bfloat16, nl.float16, nl.float32)
+
+
+class SupportedTopkMethods(Enum):
+    """How the elements are found; all find the same."""
+
+    SCANNING = 0
+    """Rows are not cut."""
+    CASCADED = 1
+    """Is not built, here or in the published library."""
+    ROTATIONAL = 2
+    """Rows are cut where that takes less time."""
+
+
+@dataclass(frozen=True)
+class TopkConfig(nl.NKIObject):
+    """What is asked for: see `create_topk_config`."""
+
+    inp_shape: tuple[int, ...]
+    inp_dtype: Any
+    k: int
+    sorted: bool
+    num_programs: int
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Shape of both results."""
+        return (*self.inp_shape[:-1], self.k)
+
+
+@dataclass(frozen=True)
+class RotationalTopkConfig(nl.NKIObject):
+    """What is asked for of a matrix: see `create_rotational_topk_config`."""
+
+    inp_shape: tuple[int, ...]
+    topk_config: TopkConfig
+    plan: TopkPlan
+
+
+def create_topk_config(
+    inp_shape: tuple[int, ...], inp_dtype: Any, k: int, sorted: bool = True, num_programs: int = 2
+) -> TopkConfig:
+    """What is asked for.
+
+    Args:
+        inp_shape: (..., V).
+        inp_dtype: of the elements.
+        k: elements of each row.
+        sorted: whether the largest comes first; otherwise any order will do.
+        num_programs: cores of the launch.
+
+    Raises:
+        KernelLimit: fewer dimensions than two, k that is not 1 to V.
+    """
+    shape = tuple(inp_shape)
+    limits.need(len(shape) >= 2, "inp_shape", list(shape), "inp has two dimensions or more", "reshape inp to (1, V)")
+    limits.between("k", k, 1, shape[-1], "k elements of a row of V are taken")
+    return TopkConfig(shape, inp_dtype, k, sorted, num_programs if prod(shape[:-1]) > 1 else 1)
+
+
+def create_rotational_topk_config(
+    inp_shape: tuple[int, ...], topk_config: TopkConfig, shared_const_cache: dict[str, str] | None = None
+) -> RotationalTopkConfig:
+    """The same for a matrix, with a plan.
+
+    Args:
+        inp_shape: (rows, V).
+        topk_config: what is asked for.
+        shared_const_cache: names of files for constants in the published library. This one has none.
+
+    Raises:
+        KernelLimit: another number of dimensions, of rows or of columns, a cache, sizes for which there is no plan.
+    """
+    limits.not_built({"shared_const_cache": shared_const_cache or None}, "rotational_topk")
+    of_config = topk_config.inp_shape
+    limits.need(
+        tuple(inp_shape) == (prod(of_config[:-1]), of_config[-1]),
+        "inp_shape",
+        list(inp_shape),
+        rule=f"inp_shape is (rows, V) of {list(of_config)}",
+        fix=f"reshape inp to {[prod(of_config[:-1]), of_config[-1]]}",
+    )
+    plan = _plan(tuple(inp_shape), topk_config.k, topk_config.num_programs, SupportedTopkMethods.ROTATIONAL)
+    return RotationalTopkConfig(tuple(inp_shape), topk_config, plan)
+
+
+@nki.jit
+def rotational_topk(inp: nl.NkiTensor, config: RotationalTopkConfig) -> tuple[nl.NkiTensor, nl.NkiTensor]:
+    """The largest elements of the rows of a matrix; the cores of the launch divide the rows.
+
+    Args:
+        inp: (rows, V) in HBM.
+        config: of `create_rotational_topk_config`, for this shape.
+
+    Returns:
+        Values in the dtype of `inp`, and indices in uint32, (rows, k) each.
+
+    Raises:
+        KernelLimit: another shape than that of the config, dtypes.
+    """
+    limits.shape("inp", inp, config.inp_shape)
+    return _search(inp, config.topk_config.k, config.topk_config.sorted, config.plan)
+
+
+@nki.jit
+def topk(
+    inp: nl.NkiTensor,
+    k: int,
+    sorted_flag: bool = True,
+    method: SupportedTopkMethods = SupportedTopkMethods.ROTATIONAL,
+) -> tuple[nl.NkiTensor, nl.NkiTensor]:
+    """The largest elements along the last dimension; the cores of the launch divide the rows.
+
+    Args:
+        inp: (..., V) in HBM, at least two dimensions.
+        k: elements of each row.
+        sorted_flag: whether the largest comes first; otherwise any order will do.
+        method: whether rows may be cut.
+
+    Returns:
+        Values in the dtype of `inp`, and indices in uint32, (..., k) each.
+
+    Raises:
+        KernelLimit: fewer dimensions, k that is not 1 to V, dtypes, sizes for which there is no plan.
+    """
+    limits.not_built({"method": method if method is SupportedTopkMethods.CASCADED else None}, "topk")
+    config = create_topk_config(tuple(inp.shape), inp.dtype, k, sorted_flag, nl.num_programs(0))
+    matrix = inp.reshape((prod(inp.shape[:-1]), inp.shape[-1]))
+    found = _search(matrix, k, sorted_flag, _plan(matrix.shape, k, nl.num_programs(0), method))
+    values, indices = (each.reshape(config.out_shape) for each in found)
+    return values, indices
+
+
+def _plan(shape: tuple[int, ...], k: int, cores: int, method: SupportedTopkMethods) -> TopkPlan:
+    rows, columns = shape
+    plan = planned(ceil_div(rows, cores), columns, k, whole=method is SupportedTopkMethods.SCANNING)
+    if plan is None:
+        raise KernelLimit(
+            "nkilib.shape",
+            f"k is {k}, a row has {columns} elements",
+            rule="the segments of a row, with what they give each other, have at most 16,384 elements each",
+            fix="cut rows in parts, call topk for each, and again for what they have found",
+            k=k,
+            columns=columns,
+        )
+    return plan
+
+
+# ---------------------------------------------------------------------------------------------------------- the search
+
+
+def _search(source: Any, k: int, ordered: bool, plan: TopkPlan) -> tuple[Any, Any]:
+    """Values and indices, (rows, k) each."""
+    limits.dtype("inp", source, _FLOATS)
+    rows = source.shape[0]
+    found = result((rows, k), source.dtype), result((rows, k), nl.uint32)
+    ring = None if plan.segments == 1 else _Ring(plan, *source.shape)
+    for some in spans(rows, ceil_div(rows, nl.num_programs(0)), shared=True):
+        for block in spans(size(some), nl.tile_size.pmax):
+            here = slice(some.start + block.start, some.start + block.stop)
+            if ring is None:
+                values, indices = _taken(_pool(source[here], plan), k)
+            else:
+                values, indices = ring.search(source, here)
+                if ordered or plan.segments * plan.share != k:
+                    values, places = _taken(values, k)
+                    indices = _looked_up(indices, places)
+            _store(values, indices, found, here)
+    return found
+
+
+def _pool(source: Any, plan: TopkPlan) -> Any:
+    """Rows of HBM that are not cut, as what is searched: float32, with room for what comes."""
+    rows, columns = source.shape
+    pool = sbuf((rows, plan.widest), nl.float32)
+    if columns < plan.widest:
+        nisa.memset(dst=pool[:, columns:], value=_TAKEN)
+    for part in spans(columns, _PIECE):
+        _clamp(load(source[:, part]), into=pool[:, part])
+    return pool
+
+
+def _clamp(tile: Any, into: Any) -> None:
+    """A tile in float32, with `_MASKED` in place of -inf."""
+    nisa.tensor_scalar(dst=into, data=tile, op0=nl.maximum, operand0=_MASKED)
+
+
+def _taken(pool: Any, count: int, into: Any = None) -> tuple[Any, Any]:
+    """The largest elements of each partition, taken out, in descending order, and their places in uint32."""
+    whole = AT_ONCE * ceil_div(count, AT_ONCE)
+    values = sbuf((pool.shape[0], whole), nl.float32) if into is None else into
+    places = sbuf((pool.shape[0], whole), nl.uint32)
+    for part in spans(whole, AT_ONCE):
+        nisa.max8(dst=values[:, part], src=pool)
+        nisa.nc_match_replace8(dst=pool, data=pool, vals=values[:, part], imm=_TAKEN, dst_idx=places[:, part])
+    return values, places
+
+
+def _looked_up(table: Any, places: Any) -> Any:
+    """``table[partition, place]``."""
+    found = sbuf(places.shape, table.dtype)
+    nisa.nc_n_gather(dst=found, data=table, indices=places)
+    return found
+
+
+def _store(values: Any, indices: Any, found: tuple[Any, Any], rows: slice) -> None:
+    """Both results of some rows, with -inf in place of what stands for it."""
+    values, indices = (_as(tile, target) for tile, target in zip((values, indices), found, strict=True))
+    masked = sbuf(values.shape, nl.uint8)
+    nisa.tensor_scalar(dst=masked, data=values, op0=nl.less_equal, operand0=_LEAST)
+    nisa.tensor_copy_predicated(dst=values, src=float("-inf"), predicate=masked)
+    store(found[0][rows], values)
+    store(found[1][rows], indices)
+
+
+def _as(tile: Any, target: Any) -> Any:
+    """As many columns of a tile as a result has, in its dtype; all of them where a row's are not in one dimension."""
+    kept = tile if len(tile.shape) > 2 else tile[:, : target.shape[1]]
+    if kept.dtype == target.dtype:
+        return kept
+    converted = sbuf(kept.shape, target.dtype)
+    nisa.tensor_copy(dst=converted, src=kept, engine=nisa.engine.scalar)
+    return converted
+
+
+# ------------------------------------------------------------------------------------------------------------ the ring
+
+
+class _Ring(nl.NKIObject):
+    """Rows in segments: partition ``row * segments + segment`` has one, and gives to the next one of the row."""
+
+    def __init__(self, plan: TopkPlan, rows: int, columns: int) -> None:
+        self.plan = plan
+        self.constants = {
+            count: load(nl.shared_constant(_constants(plan, count, columns))) for count in _counts(plan, rows)
+        }
+        self.tables: dict[int, Any] = {}
+
+    def search(self, source: Any, rows: slice) -> tuple[Any, Any]:
+        """What all segments took out last of at most 128 rows: (rows, segments * share) values, and indices."""
+        plan = self.plan
+        merged = sbuf((size(rows), plan.segments, 2, plan.share), nl.float32)
+        for some in spans(size(rows), plan.together):
+            store(merged[some], self._turn(source, slice(rows.start + some.start, rows.start + some.stop)))
+        return merged[:, :, 0], merged[:, :, 1]
+
+    def _turn(self, source: Any, some: slice) -> Any:
+        """What each segment of each row takes out in the last stage: its values, and behind them their indices."""
+        plan = self.plan
+        pool, table = self._segments(source, some), self._table(size(some))
+        given = None
+        for stage in range(plan.segments):
+            width = plan.length + stage * plan.share
+            if given is not None:
+                self._give(given, pool, table, slice(width - plan.share, width))
+            given = sbuf((pool.shape[0], 2 * plan.share), nl.float32)
+            _, places = _taken(pool[:, :width], plan.share, into=given[:, : plan.share])
+            nisa.nc_n_gather(dst=given[:, plan.share :], data=table[:, :width], indices=places)
+        return given
+
+    def _segments(self, source: Any, rows: slice) -> Any:
+        """The segments of some rows, with room for what they get."""
+        count, plan = size(rows), self.plan
+        raw = sbuf((count * plan.segments, plan.length), source.dtype)
+        pool = sbuf((count * plan.segments, plan.widest), nl.float32)
+        _load_segments(source, rows, plan, raw)
+        _clamp(raw, into=pool[:, : plan.length])
+        missing = plan.segments * plan.length - source.shape[1]
+        if missing:
+            limit = self.constants[count][:, count * plan.segments + 1 :]
+            tail = pool[:, plan.length - missing : plan.length]
+            nisa.range_select(
+                dst=tail,
+                on_true_tile=tail,
+                comp_op0=nl.less,
+                comp_op1=nl.less,
+                bound0=limit,
+                bound1=limit,
+                range_start=plan.length - missing,
+            )
+        return pool
+
+    def _table(self, rows: int) -> Any:
+        """The index in its row of each element of the segments, with room for those that come."""
+        if rows not in self.tables:
+            plan = self.plan
+            base = self.constants[rows][:, rows * plan.segments : rows * plan.segments + 1]
+            table = sbuf((rows * plan.segments, plan.widest), nl.float32)
+            own = table[:, : plan.length]
+            nisa.iota(dst=own, pattern=[[1, plan.length]])
+            nisa.tensor_scalar(dst=own, data=own, op0=nl.add, operand0=base)
+            self.tables[rows] = table
+        return self.tables[rows]
+
+    def _give(self, given: Any, pool: Any, table: Any, there: slice) -> None:
+        """What was taken out, to the next segments: columns of the pool, and of the table."""
+        partitions, share = given.shape[0], self.plan.share
+        shift = self.constants[partitions // self.plan.segments][:, :partitions]
+        for half, target in ((given[:, :share], pool[:, there]), (given[:, share:], table[:, there])):
+            for part in spans(share, nl.tile_size.gemm_moving_fmax):
+                moved = psum((partitions, size(part)))
+                nisa.nc_matmul(dst=moved, stationary=shift, moving=half[:, part])
+                nisa.tensor_copy(dst=target[:, part], src=moved, engine=nisa.engine.scalar)
+
+
+def _load_segments(source: Any, rows: slice, plan: TopkPlan, into: Any) -> None:
+    """Rows in segments; what a last segment lacks is the beginning of the next row, or nothing after the last row."""
+    (all_rows, columns), missing = source.shape, plan.segments * plan.length - source.shape[1]
+    alone = bool(missing) and rows.stop == all_rows
+    count = size(rows) - alone
+    if alone:
+        whole = plan.length * (columns // plan.length)
+        first, last = count * plan.segments, into.shape[0] - 1
+        nisa.memset(dst=into[:, columns - whole :], value=0.0)
+        store(into[first : first + whole // plan.length], source[all_rows - 1, :whole])
+        store(into[last : last + 1, : columns - whole], source[all_rows - 1, whole:])
+    if count:
+        pattern = [[columns, count], [plan.length, plan.segments], [1, plan.length]]
+        store(into[: count * plan.segments], source.ap(pattern=pattern, offset=rows.start * columns))
+
+
+def _constants(plan: TopkPlan, rows: int, columns: int) -> np.ndarray:
+    """The matrix that turns the ring, and beside it the index of each segment's first element, and how many it has."""
+    shift = np.kron(np.eye(rows), np.roll(np.eye(plan.segments), 1, axis=1))
+    base = np.arange(plan.segments) * plan.length
+    length = np.minimum(plan.length, columns - base)
+    of_segments = np.tile(np.stack([base, length], 1), (rows, 1))
+    return np.hstack([shift, of_segments]).astype(np.float32)
+
+
+def _counts(plan: TopkPlan, rows: int) -> list[int]:
+    """How many rows there are together anywhere, on any core: constants are the same on all of them."""
+    found = set()
+    for some in spans(rows, ceil_div(rows, nl.num_programs(0))):
+        for block in spans(size(some), nl.tile_size.pmax):
+            found |= {size(each) for each in spans(size(block), plan.together)}
+    return sorted(found)
