@@ -98,8 +98,8 @@ def _call(name: str, case: Case) -> str:
 
 _ARRAYS = """\
 Arrays are those of NumPy, tensors of PyTorch on the CPU or on the device `neuron`, or arrays of JAX, and results are of
-the same kind. `torch.compile(..., backend="neuron")`, `jax.jit` and `jax.vmap` make the call a part of their programs
-([pytorch.md](../pytorch.md), [jax.md](../jax.md))."""
+the same kind ([library.md](../library.md)). `torch.compile(..., backend="neuron")`, `jax.jit` and `jax.vmap` make the
+call a part of their programs ([pytorch.md](../pytorch.md), [jax.md](../jax.md))."""
 
 
 def _value(value: Any) -> str:
@@ -226,7 +226,8 @@ from PyTorch, JAX and NumPy. Where the published library is installed, `import n
 
 Each kernel is one file that begins with its mathematics, layouts, limits and plan, and has its reference in NumPy
 beside it. What a kernel does not compute it refuses with an error that names the limit. Its page has the times that the
-timing model predicts for realistic calls; those in the tables below are of the page's first case."""
+timing model predicts for realistic calls; those in the tables below are of the page's first case.
+[library.md](../library.md) says what is the same for all, and how one is written."""
 
 
 def _line(name: str, record: Mapping[str, Any] | None) -> list[str]:
