@@ -54,6 +54,8 @@ class _Redirect(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     ) -> ModuleSpec | None:
         if not fullname.startswith(self._prefix):
             return None
+        if f"{fullname}.".startswith(f"{self._prefix}patterns."):
+            return ModuleSpec(fullname, _NoPatterns(), is_package=True)
         real = f"{PUBLISHED}.{fullname.removeprefix(self._prefix)}"
         return None if importlib.util.find_spec(real) is None else ModuleSpec(fullname, self)
 
@@ -64,3 +66,18 @@ class _Redirect(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._spec  # the import system has put the other name's there
+
+
+class _NoPatterns(importlib.abc.Loader):
+    """In the place of this library's patterns, whose kernels are not there: every name in them is None."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__getattr__"] = _none
+
+
+def _none(name: str) -> None:
+    if name.startswith("__"):
+        raise AttributeError(name)

@@ -46,6 +46,23 @@ def test_it_yields(installed: Path) -> None:
     assert done.stdout.split() == ["nkilib_src.nkilib", "nkilib_src.nkilib.core.thing", "published"], done.stderr
 
 
+def test_its_patterns_stand_back(installed: Path) -> None:
+    """Models are compiled as if there were none, since the kernels that they call are not there."""
+    code = """
+import importlib.metadata as metadata
+from nki.graph.patterns.registry import installed, installed_names
+names = {name for name in installed_names() if name in ("mlp", "norm_rms")}
+assert names and all(installed(name) is None for name in names), names
+import nkilib
+assert nkilib.__name__ == "nkilib_src.nkilib"
+"""
+    done = told(installed, code)
+    assert done.returncode == 0, done.stderr
+    there = code.replace("is None", "is not None").split("import nkilib")[0]
+    kept = told(installed, there, NKILIB_FORCE_BUNDLED_LIBRARY="1")
+    assert kept.returncode == 0, kept.stderr
+
+
 @pytest.mark.parametrize("value", ["1", "true", "YES", " on "])
 def test_the_switch_keeps_this_one(installed: Path, value: str) -> None:
     code = "import nkilib, nkilib.streaming; print(nkilib.__name__)"

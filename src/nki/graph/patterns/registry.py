@@ -67,8 +67,8 @@ def installed_names() -> frozenset[str]:
     return frozenset(_entries(tuple(sys.path)))
 
 
-def installed(name: str) -> Origin:
-    """The pattern of an installed distribution, loaded.
+def installed(name: str) -> Origin | None:
+    """The pattern of an installed distribution, loaded; None if its object is None: the distribution stands back.
 
     Raises:
         GraphError: "graph.pattern" for one that cannot be loaded or is no pattern, and for a name that two
@@ -86,7 +86,7 @@ def _entries(path: tuple[str, ...]) -> dict[str, list[EntryPoint]]:
 
 
 @lru_cache(maxsize=64)  # a distribution is loaded once for each sys.path
-def _loaded(name: str, path: tuple[str, ...]) -> Origin:
+def _loaded(name: str, path: tuple[str, ...]) -> Origin | None:
     entry, *others = _entries(path)[name]
     where = _distribution(entry)
     if others:
@@ -98,6 +98,8 @@ def _loaded(name: str, path: tuple[str, ...]) -> Origin:
     except Exception as error:
         kind = f"{type(error).__name__}: {error}"
         raise _refused(f"pattern {name!r} of distribution {where} cannot be loaded: {kind}"[:400], switch) from error
+    if pattern is None:
+        return None
     if not isinstance(pattern, Pattern) or pattern.name != name:
         got = f"pattern {pattern.name!r}" if isinstance(pattern, Pattern) else f"a {type(pattern).__name__}"
         raise _refused(f"{entry.value}, pattern {name!r} of distribution {where}, is {got}", switch)

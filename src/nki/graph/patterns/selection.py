@@ -37,8 +37,9 @@ def origins(names: Collection[str] | None) -> tuple[Origin, ...]:
     """
     known = registered()
     wanted = [name for name in sorted(installed_names() - known.keys()) if names is None or name in names]
-    found = _OWN | {name: installed(name) for name in wanted} | known
-    order = [*known, *wanted, *(name for name in _OWN if name not in known and name not in wanted)]
+    loaded = {name: origin for name in wanted if (origin := installed(name)) is not None}
+    found = _OWN | loaded | known
+    order = [*known, *loaded, *(name for name in _OWN if name not in known and name not in loaded)]
     return tuple(found[name] for name in order if names is None or name in names)
 
 
