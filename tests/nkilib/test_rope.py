@@ -85,6 +85,24 @@ def test_torch_and_jax() -> None:
     assert np.array_equal(np.asarray(RoPE(*map(jnp.asarray, (x, cos, sin)))), wanted)
 
 
+@pytest.mark.parametrize("near", [False, True])
+def test_gradients_are_those_of_autograd(near: bool) -> None:
+    def plain(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        even, odd = (slice(0, None, 2), slice(1, None, 2)) if near else (slice(0, 8), slice(8, None))
+        out = torch.empty_like(x)
+        out[even] = x[even] * cos[:, :, None] - x[odd] * sin[:, :, None]
+        out[odd] = x[odd] * cos[:, :, None] + x[even] * sin[:, :, None]
+        return out
+
+    found = []
+    for function in (lambda *given: RoPE(*given, contiguous_layout=not near), plain):
+        given = [torch.from_numpy(each).requires_grad_() for each in (normal(16, 2, 3, 5), *angles(16, 2, 5, "f4"))]
+        function(*given).backward(torch.from_numpy(normal(16, 2, 3, 5)[::-1].copy()))
+        found.append([each.grad for each in given])
+    for made, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(made, wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("code", "words", "change"),
     [

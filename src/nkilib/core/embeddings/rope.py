@@ -76,6 +76,21 @@ def RoPE(
     return out
 
 
+def _gradient(residuals: Any, gradient: Any, **options: bool) -> tuple[Any, Any, Any]:
+    """Of x the rotation back, by the kernel; of the angles a sum over heads, which models seldom ask for."""
+    x, cos, sin = residuals
+    half = x.shape[0] // 2
+    parts = (
+        (slice(0, half), slice(half, None)) if options["contiguous_layout"] else (slice(0, None, 2), slice(1, None, 2))
+    )
+    (x_even, x_odd), (even, odd) = ((each[parts[0]], each[parts[1]]) for each in (x, gradient))
+    of_cos, of_sin = even * x_even + odd * x_odd, odd * x_even - even * x_odd
+    return RoPE(gradient, cos, -sin, **options), of_cos.sum(2), of_sin.sum(2)
+
+
+RoPE.defvjp(None, _gradient)
+
+
 def RoPE_sbuf(
     x_in_sb: nl.NkiTensor,
     cos_sb: nl.NkiTensor,
