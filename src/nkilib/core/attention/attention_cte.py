@@ -28,12 +28,14 @@ Source: attention-cte.rst of the published library; Dao et al., "FlashAttention"
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 import nki
 import nki.language as nl
 from nkilib import limits, tuned
 from nkilib import streaming as st
+from nkilib.core.attention.backward.prefill import prefill_gradients
 from nkilib.core.attention.cte.again import attend
 from nkilib.core.attention.cte.block import Call
 from nkilib.core.attention.cte.checks import check
@@ -150,3 +152,38 @@ def _plan(queries: int, keys: int, prior: int, tiles: Mapping[str, int] | None) 
     plan = tuned.choose("attention_cte", {"queries": queries, "keys": keys}, rule, tiles)
     limits.multiple('tiles["section"]', plan["section"], CHUNK, "keys are loaded so many at a time")
     return plan
+
+
+_DERIVED = "q", "k", "v", "sink", "bound_min", "bound_max"
+_NOT_DERIVED = "k_prior", "cp_offset", "position_bias"
+
+
+def _forward(*args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+    given = signature(attention_cte.func).bind(*args, **kwargs)
+    given.apply_defaults()
+    options = {name: given.arguments[name] for name in _NOT_DERIVED}
+    options["cache_softmax"] = given.arguments["cache_softmax"] or None
+    limits.not_built(options, "the derivative of attention_cte")
+    asked = {"cache_softmax": True, "softmax_dtype": nl.float32}
+    out, neg_max, inverse = attention_cte(**given.arguments | asked)
+    return out, {name: given.arguments[name] for name in _DERIVED} | {"made": (out, neg_max, inverse)}
+
+
+def _backward(
+    residuals: dict[str, Any],
+    gradient: Any,
+    scale: float,
+    causal_mask: bool,
+    sliding_window: int | None,
+    tp_q: bool,
+    tp_k: bool,
+    tp_out: bool,
+) -> dict[str, Any]:
+    q, k, v, sink, first, stop = (residuals[name] for name in _DERIVED)
+    out, neg_max, inverse = residuals["made"]
+    tensors = q, k, v, out, neg_max, inverse, gradient, sink, first, stop
+    made = prefill_gradients(*tensors, scale, causal_mask, sliding_window, tp_q, tp_k, tp_out)
+    return dict(zip(_DERIVED, made, strict=False))
+
+
+attention_cte.defvjp(_forward, _backward)

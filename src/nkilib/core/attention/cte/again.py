@@ -12,7 +12,8 @@ from nkilib.core.attention.cte.block import BANK, Block, Call, Constants
 from nkilib.core.attention.cte.exact import Row
 from nkilib.core.attention.cte.fast import Columns
 from nkilib.core.attention.cte.operands import TILE, Head
-from nkilib.core.attention.cte.work import Share, items, run, sections
+from nkilib.core.attention.cte.work import Share, in_turn, items, sections
+from nkilib.core.attention.pipeline import run
 
 SAFE = 2.0**-60, 2.0**80
 """Sums of weights that are right: no weight overflowed, and what underflowed beside the largest does not count."""
@@ -26,7 +27,7 @@ def attend(call: Call) -> None:
     if not work:
         return
     sums = None if exact else _watched([item.block for item in work if item.last])
-    run(work, call.plan["ahead"])
+    run(in_turn(work), call.plan["ahead"])
     if sums is not None:
         _again(share, sums)
 
@@ -81,7 +82,8 @@ def _exactly(call: Call, head: Any, start: Any) -> None:
     call = replace(call, constants=Constants())
     block = Block(call, head, start, min(TILE, call.queries))
     keys, parts = Head(head // call.group), sections(call)
-    run([Row(block, keys, section, section is parts[-1]) for section in parts], call.plan["ahead"])
+    rows = [Row(block, keys, section, section is parts[-1]) for section in parts]
+    run(in_turn(rows), call.plan["ahead"])
 
 
 def _unsafe(sums: Any) -> Any:

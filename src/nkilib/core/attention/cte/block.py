@@ -1,10 +1,10 @@
-"""What prefill attention is computed of: a call, blocks of its queries, and steps that engines take in turns."""
+"""What prefill attention is computed of: a call, and blocks of its queries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
@@ -17,12 +17,6 @@ BANK = 512
 
 Part = tuple[Segment, slice]
 """Keys of a segment."""
-
-
-class Step(NamedTuple):
-    """What some queries and keys need, in stages of which each uses results that engines have to bring first."""
-
-    stages: tuple[Callable[[], None], ...]
 
 
 @dataclass

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import nki.isa as nisa
 import nki.language as nl
 from nkilib import streaming as st
-from nkilib.core.attention.cte.block import Block, Part, Step, common
+from nkilib.core.attention.cte.block import Block, Part, common
 from nkilib.core.attention.cte.operands import PRODUCTS, TILE, Head, KeyTile, Segment
 from nkilib.core.attention.cte.results import finish, keep
+from nkilib.core.attention.pipeline import Step
 
 LOWEST = -1.0e30
 """The largest score of a query that sees no key; all that is hidden is far below."""

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import nki.isa as nisa
 import nki.language as nl
 from nkilib import streaming as st
-from nkilib.core.attention.cte.block import BANK, Block, Part, Step, common
+from nkilib.core.attention.cte.block import BANK, Block, Part, common
 from nkilib.core.attention.cte.operands import PRODUCTS, TILE, Head, KeyTile
 from nkilib.core.attention.cte.results import finish, keep
+from nkilib.core.attention.pipeline import Step
 
 
 class Piece(NamedTuple):

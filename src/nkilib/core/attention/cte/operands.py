@@ -120,15 +120,20 @@ def load_columns(source: Any, rows: bool) -> Any:
         tile = st.sbuf(source.shape, PRODUCTS)
         nisa.dma_copy(dst=tile, src=source, dge_mode=FIXED)
         return tile
-    if source.dtype.itemsize != PRODUCTS.itemsize:
-        return st.load_transposed(source, PRODUCTS)[0]
+    return converted(load_turned(source))
+
+
+def load_turned(source: Any) -> Any:
+    """Rows as columns, ``(d, count)``, in their own dtype."""
     tile = st.sbuf((source.shape[1], source.shape[0]), source.dtype)
     nisa.dma_transpose(dst=tile, src=source, dge_mode=FIXED)
-    return tile if source.dtype == PRODUCTS else converted(tile)
+    return tile
 
 
 def converted(tile: Any) -> Any:
     """A tile in the products' dtype."""
+    if tile.dtype == PRODUCTS:
+        return tile
     result = st.sbuf(tile.shape, PRODUCTS)
     nisa.tensor_copy(dst=result, src=tile)
     return result

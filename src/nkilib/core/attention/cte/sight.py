@@ -134,7 +134,7 @@ def sight_of(arguments: Mapping[str, Any], queries: int) -> Sight:
         stride=given.global_cp_deg if given.cp_strided_q_slicing else 1,
         bounds=None
         if given.bound_min is None
-        else tuple(_by_head(b, queries) for b in (given.bound_min, given.bound_max)),
+        else tuple(by_head(b, queries) for b in (given.bound_min, given.bound_max)),
         used=st.load_repeated(given.prior_used_len, TILE, nl.float32) if prior else None,
     )
     return Sight(
@@ -148,7 +148,7 @@ def sight_of(arguments: Mapping[str, Any], queries: int) -> Sight:
     )
 
 
-def _by_head(bound: Any, queries: int) -> Any:
+def by_head(bound: Any, queries: int) -> Any:
     """Bounds ``(batch, queries)``, ``(batch, queries, 1)``, ``(queries, 1)`` or ``(queries,)`` as rows."""
     return bound.reshape((prod(bound.shape) // queries, queries))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -10,8 +9,9 @@ from typing import Any
 
 import nki.language as nl
 from nkilib import streaming as st
-from nkilib.core.attention.cte.block import Block, Call, Part, Step
+from nkilib.core.attention.cte.block import Block, Call, Part
 from nkilib.core.attention.cte.operands import TILE, Head
+from nkilib.core.attention.pipeline import Step
 
 TOGETHER = 2048
 """Queries for which a section of a longer sequence is loaded once."""
@@ -104,39 +104,7 @@ def _joined(tiles: Sequence[Part]) -> list[Part]:
     return parts
 
 
-def run(work: Sequence[Any], lag: int) -> None:
-    """Issue the stages of all steps, each stage of a step after the stage before of `lag` later steps.
-
-    So an engine has other work while a result that it needs comes from another engine.
-
-    Args:
-        work: `items`.
-        lag: steps of several stages between two stages of one.
-    """
-    started: deque[tuple[int, Step]] = deque()
-    number = 0
-    for step in _steps(work):
-        step.stages[0]()
-        if len(step.stages) > 1:
-            started.append((number, step))
-            _issue(started, number, lag)
-            number += 1
-    while started:
-        _issue(started, number, lag)
-        number += 1
-
-
-def _issue(started: deque[tuple[int, Step]], number: int, lag: int) -> None:
-    """Stages that are due, those of the oldest step first."""
-    for begun, step in list(started):
-        stage, early = divmod(number - begun, max(1, lag))
-        if stage and not early:
-            step.stages[stage]()
-    while started and number - started[0][0] >= (len(started[0][1].stages) - 1) * max(1, lag):
-        started.popleft()
-
-
-def _steps(work: Sequence[Any]) -> Iterator[Step]:
+def in_turn(work: Sequence[Any]) -> Iterator[Step]:
     """The second half of each item beside the first half of the next one, so that both end together."""
     yield from work[0].first()
     for item, following in zip_longest(work, work[1:]):
