@@ -74,6 +74,9 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "reduce_scatter_hbm_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
         "RoPE": Entry("nkilib.core.embeddings.rope", "nkilib.core.rope", "rope"),
+        "transformer_tkg": Entry(
+            "nkilib.experimental.transformer.transformer_tkg", "nkilib.experimental.transformer", "transformer-tkg"
+        ),
         "attention_block_tkg": Entry(
             "nkilib.experimental.transformer.attention_block_tkg",
             "nkilib.core.attention_block_tkg.attention_block_tkg",

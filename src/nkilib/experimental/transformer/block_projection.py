@@ -83,6 +83,8 @@ class Tokens:
         rows, tokens, chunks, pieces = self.tile.shape
         made = sbuf((rows, chunks, pieces, tokens), self.tile.dtype)
         nisa.tensor_copy(dst=made, src=self.tile.permute((0, 2, 3, 1)))
+        if pieces == 1:
+            return [Slab(made[:, chunk], chunk * rows) for chunk in range(chunks)]
         return [
             Slab(made[:, chunk, group], group.start, pieces, chunk * rows * pieces)
             for chunk in range(chunks)
