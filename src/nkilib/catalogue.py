@@ -99,9 +99,12 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "rope_hf": Entry("nkilib.core.embeddings.rope_hf"),
         "selective_scan": Entry(f"{_SCAN}.selective_scan", _SCAN, "selective-scan"),
         "ssd": Entry(f"{_SCAN}.ssd", _SCAN, "ssd"),
-        "moe_cte": Entry("nkilib.core.moe.moe_cte.moe_cte", "nkilib.core.moe_cte", "moe-cte"),
+        "moe_cte": Entry("nkilib.core.moe.moe_cte.moe_cte", "nkilib.core.moe_cte", "moe-cte", "blockwise_mm_bwd"),
         "moe_tkg": Entry("nkilib.core.moe.moe_tkg.moe_tkg", "nkilib.core.moe_tkg", "moe-tkg"),
         "router_topk": Entry("nkilib.core.router_topk.router_topk", "nkilib.core.router_topk", "router-topk"),
+        "blockwise_mm_bwd": Entry(
+            "nkilib.experimental.moe.bwd.blockwise_mm_backward", "nkilib.experimental.moe.bwd", "blockwise-mm-backward"
+        ),
         "topk_reduce": Entry(
             "nkilib.experimental.subkernels.topk_reduce", "nkilib.experimental.subkernels", "topk-reduce"
         ),

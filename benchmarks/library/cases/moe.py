@@ -180,6 +180,37 @@ def reduced(tokens: int, k: int, hidden: int, rows: int, lnc: int = 1) -> Case:
     )
 
 
+def backward(name: str, sizes: Experts, lnc: int = 1) -> Case:
+    """A case of `blockwise_mm_bwd`."""
+    spec = MoECTESpec(MoECTEImplementation.shard_on_i)
+    weights = 3 * sizes.hidden * sizes.inner
+
+    def of(sizes: Experts) -> Callable[[Make], dict[str, Any]]:
+        forward = sizes.arguments(spec)
+
+        def arguments(make: Make) -> dict[str, Any]:
+            given = {key: value for key, value in forward(make).items() if key != "spec"}
+            return {
+                **given,
+                "gate_up_proj_act_checkpoint_T": make((sizes.blocks, 2, sizes.inner, sizes.block)),
+                "down_proj_act_checkpoint": make((sizes.blocks, sizes.block, sizes.hidden)),
+                "output_hidden_states_grad": make((sizes.tokens + 1, sizes.hidden)),
+            }
+
+        return arguments
+
+    return Case(
+        kernel="blockwise_mm_bwd",
+        name=f"{name}, {sizes.blocks} blocks of {sizes.block} x {sizes.hidden} x {sizes.inner}",
+        arguments=of(sizes),
+        flops=4 * sizes.blocks * sizes.block * weights,
+        hbm_bytes=2 * (3 * sizes.tokens * sizes.hidden + 2 * min(sizes.experts, sizes.blocks) * weights),
+        lnc=lnc,
+        tolerance=6e-2,
+        small=of(replace(sizes, tokens=300, hidden=256, inner=192, block=128)),
+    )
+
+
 _SOFTMAX, _SIGMOID = RouterActFnType.SOFTMAX, RouterActFnType.SIGMOID
 
 CASES = [
@@ -197,4 +228,6 @@ CASES = [
     few("Mixtral / 8", 64, 4096, 1792, 8, 2, every=True),
     reduced(128, 8, 4096, 1024),
     reduced(128, 4, 2880, 1024, lnc=2),
+    backward("Mixtral / 8", Experts(512, 4096, 1792, 4, 2, 512)),
+    backward("gpt-oss / 8", Experts(1024, 3072, 384, 8, 4, 512), lnc=2),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import nki.isa as nisa
@@ -60,7 +60,13 @@ class Block:
 
 
 def load_block(layer: Layer, number: Any) -> Block:
-    """Tokens, expert and affinities of a block."""
+    """Tokens of a block with their hidden states, expert and affinities."""
+    block, _ = load_ids(layer, number)
+    return replace(block, hidden=_gathered(layer, block.ids))
+
+
+def load_ids(layer: Layer, number: Any) -> tuple[Block, Any]:
+    """A block without hidden states, and where its affinities are, (height, tiles) int32."""
     height = min(layer.block, nl.tile_size.pmax)
     tiles = layer.block // height
     ids, expert = sbuf((height, tiles), nl.int32), sbuf((height, 1), nl.int32)
@@ -68,19 +74,25 @@ def load_block(layer: Layer, number: Any) -> Block:
     nisa.dma_copy(dst=ids, src=places.permute((1, 0)), dge_mode=nisa.dge_mode.none)
     one = layer.experts.reshape((layer.blocks, 1)).select(0, number).reshape((1, 1))
     nisa.dma_copy(dst=expert, src=one.broadcast(0, height))
+    where = _places(layer, ids, expert)
     scaled = layer.scales_input or layer.scales_result or layer.scales_middle
-    affinities = _affinities(layer, ids, expert) if scaled else None
-    return Block(number, ids, expert[0:1, 0:1], affinities, _gathered(layer, ids))
+    return Block(number, ids, expert[0:1, 0:1], _affinities(layer, where) if scaled else None, []), where
 
 
-def _affinities(layer: Layer, ids: Any, expert: Any) -> Any:
-    height, tiles = ids.shape
-    number, places = sbuf((height, 1), nl.float32), sbuf(ids.shape, nl.int32)
+def _places(layer: Layer, ids: Any, expert: Any) -> Any:
+    """Where the affinities of tokens to their block's expert are."""
+    number, places = sbuf((ids.shape[0], 1), nl.float32), sbuf(ids.shape, nl.int32)
     nisa.tensor_copy(dst=number, src=expert)
     nisa.tensor_scalar(
         dst=places, data=ids, op0=nl.multiply, operand0=float(layer.gate_up.shape[0]), op1=nl.add, operand1=number
     )
-    found = streaming.filled(ids.shape, nl.float32, 0.0) if layer.skip.skip_token else sbuf(ids.shape, nl.float32)
+    return places
+
+
+def _affinities(layer: Layer, places: Any) -> Any:
+    height, tiles = places.shape
+    found = streaming.filled((height, tiles), nl.float32, 0.0) if layer.skip.skip_token else None
+    found = sbuf((height, tiles), nl.float32) if found is None else found
     rows = layer.affinities.reshape((layer.affinities.size, 1))
     for tile in range(tiles):
         source = rows.ap([[1, height], [1, 1]], vector_offset=places[:, tile : tile + 1], indirect_dim=0)
@@ -100,21 +112,26 @@ def rows_of(tensor: Any, ids: Any, tile: int, columns: slice) -> Any:
 
 def _gathered(layer: Layer, ids: Any) -> Stack:
     """The hidden states of a block's tokens as a stack (H, B)."""
-    hidden, dtype = layer.hidden.shape[1], layer.hidden.dtype
-    if layer.dtype == dtype and dtype.itemsize == 2 and hidden % 128 == 0 and layer.block % 16 == 0:
-        return [Slab(_turned_by_dma(layer, ids), 0)]
+    turned = turned_rows(layer, layer.hidden, ids)
+    if turned is not None:
+        return [Slab(turned, 0)]
     tiles = (_gather(layer, ids, tile) for tile in range(ids.shape[1]))
-    return products.turned(tiles, layer.block, hidden, layer.dtype)
+    return products.turned(tiles, layer.block, layer.hidden.shape[1], layer.dtype)
 
 
-def _turned_by_dma(layer: Layer, ids: Any) -> Any:
-    """(128, H / 128, B): one transfer gathers rows and transposes them; rows that are missing are anything finite."""
-    hidden, tokens = layer.hidden.shape[1], layer.block
+def turned_rows(layer: Layer, source: Any, ids: Any) -> Any:
+    """Rows (T, H) of a block's tokens as (128, H / 128, B), by one transfer that gathers and transposes them.
+
+    Rows that are missing are anything finite. None if DMA cannot: it transposes 2 bytes, and whole tiles.
+    """
+    (_, hidden), tokens = source.shape, layer.block
+    if source.dtype != layer.dtype or source.dtype.itemsize != 2 or hidden % 128 or tokens % 16:
+        return None
     pieces = hidden // 128
     turned = sbuf((128, pieces, tokens), layer.dtype)
     if layer.skip.skip_token:
         nisa.memset(dst=turned, value=0.0)
-    rows = layer.hidden.ap(
+    rows = source.ap(
         [[hidden, tokens], [hidden, 1], [128, pieces], [1, 128]],
         vector_offset=ids.view(nl.uint32),
         indirect_dim=0,

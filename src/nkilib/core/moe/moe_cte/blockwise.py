@@ -91,7 +91,7 @@ def add_block(layer: Layer, share: Share, block: Block, out: Any) -> None:
         out: (rows, H) in HBM.
     """
     middle = middle_of(layer, share, block)
-    results = _rows_so_far(layer, share, block, out)
+    results = rows_so_far(layer, share, block, out)
     add_last(layer, share, block, middle, results)
     for tile, result in enumerate(results):
         nisa.dma_copy(dst=rows_of(out, block.ids, tile, share.columns), src=result, oob_mode=missing(layer))
@@ -106,7 +106,7 @@ def add_blocks(layer: Layer, share: Share, numbers: Sequence[int], out: Any) -> 
         add_block(layer, share, block, out)
 
 
-def _rows_so_far(layer: Layer, share: Share, block: Block, out: Any) -> list[Any]:
+def rows_so_far(layer: Layer, share: Share, block: Block, out: Any) -> list[Any]:
     """For each tile of tokens what they have got in other blocks; new tiles if nothing is added to them."""
     tiles = []
     for tile in range(block.ids.shape[1]):

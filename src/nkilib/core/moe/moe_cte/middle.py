@@ -19,7 +19,7 @@ def middle_of(layer: Layer, share: Share, block: Block) -> Stack:
     """``activation(gate) * up`` as a stack (I, B)."""
     own = _empty(share.middle, layer)
     numbers = [_Columns.load(layer, block, slab) for slab in own]
-    factor = _repeated(block, layer.block) if layer.scales_input or layer.scales_middle else None
+    factor = repeated(block, layer.block) if layer.scales_input or layer.scales_middle else None
     weights = layer.gate_up.select(0, block.expert)
     both = (weights[:, 0, :], weights[:, 1, :])
     for part, tokens, gate, up in products.products_turned(block.hidden, *both, columns=share.middle):
@@ -49,7 +49,7 @@ def _exchanged(share: Share, own: Stack, layer: Layer) -> Stack:
     return other
 
 
-def _repeated(block: Block, tokens: int) -> Any:
+def repeated(block: Block, tokens: int) -> Any:
     """The affinities of all tokens on every partition, (128, B).
 
     They lie on partitions, and have to lie along the free dimension: for each partition of the result the Tensor engine

@@ -28,7 +28,7 @@ from typing import Any
 import nki
 import nki.language as nl
 from nkilib import limits
-from nkilib.core.moe.moe_cte import variants
+from nkilib.core.moe.moe_cte import gradients, variants
 from nkilib.core.moe.moe_cte.layer import Layer, make_layer
 from nkilib.core.moe.moe_cte.moe_cte_utils import BlockShardStrategy, SkipMode
 from nkilib.core.utils.common_types import ActFnType, ExpertAffinityScaleMode
@@ -229,3 +229,6 @@ def _variant(spec: MoECTESpec, layer: Layer, conditions: Any) -> Any:
         case MoECTEImplementation.shard_on_i_dropping:
             return variants.shard_on_i_dropping(layer)
     return limits.not_built({"spec.implementation": spec.implementation.name}, "moe_cte")
+
+
+moe_cte.defvjp(gradients.forward, gradients.backward)
