@@ -39,6 +39,7 @@ class Epilogue:
         bias: ``(1, n)`` in HBM, or None.
         scale: a number, or a float32 column ``(128, 1)`` in SBUF: one for each row of the sums, all the same.
         factors: float32 ``(1, n)`` in HBM: one for each column of the sums, or None.
+        late: whether each call brings a scale of its own, which takes the place of `scale`.
     """
 
     dtype: Any
@@ -47,6 +48,7 @@ class Epilogue:
     bias: Any = None
     scale: Any = 1.0
     factors: Any = None
+    late: bool = False
     _bias: Repeated | None = field(init=False, default=None)
     _factors: Repeated | None = field(init=False, default=None)
 
@@ -59,13 +61,18 @@ class Epilogue:
     @property
     def begin(self) -> tuple[Any]:
         """`biases` of `nkilib.products.products`."""
-        plain = isinstance(self.scale, float) and self.factors is None
+        plain = isinstance(self.scale, float) and self.factors is None and not self.late
         return (self.bias if plain and (self.depth <= _THIN or self.rows <= nl.tile_size.pmax) else None,)
 
-    def __call__(self, sums: Any, columns: slice, into: Any = None) -> Any:
-        """What sums ``(rows, columns)`` in PSUM become, in a tile of SBUF; by default a new one."""
+    def __call__(self, sums: Any, columns: slice, into: Any = None, scale: Any = None) -> Any:
+        """What sums ``(rows, columns)`` in PSUM become, in a tile of SBUF; by default a new one.
+
+        Args:
+            scale: with `late`, a float32 column ``(rows, 1)``.
+        """
         rows = sums.shape[0]
-        scale = self.scale if isinstance(self.scale, float) else self.scale[0:rows]
+        if scale is None:
+            scale = self.scale if isinstance(self.scale, float) else self.scale[0:rows]
         if self._factors is None and self._bias is None:
             return emptied(sums, self.dtype, scale, into)
         tile = sbuf(sums.shape, self.dtype) if into is None else into

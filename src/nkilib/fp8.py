@@ -34,16 +34,17 @@ class Static:
         mode: which format activations are rounded to.
 
     Attributes:
+        dtype: of those numbers.
         scale: the scales of products, ``(128, n)`` in SBUF, float32.
     """
 
     def __init__(self, inputs: Any, weights: Any, mode: DtypeMode) -> None:
-        self._dtype = float8(mode)
+        self.dtype = float8(mode)
         scale = column(inputs)
         self._factor, self._most, self._least = (sbuf(scale.shape, nl.float32) for _ in range(3))
         self.scale = sbuf((scale.shape[0], weights.shape[1]), nl.float32)
         nisa.reciprocal(dst=self._factor, data=scale)
-        nisa.tensor_scalar(dst=self._most, data=scale, op0=nl.multiply, operand0=largest(self._dtype))
+        nisa.tensor_scalar(dst=self._most, data=scale, op0=nl.multiply, operand0=largest(self.dtype))
         nisa.tensor_scalar(dst=self._least, data=self._most, op0=nl.multiply, operand0=-1.0)
         nisa.tensor_scalar(dst=self.scale, data=column(weights), op0=nl.multiply, operand0=scale)
 
@@ -52,10 +53,14 @@ class Static:
 
         Vector clips before Scalar divides, so that numbers are rounded once.
         """
-        return [Slab(self._small(slab.tile), slab.start, slab.stride, slab.base) for slab in stack]
+        made = [Slab(sbuf(slab.tile.shape, self.dtype), slab.start, slab.stride, slab.base) for slab in stack]
+        for slab, new in zip(stack, made, strict=True):
+            self.convert(new.tile, slab.tile)
+        return made
 
-    def _small(self, tile: Any) -> Any:
-        rows, small = slice(0, tile.shape[0]), sbuf(tile.shape, self._dtype)
+    def convert(self, into: Any, tile: Any) -> None:
+        """A tile over the scale as 8-bit numbers; it is overwritten."""
+        rows = slice(0, tile.shape[0])
         nisa.tensor_scalar(
             dst=tile,
             data=tile,
@@ -64,8 +69,7 @@ class Static:
             op1=nl.maximum,
             operand1=self._least[rows],
         )
-        nisa.activation(dst=small, op=nl.copy, data=tile, scale=self._factor[rows])
-        return small
+        nisa.activation(dst=into, op=nl.copy, data=tile, scale=self._factor[rows])
 
 
 def column(scales: Any) -> Any:

@@ -12,7 +12,7 @@ Pairs of 8-bit pieces are multiplied at double rate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +27,7 @@ from nkilib.stacks import (
     columns_in,
     empty,
     row_blocks,
+    row_groups,
     stacked,
     turned,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "products_spread",
     "products_turned",
     "row_blocks",
+    "row_groups",
     "stacked",
     "turned",
 ]
@@ -59,6 +61,8 @@ def products(
     columns: slice | None = None,
     biases: Sequence[Any] = (),
     unit: int = 1,
+    together: int = 1,
+    between: Callable[[], None] | None = None,
 ) -> Iterator[tuple[Any, ...]]:
     """``stack.T @ weights + biases`` for one or several weights of the same shape, strip by strip.
 
@@ -70,6 +74,10 @@ def products(
         biases: none, or for each of the weights ``(1, n)`` in HBM or None; the Tensor engine adds it, as a product with
             ones.
         unit: of columns that are not divided among strips, at most 512.
+        together: tiles of 128 rows that a piece of the weights meets as soon as it is there, up to 4. With one, strips
+            are wide, and stay in SBUF while several tiles of rows use them; with more they are narrow, and nothing of
+            them stays: for deep stacks, of as many tiles.
+        between: called after the products of each group of tiles, to do other work of the Tensor engine there.
 
     Yields:
         ``rows, columns, *sums``: up to 128 rows of the result, up to 2048 of its columns, and for each of the weights
@@ -77,24 +85,31 @@ def products(
     """
     parts = _Parts(stack)
     given = tuple(biases) or (None,) * len(weights)
-    for across in _strips(parts, weights, columns, unit):
+    for across in _strips(parts, weights, columns, unit, together):
         strips = [_Strip(parts.first, weight[:, across]) for weight in weights]
         begins = [None if bias is None else _Bias(bias[:, across]) for bias in given]
         for start, part in parts:
-            for down in spans(columns_in(part), nl.tile_size.pmax):
-                sums = (_sums(strip, part, down, begin) for strip, begin in zip(strips, begins, strict=True))
-                yield (slice(start + down.start, start + down.stop), across, *sums)
+            for group in spans(columns_in(part), nl.tile_size.pmax * together):
+                sums = [_sums(strip, part, group, begin) for strip, begin in zip(strips, begins, strict=True)]
+                for i, down in enumerate(spans(size(group), nl.tile_size.pmax)):
+                    first = start + group.start + down.start
+                    yield (slice(first, first + size(down)), across, *(each[i] for each in sums))
+                if between is not None:
+                    between()
 
 
-def _sums(strip: _Strip, stack: Stack, rows: slice, bias: _Bias | None) -> Any:
-    columns = int(strip.weights.shape[1])
-    into = psum((size(rows), columns))
+def _sums(strip: _Strip, stack: Stack, rows: slice, bias: _Bias | None) -> list[Any]:
+    """Sums of tiles of rows, which go through the weights together."""
+    columns, tiles = int(strip.weights.shape[1]), spans(size(rows), nl.tile_size.pmax)
+    sums = [psum((size(tile), columns)) for tile in tiles]
     if bias is not None:
-        bias.begin(into)
+        for into in sums:
+            bias.begin(into)
     for begun, left, right in strip.factors(stack, rows):
-        for part in spans(columns, nl.tile_size.psum_bank_fmax):
-            _multiply(into[:, part], left, right[..., part], begun or bias is not None)
-    return into
+        for tile, into in zip(tiles, sums, strict=True):
+            for part in spans(columns, nl.tile_size.psum_bank_fmax):
+                _multiply(into[:, part], left[..., tile], right[..., part], begun or bias is not None)
+    return sums
 
 
 class _Parts:
@@ -204,7 +219,7 @@ def _tile_groups(columns: int, most: int) -> list[slice]:
     return spans(whole, most * pmax) + rest
 
 
-def _strips(parts: _Parts, weights: Sequence[Any], columns: slice | None, unit: int) -> list[slice]:
+def _strips(parts: _Parts, weights: Sequence[Any], columns: slice | None, unit: int, together: int = 1) -> list[slice]:
     """Strips of the weights, as wide as half of PSUM, and as SBUF has room for if several tiles of rows use them.
 
     Then the first one is narrow where weights are deep, so that products begin while the second is being loaded.
@@ -213,12 +228,15 @@ def _strips(parts: _Parts, weights: Sequence[Any], columns: slice | None, unit: 
     bank = nl.tile_size.psum_bank_fmax
     depth = sum(slab.tile.shape[1] for slab in parts.first)
     most = _BANKS * bank // len(weights)
-    if parts.several:
+    if together > 1:
+        most = bank
+    elif parts.several:
         room = STACK_BYTES // (depth * weights[0].dtype.itemsize * len(weights))
         most = max(bank, min(most, room // bank * bank))
     most = max(unit, most // unit * unit)
-    begin = max(unit, bank // unit * unit) if parts.several and depth >= _DEEP else 0
-    cuts = [wanted.start, *range(wanted.start + (begin or most), wanted.stop, most), wanted.stop]
+    narrow = parts.several and depth >= _DEEP and together == 1
+    begin = max(unit, bank // unit * unit) if narrow else most
+    cuts = [wanted.start, *range(wanted.start + begin, wanted.stop, most), wanted.stop]
     return [slice(a, b) for a, b in pairwise(cuts) if a < b]
 
 

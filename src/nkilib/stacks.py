@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import nki.isa as nisa
@@ -22,6 +23,9 @@ TRANSFER_BYTES = 4096
 
 STACK_BYTES = 64 * 1024
 """Of a partition, for a stack or a strip of weights that several row tiles use: a third of SBUF, so that two fit."""
+
+_GROUP = 4
+"""Tiles of rows whose sums of 512 columns take half of PSUM."""
 
 Finish = Callable[[Any, Any, slice], None]
 """``finish(into, block, pieces)`` brings transposed pieces ``(height, pieces, rows)`` of a stack from PSUM to SBUF."""
@@ -79,6 +83,23 @@ def row_blocks(rows: int, depth: int, itemsize: int, *, shared: bool = False) ->
     return [slice(tiles[cuts[i]].start, tiles[cuts[i + 1] - 1].stop) for i in range(count)]
 
 
+def row_groups(rows: int, *, shared: bool = False) -> list[slice]:
+    """Groups of up to four tiles of 128 rows, each to become one stack, whose tiles go through weights together.
+
+    The first group is a small one, which is ready soon, and none but a lonely one has a single tile, for which weights
+    could not come fast enough.
+
+    Args:
+        shared: among the cores of the launch, by tiles of 128.
+    """
+    tiles = spans(rows, nl.tile_size.pmax, shared=shared)
+    count = len(tiles)
+    first = 2 if count >= _GROUP else count
+    rest = ceil_div(count - first, _GROUP)
+    cuts = [0, *(first + (count - first) * i // max(1, rest) for i in range(rest + 1))] if count else []
+    return [slice(tiles[a].start, tiles[b - 1].stop) for a, b in pairwise(cuts) if a < b]
+
+
 def empty(depth: int, columns: int, dtype: Any, *, spread: bool = True) -> Stack:
     """A stack ``(depth, columns)`` with unknown contents.
 
@@ -98,33 +119,65 @@ def empty(depth: int, columns: int, dtype: Any, *, spread: bool = True) -> Stack
     return stack
 
 
-def turned(
-    tiles: Iterable[Any], rows: int, depth: int, dtype: Any, finish: Finish | None = None, *, spread: bool = True
-) -> Stack:
-    """The stack ``(depth, rows)`` of activations that lie in rows, transposed by the Tensor engine.
+Step = tuple[Any, slice, int]
+"""A tile ``(rows <= 128, features)``, the rows of all that it has, and the first of its features."""
+
+
+class Turning:
+    """Activations that lie in rows on their way into a stack ``(depth, rows)``, transposed by the Tensor engine.
+
+    Args:
+        stack: that is filled; if tiles have parts of the features, not a spread one, and parts begin at a multiple of
+            1024.
+        steps: asked for one by one.
+        finish: brings transposed pieces into the stack; by default a copy.
+    """
+
+    def __init__(self, stack: Stack, steps: Iterable[Step], finish: Finish | None = None) -> None:
+        self._stack = stack
+        self._steps = self._turned(steps, finish or _copy)
+
+    def _turned(self, steps: Iterable[Step], finish: Finish) -> Iterator[None]:
+        for tile, place, first in steps:
+            for slab in self._stack:
+                if slab.stride > 1 or first <= slab.start < first + tile.shape[1]:
+                    _turn(tile, slab, place, first, finish)
+            yield
+
+    def advance(self, steps: int) -> None:
+        """Some more steps, as far as there are any, so that their work stands between other work."""
+        for _ in range(steps):
+            next(self._steps, None)
+
+    def finished(self) -> Stack:
+        """The stack, after all steps."""
+        for _ in self._steps:
+            pass
+        return self._stack
+
+
+def turned(tiles: Iterable[Any], rows: int, depth: int, dtype: Any, finish: Finish | None = None) -> Stack:
+    """The stack ``(depth, rows)`` of activations that lie in rows, at once.
 
     Args:
         tiles: ``(128, depth)`` in SBUF, the last one may have fewer rows; each is asked for when it is needed.
         rows: of all tiles.
         dtype: of the stack; tiles may have another one if `finish` converts.
-        finish: brings transposed pieces into the stack; by default a copy.
-        spread: the order of the rows of the stack, as in `empty`.
+        finish: as for `Turning`.
     """
-    stack = empty(depth, rows, dtype, spread=spread)
-    for tile, place in zip(tiles, spans(rows, nl.tile_size.pmax), strict=True):
-        for slab in stack:
-            _turn(tile, slab, place, finish or _copy)
-    return stack
+    places = spans(rows, nl.tile_size.pmax)
+    steps = ((tile, place, 0) for tile, place in zip(tiles, places, strict=True))
+    return Turning(empty(depth, rows, dtype), steps, finish).finished()
 
 
-def _turn(tile: Any, slab: Slab, place: slice, finish: Finish) -> None:
-    """One tile of rows into its columns of a slab."""
+def _turn(tile: Any, slab: Slab, place: slice, offset: int, finish: Finish) -> None:
+    """A tile of rows, whose first column is the stack's row `offset`, into its columns of a slab."""
     height, pieces, _ = slab.tile.shape
     step = 1 if slab.stride > 1 else nl.tile_size.pmax  # rows from one piece to the next
     for group in spans(pieces, PIECES * 2 // max(2, tile.dtype.itemsize)):
         moved = _for_transposes(height, size(group), size(place), tile.dtype)
         for j in range(size(group)):
-            first = slab.start + (group.start + j) * step
+            first = slab.start + (group.start + j) * step - offset
             last = first + (height - 1) * slab.stride + 1
             nisa.nc_transpose(dst=moved[:, j], data=tile[:, first : last : slab.stride], engine=nisa.engine.tensor)
         number = slab.start // step

@@ -78,11 +78,16 @@ class Norm:
             mean = moments[:, 0:1]
             nisa.tensor_scalar(dst=shift, data=mean, op0=nl.multiply, operand0=shrink, op1=nl.multiply, operand1=-1.0)
         else:
-            total = sbuf((tokens, 1), nl.float32)
-            nisa.activation_reduce(dst=result, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total)
-            shrink = self.inverse_root(total, 1.0 / (self.width or features))
+            shrink = self.shrink(tile, result)
         nisa.activation(dst=result, op=nl.copy, data=tile, scale=shrink, bias=shift)
         return result
+
+    def shrink(self, tile: Any, squares: Any = None) -> Any:
+        """What makes the mean square of tokens ``(tokens, features)`` 1: a column; `squares` is overwritten."""
+        tokens, features = tile.shape
+        total, into = sbuf((tokens, 1), nl.float32), sbuf(tile.shape, tile.dtype) if squares is None else squares
+        nisa.activation_reduce(dst=into, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total)
+        return self.inverse_root(total, 1.0 / (self.width or features))
 
     def inverse_root(self, values: Any, scale: float) -> Any:
         """``1 / sqrt(values * scale + eps)``."""

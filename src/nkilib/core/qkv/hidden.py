@@ -7,58 +7,147 @@ ones sums what the partitions have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
 from nkilib.core.mlp.tokens import Norm
 from nkilib.core.utils.common_types import NormType
-from nkilib.stacks import PIECES, Slab, Stack, turned
-from nkilib.streaming import copy, filled, load, psum, sbuf, size, spans, store
+from nkilib.fp8 import Static
+from nkilib.stacks import PIECES, Slab, Stack, Step, Turning, empty
+from nkilib.streaming import ceil_div, copy, filled, load, psum, sbuf, size, spans, store
 
 FEW = 16
 """Tokens up to which spreading is worth it: each takes a transfer's descriptor for every partition."""
 
-_TOKENS = 256
-"""Tokens of a stack: as few as begin soon, of which the Tensor engine makes two tiles of rows."""
+_PART = 2048
+"""Features of a part of a tile of tokens: runs that DMA loads at the full rate."""
 
 
 @dataclass(frozen=True)
+class Work:
+    """Tokens that are multiplied with the weights together.
+
+    Attributes:
+        tokens: counted through all batches.
+        stack: of them.
+        together: tiles of tokens that a piece of the weights meets.
+        between: what is done between products.
+        shrinks: what the products of a tile of tokens are multiplied with, by its first token.
+    """
+
+    tokens: slice
+    stack: Stack | Iterator[Stack]
+    together: int = 1
+    between: Callable[[], None] | None = None
+    shrinks: Mapping[int, Any] = field(default_factory=dict)
+
+
+@dataclass
 class Hidden:
     """Hidden states in rows.
+
+    An RMS norm divides every row by a number. The products may be divided instead: then rows are loaded and transposed
+    part by part, and nothing waits for that number before the last moment. Where hidden states are rounded to float8
+    they are divided first.
 
     Attributes:
         rows: ``(tokens, H)`` in HBM.
         residuals: of the same shape, added to it.
         added: of the same shape, where the sum goes; or None.
         norm: of the sum.
-        dtype: of the stacks.
+        static: how hidden states are rounded to float8; or None.
     """
 
     rows: Any
     residuals: tuple[Any, ...]
     added: Any
     norm: Norm
-    dtype: Any
+    static: Static | None
+    _shrinks: dict[int, Any] = field(init=False, default_factory=dict)
 
-    def stacks(self, block: slice) -> Iterator[Stack]:
-        """Some tokens as stacks (H, 256 tokens), each made when it is asked for."""
-        width = self.rows.shape[1]
-        for part in spans(size(block), _TOKENS):
-            some = slice(block.start + part.start, block.start + part.stop)
-            yield turned(self._tiles(some), size(some), width, self.dtype, self.norm.place, spread=False)
+    def works(self, groups: list[slice], strips: int) -> Iterator[Work]:
+        """Groups of tokens, each turned into a stack between the products of the one before.
 
-    def _tiles(self, block: slice) -> Iterator[Any]:
-        for part in spans(size(block), nl.tile_size.pmax):
-            here = slice(block.start + part.start, block.start + part.stop)
-            tile = load(self.rows[here])
-            for residual in self.residuals:
-                nisa.tensor_tensor(dst=tile, data1=tile, data2=load(residual[here]), op=nl.add)
-            if self.added is not None:
-                store(self.added[here], tile)
-            yield self.norm.standard(tile, self.rows.dtype)
+        Args:
+            strips: of the weights, which are as many opportunities.
+        """
+        coming = self._turning(groups[0]) if groups else None
+        for group, later in zip(groups, [*groups[1:], None], strict=True):
+            assert coming is not None
+            stack, coming = coming.finished(), None if later is None else self._turning(later)
+            yield Work(group, stack, 4, self._between(coming, later, strips), self._shrinks)
+
+    def _between(self, coming: Turning | None, group: slice | None, strips: int) -> Callable[[], None] | None:
+        if coming is None or group is None:
+            return None
+        parts = 1 if self._whole else ceil_div(self.rows.shape[1], _PART)
+        steps = ceil_div(ceil_div(size(group), nl.tile_size.pmax) * parts, strips)
+        return lambda: coming.advance(steps)
+
+    @property
+    def _whole(self) -> bool:
+        """Whether rows are normalised before they are transposed."""
+        return self.norm.kind is NormType.LAYER_NORM or self.static is not None
+
+    def _turning(self, group: slice) -> Turning:
+        dtype = self.rows.dtype if self.static is None else self.static.dtype
+        stack = empty(self.rows.shape[1], size(group), dtype, spread=False)
+        return Turning(stack, self._steps(group), self._place)
+
+    def _steps(self, group: slice) -> Iterator[Step]:
+        for place in spans(size(group), nl.tile_size.pmax):
+            tokens = slice(group.start + place.start, group.start + place.stop)
+            if self._whole:
+                yield self.norm.standard(self._loaded(tokens), self.rows.dtype), place, 0
+            else:
+                yield from self._parts(tokens, place)
+
+    def _parts(self, tokens: slice, place: slice) -> Iterator[Step]:
+        """A tile of tokens part by part, and what its products are multiplied with."""
+        parts = spans(self.rows.shape[1], _PART)
+        squares = sbuf((size(place), len(parts)), nl.float32)
+        for number, features in enumerate(parts):
+            tile = self._part(tokens, features)
+            if self.norm.kind is not NormType.NO_NORM:
+                total = squares[:, number : number + 1]
+                nisa.activation_reduce(
+                    dst=sbuf(tile.shape, tile.dtype), op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total
+                )
+            yield tile, place, features.start
+        if self.norm.kind is not NormType.NO_NORM:
+            total = sbuf((size(place), 1), nl.float32)
+            nisa.tensor_reduce(dst=total, op=nl.add, data=squares, axis=(1,))
+            width = self.norm.width or self.rows.shape[1]
+            self._shrinks[tokens.start] = self.norm.inverse_root(total, 1.0 / width)
+
+    def _part(self, tokens: slice, features: slice, into: Any = None) -> Any:
+        """Some features of a tile of tokens, with the residuals."""
+        tile = sbuf((size(tokens), size(features)), self.rows.dtype) if into is None else into
+        copy(tile, self.rows[tokens, features])
+        for residual in self.residuals:
+            nisa.tensor_tensor(dst=tile, data1=tile, data2=load(residual[tokens, features]), op=nl.add)
+        if self.added is not None:
+            store(self.added[tokens, features], tile)
+        return tile
+
+    def _loaded(self, tokens: slice) -> Any:
+        """All features of a tile of tokens, by several transfers, which share the time of DMA with others."""
+        tile = sbuf((size(tokens), self.rows.shape[1]), self.rows.dtype)
+        for features in spans(self.rows.shape[1], _PART):
+            self._part(tokens, features, tile[:, features])
+        return tile
+
+    def _place(self, into: Any, block: Any, pieces: slice) -> None:
+        """Transposed pieces into a stack, with the weights and the bias of the norm."""
+        if self.static is None:
+            self.norm.place(into, block, pieces)
+            return
+        exact = sbuf(block.shape, nl.float32)
+        self.norm.place(exact, block, pieces)
+        self.static.convert(into, exact)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ import nki.language as nl
 from nkilib.core.mlp.tokens import Norm
 from nkilib.core.qkv.checks import check
 from nkilib.core.qkv.heads import KINDS, Heads, Rotation, head_norms
-from nkilib.core.qkv.hidden import FEW, FewHidden, Hidden, spread
+from nkilib.core.qkv.hidden import FEW, FewHidden, Hidden, Work, spread
 from nkilib.core.qkv.outputs import Cache, Divided, Inside, Whole, limits_of
 from nkilib.core.utils.common_types import (
     DtypeMode,
@@ -46,8 +46,8 @@ from nkilib.core.utils.common_types import (
 )
 from nkilib.epilogue import Epilogue
 from nkilib.fp8 import Static
-from nkilib.products import own, products, row_blocks
-from nkilib.stacks import Stack, batches
+from nkilib.products import own, products, row_blocks, row_groups
+from nkilib.stacks import batches
 from nkilib.streaming import ceil_div, result, sbuf, size
 
 _DECODING = 96
@@ -167,11 +167,18 @@ def qkv(
     share_rows, added = shares_rows(sizes), added_of(given, sizes)
     unit = d_head or 1
     mine = slice(0, sizes["I"]) if share_rows else own(sizes["I"], unit)
-    for block, stacks in blocks(given, sizes, added, share_rows):
-        stacks = (static.quantized(stack) if static else stack for stack in stacks)
-        finish = Finish(given, size(block), static, heads, dtype)
-        for rows, columns, sums in products(stacks, fused_qkv_weights, columns=mine, biases=finish.begin, unit=unit):
-            tokens = slice(block.start + rows.start, block.start + rows.stop)
+    for work in works(given, sizes, static, added, share_rows):
+        finish = Finish(given, work, static, heads, dtype)
+        for rows, columns, sums in products(
+            work.stack,
+            fused_qkv_weights,
+            columns=mine,
+            biases=finish.begin,
+            unit=unit,
+            together=work.together,
+            between=work.between,
+        ):
+            tokens = slice(work.tokens.start + rows.start, work.tokens.start + rows.stop)
             target.put(finish(sums, tokens, columns), tokens, columns)
     return target.made() if added is None else (target.made(), added)
 
@@ -230,26 +237,26 @@ def outputs_of(given: Any, sizes: dict[str, int], heads: Heads) -> tuple[Any, An
     return Divided(queries, keys, values, heads.ends), dtype if given.k_scale is None else nl.float32
 
 
-def blocks(given: Any, sizes: dict[str, int], added: Any, shared: bool) -> Iterator[tuple[slice, Iterator[Stack]]]:
-    """Blocks of tokens, counted through all batches, with the stacks that they become."""
+def works(given: Any, sizes: dict[str, int], static: Static | None, added: Any, shared: bool) -> Iterator[Work]:
+    """All tokens of this core in groups, with the stacks that they become."""
     tokens, width, kind = sizes["B"] * sizes["S"], sizes["H"], given.fused_norm_type
     inside, actual = given.input.buffer == nl.sbuf, given.hidden_actual or width
-    dtype = nl.float32 if given.quantization_type is QuantizationType.STATIC else given.input.dtype  # rounded once
     plain = kind is not NormType.LAYER_NORM and width % nl.tile_size.pmax == 0
+    flat = [None if each is None else each.reshape((tokens, width)) for each in (*residuals(given), added)]
     if inside or (tokens <= FEW and plain and not given.transposed_in):
-        flat = [None if each is None else each.reshape((tokens, width)) for each in (*residuals(given), added)]
         tile = given.input if inside else spread(given.input.reshape((tokens, width)))
-        few = FewHidden(tile, tuple(flat[:-1]), flat[-1], kind, given.gamma_norm_weights, given.norm_eps, actual, dtype)
-        yield slice(0, tokens), iter([few.stack()])
-        return
-    of_blocks = row_blocks(tokens, width, given.input.dtype.itemsize, shared=shared)
-    if given.transposed_in:
-        yield from ((block, batches(given.input, block, 1024)) for block in of_blocks)
-        return
-    flat = [None if each is None else each.reshape((tokens, width)) for each in (given.input, *residuals(given), added)]
-    norm = Norm.of(kind, given.gamma_norm_weights, given.layer_norm_bias, given.norm_eps, actual)
-    hidden = Hidden(flat[0], tuple(flat[1:-1]), flat[-1], norm, dtype)
-    yield from ((block, hidden.stacks(block)) for block in of_blocks)
+        dtype = given.input.dtype if static is None else nl.float32  # so that it is rounded once
+        norm = (kind, given.gamma_norm_weights, given.norm_eps, actual, dtype)
+        stack = FewHidden(tile, tuple(flat[:-1]), flat[-1], *norm).stack()
+        yield Work(slice(0, tokens), static.quantized(stack) if static else stack)
+    elif given.transposed_in:
+        for block in row_blocks(tokens, width, given.input.dtype.itemsize, shared=shared):
+            stacks = batches(given.input, block, 1024)
+            yield Work(block, (static.quantized(stack) for stack in stacks) if static else stacks)
+    else:
+        norm_of_rows = Norm.of(kind, given.gamma_norm_weights, given.layer_norm_bias, given.norm_eps, actual)
+        hidden = Hidden(given.input.reshape((tokens, width)), tuple(flat[:-1]), flat[-1], norm_of_rows, static)
+        yield from hidden.works(row_groups(tokens, shared=shared), ceil_div(sizes["I"], nl.tile_size.psum_bank_fmax))
 
 
 def residuals(given: Any) -> tuple[Any, ...]:
@@ -260,16 +267,17 @@ def residuals(given: Any) -> tuple[Any, ...]:
 class Finish:
     """From sums in PSUM to finished heads in SBUF."""
 
-    def __init__(self, given: Any, rows: int, static: Static | None, heads: Heads, dtype: Any) -> None:
-        depth, factors = given.fused_qkv_weights.shape[0], None
+    def __init__(self, given: Any, work: Work, static: Static | None, heads: Heads, dtype: Any) -> None:
+        depth, rows, factors = given.fused_qkv_weights.shape[0], size(work.tokens), None
         if given.quantization_type is QuantizationType.ROW:
             factors = given.qkv_w_scale[0:1]
-        self._heads, self._dtype = heads, dtype
+        self._heads, self._dtype, self._shrinks = heads, dtype, work.shrinks
         self._summed = dtype if heads.idle else nl.float32
         scales = [1.0] * 3 if static is None else [static.scale[:, i : i + 1] for i in range(3)]
         # without scales of their own, queries, keys and values are one part
         self._parts = KINDS if static else ()
-        self._epilogues = [Epilogue(self._summed, depth, rows, given.bias, scale, factors) for scale in scales]
+        late = bool(work.shrinks)
+        self._epilogues = [Epilogue(self._summed, depth, rows, given.bias, scale, factors, late) for scale in scales]
         self.begin = self._epilogues[0].begin
 
     def __call__(self, sums: Any, tokens: slice, columns: slice) -> Any:
@@ -278,5 +286,6 @@ class Finish:
         parts = self._heads.parts(columns) if self._parts else [("q", columns)]
         for kind, part in parts:
             here = slice(part.start - columns.start, part.stop - columns.start)
-            self._epilogues[KINDS.index(kind)](sums[:, here], part, tile[:, here])
+            shrink = self._shrinks.get(tokens.start)
+            self._epilogues[KINDS.index(kind)](sums[:, here], part, tile[:, here], shrink)
         return tile if self._heads.idle else self._heads.finished(tile, tokens, columns, self._dtype)
