@@ -123,29 +123,18 @@ Step = tuple[Any, slice, int]
 """A tile ``(rows <= 128, features)``, the rows of all that it has, and the first of its features."""
 
 
-class Turning:
-    """Activations that lie in rows on their way into a stack ``(depth, rows)``, transposed by the Tensor engine.
+class Coming:
+    """A stack that is filled step by step, so that its work can stand between other work.
 
     Args:
-        stack: that is filled; if tiles have parts of the features, not a spread one, and parts begin at a multiple of
-            1024.
-        steps: asked for one by one.
-        finish: brings transposed pieces into the stack; by default a copy.
+        steps: each fills a part of the stack when it is asked for.
     """
 
-    def __init__(self, stack: Stack, steps: Iterable[Step], finish: Finish | None = None) -> None:
-        self._stack = stack
-        self._steps = self._turned(steps, finish or _copy)
-
-    def _turned(self, steps: Iterable[Step], finish: Finish) -> Iterator[None]:
-        for tile, place, first in steps:
-            for slab in self._stack:
-                if slab.stride > 1 or first <= slab.start < first + tile.shape[1]:
-                    _turn(tile, slab, place, first, finish)
-            yield
+    def __init__(self, stack: Stack, steps: Iterator[None]) -> None:
+        self._stack, self._steps = stack, steps
 
     def advance(self, steps: int) -> None:
-        """Some more steps, as far as there are any, so that their work stands between other work."""
+        """Some more steps, as far as there are any."""
         for _ in range(steps):
             next(self._steps, None)
 
@@ -156,6 +145,40 @@ class Turning:
         return self._stack
 
 
+def turning(stack: Stack, steps: Iterable[Step], finish: Finish | None = None) -> Coming:
+    """Activations that lie in rows on their way into a stack ``(depth, rows)``, transposed by the Tensor engine.
+
+    Args:
+        stack: not a spread one if tiles have parts of the features, which begin at a multiple of 1024.
+        steps: asked for one by one.
+        finish: brings transposed pieces into the stack; by default a copy.
+    """
+
+    def work() -> Iterator[None]:
+        for tile, place, first in steps:
+            for slab in stack:
+                if slab.stride > 1 or first <= slab.start < first + tile.shape[1]:
+                    _turn(tile, slab, place, first, finish or _copy)
+            yield
+
+    return Coming(stack, work())
+
+
+def transposing(stack: Stack, rows: Any) -> Coming:
+    """Rows ``(rows, depth)`` of HBM, of 2 bytes, on their way into a stack that is not spread, transposed by DMA."""
+
+    def work() -> Iterator[None]:
+        for slab in stack:
+            height, pieces, _ = slab.tile.shape
+            for piece in range(pieces):
+                first = slab.start + piece * height
+                source = rows[:, first : first + height]
+                nisa.dma_transpose(dst=slab.tile[:, piece], src=source, dge_mode=nisa.dge_mode.none)
+            yield
+
+    return Coming(stack, work())
+
+
 def turned(tiles: Iterable[Any], rows: int, depth: int, dtype: Any, finish: Finish | None = None) -> Stack:
     """The stack ``(depth, rows)`` of activations that lie in rows, at once.
 
@@ -163,11 +186,11 @@ def turned(tiles: Iterable[Any], rows: int, depth: int, dtype: Any, finish: Fini
         tiles: ``(128, depth)`` in SBUF, the last one may have fewer rows; each is asked for when it is needed.
         rows: of all tiles.
         dtype: of the stack; tiles may have another one if `finish` converts.
-        finish: as for `Turning`.
+        finish: as for `turning`.
     """
     places = spans(rows, nl.tile_size.pmax)
     steps = ((tile, place, 0) for tile, place in zip(tiles, places, strict=True))
-    return Turning(empty(depth, rows, dtype), steps, finish).finished()
+    return turning(empty(depth, rows, dtype), steps, finish).finished()
 
 
 def _turn(tile: Any, slab: Slab, place: slice, offset: int, finish: Finish) -> None:

@@ -16,7 +16,7 @@ import nki.language as nl
 from nkilib.core.mlp.tokens import Norm
 from nkilib.core.utils.common_types import NormType
 from nkilib.fp8 import Static
-from nkilib.stacks import PIECES, Slab, Stack, Step, Turning, empty
+from nkilib.stacks import PIECES, Coming, Slab, Stack, Step, empty, transposing, turning
 from nkilib.streaming import ceil_div, copy, filled, load, psum, sbuf, size, spans, store
 
 FEW = 16
@@ -59,6 +59,7 @@ class Hidden:
         added: of the same shape, where the sum goes; or None.
         norm: of the sum.
         static: how hidden states are rounded to float8; or None.
+        dma_transposes: whether DMA may transpose what nothing else happens to.
     """
 
     rows: Any
@@ -66,6 +67,7 @@ class Hidden:
     added: Any
     norm: Norm
     static: Static | None
+    dma_transposes: bool
     _shrinks: dict[int, Any] = field(init=False, default_factory=dict)
 
     def works(self, groups: list[slice], strips: int) -> Iterator[Work]:
@@ -74,28 +76,38 @@ class Hidden:
         Args:
             strips: of the weights, which are as many opportunities.
         """
-        coming = self._turning(groups[0]) if groups else None
+        coming = self._coming(groups[0]) if groups else None
         for group, later in zip(groups, [*groups[1:], None], strict=True):
             assert coming is not None
-            stack, coming = coming.finished(), None if later is None else self._turning(later)
+            stack, coming = coming.finished(), None if later is None else self._coming(later)
             yield Work(group, stack, 4, self._between(coming, later, strips), self._shrinks)
 
-    def _between(self, coming: Turning | None, group: slice | None, strips: int) -> Callable[[], None] | None:
+    def _between(self, coming: Coming | None, group: slice | None, strips: int) -> Callable[[], None] | None:
         if coming is None or group is None:
             return None
-        parts = 1 if self._whole else ceil_div(self.rows.shape[1], _PART)
-        steps = ceil_div(ceil_div(size(group), nl.tile_size.pmax) * parts, strips)
-        return lambda: coming.advance(steps)
+        depth = self.rows.shape[1]
+        steps = ceil_div(size(group), nl.tile_size.pmax) * (1 if self._whole else ceil_div(depth, _PART))
+        steps = ceil_div(depth, nl.tile_size.pmax * PIECES) + 1 if self._by_dma else steps
+        return lambda: coming.advance(ceil_div(steps, strips))
+
+    @property
+    def _by_dma(self) -> bool:
+        """Whether nothing happens to hidden states, so that DMA may transpose them."""
+        changed = self.residuals or self.norm.kind is not NormType.NO_NORM or self.static is not None
+        can = self.rows.dtype.itemsize == 2 and nisa.get_nc_version() >= nisa.nc_version.gen3
+        return self.dma_transposes and can and not changed
 
     @property
     def _whole(self) -> bool:
         """Whether rows are normalised before they are transposed."""
         return self.norm.kind is NormType.LAYER_NORM or self.static is not None
 
-    def _turning(self, group: slice) -> Turning:
+    def _coming(self, group: slice) -> Coming:
         dtype = self.rows.dtype if self.static is None else self.static.dtype
         stack = empty(self.rows.shape[1], size(group), dtype, spread=False)
-        return Turning(stack, self._steps(group), self._place)
+        if self._by_dma:
+            return transposing(stack, self.rows[group])
+        return turning(stack, self._steps(group), self._place)
 
     def _steps(self, group: slice) -> Iterator[Step]:
         for place in spans(size(group), nl.tile_size.pmax):

@@ -144,8 +144,9 @@ def qkv(
         kv_dtype: of the caches, if given.
         slot_mapping: (B, S), uint32 or int32: the place of each token in all blocks.
         store_output_in_sbuf: whether the result, (B * S, I), stays in SBUF.
-        use_auto_allocation, load_input_with_DMA_transpose: without effect on results; the compiler allocates, and the
-            Tensor engine transposes.
+        use_auto_allocation: without effect, because the compiler allocates in any case.
+        load_input_with_DMA_transpose: whether DMA transposes hidden states that nothing else happens to before the
+            product; the Tensor engine transposes all others.
         transposed_in: whether `input` is (B, H, S).
         qk_norm_pre_rope, qk_norm_post_rope: norms of heads, RMS_NORM.
         qk_norm_pre_rope_q_gamma and the other three: their weights, (1, d_head).
@@ -255,7 +256,8 @@ def works(given: Any, sizes: dict[str, int], static: Static | None, added: Any, 
             yield Work(block, (static.quantized(stack) for stack in stacks) if static else stacks)
     else:
         norm_of_rows = Norm.of(kind, given.gamma_norm_weights, given.layer_norm_bias, given.norm_eps, actual)
-        hidden = Hidden(given.input.reshape((tokens, width)), tuple(flat[:-1]), flat[-1], norm_of_rows, static)
+        rows, by_dma = given.input.reshape((tokens, width)), given.load_input_with_DMA_transpose
+        hidden = Hidden(rows, tuple(flat[:-1]), flat[-1], norm_of_rows, static, by_dma)
         yield from hidden.works(row_groups(tokens, shared=shared), ceil_div(sizes["I"], nl.tile_size.psum_bank_fmax))
 
 
