@@ -58,6 +58,17 @@ class Static:
             self.convert(new.tile, slab.tile)
         return made
 
+    def divided(self, columns: Any) -> Any:
+        """Columns ``(rows, n)`` of float32 in SBUF over the scale, in place."""
+        rows = columns.shape[0]
+        nisa.tensor_scalar(dst=columns, data=columns, op0=nl.multiply, operand0=self._factor[0:rows])
+        return columns
+
+    def clipped(self, into: Any, tile: Any) -> None:
+        """A tile that was divided by the scale already as 8-bit numbers, by Vector alone."""
+        most = largest(self.dtype)
+        nisa.tensor_scalar(dst=into, data=tile, op0=nl.minimum, operand0=most, op1=nl.maximum, operand1=-most)
+
     def convert(self, into: Any, tile: Any) -> None:
         """A tile over the scale as 8-bit numbers; it is overwritten."""
         rows = slice(0, tile.shape[0])

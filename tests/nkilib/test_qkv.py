@@ -67,10 +67,10 @@ def agrees(arguments: dict[str, Any], cores: int = 1, units: float = 2.0) -> Non
     close(nki.simulate(qkv)[cores](**arguments), wanted, units)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     some.integers(1, 3),
-    some.sampled_from([1, 3, 65, 127, 129]),
+    some.sampled_from([1, 3, 63, 65, 129]),
     some.sampled_from([1, 127, 129, 256, 300]),
     some.sampled_from([1, 130, 224, 513]),
     some.sampled_from([NormType.NO_NORM, NormType.RMS_NORM_SKIP_GAMMA]),

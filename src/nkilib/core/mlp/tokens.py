@@ -70,17 +70,20 @@ class Norm:
         """Tokens ``(tokens, features)`` without mean, where it is taken off, and of mean square 1."""
         if self.kind is NormType.NO_NORM:
             return tile
-        tokens, features = tile.shape
-        result, shift = sbuf((tokens, features), dtype), None
-        if self.kind is NormType.LAYER_NORM:
-            moments = _moments(tile[:, 0 : self.width or features])
-            shrink, shift = self.inverse_root(moments[:, 1:2], 1.0), sbuf((tokens, 1), nl.float32)
-            mean = moments[:, 0:1]
-            nisa.tensor_scalar(dst=shift, data=mean, op0=nl.multiply, operand0=shrink, op1=nl.multiply, operand1=-1.0)
-        else:
-            shrink = self.shrink(tile, result)
+        result = sbuf(tile.shape, dtype)
+        shrink, shift = self.statistics(tile, result)
         nisa.activation(dst=result, op=nl.copy, data=tile, scale=shrink, bias=shift)
         return result
+
+    def statistics(self, tile: Any, squares: Any = None) -> tuple[Any, Any]:
+        """What tokens ``(tokens, features)`` are multiplied with, and what is added then or None: columns."""
+        if self.kind is not NormType.LAYER_NORM:
+            return self.shrink(tile, squares), None
+        moments = _moments(tile[:, 0 : self.width or tile.shape[1]])
+        shrink, shift = self.inverse_root(moments[:, 1:2], 1.0), sbuf((tile.shape[0], 1), nl.float32)
+        mean = moments[:, 0:1]
+        nisa.tensor_scalar(dst=shift, data=mean, op0=nl.multiply, operand0=shrink, op1=nl.multiply, operand1=-1.0)
+        return shrink, shift
 
     def shrink(self, tile: Any, squares: Any = None) -> Any:
         """What makes the mean square of tokens ``(tokens, features)`` 1: a column; `squares` is overwritten."""

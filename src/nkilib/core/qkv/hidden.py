@@ -8,7 +8,7 @@ ones sums what the partitions have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import nki.isa as nisa
@@ -58,7 +58,7 @@ class Hidden:
         residuals: of the same shape, added to it.
         added: of the same shape, where the sum goes; or None.
         norm: of the sum.
-        static: how hidden states are rounded to float8; or None.
+        static: how hidden states are rounded to float8, and the norm is `over_scale`; or None.
         dma_transposes: whether DMA may transpose what nothing else happens to.
     """
 
@@ -86,7 +86,7 @@ class Hidden:
         if coming is None or group is None:
             return None
         depth = self.rows.shape[1]
-        steps = ceil_div(size(group), nl.tile_size.pmax) * (1 if self._whole else ceil_div(depth, _PART))
+        steps = ceil_div(size(group), nl.tile_size.pmax) * ceil_div(depth, _PART)
         steps = ceil_div(depth, nl.tile_size.pmax * PIECES) + 1 if self._by_dma else steps
         return lambda: coming.advance(ceil_div(steps, strips))
 
@@ -107,18 +107,31 @@ class Hidden:
         stack = empty(self.rows.shape[1], size(group), dtype, spread=False)
         if self._by_dma:
             return transposing(stack, self.rows[group])
-        return turning(stack, self._steps(group), self._place)
+        steps = self._steps(group)
+        return turning(stack, one_ahead(steps) if self._whole else steps, self._place)
 
     def _steps(self, group: slice) -> Iterator[Step]:
+        """Tiles of tokens part by part."""
         for place in spans(size(group), nl.tile_size.pmax):
             tokens = slice(group.start + place.start, group.start + place.stop)
-            if self._whole:
-                yield self.norm.standard(self._loaded(tokens), self.rows.dtype), place, 0
-            else:
-                yield from self._parts(tokens, place)
+            yield from self._standard(tokens, place) if self._whole else self._parts(tokens, place)
+
+    def _standard(self, tokens: slice, place: slice) -> Iterator[Step]:
+        """A normalised tile of tokens; its transfers are several, which share the time of DMA with others."""
+        tile, parts = sbuf((size(tokens), self.rows.shape[1]), self.rows.dtype), spans(self.rows.shape[1], _PART)
+        for features in parts:
+            self._part(tokens, features, tile[:, features])
+        if self.norm.kind is NormType.NO_NORM:
+            yield tile, place, 0
+            return
+        shrink, shift = self.norm.statistics(tile)
+        for features in parts:
+            part = sbuf((size(tokens), size(features)), self.rows.dtype)
+            nisa.activation(dst=part, op=nl.copy, data=tile[:, features], scale=shrink, bias=shift)
+            yield part, place, features.start
 
     def _parts(self, tokens: slice, place: slice) -> Iterator[Step]:
-        """A tile of tokens part by part, and what its products are multiplied with."""
+        """A tile of tokens as it is, and what its products are multiplied with."""
         parts = spans(self.rows.shape[1], _PART)
         squares = sbuf((size(place), len(parts)), nl.float32)
         for number, features in enumerate(parts):
@@ -145,13 +158,6 @@ class Hidden:
             store(self.added[tokens, features], tile)
         return tile
 
-    def _loaded(self, tokens: slice) -> Any:
-        """All features of a tile of tokens, by several transfers, which share the time of DMA with others."""
-        tile = sbuf((size(tokens), self.rows.shape[1]), self.rows.dtype)
-        for features in spans(self.rows.shape[1], _PART):
-            self._part(tokens, features, tile[:, features])
-        return tile
-
     def _place(self, into: Any, block: Any, pieces: slice) -> None:
         """Transposed pieces into a stack, with the weights and the bias of the norm."""
         if self.static is None:
@@ -159,7 +165,26 @@ class Hidden:
             return
         exact = sbuf(block.shape, nl.float32)
         self.norm.place(exact, block, pieces)
-        self.static.convert(into, exact)
+        self.static.clipped(into, exact)
+
+
+def one_ahead(steps: Iterator[Step]) -> Iterator[Step]:
+    """The same steps, each made while the one before is not done yet: Scalar prepares what Tensor transposes next."""
+    last = next(steps, None)
+    for step in steps:
+        assert last is not None
+        yield last
+        last = step
+    if last is not None:
+        yield last
+
+
+def over_scale(norm: Norm, static: Static, width: int) -> Norm:
+    """A norm whose weights and bias are divided by the scale that hidden states are divided by."""
+    shape = (nl.tile_size.pmax, ceil_div(width, nl.tile_size.pmax))
+    weights = filled(shape, nl.float32, 1.0) if norm.weights is None else norm.weights
+    bias = None if norm.bias is None else static.divided(norm.bias)
+    return replace(norm, weights=static.divided(weights), bias=bias)
 
 
 @dataclass(frozen=True)

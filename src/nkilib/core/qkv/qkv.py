@@ -33,7 +33,7 @@ import nki.language as nl
 from nkilib.core.mlp.tokens import Norm
 from nkilib.core.qkv.checks import check
 from nkilib.core.qkv.heads import KINDS, Heads, Rotation, head_norms
-from nkilib.core.qkv.hidden import FEW, FewHidden, Hidden, Work, spread
+from nkilib.core.qkv.hidden import FEW, FewHidden, Hidden, Work, over_scale, spread
 from nkilib.core.qkv.outputs import Cache, Divided, Inside, Whole, limits_of
 from nkilib.core.utils.common_types import (
     DtypeMode,
@@ -256,6 +256,8 @@ def works(given: Any, sizes: dict[str, int], static: Static | None, added: Any, 
             yield Work(block, (static.quantized(stack) for stack in stacks) if static else stacks)
     else:
         norm_of_rows = Norm.of(kind, given.gamma_norm_weights, given.layer_norm_bias, given.norm_eps, actual)
+        if static is not None:
+            norm_of_rows = over_scale(norm_of_rows, static, width)
         rows, by_dma = given.input.reshape((tokens, width)), given.load_input_with_DMA_transpose
         hidden = Hidden(rows, tuple(flat[:-1]), flat[-1], norm_of_rows, static, by_dma)
         yield from hidden.works(row_groups(tokens, shared=shared), ceil_div(sizes["I"], nl.tile_size.psum_bank_fmax))
