@@ -32,8 +32,25 @@ _MISC = "nkilib.experimental.misc"
 _PROJECTION = "nkilib.core.output_projection"
 _SCAN = "nkilib.experimental.scan"
 
+_FOREACH = "nkilib.experimental.foreach"
+_OPTIMIZER = "nkilib.experimental.optimizer"
+
 CATALOGUE: Mapping[str, Entry] = MappingProxyType(
     {
+        **{
+            f"{name}_kernel": Entry(f"{_FOREACH}.foreach_elementwise", _FOREACH, "foreach-elementwise")
+            for name in (
+                *("add_scalar", "sub_scalar", "mul_scalar", "div_scalar"),
+                *("add_tensor", "sub_tensor", "mul_tensor", "div_tensor"),
+                *("addcdiv", "addcmul", "lerp", "sqrt"),
+            )
+        },
+        **{
+            f"{name}_norm_kernel": Entry(f"{_FOREACH}.foreach_norm", _FOREACH, "foreach-norm")
+            for name in ("l1", "l2", "linf")
+        },
+        "adam_kernel": Entry(f"{_OPTIMIZER}.fused_adam", _OPTIMIZER, "fused-adam"),
+        "adamw_kernel": Entry(f"{_OPTIMIZER}.fused_adam", _OPTIMIZER, "fused-adam"),
         "cross_entropy_backward": Entry(
             "nkilib.experimental.loss.cross_entropy", "nkilib.experimental.loss", "cross-entropy"
         ),
