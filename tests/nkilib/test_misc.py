@@ -103,3 +103,9 @@ def test_more_rows_than_float32_counts_are_refused() -> None:
     shapes = {name: nki.ShapeDtype(v.shape, v.dtype) if hasattr(v, "shape") else v for name, v in call().items()}
     with pytest.raises(KernelLimit, match="N is 16777217"):
         nki.predict(scatter_add)(**shapes | {"input": nki.ShapeDtype(((1 << 24) + 1, 5), "float32")})
+
+
+def test_trainium1_has_no_dma_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
+    with pytest.raises(KernelLimit, match="the target has NeuronCore-v2"):
+        gather(**gathered(call()))

@@ -72,7 +72,10 @@ class Norm:
             return tile
         result = sbuf(tile.shape, dtype)
         shrink, shift = self.statistics(tile, result)
-        nisa.activation(dst=result, op=nl.copy, data=tile, scale=shrink, bias=shift)
+        if shift is None:
+            nisa.activation(dst=result, op=nl.copy, data=tile, scale=shrink)
+        else:  # copies of Scalar have no bias on NeuronCore-v2
+            nisa.tensor_scalar(dst=result, data=tile, op0=nl.multiply, operand0=shrink, op1=nl.add, operand1=shift)
         return result
 
     def statistics(self, tile: Any, squares: Any = None) -> tuple[Any, Any]:

@@ -40,7 +40,7 @@ def gather(input: Any, dim: int, index: Any) -> Any:
         (K, D), of the dtype of the input.
 
     Raises:
-        KernelLimit: another rank, dtype of the index, or dimension.
+        KernelLimit: another rank, dtype of the index, dimension, or a target without DMA by index.
     """
     sizes = check(input, dim, index)
     out = result((sizes["K"], sizes["D"]), input.dtype)
@@ -61,6 +61,7 @@ def check(input: Any, dim: int, index: Any) -> dict[str, int]:
     Raises:
         KernelLimit: as `gather`.
     """
+    limits.generation("DMA by index", 3, "older ones take an address for each row")
     sizes = limits.shape("input", input, ("N", "D"))
     limits.shape("index", index, ("K",), sizes)
     limits.dtype("index", index, INDICES)
