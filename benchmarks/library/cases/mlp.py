@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from benchmarks.library.case import Case, Make
 
 import nki.language as nl
@@ -36,8 +37,11 @@ def _case(name: str, tokens: int, features: int, inner: int, *, small: int = 0, 
             found |= {"fused_add_tensor": make((1, max(1, tokens // divisor), h)), "store_fused_add_result": True}
         if fp8:
             found["quantization_type"] = kind
+            row = kind is QuantizationType.ROW
             for weights, columns in (("gate", i), ("up", i), ("down", h)):
-                found[f"{weights}_w_scale"] = make((128, columns), nl.float32, _alike)
+                found[f"{weights}_w_scale"] = make((128, columns if row else 1), nl.float32, _alike)
+            for name in () if row else ("gate_up_in_scale", "down_in_scale"):
+                found[name] = make((128, 1), nl.float32, lambda rng, shape: np.full(shape, 1 / 32))
         return found | options
 
     moved = tokens * features * 2 * (4 if add else 2) + 3 * features * inner * (1 if fp8 else 2)
@@ -50,6 +54,7 @@ def _case(name: str, tokens: int, features: int, inner: int, *, small: int = 0, 
         lnc=lnc,
         small=(lambda make: arguments(make, small)) if small else None,
         official=official,
+        peak="fp8" if kind is QuantizationType.STATIC else "bf16",
     )
 
 
@@ -116,4 +121,5 @@ CASES = [
     _case("1B, 512 tokens", 512, 2048, 5632, small=4, lnc=2),
     _backward_case("1B, part of 1,024, 512 tokens", 512, 2048, 1024, 4),
     _backward_case("Llama-3-8B, 2,048 tokens", 2048, 4096, 14336, 16),
+    _case("Llama-3-8B, 2,048 tokens, STATIC", 2048, 4096, 14336, small=16, quantization=QuantizationType.STATIC),
 ]

@@ -10,15 +10,16 @@ from nkilib.core.mlp.gated_unit import GatedUnit, Source
 from nkilib.core.mlp.plan import Plan
 from nkilib.core.mlp.projections import Finish, Projection
 from nkilib.core.mlp.spread_tokens import LEAST_RUN, MOST, SpreadTokens, loaded
+from nkilib.core.mlp.static_scales import Static
 from nkilib.core.mlp.tokens import Norm, Tokens
 from nkilib.core.mlp.weight_products import in_tiles
 from nkilib.rows import matrix
 from nkilib.streaming import load, size
 
 
-def multiplied_with(weights: Any, hidden: Any) -> Any:
-    """dtype of what meets weights in a product: theirs, or beside 8 bits one of 16."""
-    if weights.dtype.itemsize > 1:
+def multiplied_with(weights: Any, hidden: Any, eight: bool) -> Any:
+    """dtype of what meets weights in a product: theirs, or beside 8 bits one of 16, unless `eight` keeps to 8."""
+    if weights.dtype.itemsize > 1 or eight:
         return weights.dtype
     return hidden.dtype if hidden.dtype.itemsize == 2 else nl.bfloat16
 
@@ -39,6 +40,9 @@ def source_of(options: Mapping[str, Any], tokens: int, dtype: Any, stored: Any) 
     given, parts = _spread_already(options)
     if given is None:
         features = hidden.shape[-1]
+        if dtype.itemsize == 1:
+            static = Static.of(options["gate_up_in_scale"], dtype)
+            return Tokens(matrix(hidden), residual, stored, Norm.of(kind, *vectors, eps), dtype, static)
         if tokens > MOST or features % nl.tile_size.pmax or features < LEAST_RUN * nl.tile_size.pmax:
             return Tokens(matrix(hidden), residual, stored, Norm.of(kind, *vectors, eps), dtype)
         given = loaded(matrix(hidden))
@@ -56,18 +60,23 @@ def _spread_already(options: Mapping[str, Any]) -> tuple[Any, int]:
 
 def unit_of(options: Mapping[str, Any], source: Source, plan: Plan, dtype: Any) -> GatedUnit:
     """The three projections of a call, with their vectors in SBUF; `dtype` is that of the inner features."""
-    gate = None if options["skip_gate_proj"] else _inner(options, source, plan, "gate")
+    gate = None if options["skip_gate_proj"] else _inner(options, source, plan, "gate", dtype)
+    up = _inner(options, source, plan, "up", dtype)
     weights, bias, scale = (options[f"down_{name}"] for name in ("proj_weights_tensor", "proj_bias_tensor", "w_scale"))
     tiles = [view for part in plan.parts for view in in_tiles(weights[part, :])]
-    down = Projection(tiles, bias, scale).on_rows(min(max(map(size, plan.rows)), nl.tile_size.pmax))
-    return GatedUnit(gate, _inner(options, source, plan, "up"), down, options["activation_fn"], dtype)
+    factor = options["down_in_scale"] if dtype.itemsize == 1 else None
+    down = Projection(tiles, bias, scale, input_scale=factor).on_rows(min(max(map(size, plan.rows)), nl.tile_size.pmax))
+    return GatedUnit(
+        gate, up, down, options["activation_fn"], dtype, None if factor is None else Static.of(factor, dtype)
+    )
 
 
-def _inner(options: Mapping[str, Any], source: Source, plan: Plan, name: str) -> Finish:
+def _inner(options: Mapping[str, Any], source: Source, plan: Plan, name: str, dtype: Any) -> Finish:
     return Projection(
         source.order(options[f"{name}_proj_weights_tensor"]),
         options[f"{name}_proj_bias_tensor"],
         options[f"{name}_w_scale"],
         options[f"{name}_clamp_lower_limit"],
         options[f"{name}_clamp_upper_limit"],
+        options["gate_up_in_scale"] if dtype.itemsize == 1 else None,
     ).on_partitions(plan.inner)

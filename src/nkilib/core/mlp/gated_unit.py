@@ -11,7 +11,17 @@ import nki.language as nl
 from nkilib.core.mlp.plan import Plan
 from nkilib.core.mlp.projections import Finish, activate
 from nkilib.core.mlp.results import Kept, Streamed
-from nkilib.core.mlp.weight_products import Weights, by_columns, by_rows, column_groups, columns_at_once, slabs
+from nkilib.core.mlp.static_scales import Static
+from nkilib.core.mlp.weight_products import (
+    Weights,
+    by_columns,
+    by_rows,
+    column_groups,
+    columns_at_once,
+    paired,
+    panel_of,
+    slabs,
+)
 from nkilib.core.utils.common_types import ActFnType
 from nkilib.streaming import Panel, ceil_div, leave, sbuf, size, spans
 
@@ -34,6 +44,7 @@ class GatedUnit:
         gate, up, down: the projections, with their vectors in SBUF; the gate may be None.
         activation: of the gate, or without one of the up projection.
         dtype: of the inner features.
+        static: their scale, if they have 8 bits.
     """
 
     gate: Finish | None
@@ -41,6 +52,7 @@ class GatedUnit:
     down: Finish
     activation: ActFnType
     dtype: Any
+    static: Static | None = None
 
     def compute(self, source: Source, plan: Plan, target: Callable[[slice], Streamed | Kept]) -> None:
         """All tokens of this core; `target` says of each block of them where its result goes."""
@@ -63,11 +75,7 @@ class GatedUnit:
             columns = slice(plan.inner.start + part.start, plan.inner.start + part.stop)
             self._group(panel, columns, part.start // pmax, mine)
         tiles = _exchanged(mine) if plan.slots else [mine]
-        return [
-            tile[0 : size(height), number, :]
-            for tile, part in zip(tiles, plan.parts, strict=True)
-            for number, height in enumerate(spans(size(part), pmax))
-        ]
+        return [piece for tile, part in zip(tiles, plan.parts, strict=True) for piece in panel_of(tile, size(part))]
 
     def _group(self, panel: Panel, columns: slice, first: int, target: Any) -> None:
         """Some inner features into their tiles of the target, from the first one on."""
@@ -81,10 +89,13 @@ class GatedUnit:
             rows, count, _ = sums.shape
             into = target[0:rows, first + tile : first + tile + count, :]
             value = self._applied(self.up, sums, first + tile)
+            made = into if self.static is None else sbuf(sums.shape, nl.float32)
             if self.gate is None:
-                activate(into, value, self.activation)
+                activate(made, value, self.activation)
             else:
-                nisa.tensor_tensor(dst=into, data1=value, data2=gates.pop(tile), op=nl.multiply)
+                nisa.tensor_tensor(dst=made, data1=value, data2=gates.pop(tile), op=nl.multiply)
+            if self.static is not None:
+                self.static.round(into, made)
 
         if self.gate is not None:
             by_columns(self.gate.projection.weights, panel, columns, keep)
@@ -103,7 +114,7 @@ class GatedUnit:
                 leave(tile, sums, across.start // nl.tile_size.psum_bank_fmax)
             target.done(tokens, across, tile)
 
-        by_rows(slabs(self.down.projection.weights, columns), inner, columns, finish)
+        by_rows(slabs(self.down.projection.weights, columns, paired(self.dtype)), inner, columns, finish)
 
 
 def _exchanged(mine: Any) -> list[Any]:

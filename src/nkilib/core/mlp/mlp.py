@@ -25,7 +25,7 @@ import nki
 import nki.language as nl
 from nkilib.core.mlp.arguments import multiplied_with, source_of, unit_of
 from nkilib.core.mlp.mlp_backward import mlp_backward
-from nkilib.core.mlp.mlp_checks import check_mlp
+from nkilib.core.mlp.mlp_checks import check_mlp, is_decoding
 from nkilib.core.mlp.plan import planned
 from nkilib.core.mlp.results import Kept, Streamed
 from nkilib.core.utils.common_types import (
@@ -99,13 +99,13 @@ def mlp(
         store_fused_add_result: return the sum as well, in the dtype of the result.
         activation_fn: of the gate; without a gate of the up projection.
         normalization_type: of each token.
-        quantization_type: NONE, or for decoding ROW or STATIC: weights of 8 bits, multiplied as they are with
-            activations of 16 bits, and the sums with their scales.
+        quantization_type: NONE, or of weights of 8 bits ROW or STATIC. They are multiplied as they are, with
+            activations of 16 bits, and the sums with their scales; STATIC in prefill has activations of 8 bits too.
         gate_w_scale, up_w_scale: float32 (128, I) for ROW, all rows alike; (128, 1) for STATIC.
         down_w_scale: float32 (128, H) for ROW, (128, 1) for STATIC.
-        gate_up_in_scale, down_in_scale: float32 (128, 1), with STATIC. They would undo the scaling of activations of
-            8 bits; those of decoding stay in 16 bits and are not scaled.
-        quant_clipping_bound: belongs to prefill with ROW, which is not built.
+        gate_up_in_scale, down_in_scale: float32 (128, 1), with STATIC: what activations of 8 bits are multiples of.
+            Those of decoding stay in 16 bits and are not scaled.
+        quant_clipping_bound: of activations of 8 bits with ROW, which are not built.
         output_dtype: of the result; by default that of hidden_tensor.
         store_output_in_sbuf: leave the result in SBUF, for a kernel that calls this one to decode.
         eps: of the norm.
@@ -133,9 +133,9 @@ def mlp(
     options = dict(locals())
     batch, sequence, features, inner = check_mlp(options)
     shape, tokens, kind = (batch, sequence, features), batch * sequence, output_dtype or hidden_tensor.dtype
-    outside, inside = (
-        multiplied_with(each, hidden_tensor) for each in (up_proj_weights_tensor, down_proj_weights_tensor)
-    )
+    eight = quantization_type is QuantizationType.STATIC and not is_decoding(tokens, mode, force_cte_mode)
+    matrices = (up_proj_weights_tensor, down_proj_weights_tensor)
+    outside, inside = (multiplied_with(each, hidden_tensor, eight) for each in matrices)
     plan = planned(tokens, features, inner, max(outside.itemsize, inside.itemsize))
     added = [result(shape, kind)] if store_fused_add_result else []
     source = source_of(options, tokens, outside, matrix(added[0]) if added and plan.owns else None)

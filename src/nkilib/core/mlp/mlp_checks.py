@@ -24,7 +24,7 @@ DECODED = 96
 
 
 def is_decoding(tokens: int, mode: ComputationMode, force_cte_mode: bool) -> bool:
-    """Whether a call counts as decoding, which may leave its result in SBUF and take weights of 8 bits."""
+    """Whether a call counts as decoding, which may leave its result in SBUF, and keeps activations in 16 bits."""
     if force_cte_mode or mode is ComputationMode.PREFILL:
         return False
     return mode is ComputationMode.DECODE or tokens <= DECODED
@@ -135,20 +135,16 @@ def check_not_built(options: Mapping[str, Any]) -> None:
 
 
 def check_decoding(options: Mapping[str, Any], tokens: int, features: int) -> None:
-    """What only decoding has: weights of 8 bits, results that stay together, another order of the down projection."""
+    """What only decoding has: results that stay together, and another order of the down projection."""
     decoding = is_decoding(tokens, options["mode"], options["force_cte_mode"])
+    eight = options["quantization_type"] is QuantizationType.STATIC and not decoding
+    spread = options["transposed_in"] or options["hidden_tensor"].buffer == nl.sbuf
+    asked = f"{tokens} tokens of prefill" if eight and spread else None
+    limits.not_built({"STATIC with transposed hidden states or such in SBUF": asked}, "mlp")
     rule = f"decoding has it: up to {DECODED} tokens, or mode=ComputationMode.DECODE"
     together = ("store_output_in_sbuf", "use_tkg_down_proj_optimized_layout", "transposed_out")
     for name in together:
         limits.need(decoding or not options[name], name, f"True for {tokens} tokens of prefill", rule, f"omit {name}")
-    kind = options["quantization_type"]
-    limits.need(
-        decoding or kind is QuantizationType.NONE,
-        "quantization_type",
-        f"{kind.name} for {tokens} tokens of prefill",
-        rule,
-        "pass weights of 16 bits",
-    )
     rows, in_sbuf = options["use_tkg_down_proj_column_tiling"], options["store_output_in_sbuf"]
     by_tiles = options["use_tkg_down_proj_optimized_layout"]
     if any(options[name] for name in together):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nkilib.core.utils.common_types import ActFnType, NormType
+from nkilib.core.utils.common_types import ActFnType, ComputationMode, NormType, QuantizationType
 
 
 def _sigmoid(x: Any) -> Any:
@@ -38,7 +38,7 @@ def mlp_reference(
     store_fused_add_result: bool = False,
     activation_fn: ActFnType = ActFnType.SiLU,
     normalization_type: NormType = NormType.NO_NORM,
-    quantization_type: Any = None,
+    quantization_type: QuantizationType = QuantizationType.NONE,
     gate_w_scale: Any = None,
     up_w_scale: Any = None,
     down_w_scale: Any = None,
@@ -58,7 +58,7 @@ def mlp_reference(
     up_clamp_upper_limit: float | None = None,
     up_clamp_lower_limit: float | None = None,
     force_cte_mode: bool = False,
-    mode: Any = None,
+    mode: ComputationMode = ComputationMode.AUTO,
     sbm: Any = None,
     mx_dummy_scale_hbm: Any = None,
     transposed_in: bool = False,
@@ -76,6 +76,9 @@ def mlp_reference(
     if fused_add_tensor is not None:
         hidden = _wide((hidden + _wide(fused_add_tensor)).astype(hidden_tensor.dtype))
     x = normalised(hidden, normalization_type, normalization_weights_tensor, normalization_bias_tensor, eps)
+    decoding = mode is ComputationMode.DECODE or (mode is ComputationMode.AUTO and x.shape[0] * x.shape[1] <= 96)
+    static = quantization_type is QuantizationType.STATIC and (force_cte_mode or not decoding)
+    x = rounded(x, gate_up_in_scale, up_proj_weights_tensor.dtype) if static else x
     up = projected(x, up_proj_weights_tensor, up_w_scale, up_proj_bias_tensor)
     up = np.clip(up, up_clamp_lower_limit, up_clamp_upper_limit)
     if skip_gate_proj:
@@ -83,6 +86,7 @@ def mlp_reference(
     else:
         gate = projected(x, gate_proj_weights_tensor, gate_w_scale, gate_proj_bias_tensor)
         inner = ACTIVATIONS[activation_fn](np.clip(gate, gate_clamp_lower_limit, gate_clamp_upper_limit)) * up
+    inner = rounded(inner, down_in_scale, down_proj_weights_tensor.dtype) if static else inner
     out = projected(inner, down_proj_weights_tensor, down_w_scale, down_proj_bias_tensor)
     return [out, hidden] if store_fused_add_result else [out]
 
@@ -92,6 +96,12 @@ def projected(x: Any, weights: Any, scale: Any, bias: Any) -> Any:
     sums = x @ _wide(weights)
     sums = sums if scale is None else sums * _wide(scale)[0]
     return sums if bias is None else sums + _wide(bias)
+
+
+def rounded(x: Any, scale: Any, dtype: Any) -> Any:
+    """Activations as multiples of a scale that have 8 bits; those that are too large are the largest."""
+    largest = {"float8_e4m3": 240.0, "float8_e5m2": 57344.0}[dtype.name]
+    return _wide(np.clip(x / scale[0, 0], -largest, largest).astype(dtype)) * scale[0, 0]
 
 
 def normalised(x: Any, kind: NormType, weights: Any, bias: Any, eps: float) -> Any:

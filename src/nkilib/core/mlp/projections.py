@@ -33,6 +33,7 @@ class Projection:
         bias: ``(1, columns)`` in HBM, or None.
         scale: of quantised weights: ``(128, columns)``, all rows alike, or ``(128, 1)``; or None.
         low, high: clamps of the sums with bias, or None.
+        input_scale: ``(128, 1)``, of activations of 8 bits; or None.
     """
 
     weights: Weights
@@ -40,6 +41,7 @@ class Projection:
     scale: Any = None
     low: float | None = None
     high: float | None = None
+    input_scale: Any = None
 
     @property
     def columns(self) -> int:
@@ -48,23 +50,33 @@ class Projection:
 
     def on_partitions(self, columns: slice) -> Finish:
         """For sums of some columns, which lie on partitions."""
-        return Finish(self, _column(self.scale, columns), _column(self.bias, columns), True)
+        scale = _column(self.scale, columns, self.input_scale)
+        return Finish(self, scale, _column(self.bias, columns), True)
 
     def on_rows(self, tokens: int) -> Finish:
         """For sums of up to so many tokens, which lie on partitions."""
-        return Finish(self, _row(self.scale, self.columns, tokens), _row(self.bias, self.columns, tokens), False)
+        scale = _row(self.scale, self.columns, tokens, self.input_scale)
+        return Finish(self, scale, _row(self.bias, self.columns, tokens), False)
 
 
-def _column(vector: Any, columns: slice) -> Any:
+def _column(vector: Any, columns: slice, factor: Any = None) -> Any:
     if vector is None or not _one_number(vector):
         return None if vector is None else columns_of_vector(vector[0:1, columns])
-    return load(vector).broadcast(1, ceil_div(size(columns), nl.tile_size.pmax))
+    return _number(vector, factor).broadcast(1, ceil_div(size(columns), nl.tile_size.pmax))
 
 
-def _row(vector: Any, columns: int, tokens: int) -> Any:
+def _row(vector: Any, columns: int, tokens: int, factor: Any = None) -> Any:
     if vector is None or not _one_number(vector):
         return None if vector is None else load_repeated(vector[0:1, :], tokens)
-    return load(vector[0:tokens, :]).broadcast(1, columns)
+    return _number(vector, factor)[0:tokens, :].broadcast(1, columns)
+
+
+def _number(scale: Any, factor: Any) -> Any:
+    """One scale, or the product of two, on each of 128 partitions."""
+    tile = load(scale)
+    if factor is not None:
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=load(factor), op=nl.multiply)
+    return tile
 
 
 def _one_number(vector: Any) -> bool:

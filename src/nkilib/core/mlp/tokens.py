@@ -11,9 +11,10 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nkilib.core.mlp.weight_products import Weights, in_tiles
+from nkilib.core.mlp.static_scales import Static
+from nkilib.core.mlp.weight_products import Weights, in_tiles, panel_of
 from nkilib.core.utils.common_types import NormType
-from nkilib.streaming import Panel, filled, load, psum, sbuf, size, spans, store, transpose
+from nkilib.streaming import Panel, ceil_div, filled, load, psum, sbuf, size, spans, store, transpose
 
 _BANK_BYTES = 2048
 
@@ -135,6 +136,7 @@ class Tokens:
         stored: where the sums go; or None.
         norm: of the sums.
         dtype: of the panels.
+        static: their scale, if they have 8 bits.
     """
 
     hidden: Any
@@ -142,6 +144,7 @@ class Tokens:
     stored: Any
     norm: Norm
     dtype: Any
+    static: Static | None = None
 
     def order(self, matrix: Any) -> Weights:
         """Weights in the order of the panel's tiles."""
@@ -149,12 +152,13 @@ class Tokens:
 
     def panel(self, rows: slice) -> Panel:
         """Some tokens, at most 512: a list of tiles ``(features <= 128, tokens)``."""
-        tiles = spans(self.hidden.shape[1], nl.tile_size.pmax)
-        turned = sbuf((nl.tile_size.pmax, len(tiles), size(rows)), self.dtype)
+        features = self.hidden.shape[1]
+        turned = sbuf((nl.tile_size.pmax, ceil_div(features, nl.tile_size.pmax), size(rows)), self.dtype)
+        between = self.dtype if self.static is None else self.hidden.dtype
         for part in spans(size(rows), nl.tile_size.pmax):
             tile = self._rows(slice(rows.start + part.start, rows.start + part.stop))
-            self._turn(self.norm.standard(tile, self.dtype), turned[:, :, part])
-        return [turned[0 : size(tile), number, :] for number, tile in enumerate(tiles)]
+            self._turn(self.norm.standard(tile, between), turned[:, :, part])
+        return panel_of(turned, features)
 
     def _rows(self, rows: slice) -> Any:
         tile = load(self.hidden[rows, :])
@@ -177,4 +181,13 @@ class Tokens:
                 start = (group.start + number) * pmax
                 source = tile[:, start : start + height]
                 nisa.nc_transpose(dst=moved[:, number, :], data=source, engine=nisa.engine.tensor)
-            self.norm.place(target[0:height, group, :], moved, group)
+            self._place(target[0:height, group, :], moved, group)
+
+    def _place(self, target: Any, moved: Any, group: slice) -> None:
+        """Turned features out of PSUM into a panel."""
+        if self.static is None:
+            self.norm.place(target, moved, group)
+            return
+        value = sbuf(moved.shape, nl.float32)
+        self.norm.place(value, moved, group)
+        self.static.round(target, value)

@@ -3,7 +3,7 @@
 The weights' rows are contracted, and the panel has a column for each token. `by_columns` leaves columns of the weights
 on partitions, so that its result is the panel of the next product, and `by_rows` leaves tokens there. Both fill half of
 PSUM while the other half is emptied, and take as many columns of the weights at once as have room there: the fewer the
-tokens, the longer are the runs that DMA reads.
+tokens, the longer are the runs that DMA reads. Of panels of 8 bits two tiles are contracted at once, at double rate.
 """
 
 from __future__ import annotations
@@ -45,17 +45,42 @@ def by_partitions(matrix: Any, parts: int) -> Weights:
     return [blocks[part].permute((1, 0, 2)) for part in range(parts)]
 
 
-def slabs(weights: Weights, columns: slice) -> Iterator[tuple[int, Any]]:
-    """Some columns of the weights, tile by tile: the number of the tile, and the tile in SBUF."""
-    first = 0
+def paired(dtype: Any) -> bool:
+    """Whether two tiles of a panel of this dtype are contracted at once."""
+    return bool(dtype.itemsize == 1 and nisa.get_nc_version() >= nisa.nc_version.gen3)
+
+
+def panel_of(tile: Any, rows: int) -> Panel:
+    """Rows of ``(128, tiles, tokens)`` as a panel: tiles ``(rows, tokens)``, or pairs ``(128, 2, tokens)``."""
+    whole, rest = divmod(rows, nl.tile_size.pmax)
+    panel = _grouped(tile[:, 0:whole, :]) if whole else []
+    return [*panel, tile[0:rest, whole, :]] if rest else panel
+
+
+def _grouped(tile: Any) -> Panel:
+    """Tiles of ``(rows, tiles, columns)`` one by one, or two by two if they are `paired`."""
+    groups = spans(tile.shape[1], 2 if paired(tile.dtype) else 1)
+    return [tile[:, group, :] if size(group) > 1 else tile[:, group.start, :] for group in groups]
+
+
+def slabs(weights: Weights, columns: slice, pairs: bool = False) -> Iterator[tuple[int, Any]]:
+    """Some columns of the weights as a panel has its rows: the number of the tile or pair, and its weights in SBUF."""
+    number, step = 0, 2 if pairs else 1
     for view in weights:
         tiles, rows, _ = view.shape
-        for part in spans(tiles, max(1, _SLAB // (size(columns) * view.dtype.itemsize))):
+        for part in spans(tiles, max(1, _SLAB // (size(columns) * view.dtype.itemsize) // step) * step):
             slab = sbuf((rows, size(part), size(columns)), view.dtype)
             nisa.dma_copy(dst=slab, src=view[part, :, columns].permute((1, 0, 2)), dge_mode=nisa.dge_mode.none)
-            for place in range(size(part)):
-                yield first + part.start + place, slab[:, place, :]
-        first += tiles
+            for group in spans(size(part), step):
+                yield number, slab[:, group, :] if size(group) > 1 else slab[:, group.start, :]
+                number += 1
+
+
+def _multiply(target: Any, stationary: Any, moving: Any, accumulate: bool) -> None:
+    """One product of tiles, or of pairs."""
+    pair = len(stationary.shape) > 2
+    mode = nisa.matmul_perf_mode.double_row if pair else nisa.matmul_perf_mode.none
+    nisa.nc_matmul(dst=target, stationary=stationary, moving=moving, accumulate=accumulate, perf_mode=mode)
 
 
 def columns_at_once(weights: Weights, tokens: int) -> int:
@@ -76,10 +101,10 @@ def by_columns(weights: Weights, panel: Panel, columns: slice, finish: Callable[
     tiles = spans(size(columns), pmax)
     shared = max(1, nl.tile_size.psum_bank_fmax // tokens)
     banks = [psum((pmax, size(group), tokens)) for group in spans(len(tiles), shared)]
-    for place, slab in slabs(weights, columns):
+    for place, slab in slabs(weights, columns, paired(panel[0].dtype)):
         for number, tile in enumerate(tiles):
             target = banks[number // shared][0 : size(tile), number % shared, :]
-            nisa.nc_matmul(dst=target, stationary=slab[:, tile], moving=panel[place], accumulate=place > 0)
+            _multiply(target, slab[..., tile], panel[place], place > 0)
     whole = size(columns) // pmax
     for group, bank in zip(spans(len(tiles), shared), banks, strict=True):
         full = min(group.stop, whole) - group.start
@@ -112,8 +137,7 @@ def by_rows(
     for place, slab in tiles:
         for down, line in zip(rows, banks, strict=True):
             for across, bank in zip(blocks, line, strict=True):
-                stationary, moving = panel[place][:, down], slab[:, across]
-                nisa.nc_matmul(dst=bank, stationary=stationary, moving=moving, accumulate=place > 0)
+                _multiply(bank, panel[place][..., down], slab[..., across], place > 0)
     for down, line in zip(rows, banks, strict=True):
         for across, bank in zip(blocks, line, strict=True):
             finish(down, slice(columns.start + across.start, columns.start + across.stop), bank)
