@@ -12,6 +12,9 @@ ASPECTS = ("ir", "streams", "results", "makespan", "error")
 """What is recorded: digests of the IR, of the instruction streams, of the bytes of the results and of the error's text,
 and ns on the timing model. A case has the first four, or the last one."""
 
+PATTERNS = ("attention",)
+"""Those of the package: what other distributions install decides nothing here."""
+
 Found = Mapping[str, str]
 
 

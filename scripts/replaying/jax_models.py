@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from benchmarks.models.jax_models import MODELS
 from scripts.replaying import jax_operators
-from scripts.replaying.case import Found, Numbers
+from scripts.replaying.case import PATTERNS, Found, Numbers
 from scripts.replaying.models import of_executables
 
 from nki.interop.jax import compile
@@ -20,7 +20,7 @@ def run(name: str) -> Found:
     """Compile and run it."""
     jax.clear_caches()  # functions that JAX keeps have the lines of their first caller
     function, inputs = _of_benchmarks(name) if name in MODELS else jax_operators.made(name)
-    compiled = compile(function, target="trn2")
+    compiled = compile(function, target="trn2", patterns=PATTERNS)
     results = [np.asarray(leaf) for leaf in jax.tree.leaves(compiled(*inputs))]
     return of_executables([compiled.executable(*inputs)], results)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from benchmarks.models import kernels
 from benchmarks.models.layers import Block, Classifier, Decoder, LeNet, Mamba, Mlp, causal_mask
-from scripts.replaying.case import Found, Numbers
+from scripts.replaying.case import PATTERNS, Found, Numbers
 from scripts.replaying.models import of_executables
 
 import nki.interop.torch  # noqa: F401  the backend "neuron"
@@ -28,7 +28,8 @@ def run(name: str) -> Found:
     numbers = Numbers(name)
     model, inputs = _MODELS[name](numbers)
     before = len(compiled_graphs())
-    compiled = torch.compile(model, backend="neuron", fullgraph=True, dynamic=False, options={"target": "trn2"})
+    options = {"target": "trn2", "patterns": PATTERNS}
+    compiled = torch.compile(model, backend="neuron", fullgraph=True, dynamic=False, options=options)
     with torch.set_grad_enabled(name.endswith("gradient")):
         found = compiled(*inputs)
     results = list(found) if isinstance(found, tuple) else [found]

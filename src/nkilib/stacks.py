@@ -232,20 +232,19 @@ def batches(source: Any, block: slice, step: int) -> Iterator[Stack]:
         for b in range(start // length, (stop - 1) // length + 1):
             first, last = max(start - b * length, 0), min(stop - b * length, length)
             pieces.append(source[b][:, first:last])
-        yield stacked(*pieces, like=min(step, length))
+        yield stacked(*pieces)
 
 
-def stacked(*sources: Any, height: int = 128, dtype: Any = None, like: int | None = None) -> Stack:
+def stacked(*sources: Any, height: int = 128, dtype: Any = None) -> Stack:
     """Matrices ``(rows, columns)`` of HBM side by side as one stack, their rows in order.
 
     Args:
         height: rows of a piece.
         dtype: of the stack, by default the matrices'.
-        like: columns of a matrix by which slabs are cut, so that stacks of different widths are cut alike.
     """
     rows, columns = sources[0].shape[0], [source.shape[1] for source in sources]
     kind = dtype or sources[0].dtype
-    step = height * max(2, min(PIECES, TRANSFER_BYTES // ((like or min(columns)) * sources[0].dtype.itemsize)))
+    step = height * max(2, min(PIECES, TRANSFER_BYTES // (min(columns) * sources[0].dtype.itemsize)))
     stack = []
     for part in spans(rows - rows % height, step) + spans(rows, height)[rows // height :]:
         lower = min(height, size(part))

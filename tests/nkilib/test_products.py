@@ -143,27 +143,3 @@ def test_share_of_the_roofline(rows: int, depth: int, columns: int, unit: str, s
     )
     least = 2 * rows * depth * columns / 78.6e3 if unit == "tensor" else 2 * depth * columns / 368.0
     assert found.bound_by == unit and least / found.ns > share
-
-
-@nki.jit
-def cut_differently(x, w, like=None):
-    """x is (depth, rows), in a wide stack and a narrow one, whose slabs hold other numbers of pieces."""
-    out = st.result((x.shape[1], w.shape[1]), nl.float32)
-    parts = (pr.stacked(x[:, part], like=like) for part in (slice(0, 1024), slice(1024, x.shape[1])))
-    for rows, columns, sums in pr.products(parts, w):
-        put(out[rows, columns], sums)
-    return out
-
-
-@pytest.mark.parametrize("like", [None, 1024])
-def test_stacks_whose_slabs_are_cut_differently(like: int | None) -> None:
-    rng = np.random.default_rng(3)
-    x, w = (rng.integers(-3, 4, shape).astype(bfloat16) for shape in ((640, 1029), (640, 24)))
-    wanted = x.astype(np.float64).T @ w.astype(np.float64)
-    assert np.array_equal(cut_differently(x, w, like), wanted)
-
-
-def test_stacks_that_are_cut_alike_load_weights_once() -> None:
-    x, w = nki.ShapeDtype((640, 1029), nl.bfloat16), nki.ShapeDtype((640, 512), nl.bfloat16)
-    alike, not_alike = (nki.predict(cut_differently, target="trn2")(x, w, like).dma_bytes for like in (1024, None))
-    assert alike < not_alike <= alike + 640 * 512 * 2

@@ -214,6 +214,29 @@ def _pad(op: Op, operands: list[Array]) -> Array | None:
     return result
 
 
+def _gather(op: Op, operands: list[Array]) -> Array:
+    """Slices at the indices' places; a slice that would reach beyond the operand begins where it fits."""
+    a, (x, indices) = op.attributes, operands
+    axis = int(a.get("index_vector_dim", 0))
+    starts = np.moveaxis(indices, axis, -1) if axis < indices.ndim else indices[..., None]
+    batch, sizes = starts.shape[:-1], a["slice_sizes"]
+    where, along = a["start_index_map"], a.get("operand_batching_dims", ())
+    kept = [dim for dim in range(x.ndim) if dim not in a.get("collapsed_slice_dims", ()) and dim not in along]
+    places = []
+    for dim, (size, length) in enumerate(zip(sizes, x.shape, strict=True)):
+        place = np.zeros(batch, np.int64)
+        if dim in where:
+            place = np.clip(starts[..., list(where).index(dim)].astype(np.int64), 0, length - size)
+        elif dim in along:
+            beside = a["start_indices_batching_dims"][list(along).index(dim)]
+            beside -= beside > axis
+            place = place + np.arange(length).reshape([-1 if d == beside else 1 for d in range(len(batch))])
+        offset = np.arange(size).reshape([-1 if d == dim else 1 for d in kept]) if dim in kept else 0
+        places.append(place.reshape((*batch, *[1] * len(kept))) + offset)
+    found = x[tuple(places)]
+    return np.moveaxis(found, range(len(batch), found.ndim), a["offset_dims"])
+
+
 _MOVES: Mapping[str, Callable[[Op, list[Array]], Array | None]] = {
     "broadcast_in_dim": _broadcast,
     "bitcast_convert": lambda op, x: (
@@ -222,6 +245,7 @@ _MOVES: Mapping[str, Callable[[Op, list[Array]], Array | None]] = {
         else None
     ),
     "concatenate": lambda op, x: np.concatenate(x, axis=op.attributes["dimension"]),
+    "gather": _gather,
     "iota": _iota,
     "pad": _pad,
     "reshape": lambda op, x: x[0].reshape(op.results[0].type.shape),

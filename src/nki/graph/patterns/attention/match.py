@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -50,7 +50,23 @@ class _Nest:
 
 
 def match(r: Rewriter, op: Op) -> Match | None:
-    """The attention whose last product an operation is, if it is one that the kernel computes faster."""
+    """The attention whose last product an operation is, for the kernel `attention`.
+
+    Raises:
+        NearMiss: an attention that it does not take.
+    """
+    return recognise(r, op, _check_limits)
+
+
+def recognise(r: Rewriter, op: Op, check: Callable[[_Nest], None] | None = None) -> Match | None:
+    """The attention whose last product an operation is, of any size, with the facts of `attention`.
+
+    Args:
+        check: raises NearMiss for sizes that a kernel does not take.
+
+    Raises:
+        NearMiss: others need the weights, or there are several masks.
+    """
     if op.name != "dot_general" or not op.results[0].type.dtype.is_float:
         return None
     for side in (0, 1):
@@ -59,13 +75,13 @@ def match(r: Rewriter, op: Op) -> Match | None:
             found = attention_of(r, op, result, side)
         except NotAligned:
             continue
-        made = None if found is None else _matched(r, op, found)
+        made = None if found is None else _matched(r, op, found, check)
         if made is not None:
             return made
     return None
 
 
-def _matched(r: Rewriter, op: Op, found: Attention) -> Match | None:
+def _matched(r: Rewriter, op: Op, found: Attention, check: Callable[[_Nest], None] | None) -> Match | None:
     causal, masks = _causal(r, found)
     masks = _together(r, masks)
     nest = _nest(found, None if causal is None else causal.query)
@@ -73,7 +89,8 @@ def _matched(r: Rewriter, op: Op, found: Attention) -> Match | None:
         return None
     if len(masks) > 1:
         raise NearMiss(f"{len(masks)} masks, the kernel takes one besides a causal one")
-    _check_limits(nest)
+    if check is not None:
+        check(nest)
     letters = nest.letters()
     specs, inputs = {}, []
     for name, seen in (("q", found.query), ("k", found.key), ("v", found.value)):
@@ -178,21 +195,32 @@ def _causal(r: Rewriter, found: Attention) -> tuple[_Causal | None, list[Mask]]:
     causal, rest = None, []
     limit = _HIDDEN if len(found.masks) == 1 else float("-inf")
     for mask in found.masks:
-        order = _order(mask.seen.dims)
-        rows = [index for index in order if index in _order(found.query.dims)]
-        visible = None
-        if len(order) == 2 and len(rows) == 1:
-            visible = _visible(r, mask, limit)
-        if visible is not None and order[0] is not rows[0]:
-            visible = visible.T
-        offset = None if visible is None else int(np.count_nonzero(visible[0])) - 1
-        if visible is None or causal is not None or offset is None or offset < 0:
+        visible = _visible(r, mask, limit)
+        if visible is not None and visible.all():
+            continue
+        now = None if visible is None else _causal_of(found, mask, visible)
+        if now is None or causal is not None:
             rest.append(mask)
-        elif np.array_equal(visible, np.tri(len(visible), visible[0].size, offset, dtype=bool)):
-            causal = _Causal(rows[0], offset)
         else:
-            rest.append(mask)
+            causal = now
     return causal, rest
+
+
+def _causal_of(found: Attention, mask: Mask, visible: np.ndarray[Any, Any]) -> _Causal | None:
+    """The causal mask that these truth values are, in all batches and heads."""
+    order = _order(mask.seen.dims)
+    queries, keys = _order(found.query.dims), _order(found.key.dims)
+    rows = [index for index in order if index in queries and index not in keys]
+    columns = [index for index in order if index in keys and index not in queries]
+    for row in rows if len(columns) == 1 else ():
+        others = [index for index in order if index is not row and index is not columns[0]]
+        turned = visible.transpose([order.index(index) for index in (*others, row, columns[0])])
+        first = turned[(0,) * len(others)]
+        offset = int(np.count_nonzero(first[0])) - 1
+        expected = np.tri(row.size, columns[0].size, offset, dtype=bool)
+        if offset >= 0 and np.array_equal(turned, np.broadcast_to(expected, turned.shape)):
+            return _Causal(row, offset)
+    return None
 
 
 def _visible(r: Rewriter, mask: Mask, limit: float) -> np.ndarray[Any, Any] | None:

@@ -161,7 +161,7 @@ def _products(
         return None
     places = zip(product.operands, bound(product, scores.dims), strict=True)
     sides = [unmoved(r, value, dims, exact=True) for value, dims in places]
-    (one, first), (two, second) = (_scaled(r, side) for side in sides)
+    (one, first), (two, second) = (_scaled(r, side, exact=True) for side in sides)
     query, key = (two, one) if _has(one, keys) else (one, two)
     return Attention(query, key, values, scale * first * second, tuple(masks), empty, result)
 
@@ -193,8 +193,8 @@ def _leads_to_product(r: Rewriter, seen: Seen) -> bool:
     return r.maker(last.value, "dot_general") is not None
 
 
-def _scaled(r: Rewriter, seen: Seen) -> tuple[Seen, float]:
-    """A value before it was multiplied by numbers, and their product."""
+def _scaled(r: Rewriter, seen: Seen, *, exact: bool = False) -> tuple[Seen, float]:
+    """A value before it was multiplied by numbers, and their product; `exact` as in `unmoved`."""
     scale = 1.0
     while (op := r.maker(seen.value)) is not None and op.name in ("multiply", "divide"):
         numbers = [_number(r, value) for value in op.operands]
@@ -205,7 +205,7 @@ def _scaled(r: Rewriter, seen: Seen) -> tuple[Seen, float]:
         else:
             break
         scale = scale * float(number) if op.name == "multiply" else scale / float(number)
-        seen = unmoved(r, op.operands[place], seen.dims)
+        seen = unmoved(r, op.operands[place], seen.dims, exact=exact)
     return seen, scale
 
 

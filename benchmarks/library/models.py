@@ -1,0 +1,267 @@
+"""What the library's kernels are worth in models: predicted times with the patterns and without, and errors.
+
+usage: python -m benchmarks.library.models [--only TEXT] [--run] [--json FILE]
+
+Two layers of models of the package `transformers`, with random weights in bfloat16 and a batch of 4: prefill of 512
+positions, one step of decoding with a cache of 512, and one training step. "Without" is the graph compiler with its own
+kernels alone, "before" with its pattern of attention. --run executes what was compiled, and compares the results with
+PyTorch in float32, which PyTorch in bfloat16 is compared with as well. A decoder layer of the shape of Llama 3 8B is
+`benchmarks.library.decoder_layer`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from nki.graph.compile import compile_module
+from nki.graph.executable import Executable
+from nki.graph.importers.torch.decompositions.table import decompositions
+from nki.graph.importers.torch.exported_program import module_of
+from nki.graph.patterns import register
+from nki.options import Options
+from nki.target.load import load_target
+from nki.timing.cores import spent_by_cores
+from nkilib.patterns.every import PATTERNS
+
+BATCH, LENGTH, HIDDEN, LAYERS, VOCABULARY = 4, 512, 1024, 2, 4096
+TARGET = "trn2"
+CHOICES: Mapping[str, Sequence[str] | None] = {"with": None, "before": ("attention",), "without": ()}
+"""Patterns that are used."""
+
+_SIZES = {"num_hidden_layers": LAYERS, "vocab_size": VOCABULARY, "hidden_size": HIDDEN}
+_HEADS = {"num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64}
+CONFIGURATIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": (
+        "GPT2",
+        {"n_embd": HIDDEN, "n_layer": LAYERS, "n_head": 16, "vocab_size": VOCABULARY, "n_positions": 1024}
+        | {"bos_token_id": 0, "eos_token_id": 0},
+    ),
+    "llama": ("Llama", _SIZES | _HEADS | {"intermediate_size": 2816}),
+    "qwen3": ("Qwen3", _SIZES | _HEADS | {"intermediate_size": 2816}),
+    "mixtral": ("Mixtral", _SIZES | _HEADS | {"intermediate_size": 1408, "num_local_experts": 4}),
+}
+"""The beginning of the names of a model's classes, and what its configuration gets."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One graph.
+
+    Attributes:
+        ns: of the whole graph, by the patterns that are used.
+        replaced: how often each pattern is used.
+        near: what it nearly is, and why not.
+        error: the largest difference to float32, as a part of the largest number.
+        framework_error: the same of PyTorch in bfloat16.
+    """
+
+    model: str
+    phase: str
+    ns: dict[str, float] = field(default_factory=dict)
+    replaced: dict[str, int] = field(default_factory=dict)
+    near: dict[str, int] = field(default_factory=dict)
+    error: float | None = None
+    framework_error: float | None = None
+
+    def __str__(self) -> str:
+        times = " ".join(f"{self.ns[name] / 1e3:10.1f}" for name in CHOICES)
+        gain = self.ns["without"] / self.ns["with"]
+        errors = "" if self.error is None else f"{self.error:9.1e} {self.framework_error:9.1e}"
+        used = ", ".join(f"{name} x{count}" for name, count in self.replaced.items())
+        near = "".join(f"\n      nearly x{count}: {text}" for text, count in self.near.items())
+        return f"{self.model:8} {self.phase:9} {times} {gain:6.2f} {errors:19} {used}{near}"
+
+
+class Prompt(torch.nn.Module):
+    """The logits of a whole prompt."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, words: torch.Tensor) -> Any:
+        """Args: words: (batch, positions)."""
+        return self.model(words, use_cache=False).logits
+
+
+class Step(Prompt):
+    """The logits of one new word of each sequence, and the cache with its keys and values."""
+
+    def forward(self, words: torch.Tensor, place: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> Any:
+        """Args: words (batch, 1), place of the word, keys and values (layers, batch, heads, places, features)."""
+        hub = import_module("transformers")
+        cache = hub.StaticCache(config=self.model.config, max_cache_len=keys.shape[3])
+        for layer, old_keys, old_values in zip(cache.layers, keys, values, strict=True):
+            layer.keys, layer.values, layer.is_initialized = old_keys, old_values, True
+            layer.dtype, layer.device, layer.cumulative_length = keys.dtype, keys.device, place
+            layer.max_batch_size, layer.num_heads, layer.head_dim = keys.shape[1], keys.shape[2], keys.shape[4]
+            layer.k_head_dim = layer.v_head_dim = keys.shape[4]
+        found = self.model(words, past_key_values=cache, position_ids=place.reshape(1, 1), use_cache=True)
+        made = [torch.stack([getattr(layer, name) for layer in cache.layers]) for name in ("keys", "values")]
+        return (found.logits, *made)
+
+
+def built(name: str) -> torch.nn.Module:
+    """A model with random weights."""
+    torch.manual_seed(0)
+    hub, (prefix, sizes) = import_module("transformers"), CONFIGURATIONS[name]
+    config = getattr(hub, f"{prefix}Config")(**sizes)
+    kind = f"{prefix}LMHeadModel" if prefix == "GPT2" else f"{prefix}ForCausalLM"
+    model: torch.nn.Module = getattr(hub, kind)(config).to(torch.bfloat16).eval()
+    return model
+
+
+def inference(name: str, phase: str, run: bool) -> Row:
+    """Prefill or a step of decoding, exported with its weights as constants."""
+    model, config = built(name), CONFIGURATIONS[name][1]
+    generator = torch.Generator().manual_seed(1)
+    words = partial(torch.randint, 0, VOCABULARY, generator=generator)
+    if phase == "prefill":
+        graph, inputs = Prompt(model), (words((BATCH, LENGTH)),)
+    else:
+        heads = config.get("num_key_value_heads", 16)
+        cache = torch.randn(2, LAYERS, BATCH, heads, LENGTH, 64, generator=generator).bfloat16()
+        graph, inputs = Step(model), (words((BATCH, 1)), torch.tensor(LENGTH - 12), *cache)
+    with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
+        program = torch.export.export(graph, inputs, strict=False).run_decompositions(decompositions())
+    row = Row(name, phase)
+    for choice, patterns in CHOICES.items():
+        made = _compiled(module_of(program), patterns)
+        row.ns[choice] = _ns(made)
+        if choice == "with":
+            _tell(row, [made])
+            if run:
+                _compare(row, graph, inputs, made)
+    return row
+
+
+def training(name: str) -> Row:
+    """Loss, and its gradients: forward and backward by ``torch.compile``, weights are arguments."""
+    from nki.interop.torch.compile.compiled_graph import compiled_graphs  # noqa: PLC0415 - installs the backend
+
+    row = Row(name, "training")
+    words = torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=torch.Generator().manual_seed(1))
+    for choice, patterns in CHOICES.items():
+        torch.compiler.reset()
+        model = built(name).train()
+        before = len(compiled_graphs())
+        options = {"target": TARGET, "patterns": patterns}
+        step = torch.compile(lambda w, m: m(w, labels=w, use_cache=False).loss, backend="neuron", options=options)
+        with sdpa_kernel([SDPBackend.MATH]):
+            loss = step(words, model)
+            loss.backward()
+        graphs = [graph.executable for graph in compiled_graphs()[before:]]
+        row.ns[choice] = sum(map(_ns, graphs))
+        if choice == "with":
+            _tell(row, graphs)
+            gradients = [each.grad.float().numpy() for each in model.parameters()]
+            _compare_gradients(row, name, words, gradients)
+    return row
+
+
+def _compiled(module: Any, patterns: Sequence[str] | None) -> Executable:
+    named = None if patterns is None else frozenset(patterns)
+    return compile_module(module, target=TARGET, patterns=named, options=Options(matmul="blas"))
+
+
+def _ns(made: Executable) -> float:
+    return max(spent.ns for spent in spent_by_cores(made.programs, load_target(TARGET)))
+
+
+def _tell(row: Row, graphs: Sequence[Executable]) -> None:
+    for made in graphs:
+        for each in made.report.replaced:
+            row.replaced[each.pattern] = row.replaced.get(each.pattern, 0) + 1
+        near = Counter(f"{each.pattern}: {each.reason}" for each in made.report.near)
+        row.near = dict(Counter(row.near) + near)
+
+
+def _compare(row: Row, graph: torch.nn.Module, inputs: Sequence[torch.Tensor], made: Executable) -> None:
+    found = made.run([_array(each) for each in inputs])
+    with torch.no_grad():
+        narrow = _leaves(graph(*(each.clone() for each in inputs)))
+        wide = graph.float()
+        wanted = _leaves(wide(*(each.float() if each.is_floating_point() else each for each in inputs)))
+    row.error = _far([np.asarray(each, np.float32) for each in found], wanted)
+    row.framework_error = _far(narrow, wanted)
+
+
+def _compare_gradients(row: Row, name: str, words: torch.Tensor, found: Sequence[Any]) -> None:
+    gradients = []
+    for dtype in (torch.bfloat16, torch.float32):
+        model = built(name).train().to(dtype)
+        model(words, labels=words, use_cache=False).loss.backward()
+        gradients.append([each.grad.float().numpy() for each in model.parameters()])
+    row.error, row.framework_error = _far(found, gradients[1]), _far(gradients[0], gradients[1])
+
+
+def _leaves(found: Any) -> list[Any]:
+    several = found if isinstance(found, tuple) else (found,)
+    return [each.float().numpy() for each in several]
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    if tensor.dtype is torch.bfloat16:
+        return tensor.float().numpy().astype(ml_dtypes.bfloat16)
+    return tensor.numpy().astype(np.int32 if tensor.dtype is torch.int64 else None, copy=False)
+
+
+def _far(found: Sequence[Any], wanted: Sequence[Any]) -> float:
+    """The largest difference of any tensor, as a part of its largest number."""
+    pairs = zip(found, wanted, strict=True)
+    return max(float(np.abs(one - two).max() / (np.abs(two).max() or 1.0)) for one, two in pairs)
+
+
+CASES: Mapping[str, Callable[[bool], Row]] = {
+    **{
+        f"{name} {phase}": partial(inference, name, phase)
+        for name in CONFIGURATIONS
+        for phase in ("prefill", "decoding")
+    },
+    "llama training": lambda run: training("llama"),
+}
+
+
+def main() -> None:
+    """Read the command line, and print a line for each graph."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="only graphs with this in their name")
+    parser.add_argument("--run", action="store_true", help="execute them, and measure errors")
+    parser.add_argument("--json", default="", help="a file that the figures go to")
+    args = parser.parse_args()
+    for pattern in PATTERNS:
+        register(pattern)
+    rows = []
+    print(f"{'':18} {'with us':>10} {'before':>10} {'without':>10} {'ratio':>6} {'error':>9} {'PyTorch':>9} patterns")
+    for name, case in CASES.items():
+        if args.only in name:
+            rows.append(case(args.run))
+            print(rows[-1])
+            sys.stdout.flush()
+            gc.collect()
+    if args.json:
+        Path(args.json).write_text(json.dumps([asdict(row) for row in rows], indent=1))
+
+
+if __name__ == "__main__":
+    if "torchvision" not in sys.modules:
+        try:
+            import torchvision  # noqa: F401
+        except Exception:  # noqa: BLE001 - one that does not fit torch breaks the import of models that need none
+            sys.modules["torchvision"] = None  # type: ignore[assignment]
+    main()
