@@ -44,7 +44,7 @@ class Case:
         official: whether the published kernel takes the same call.
         theirs: makes the keyword arguments of the published kernel, where records of its own are among them.
         meaning: turns a result, and the reference's, into the numbers that are compared; None: they are those.
-        peak: width of the operands of its products, whose peak rate counts: "bf16", "fp32" or "fp8".
+        peak: width of the operands of its products, whose peak rate counts: "bf16", "fp32", "fp8" or "mx".
     """
 
     kernel: str

@@ -122,6 +122,16 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "blockwise_mm_bwd": Entry(
             "nkilib.experimental.moe.bwd.blockwise_mm_backward", "nkilib.experimental.moe.bwd", "blockwise-mm-backward"
         ),
+        "matmul_mxfp8": Entry(
+            "nkilib.experimental.matmul_mxfp8.matmul_mxfp8_generic_kernel",
+            "nkilib.experimental.matmul_mxfp8",
+            "matmul-mxfp8-generic-kernel",
+        ),
+        "quantize_block_mxfp8_kernel": Entry(
+            "nkilib.experimental.quantize_mxfp8.quantize_mxfp8",
+            "nkilib.experimental.quantize_mxfp8",
+            "quantize-mxfp8",
+        ),
         "topk_reduce": Entry(
             "nkilib.experimental.subkernels.topk_reduce", "nkilib.experimental.subkernels", "topk-reduce"
         ),
