@@ -60,6 +60,9 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "cross-entropy",
             "cross_entropy_backward",
         ),
+        "find_nonzero_indices": Entry(
+            "nkilib.core.subkernels.find_nonzero_indices", "nkilib.core.subkernels", "find-nonzero-indices"
+        ),
         "layer_norm": Entry(
             "nkilib.core.layernorm.layer_norm", "nkilib.core.layernorm", backward="layer_norm_backward"
         ),
