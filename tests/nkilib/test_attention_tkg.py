@@ -81,7 +81,6 @@ def checked(result: Any, arguments: Any, lnc: int = 1, unit: float = 2.0**-19) -
         (SMALL, {"sink": True}),
         (replace(SMALL, tp_k_prior=True, strided_mm1=False, use_pos_id=True), {}),
         (replace(SMALL, use_pos_id=True, fuse_rope=True), {"window": 100}),
-        (replace(SMALL, bs=1, q_head=42, curr_sprior=2200, full_sprior=2200, d_head=8), {}),
         (PAGED, {"sink": True}),
         (replace(PAGED, use_pos_id=True, q_head=24), {}),
     ],
@@ -89,6 +88,14 @@ def checked(result: Any, arguments: Any, lnc: int = 1, unit: float = 2.0**-19) -
 def test_kinds_of_caches_and_masks(cfg: AttnTKGConfig, options: Any) -> None:
     arguments = made(cfg, **options)
     checked(nki.simulate(attention_tkg)(**arguments), arguments)
+
+
+@pytest.mark.parametrize("cfg", [replace(SMALL, q_head=42, curr_sprior=1100, full_sprior=1100, d_head=8), SMALL])
+@pytest.mark.parametrize("lnc", [1, 2])
+def test_any_tiles_of_keys(cfg: AttnTKGConfig, lnc: int) -> None:
+    arguments = made(cfg, sink=True)
+    for tiles in ({"keys": 128, "banks": 1}, {"keys": 1 << 20}):
+        checked(nki.simulate(attention_tkg)[lnc](**arguments, tiles=tiles), arguments)
 
 
 @pytest.mark.parametrize("cfg", [replace(SMALL, tp_k_prior=True), PAGED])
@@ -218,6 +225,7 @@ def test_who_does_what() -> None:
         ({"q": np.zeros((2, 2, 3, 16), np.int32)}, "dtype", "q is int32"),
         ({"q": np.zeros((2, 2, 3, 16), bfloat16)}, "dtype", "dtypes differ: q is bfloat16, k_active is float32"),
         ({"dtype_mode": "ocp"}, "option", "dtype_mode is 'ocp'"),
+        ({"tiles": {"banks": 9}}, "shape", "banks of tiles is 9"),
         ({"tiles": {"rows": 3}}, "argument", "tiles of attention_tkg has 'rows'"),
         ({"max_context_len": np.zeros((1,), np.int32)}, "not-built", "attention_tkg does not have max_context_len yet"),
     ],

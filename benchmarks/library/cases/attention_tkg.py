@@ -50,7 +50,7 @@ def _case(
     moved = 2 * batch * keys * head * 2
     flops = 4 * batch * heads * new * keys * head
     sizes = {"batch": batch, "rows": cfg.rows, "keys": keys}
-    tiles = tuple({"keys": each} for each in (1024, 2048, 4096, 8192))
+    tiles = tuple({"keys": each, "banks": banks} for each in (1024, 2048, 4096) for banks in (2, 4))
     # queries are rounded after they are turned and weights before they are summed, each by 2**-9 of its own size
     return Case(
         "attention_tkg", name, arguments, flops, moved, lnc, tolerance=4e-2, official=official, sizes=sizes, tiles=tiles

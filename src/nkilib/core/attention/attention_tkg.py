@@ -47,15 +47,20 @@ from nkilib.core.attention.attention_tkg_utils import (
 from nkilib.core.attention.decode import Duty, Step, decoded, duty, swap
 from nkilib.core.attention.decode_cache import Blocks, Rows, block_index
 from nkilib.core.attention.decode_mask import Mask, Positions
+from nkilib.core.attention.decode_softmax import BANK
 from nkilib.core.embeddings.rope import RoPE_sbuf
 from nkilib.core.utils.allocator import SbufManager
 from nkilib.core.utils.common_types import DtypeMode
 from nkilib.core.utils.kernel_helpers import is_hbm_buffer
-from nkilib.streaming import load, load_repeated, load_transposed, sbuf, size, spans, store, transpose
+from nkilib.streaming import ceil_div, load, load_repeated, load_transposed, sbuf, size, spans, store, transpose
 from nkilib.tuned import choose
 
-_PART_KEYS = 4096
+_PART_KEYS = 2048
 """Keys of one sequence, or of several short ones, that are loaded at once."""
+
+_FEW = 16
+"""Queries of a sequence up to which two banks of PSUM hold the scores of enough keys."""
+
 _FLOATS = (nl.bfloat16, nl.float16, nl.float32, nl.float8_e4m3, nl.float8_e4m3fn, nl.float8_e5m2)
 
 
@@ -98,7 +103,8 @@ def attention_tkg(
         k_out: gets the turned keys, with ``cfg.fuse_rope``.
         cp_softmax_stats_out, DBG_TENSORS, max_context_len: not built.
         dtype_mode: which FP8 bytes of unknown dtype are; arrays here have a dtype, so that all values do the same.
-        tiles: ``keys`` of the cache that are loaded at once, by default 4096.
+        tiles: ``keys`` of the cache that are loaded at once, by default 2048, and ``banks`` of PSUM that scores of keys
+            with one maximum take, by default 4 where that is enough for all or a sequence has many queries, else 2.
 
     Returns:
         `out` and `k_out`.
@@ -148,7 +154,7 @@ def plan(
         new: queries ``(d, B * H * S)`` and keys ``(d, B * S)`` in SBUF, and `Step.values`, of the new tokens.
         cache: keys, values, and the table of a paged cache or None.
         masks: the mask, positions and starts of windows.
-        tiles: ``keys`` that are loaded at once.
+        tiles: ``keys`` and ``banks``, see `attention_tkg`.
     """
     keys, values, table = cache
     mask, ends, starts = masks
@@ -161,8 +167,17 @@ def plan(
         source = Blocks(keys, values, block_index(table[:, 0:blocks], slice(0, cfg.bs), ratio), run)
     marks = Positions(mask, ends, starts, cfg) if cfg.use_pos_id else Mask(mask, cfg, run if cfg.block_len else 0)
     sizes = {"batch": cfg.bs, "rows": cfg.rows, "keys": cfg.curr_sprior}
-    chosen = choose("attention_tkg", sizes, {"keys": _PART_KEYS}, tiles)
-    return Step(cfg, *new, source, marks, sink, chosen["keys"], run), duty(cfg, run)
+    default = {"keys": _PART_KEYS, "banks": _banks(cfg)}
+    chosen = choose("attention_tkg", sizes, default, tiles)
+    limits.between("keys of tiles", chosen["keys"], 1, 1 << 24)
+    limits.between("banks of tiles", chosen["banks"], 1, 4, "half of PSUM, so that another round has room")
+    return Step(cfg, *new, source, marks, sink, chosen["keys"], chosen["banks"], run), duty(cfg, run)
+
+
+def _banks(cfg: AttnTKGConfig) -> int:
+    """Banks of PSUM for the scores of a round: half of them if that is all, else two, so that rounds overlap."""
+    everything = ceil_div(cfg.curr_sprior, int(nl.tile_size.pmax)) * cfg.rows * cfg.bs
+    return 4 if cfg.rows > _FEW or everything <= 4 * BANK else 2
 
 
 def attended(step: Step, mine: Duty, out: Any) -> None:

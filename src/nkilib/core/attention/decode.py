@@ -11,7 +11,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nkilib.core.attention.attention_tkg_utils import AttnTKGConfig, Part, is_batch_sharded, is_s_prior_sharded, parts
 from nkilib.core.attention.decode_mask import beyond
-from nkilib.core.attention.decode_softmax import ROUND, Constants, Piece, Result, Round, Stack, attend
+from nkilib.core.attention.decode_softmax import BANK, Constants, Piece, Result, Round, Stack, attend
 from nkilib.streaming import ceil_div, load_repeated, sbuf, size, spans
 
 
@@ -28,6 +28,7 @@ class Step:
         mask: `Mask` or `Positions`.
         sink: ``(heads, 1)`` or None.
         most: keys of a part.
+        banks: of PSUM, that the scores of a round take.
         run: keys that follow each other on a partition, 0 for as many as a part has.
     """
 
@@ -39,8 +40,13 @@ class Step:
     mask: Any
     sink: Any
     most: int
+    banks: int
     run: int
     constants: Constants = field(default_factory=Constants)
+
+    def tiles(self, columns: int) -> int:
+        """Tiles of keys that a round of so many columns has room for."""
+        return max(1, BANK // columns * self.banks)
 
 
 @dataclass
@@ -82,7 +88,7 @@ def decoded(step: Step, mine: Duty, into: Any) -> None:
     cfg, pieces = step.cfg, _parts(step, mine)
     columns = size(mine.sequences) * cfg.rows
     tiles = sum(part.tiles for part in pieces)
-    group = max(1, min(ROUND // (cfg.rows * tiles), int(nl.tile_size.pmax) // cfg.rows))
+    group = max(1, min(step.banks * BANK // (cfg.rows * tiles), int(nl.tile_size.pmax) // cfg.rows))
     drops = _drops(step, mine, pieces)
     stack = Stack(cfg.d_head, columns) if mine.shared else None
     held = stack.next() if stack else None
@@ -103,7 +109,7 @@ def _parts(step: Step, mine: Duty) -> list[Part]:
     """The keys of this core, in parts that a round has room for."""
     rows = int(nl.tile_size.pmax)
     tiles = ceil_div(size(mine.keys), rows)
-    room = min(step.most // rows, ROUND // step.cfg.rows)
+    room = min(step.most // rows, step.tiles(step.cfg.rows))
     most = ceil_div(tiles, ceil_div(tiles, max(1, room))) * rows  # of equal size
     return parts(mine.keys.start, mine.keys.stop, most, step.run)
 
@@ -115,7 +121,7 @@ def _rounds(step: Step, mine: Duty, pieces: list[Part], drops: Callable[..., lis
     shape = (size(some), cfg.q_head, cfg.s_active)
     queries = step.queries[:, there.start * cfg.rows : there.stop * cfg.rows]
     waiting = [_piece(step, part, there, drops(part, some)) for part in pieces]
-    rounds = _packed(waiting, max(1, ROUND // (cfg.rows * size(some))))
+    rounds = _packed(waiting, step.tiles(cfg.rows * size(some)))
     if mine.last:
         rounds[0].append(_new_tokens(step, there, some, drops))
     if len(rounds) == 1:

@@ -29,8 +29,6 @@ _LEAST_MAXIMUM = -1.0e20
 """Maximum where no key counts; far from the score of a dropped one, so that its weight is 0."""
 BANK = 512
 """float32 of a bank of PSUM."""
-ROUND = 4 * BANK
-"""Scores of a round on each partition: two rounds, and what is summed, fill PSUM."""
 
 
 class Constants:
@@ -137,7 +135,7 @@ class Result:
 
 
 def attend(work: Round, constants: Constants, head: int) -> Result:
-    """A round of at most `ROUND` scores on a partition and 128 columns; the result is in PSUM."""
+    """A round of at most 128 columns, whose scores PSUM has room for beside its sums; the result is in PSUM."""
     banks = work.banks()
     scores = [_scores(bank, work, constants) for bank in banks]
     lower = _Lower(scores, work.columns, constants)
