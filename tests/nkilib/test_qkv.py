@@ -130,6 +130,18 @@ def test_float8_weights(tokens: tuple[int, int], kind: QuantizationType) -> None
     agrees({**given, "fused_norm_type": NormType.RMS_NORM_SKIP_GAMMA}, units=2 if kind is QuantizationType.ROW else 8)
 
 
+@pytest.mark.parametrize("rotated", [True, False])
+def test_sums_of_squares(rotated: bool) -> None:
+    given = {**hidden(2, 70, 256, 40 * 32, np.float32), "d_head": 32, "num_q_heads": 36, "num_kv_heads": 2}
+    given |= rotation(2, 70, 32, np.float32) if rotated else {}
+    names = [f"{kind}_squared_sum_out" for kind in "qkv"]
+    made, wanted = ({name: np.zeros((2, 70, 1), np.float32) for name in names} for _ in range(2))
+    nki.simulate(qkv)[2](**given, **made)
+    qkv_reference(**given, **wanted)
+    for name in names:
+        assert np.allclose(made[name], wanted[name], rtol=1e-5)
+
+
 def caches(*shape: int, scaled: bool) -> dict[str, Any]:
     dtype = float8_e4m3 if scaled else bfloat16
     found: dict[str, Any] = {name: np.zeros((*shape, 64), dtype) for name in ("k_cache", "v_cache")}
@@ -238,7 +250,6 @@ def test_the_layer_of_a_transformer_in_torch() -> None:
         ("nkilib.not-built", "transpose_k_cache", {"transpose_k_cache": True}),
         ("nkilib.not-built", "strided_input_config", {"strided_input_config": StridedInputConfig(1, 2, 0, 2)}),
         ("nkilib.not-built", "qk_norm_pre_rope.q_norm", {"qk_norm_pre_rope": QKNormConfig(q_norm=NormType.LAYER_NORM)}),
-        ("nkilib.not-built", "q_squared_sum_out", {"q_squared_sum_out": normal(1, 5, 1)}),
         ("nkilib.not-built", "fused_norm_type of transposed_in", {"transposed_in": True, **rms(5)}),
     ],
 )

@@ -33,8 +33,6 @@ def _not_built(given: Any) -> None:
         "fp8_packed": given.fp8_packed or None,
         "strided_input_config": given.strided_input_config,
     }
-    names = ("q_squared_sum_out", "k_squared_sum_out", "v_squared_sum_out")
-    asked |= {name: getattr(given, name) for name in names}
     for place in ("pre", "post"):
         config = getattr(given, f"qk_norm_{place}_rope")
         for kind in ("q", "k"):
@@ -83,6 +81,12 @@ def _heads(given: Any, sizes: dict[str, int]) -> None:
             f"I is (num_q_heads + 2 * num_kv_heads) * d_head, here ({queries} + 2 * {keys}) * {head}",
             "pass the numbers of heads that the weights have",
         )
+    for kind in "qkv":
+        sums = getattr(given, f"{kind}_squared_sum_out")
+        if sums is not None:
+            _need_heads(given, "squares of queries, keys and values are summed")
+            limits.shape(f"{kind}_squared_sum_out", sums, ("B", "S", 1), sizes)
+            limits.dtype(f"{kind}_squared_sum_out", sums, FLOATS)
     if given.output_layout is not QKVOutputLayout.BSD:
         limits.need(given.d_head is not None, "d_head", None, "layouts by head need d_head", "pass d_head")
         limits.multiple("I", sizes["I"], given.d_head, "of heads of d_head columns")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -164,6 +165,40 @@ class Divided:
     def made(self) -> Any:
         """What the kernel returns."""
         return self.queries, self.keys.cache, self.values.cache
+
+
+class SquaredSums:
+    """For each token the sum of squares of its queries, of its keys, or of its values, as projected.
+
+    Args:
+        targets: by kind of head (B, S, 1) in HBM.
+        parts: of some columns: the kinds of heads, and the columns of each.
+        ends: by kind the column after its last one.
+    """
+
+    def __init__(
+        self, targets: dict[str, Any], parts: Callable[[slice], list[tuple[str, slice]]], ends: dict[str, int]
+    ) -> None:
+        self._targets, self._parts, self._ends = targets, parts, ends
+        self._begun: dict[tuple[str, int], Any] = {}
+
+    def add(self, tile: Any, tokens: slice, columns: slice) -> None:
+        """Columns of some tokens; after the last ones of a kind its sums are stored."""
+        for kind, part in self._parts(columns):
+            if kind in self._targets:
+                self._add(kind, tile[:, part.start - columns.start : part.stop - columns.start], tokens, part.stop)
+
+    def _add(self, kind: str, tile: Any, tokens: slice, stop: int) -> None:
+        total, before = sbuf((tile.shape[0], 1), nl.float32), self._begun.pop((kind, tokens.start), None)
+        squares = sbuf(tile.shape, nl.float32)
+        nisa.activation_reduce(dst=squares, op=nl.square, data=tile, reduce_op=nl.add, reduce_res=total)
+        if before is not None:
+            nisa.tensor_tensor(dst=total, data1=total, data2=before, op=nl.add)
+        if stop < self._ends[kind]:
+            self._begun[kind, tokens.start] = total
+            return
+        target = self._targets[kind]
+        store(target.reshape((target.shape[0] * target.shape[1], 1))[tokens], rounded(total, target.dtype))
 
 
 def rounded(tile: Any, dtype: Any) -> Any:

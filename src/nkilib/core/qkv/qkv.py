@@ -34,7 +34,7 @@ from nkilib.core.mlp.tokens import Norm
 from nkilib.core.qkv.checks import check
 from nkilib.core.qkv.heads import KINDS, Heads, Rotation, head_norms
 from nkilib.core.qkv.hidden import FEW, FewHidden, Hidden, Work, over_scale, spread
-from nkilib.core.qkv.outputs import Cache, Divided, Inside, Whole, limits_of
+from nkilib.core.qkv.outputs import Cache, Divided, Inside, SquaredSums, Whole, limits_of
 from nkilib.core.utils.common_types import (
     DtypeMode,
     NormType,
@@ -150,6 +150,8 @@ def qkv(
         transposed_in: whether `input` is (B, H, S).
         qk_norm_pre_rope, qk_norm_post_rope: norms of heads, RMS_NORM.
         qk_norm_pre_rope_q_gamma and the other three: their weights, (1, d_head).
+        q_squared_sum_out, k_squared_sum_out, v_squared_sum_out: (B, S, 1), written: the sum of squares of the projected
+            queries, keys or values of each token, before norms of heads and rotation.
         output_hbm: of the shape of the result, written instead of a new tensor.
         dtype_mode: which float8 STATIC computes with.
 
@@ -165,7 +167,7 @@ def qkv(
     heads = heads_of(given, sizes)
     target, dtype = outputs_of(given, sizes, heads)
     static = Static(given.qkv_in_scale, given.qkv_w_scale, dtype_mode) if given.qkv_in_scale is not None else None
-    share_rows, added = shares_rows(sizes), added_of(given, sizes)
+    share_rows, added = shares_rows(given, sizes), added_of(given, sizes)
     unit = d_head or 1
     mine = slice(0, sizes["I"]) if share_rows else own(sizes["I"], unit)
     for work in works(given, sizes, static, added, share_rows):
@@ -184,10 +186,18 @@ def qkv(
     return target.made() if added is None else (target.made(), added)
 
 
-def shares_rows(sizes: dict[str, int]) -> bool:
+def shares_rows(given: Any, sizes: dict[str, int]) -> bool:
     """Whether cores share the tokens, and not the columns."""
+    if squares_of(given):
+        return True
     tiles = ceil_div(sizes["B"] * sizes["S"], nl.tile_size.pmax)
     return tiles % nl.num_programs(0) == 0 or tiles >= _EVEN
+
+
+def squares_of(given: Any) -> dict[str, Any]:
+    """Where sums of squares go, by kind of head."""
+    named = {kind: getattr(given, f"{kind}_squared_sum_out") for kind in KINDS}
+    return {kind: target for kind, target in named.items() if target is not None}
 
 
 def added_of(given: Any, sizes: dict[str, int]) -> Any:
@@ -283,6 +293,8 @@ class Finish:
         late = bool(work.shrinks)
         self._epilogues = [Epilogue(self._summed, depth, rows, given.bias, scale, factors, late) for scale in scales]
         self.begin = self._epilogues[0].begin
+        targets, ends = squares_of(given), dict(zip(KINDS, heads.ends, strict=True))
+        self._squares = SquaredSums(targets, heads.parts, ends) if targets else None
 
     def __call__(self, sums: Any, tokens: slice, columns: slice) -> Any:
         """A new tile with the finished columns of some tokens."""
@@ -292,4 +304,6 @@ class Finish:
             here = slice(part.start - columns.start, part.stop - columns.start)
             shrink = self._shrinks.get(tokens.start)
             self._epilogues[KINDS.index(kind)](sums[:, here], part, tile[:, here], shrink)
+        if self._squares is not None:
+            self._squares.add(tile, tokens, columns)
         return tile if self._heads.idle else self._heads.finished(tile, tokens, columns, self._dtype)

@@ -88,6 +88,7 @@ def qkv_reference(
         x = x + wide(mlp_prev) + wide(attention_prev)
     added = x.astype(input.dtype)
     y = _projected(_normalised(x, given), given)
+    _sum_squares(y, given)
     if d_head is not None and num_q_heads is not None and num_kv_heads is not None:
         y = _heads(y.reshape((batch, sequence, -1, d_head)), given).reshape(y.shape)
     dtype = np.dtype("bfloat16") if quantization_type is QuantizationType.STATIC else input.dtype
@@ -130,6 +131,17 @@ def _projected(x: NDArray, given: Any) -> NDArray:
         scale = wide(given.qkv_w_scale)[0]
     y = x @ wide(given.fused_qkv_weights) * scale
     return y if given.bias is None else y + wide(given.bias)
+
+
+def _sum_squares(y: NDArray, given: Any) -> None:
+    """Write sums of squares where the caller wants them."""
+    targets = (given.q_squared_sum_out, given.k_squared_sum_out, given.v_squared_sum_out)
+    if all(target is None for target in targets):
+        return
+    ends = [given.num_q_heads * given.d_head, (given.num_q_heads + given.num_kv_heads) * given.d_head]
+    for target, part in zip(targets, np.split(y, ends, -1), strict=True):
+        if target is not None:
+            target[...] = np.square(part).sum(-1, keepdims=True)
 
 
 def _heads(y: NDArray, given: Any) -> NDArray:
