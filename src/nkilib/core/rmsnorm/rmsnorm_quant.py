@@ -31,6 +31,7 @@ import nki.language as nl
 from nkilib import limits
 from nkilib.core.rmsnorm.rms_norm import checked, inverse_rms, load_factors, scale_rows, times_columns
 from nkilib.core.utils.common_types import DtypeMode, NormType, QuantizationType
+from nkilib.fp8 import float8, largest
 from nkilib.rows import Pieces, RowBlock, matrix, row_blocks
 from nkilib.streaming import filled, load, result, sbuf, store
 
@@ -112,28 +113,18 @@ def rmsnorm_quant_kernel(
     Raises:
         KernelLimit: shapes, dtypes, a scale that is missing or not wanted, OCP on a target without it.
     """
-    dtype, largest = _format(dtype_mode)
+    limits.one_of("dtype_mode", dtype_mode, tuple(DtypeMode))
+    dtype = float8(dtype_mode)
     _check(hidden, ln_w, kargs, input_dequant_scale, pre_norm_gamma, residual)
     columns = hidden.shape[-1]
     wide = columns + (_SCALE_BYTES if kargs.is_row_quant() else 0)
     out = result((*hidden.shape[:-1], wide), dtype)
     summed = None if residual is None else result(hidden.shape, hidden.dtype)
-    work = _Work(kargs, matrix(hidden), ln_w, pre_norm_gamma, input_dequant_scale, largest)
+    work = _Work(kargs, matrix(hidden), ln_w, pre_norm_gamma, input_dequant_scale, largest(dtype))
     for block in row_blocks(work.source.shape[0], columns * hidden.dtype.itemsize):
         rows = work.rows(block, residual, summed)
         store(block.of(matrix(out)), work.quantised(rows, dtype, wide))
     return out if summed is None else (out, summed)
-
-
-def _format(mode: DtypeMode) -> tuple[Any, float]:
-    """The 8-bit format, and its largest number."""
-    limits.one_of("dtype_mode", mode, tuple(DtypeMode))
-    if mode is DtypeMode.OCP:
-        limits.generation("rmsnorm_quant_kernel with DtypeMode.OCP", 4, "older ones do not compute with float8_e4m3fn")
-    newer = nisa.get_nc_version() >= nisa.nc_version.gen4
-    if mode is DtypeMode.OCP or (mode is DtypeMode.AUTO and newer):
-        return nl.float8_e4m3fn, 448.0
-    return nl.float8_e4m3, 240.0
 
 
 def _check(hidden: Any, ln_w: Any, kargs: RmsNormQuantKernelArgs, scale: Any, pre_norm: Any, residual: Any) -> None:
@@ -170,9 +161,9 @@ class _Work(nl.NKIObject):
     """What all blocks of rows share."""
 
     def __init__(
-        self, kargs: RmsNormQuantKernelArgs, source: Any, ln_w: Any, pre_norm: Any, dequant: Any, largest: float
+        self, kargs: RmsNormQuantKernelArgs, source: Any, ln_w: Any, pre_norm: Any, dequant: Any, most: float
     ) -> None:
-        self.kargs, self.source, self.largest = kargs, source, largest
+        self.kargs, self.source, self.largest = kargs, source, most
         self.epsilon = filled((nl.tile_size.pmax, 1), nl.float32, kargs.eps)
         self.factors = load_factors(ln_w if kargs.needs_rms_normalization() else None, source)
         self.pre_factors = None if pre_norm is None else load_factors(pre_norm, source)

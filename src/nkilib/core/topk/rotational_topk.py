@@ -25,24 +25,17 @@ from enum import Enum
 from math import prod
 from typing import Any
 
-import numpy as np
-
 import nki
 import nki.isa as nisa
 import nki.language as nl
 from nkilib import limits
-from nkilib.core.topk.topk_plan import AT_ONCE, TopkPlan, planned
+from nkilib.core.topk.topk_plan import TopkPlan, planned
+from nkilib.core.topk.topk_ring import PIECE, TAKEN, Ring, clamped, looked_up, taken
 from nkilib.errors import KernelLimit
-from nkilib.streaming import ceil_div, load, psum, result, sbuf, size, spans, store
+from nkilib.streaming import ceil_div, load, result, sbuf, size, spans, store
 
-_MASKED = -3.3e38
-"""What -inf counts as: products with 0 stay 0."""
 _LEAST = -3.2e38
 """Anything below is -inf, whatever dtype it was rounded to."""
-_TAKEN = float(np.finfo(np.float32).min)
-"""Stands where an element was taken out, and for those that a shorter segment lacks; less than all others."""
-_PIECE = 2048
-"""Elements of a row in one transfer."""
 _FLOATS = (nl.bfloat16, nl.float16, nl.float32)
 
 
@@ -199,17 +192,17 @@ def _search(source: Any, k: int, ordered: bool, plan: TopkPlan) -> tuple[Any, An
     limits.dtype("inp", source, _FLOATS)
     rows = source.shape[0]
     found = result((rows, k), source.dtype), result((rows, k), nl.uint32)
-    ring = None if plan.segments == 1 else _Ring(plan, *source.shape)
+    ring = None if plan.segments == 1 else Ring(plan, *source.shape)
     for some in spans(rows, ceil_div(rows, nl.num_programs(0)), shared=True):
         for block in spans(size(some), nl.tile_size.pmax):
             here = slice(some.start + block.start, some.start + block.stop)
             if ring is None:
-                values, indices = _taken(_pool(source[here], plan), k)
+                values, indices = taken(_pool(source[here], plan), k)
             else:
                 values, indices = ring.search(source, here)
                 if ordered or plan.segments * plan.share != k:
-                    values, places = _taken(values, k)
-                    indices = _looked_up(indices, places)
+                    values, places = taken(values, k)
+                    indices = looked_up(indices, places)
             _store(values, indices, found, here)
     return found
 
@@ -219,33 +212,10 @@ def _pool(source: Any, plan: TopkPlan) -> Any:
     rows, columns = source.shape
     pool = sbuf((rows, plan.widest), nl.float32)
     if columns < plan.widest:
-        nisa.memset(dst=pool[:, columns:], value=_TAKEN)
-    for part in spans(columns, _PIECE):
-        _clamp(load(source[:, part]), into=pool[:, part])
+        nisa.memset(dst=pool[:, columns:], value=TAKEN)
+    for part in spans(columns, PIECE):
+        clamped(load(source[:, part]), into=pool[:, part])
     return pool
-
-
-def _clamp(tile: Any, into: Any) -> None:
-    """A tile in float32, with `_MASKED` in place of -inf."""
-    nisa.tensor_scalar(dst=into, data=tile, op0=nl.maximum, operand0=_MASKED)
-
-
-def _taken(pool: Any, count: int, into: Any = None) -> tuple[Any, Any]:
-    """The largest elements of each partition, taken out, in descending order, and their places in uint32."""
-    whole = AT_ONCE * ceil_div(count, AT_ONCE)
-    values = sbuf((pool.shape[0], whole), nl.float32) if into is None else into
-    places = sbuf((pool.shape[0], whole), nl.uint32)
-    for part in spans(whole, AT_ONCE):
-        nisa.max8(dst=values[:, part], src=pool)
-        nisa.nc_match_replace8(dst=pool, data=pool, vals=values[:, part], imm=_TAKEN, dst_idx=places[:, part])
-    return values, places
-
-
-def _looked_up(table: Any, places: Any) -> Any:
-    """``table[partition, place]``."""
-    found = sbuf(places.shape, table.dtype)
-    nisa.nc_n_gather(dst=found, data=table, indices=places)
-    return found
 
 
 def _store(values: Any, indices: Any, found: tuple[Any, Any], rows: slice) -> None:
@@ -259,124 +229,10 @@ def _store(values: Any, indices: Any, found: tuple[Any, Any], rows: slice) -> No
 
 
 def _as(tile: Any, target: Any) -> Any:
-    """As many columns of a tile as a result has, in its dtype; all of them where a row's are not in one dimension."""
-    kept = tile if len(tile.shape) > 2 else tile[:, : target.shape[1]]
+    """As many columns of a tile as a result has, in its dtype."""
+    kept = tile[:, : target.shape[1]]
     if kept.dtype == target.dtype:
         return kept
     converted = sbuf(kept.shape, target.dtype)
     nisa.tensor_copy(dst=converted, src=kept, engine=nisa.engine.scalar)
     return converted
-
-
-# ------------------------------------------------------------------------------------------------------------ the ring
-
-
-class _Ring(nl.NKIObject):
-    """Rows in segments: partition ``row * segments + segment`` has one, and gives to the next one of the row."""
-
-    def __init__(self, plan: TopkPlan, rows: int, columns: int) -> None:
-        self.plan = plan
-        self.constants = {
-            count: load(nl.shared_constant(_constants(plan, count, columns))) for count in _counts(plan, rows)
-        }
-        self.tables: dict[int, Any] = {}
-
-    def search(self, source: Any, rows: slice) -> tuple[Any, Any]:
-        """What all segments took out last of at most 128 rows: (rows, segments * share) values, and indices."""
-        plan = self.plan
-        merged = sbuf((size(rows), plan.segments, 2, plan.share), nl.float32)
-        for some in spans(size(rows), plan.together):
-            store(merged[some], self._turn(source, slice(rows.start + some.start, rows.start + some.stop)))
-        return merged[:, :, 0], merged[:, :, 1]
-
-    def _turn(self, source: Any, some: slice) -> Any:
-        """What each segment of each row takes out in the last stage: its values, and behind them their indices."""
-        plan = self.plan
-        pool, table = self._segments(source, some), self._table(size(some))
-        given = None
-        for stage in range(plan.segments):
-            width = plan.length + stage * plan.share
-            if given is not None:
-                self._give(given, pool, table, slice(width - plan.share, width))
-            given = sbuf((pool.shape[0], 2 * plan.share), nl.float32)
-            _, places = _taken(pool[:, :width], plan.share, into=given[:, : plan.share])
-            nisa.nc_n_gather(dst=given[:, plan.share :], data=table[:, :width], indices=places)
-        return given
-
-    def _segments(self, source: Any, rows: slice) -> Any:
-        """The segments of some rows, with room for what they get."""
-        count, plan = size(rows), self.plan
-        raw = sbuf((count * plan.segments, plan.length), source.dtype)
-        pool = sbuf((count * plan.segments, plan.widest), nl.float32)
-        _load_segments(source, rows, plan, raw)
-        _clamp(raw, into=pool[:, : plan.length])
-        missing = plan.segments * plan.length - source.shape[1]
-        if missing:
-            limit = self.constants[count][:, count * plan.segments + 1 :]
-            tail = pool[:, plan.length - missing : plan.length]
-            nisa.range_select(
-                dst=tail,
-                on_true_tile=tail,
-                comp_op0=nl.less,
-                comp_op1=nl.less,
-                bound0=limit,
-                bound1=limit,
-                range_start=plan.length - missing,
-            )
-        return pool
-
-    def _table(self, rows: int) -> Any:
-        """The index in its row of each element of the segments, with room for those that come."""
-        if rows not in self.tables:
-            plan = self.plan
-            base = self.constants[rows][:, rows * plan.segments : rows * plan.segments + 1]
-            table = sbuf((rows * plan.segments, plan.widest), nl.float32)
-            own = table[:, : plan.length]
-            nisa.iota(dst=own, pattern=[[1, plan.length]])
-            nisa.tensor_scalar(dst=own, data=own, op0=nl.add, operand0=base)
-            self.tables[rows] = table
-        return self.tables[rows]
-
-    def _give(self, given: Any, pool: Any, table: Any, there: slice) -> None:
-        """What was taken out, to the next segments: columns of the pool, and of the table."""
-        partitions, share = given.shape[0], self.plan.share
-        shift = self.constants[partitions // self.plan.segments][:, :partitions]
-        for half, target in ((given[:, :share], pool[:, there]), (given[:, share:], table[:, there])):
-            for part in spans(share, nl.tile_size.gemm_moving_fmax):
-                moved = psum((partitions, size(part)))
-                nisa.nc_matmul(dst=moved, stationary=shift, moving=half[:, part])
-                nisa.tensor_copy(dst=target[:, part], src=moved, engine=nisa.engine.scalar)
-
-
-def _load_segments(source: Any, rows: slice, plan: TopkPlan, into: Any) -> None:
-    """Rows in segments; what a last segment lacks is the beginning of the next row, or nothing after the last row."""
-    (all_rows, columns), missing = source.shape, plan.segments * plan.length - source.shape[1]
-    alone = bool(missing) and rows.stop == all_rows
-    count = size(rows) - alone
-    if alone:
-        whole = plan.length * (columns // plan.length)
-        first, last = count * plan.segments, into.shape[0] - 1
-        nisa.memset(dst=into[:, columns - whole :], value=0.0)
-        store(into[first : first + whole // plan.length], source[all_rows - 1, :whole])
-        store(into[last : last + 1, : columns - whole], source[all_rows - 1, whole:])
-    if count:
-        pattern = [[columns, count], [plan.length, plan.segments], [1, plan.length]]
-        store(into[: count * plan.segments], source.ap(pattern=pattern, offset=rows.start * columns))
-
-
-def _constants(plan: TopkPlan, rows: int, columns: int) -> np.ndarray:
-    """The matrix that turns the ring, and beside it the index of each segment's first element, and how many it has."""
-    shift = np.kron(np.eye(rows), np.roll(np.eye(plan.segments), 1, axis=1))
-    base = np.arange(plan.segments) * plan.length
-    length = np.minimum(plan.length, columns - base)
-    of_segments = np.tile(np.stack([base, length], 1), (rows, 1))
-    return np.hstack([shift, of_segments]).astype(np.float32)
-
-
-def _counts(plan: TopkPlan, rows: int) -> list[int]:
-    """How many rows there are together anywhere, on any core: constants are the same on all of them."""
-    found = set()
-    for some in spans(rows, ceil_div(rows, nl.num_programs(0))):
-        for block in spans(size(some), nl.tile_size.pmax):
-            found |= {size(each) for each in spans(size(block), plan.together)}
-    return sorted(found)
