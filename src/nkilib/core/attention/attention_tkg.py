@@ -20,8 +20,9 @@ out                (d, B * H * S) in SBUF, or (B, H, d, S) in HBM
 k_out              (d, B * S) in SBUF, or (B, 1, d, S) in HBM
 =================  ==========================================================================================
 
-The rows of a mask for a paged cache are ordered as `attention_tkg_utils` says. Dtypes: floats of 2 bytes, FP8 for the
-cache, or float32 for all; scores, maxima and sums are float32. Limits: d_head, and q_head * s_active, of at most 128.
+Several heads of keys and values count as sequences of their own, each with the queries that share it. The rows of a
+mask for a paged cache are ordered as `attention_tkg_utils` says. Dtypes: floats of 2 bytes, FP8 for the cache, or
+float32 for all; scores, maxima and sums are float32. Limits: d_head, and q_head * s_active, of at most 128.
 
 Plan: transfers of the cache bound the kernel; keys come in so that 128 of them are the stationary operand of a product
 whose result has keys on partitions, and values are the stationary operand of the second product. Tensor also adds the
