@@ -42,6 +42,9 @@ from nkilib.core.attention.cte.checks import check
 from nkilib.core.attention.cte.operands import CHUNK, TILE, Segment
 from nkilib.core.attention.cte.sight import sight_of
 
+_NARROW = 96
+"""d up to which products take so much less time that Vector computes every third bank of weights."""
+
 
 @nki.jit
 def attention_cte(
@@ -139,16 +142,21 @@ def attention_cte(
         rows=tp_q,
         columns=tp_out,
         normalized=not skip_output_normalization,
-        plan=_plan(queries, length, prior, tiles),
+        plan=_plan((queries, length, prior, features), tiles),
     )
     attend(call)
     return (call.out, neg_max, sums) if cache_softmax else call.out
 
 
-def _plan(queries: int, keys: int, prior: int, tiles: Mapping[str, int] | None) -> dict[str, int]:
-    """Sizes by rule, by the table of winners, or as the caller says."""
+def _plan(sizes: tuple[int, int, int, int], tiles: Mapping[str, int] | None) -> dict[str, int]:
+    """Sizes by rule, by the table of winners, or as the caller says.
+
+    Args:
+        sizes: queries, keys, keys of the prefix, and d.
+    """
+    queries, keys, prior, d = sizes
     trip = st.ceil_div(keys, TILE) + st.ceil_div(prior, TILE)
-    rule = {"ahead": 3, "vector": 4, "section": 8192, "exact": 50 + 2 * trip}
+    rule = {"ahead": 5, "vector": 4 if d > _NARROW else 3, "section": 8192, "exact": 50 + 2 * trip}
     plan = tuned.choose("attention_cte", {"queries": queries, "keys": keys}, rule, tiles)
     limits.multiple('tiles["section"]', plan["section"], CHUNK, "keys are loaded so many at a time")
     return plan

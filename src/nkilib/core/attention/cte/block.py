@@ -124,7 +124,7 @@ class Block:
         head: of queries; a number, or a scalar of the device.
         start: the first query; a number, or a scalar of the device.
         count: queries.
-        totals: for each tile of queries its sums, ``(queries, d + 1)``, over the keys of earlier sections.
+        totals: sums of weighted values and of weights so far, ``(at most 128, tiles, d + 1)`` float32; None before.
         largest: the largest score of each query so far, ``(queries, 1)`` float32; None if it is not computed.
         bias: what is added to its scaled scores, ``(queries, 1)`` float32; None for 0.
         limits: first and last keys that queries see of each segment, as columns, where they were asked for.
@@ -135,7 +135,7 @@ class Block:
     head: Any
     start: Any
     count: int
-    totals: dict[int, Any] = field(default_factory=dict)
+    totals: Any = None
     largest: Any = None
     bias: Any = None
     limits: dict[Segment, tuple[Any, Any]] = field(default_factory=dict)

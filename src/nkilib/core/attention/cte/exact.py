@@ -83,7 +83,7 @@ class Row:
 
     def second(self) -> Iterator[Step]:
         """Steps from the weights to the sums of values, and to the result."""
-        sums = st.psum((self.block.count, self.block.call.features + 1))
+        sums = st.psum((self.block.count, 1, self.block.call.features + 1))
         for number, piece in enumerate(self.pieces):
             tiles = self.keys.tiles(piece.segment, piece.keys)
             made, held = self._room(tiles)
@@ -183,11 +183,14 @@ class Row:
         rows = self.block.count
         for place, tile in enumerate(tiles):
             stationary = held[0 : tile.size, place * rows : (place + 1) * rows]
-            nisa.nc_matmul(dst=sums, stationary=stationary, moving=tile.values, accumulate=begun or place > 0)
+            nisa.nc_matmul(dst=sums[:, 0, :], stationary=stationary, moving=tile.values, accumulate=begun or place > 0)
 
     def _finish(self, sums: Any) -> None:
         """Sums of all sections so far, and after the last one the result."""
-        keep(self.block, {} if sums is None else {0: sums}, self.shrink, self.last)
+        if self.last and sums is not None and self.block.totals is None:
+            self.block.totals = sums  # one section: from PSUM at once
+        else:
+            keep(self.block, [] if sums is None else [(0, sums)], self.shrink)
         if self.last:
             finish(self.block)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from math import e
+from math import e, exp
 from typing import Any, NamedTuple
 
 import nki.isa as nisa
@@ -110,24 +110,17 @@ class Columns:
         for piece in bank:
             queries = self.block.queries[:, piece.columns]
             nisa.nc_matmul(dst=scores[:, piece.place], stationary=piece.tile.keys, moving=queries)
+        compute = _powers if vector else _exponentials
         if bank[0].tile.segment.prior:
             for piece in bank:
-                self._of_prefix(piece, made[:, piece.place], scores[:, piece.place])
-        elif vector:
-            nisa.tensor_scalar(
-                dst=made, data=scores, op0=nl.multiply, operand0=call.scale, op1=nl.power, operand1=e, reverse1=True
-            )
+                number = piece.tile.start // TILE
+                unused = call.sight.unused[0 : piece.tile.size, number : number + 1]
+                compute(made[:, piece.place], scores[:, piece.place], call.scale, unused)
         else:
-            nisa.activation(dst=made, op=nl.exp, data=scores, scale=call.scale)
+            compute(made, scores, call.scale, None)
         for piece in bank:
             first = self.block.start + piece.columns.start
             call.sight.hide(made[:, piece.place], piece.tile, slice(first, first + st.size(piece.columns)))
-
-    def _of_prefix(self, piece: Piece, made: Any, scores: Any) -> None:
-        """Weights of keys of the prefix, 0 for those that are not used."""
-        call, number = self.block.call, piece.tile.start // TILE
-        unused = call.sight.unused[0 : piece.tile.size, number : number + 1]
-        nisa.activation(dst=made, op=nl.exp, data=scores, scale=call.scale, bias=unused)
 
     def _sum(self, bank: list[Piece], made: Any) -> None:
         """Add the weighted values of the keys of a bank."""
@@ -143,18 +136,56 @@ class Columns:
     def _sums_of(self, columns: slice) -> Any:
         """Where the sums of a tile of queries are."""
         place, width = columns.start // TILE, self.block.call.features + 1
-        if place not in self.sums:
-            bank, at = divmod(place, BANK // width)
-            while len(self.banks) <= bank:
-                self.banks.append(st.psum((TILE, BANK)))
-            self.sums[place] = self.banks[bank][0 : st.size(columns), at * width : (at + 1) * width]
+        bank, at = divmod(place, BANK // width)
+        while len(self.banks) <= bank:
+            count = min(BANK // width, len(self.block.tiles) - len(self.banks) * (BANK // width))
+            self.banks.append(st.psum((TILE, count, width)))
+        self.sums[place] = self.banks[bank][0 : st.size(columns), at, :]
         return self.sums[place]
 
     def _finish(self) -> None:
         """Sums of all sections so far, and after the last one the result."""
-        keep(self.block, self.sums, None, self.last)
+        keep(self.block, list(self._whole()))
         if self.last:
             finish(self.block)
+
+    def _whole(self) -> Iterator[tuple[int, Any]]:
+        """Sums bank by bank, or tile by tile where a bank has unwritten parts."""
+        place = 0
+        for bank in self.banks:
+            tiles = range(place, place + bank.shape[1])
+            sums = [self.sums.get(tile) for tile in tiles]
+            if all(each is not None and each.shape[0] == TILE for each in sums):
+                yield place, bank
+            else:
+                alone = ((tile, each) for tile, each in zip(tiles, sums, strict=True) if each is not None)
+                yield from ((tile, bank[0 : each.shape[0], tile - place : tile - place + 1, :]) for tile, each in alone)
+            place += bank.shape[1]
+
+
+def _exponentials(made: Any, scores: Any, scale: float, unused: Any) -> None:
+    """Weights by Scalar.
+
+    Args:
+        unused: for each key 0, or the lowest number if it is not used; None if all are.
+    """
+    if unused is None:
+        nisa.activation(dst=made, op=nl.exp, data=scores, scale=scale)
+    else:
+        nisa.activation(dst=made, op=nl.exp, data=scores, scale=scale, bias=unused)
+
+
+def _powers(made: Any, scores: Any, scale: float, unused: Any) -> None:
+    """Weights by Vector: powers of e, or of ``e**scale`` where the scale leaves no room for what is added."""
+    if unused is None:
+        nisa.tensor_scalar(
+            dst=made, data=scores, op0=nl.multiply, operand0=scale, op1=nl.power, operand1=e, reverse1=True
+        )
+    else:
+        base = exp(scale)
+        nisa.tensor_scalar(
+            dst=made, data=scores, op0=nl.add, operand0=unused, op1=nl.power, operand1=base, reverse1=True
+        )
 
 
 def _nothing() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import nki.isa as nisa
@@ -15,44 +15,63 @@ _LEAST = 2.0**-126
 """Sum of the weights of a query that sees no key, whose result is 0."""
 
 
-def keep(block: Block, sums: Mapping[int, Any], shrink: Any, last: bool) -> None:
-    """Add sums over a section of the keys to those before.
+def keep(block: Block, sums: Sequence[tuple[int, Any]], shrink: Any = None) -> None:
+    """Add sums over a section of the keys to those before, in SBUF.
 
     Args:
-        sums: in PSUM, by the number of the tile of queries.
+        sums: in PSUM, ``(queries, tiles, d + 1)`` each, and the number of the first of these tiles of queries.
         shrink: what earlier sums are multiplied by, ``(queries, 1)``, or None.
-        last: whether no section follows, so that a result may be made from PSUM.
     """
-    for place, before in block.totals.items():
-        if place not in sums:
-            continue
-        block.totals[place] = total = st.sbuf(before.shape, nl.float32)
-        if shrink is None:
-            nisa.tensor_tensor(dst=total, data1=before, data2=sums[place], op=nl.add)
+    first = block.totals is None
+    if first:
+        shape = min(block.count, TILE), len(block.tiles), block.call.features + 1
+        block.totals = st.sbuf(shape, nl.float32)
+        if sum(new.shape[0] * new.shape[1] for _, new in sums) < shape[0] * shape[1]:
+            nisa.memset(dst=block.totals, value=0.0)
+    for place, new in sums:
+        here = block.totals[0 : new.shape[0], place : place + new.shape[1], :]
+        if first:
+            nisa.tensor_copy(dst=here, src=new)
+        elif shrink is None:
+            nisa.tensor_tensor(dst=here, data1=here, data2=new, op=nl.add)
         else:
-            nisa.scalar_tensor_tensor(
-                dst=total, data=before, op0=nl.multiply, operand0=shrink, op1=nl.add, operand1=sums[place]
-            )
-    for place in sums.keys() - block.totals.keys():
-        block.totals[place] = sums[place]
-        if not last:
-            block.totals[place] = st.sbuf(sums[place].shape, nl.float32)
-            nisa.tensor_copy(dst=block.totals[place], src=sums[place])
+            nisa.scalar_tensor_tensor(dst=here, data=here, op0=nl.multiply, operand0=shrink, op1=nl.add, operand1=new)
 
 
 def finish(block: Block) -> None:
     """Store the results of a block, and what its softmax was made of."""
-    call, count = block.call, len(block.tiles)
-    made = st.sbuf((TILE, count, call.features), call.out.dtype)
+    call, totals = block.call, block.totals
+    rows, count, _ = totals.shape
+    features = call.features
     kept = _column_of_tiles(block) if block.weights is None else block.weights
-    sink = _sink_weight(block) if call.sink is not None else None
-    for place, columns in enumerate(block.tiles):
-        rows = st.size(columns)
-        here = kept[0:rows, place : place + 1]
-        _result(block, made[0:rows, place, :], block.totals.get(place), sink, here)
+    weight, inverse = kept[0:rows, :], st.sbuf((rows, count), nl.float32)
+    if call.sums is not None and call.normalized:
+        weight, inverse = inverse, weight
+    last = totals[:, :, features]
+    if call.sink is None:
+        nisa.tensor_scalar(dst=weight, data=last, op0=nl.maximum, operand0=_LEAST)
+    else:
+        nisa.tensor_scalar(dst=weight, data=last, op0=nl.add, operand0=_sink_weight(block))
+    made = st.sbuf((rows, count, features), call.out.dtype)
+    if call.normalized:
+        nisa.reciprocal(dst=inverse, data=weight)
+        for place in range(count):
+            _scale(
+                made[:, place, :], totals[:, place, 0:features], inverse[:, place : place + 1], block.bias is not None
+            )
+    else:
+        nisa.tensor_copy(dst=made, src=totals[:, :, 0:features])
     _store(block, made)
     if call.sums is not None:
         _store_softmax(block, kept)
+
+
+def _scale(made: Any, total: Any, inverse: Any, maxima: bool) -> None:
+    """Results from sums, by the engine that has less to do: without maxima Scalar computes most exponentials."""
+    if maxima:
+        nisa.activation(dst=made, op=nl.copy, data=total, scale=inverse)
+    else:
+        nisa.tensor_scalar(dst=made, data=total, op0=nl.multiply, operand0=inverse)
 
 
 def _column_of_tiles(block: Block) -> Any:
@@ -70,33 +89,6 @@ def _sink_weight(block: Block) -> Any:
     else:
         nisa.activation(dst=result, op=nl.exp, data=sink[0:rows, :], bias=block.bias)
     return result
-
-
-def _result(block: Block, made: Any, total: Any, sink: Any, kept: Any) -> None:
-    """The result of a tile of queries from its sums, ``(queries, d + 1)``.
-
-    Args:
-        kept: gets the sum of the weights, or its inverse, ``(queries, 1)``.
-    """
-    call, (rows, features) = block.call, made.shape
-    if total is None:
-        total = st.filled((rows, features + 1), nl.float32, 0.0)
-    weight, inverse = kept, st.sbuf((rows, 1), nl.float32)
-    if call.sums is not None and call.normalized:
-        weight, inverse = inverse, kept
-    last = total[:, features : features + 1]
-    if sink is not None:
-        nisa.tensor_tensor(dst=weight, data1=sink[0:rows, :], data2=last, op=nl.add)
-    else:
-        nisa.tensor_scalar(dst=weight, data=last, op0=nl.maximum, operand0=_LEAST)
-    if not call.normalized:
-        nisa.tensor_copy(dst=made, src=total[:, 0:features])
-        return
-    nisa.reciprocal(dst=inverse, data=weight)
-    if block.bias is None:  # Scalar is the busier one where the exponentials of all scores are its only work
-        nisa.tensor_scalar(dst=made, data=total[:, 0:features], op0=nl.multiply, operand0=inverse)
-    else:
-        nisa.activation(dst=made, op=nl.copy, data=total[:, 0:features], scale=inverse)
 
 
 def _store(block: Block, made: Any) -> None:
