@@ -63,6 +63,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "find_nonzero_indices": Entry(
             "nkilib.core.subkernels.find_nonzero_indices", "nkilib.core.subkernels", "find-nonzero-indices"
         ),
+        "gpsimd_topk": Entry("nkilib.experimental.topk.gpsimd_topk", "nkilib.experimental.topk", "gpsimd-topk"),
         "layer_norm": Entry(
             "nkilib.core.layernorm.layer_norm", "nkilib.core.layernorm", backward="layer_norm_backward"
         ),

@@ -9,6 +9,7 @@ from benchmarks.library.case import Case, Make
 
 import nki.language as nl
 from nkilib.core.topk import create_rotational_topk_config, create_topk_config
+from nkilib.experimental.topk import create_gpsimd_topk_config
 
 
 def _case(rows: int, columns: int, k: int, lnc: int = 1) -> Case:
@@ -34,6 +35,26 @@ def _case(rows: int, columns: int, k: int, lnc: int = 1) -> Case:
     return Case("rotational_topk", name, arguments, 0, moved, lnc, tolerance=0.0, small=small, theirs=theirs)
 
 
+def _by_gpsimd(rows: int, columns: int, k: int) -> Case:
+    def arguments(make: Make, rows: int = rows) -> dict[str, Any]:
+        config = create_gpsimd_topk_config((rows, columns), nl.bfloat16, k)
+        return {"inp": make((rows, columns), nl.bfloat16), "config": config}
+
+    moved = rows * (2 * columns + 6 * k)
+    # elements of bfloat16 are equal to others, whose indices come in any order: values are compared
+    return Case(
+        "gpsimd_topk",
+        f"{k} of {columns}, {rows} rows",
+        arguments,
+        0,
+        moved,
+        tolerance=0.0,
+        small=lambda make: arguments(make, min(rows, 16)),
+        official=False,
+        meaning=lambda found: found if found.dtype != "uint32" else found * 0,
+    )
+
+
 CASES = [
     _case(1, 25600, 256),
     _case(8, 3168, 256),
@@ -42,4 +63,6 @@ CASES = [
     _case(1024, 8192, 64),
     _case(32, 16000, 8),
     _case(1024, 8192, 64, lnc=2),
+    _by_gpsimd(64, 32064, 256),
+    _by_gpsimd(128, 8192, 1024),
 ]

@@ -30,12 +30,10 @@ import nki.isa as nisa
 import nki.language as nl
 from nkilib import limits
 from nkilib.core.topk.topk_plan import TopkPlan, planned
-from nkilib.core.topk.topk_ring import PIECE, TAKEN, Ring, clamped, looked_up, taken
+from nkilib.core.topk.topk_ring import PIECE, TAKEN, Ring, clamped, looked_up, put, taken
 from nkilib.errors import KernelLimit
-from nkilib.streaming import ceil_div, load, result, sbuf, size, spans, store
+from nkilib.streaming import ceil_div, load, result, sbuf, size, spans
 
-_LEAST = -3.2e38
-"""Anything below is -inf, whatever dtype it was rounded to."""
 _FLOATS = (nl.bfloat16, nl.float16, nl.float32)
 
 
@@ -203,7 +201,7 @@ def _search(source: Any, k: int, ordered: bool, plan: TopkPlan) -> tuple[Any, An
                 if ordered or plan.segments * plan.share != k:
                     values, places = taken(values, k)
                     indices = looked_up(indices, places)
-            _store(values, indices, found, here)
+            put(values, indices, found, here)
     return found
 
 
@@ -216,23 +214,3 @@ def _pool(source: Any, plan: TopkPlan) -> Any:
     for part in spans(columns, PIECE):
         clamped(load(source[:, part]), into=pool[:, part])
     return pool
-
-
-def _store(values: Any, indices: Any, found: tuple[Any, Any], rows: slice) -> None:
-    """Both results of some rows, with -inf in place of what stands for it."""
-    values, indices = (_as(tile, target) for tile, target in zip((values, indices), found, strict=True))
-    masked = sbuf(values.shape, nl.uint8)
-    nisa.tensor_scalar(dst=masked, data=values, op0=nl.less_equal, operand0=_LEAST)
-    nisa.tensor_copy_predicated(dst=values, src=float("-inf"), predicate=masked)
-    store(found[0][rows], values)
-    store(found[1][rows], indices)
-
-
-def _as(tile: Any, target: Any) -> Any:
-    """As many columns of a tile as a result has, in its dtype."""
-    kept = tile[:, : target.shape[1]]
-    if kept.dtype == target.dtype:
-        return kept
-    converted = sbuf(kept.shape, target.dtype)
-    nisa.tensor_copy(dst=converted, src=kept, engine=nisa.engine.scalar)
-    return converted

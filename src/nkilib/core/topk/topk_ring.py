@@ -17,6 +17,8 @@ TAKEN = float(np.finfo(np.float32).min)
 """Stands where an element was taken out, and for those that a shorter segment lacks; less than all others."""
 PIECE = 2048
 """Elements of a row in one transfer."""
+_LEAST = -3.2e38
+"""Anything below is -inf, whatever dtype it was rounded to."""
 _LOOKED_UP = 64
 """Indices that GpSimd looks up at once."""
 
@@ -45,13 +47,33 @@ def looked_up(table: Any, places: Any) -> Any:
     return found
 
 
+def put(values: Any, indices: Any, found: tuple[Any, Any], rows: slice) -> None:
+    """Both results of some rows, with -inf in place of what stands for it."""
+    values, indices = (_as(tile, target) for tile, target in zip((values, indices), found, strict=True))
+    masked = sbuf(values.shape, nl.uint8)
+    nisa.tensor_scalar(dst=masked, data=values, op0=nl.less_equal, operand0=_LEAST)
+    nisa.tensor_copy_predicated(dst=values, src=float("-inf"), predicate=masked)
+    store(found[0][rows], values)
+    store(found[1][rows], indices)
+
+
+def _as(tile: Any, target: Any) -> Any:
+    """As many columns of a tile as a result has, in its dtype."""
+    kept = tile[:, : target.shape[1]]
+    if kept.dtype == target.dtype:
+        return kept
+    converted = sbuf(kept.shape, target.dtype)
+    nisa.tensor_copy(dst=converted, src=kept, engine=nisa.engine.scalar)
+    return converted
+
+
 class Ring(nl.NKIObject):
     """Rows in segments: partition ``row * segments + segment`` has one, and gives to the next one of the row."""
 
     def __init__(self, plan: TopkPlan, rows: int, columns: int) -> None:
         self.plan = plan
         self.constants = {
-            count: load(nl.shared_constant(_constants(plan, count, columns))) for count in _counts(plan, rows)
+            count: load(nl.shared_constant(constants(plan, count, columns))) for count in _counts(plan, rows)
         }
         self.tables: dict[int, Any] = {}
 
@@ -84,7 +106,7 @@ class Ring(nl.NKIObject):
         count, plan = size(rows), self.plan
         raw = sbuf((count * plan.segments, plan.length), source.dtype)
         pool = sbuf((count * plan.segments, plan.widest), nl.float32)
-        _load_segments(source, rows, plan, raw)
+        load_segments(source, rows, plan, raw)
         for part in spans(plan.length, PIECE):
             clamped(raw[:, part], into=pool[:, part])
         missing = plan.segments * plan.length - source.shape[1]
@@ -125,17 +147,19 @@ class Ring(nl.NKIObject):
                 nisa.tensor_copy(dst=target[:, part], src=moved, engine=nisa.engine.scalar)
 
 
-def _load_segments(source: Any, rows: slice, plan: TopkPlan, into: Any) -> None:
-    """Rows in segments; what a last segment lacks is the beginning of the next row, or nothing after the last row."""
+def load_segments(source: Any, rows: slice, plan: TopkPlan, into: Any) -> None:
+    """Rows in segments; what a last segment lacks is the beginning of the next row, or 0 after the last row."""
     (all_rows, columns), missing = source.shape, plan.segments * plan.length - source.shape[1]
     alone = bool(missing) and rows.stop == all_rows
     count = size(rows) - alone
     if alone:
-        whole = plan.length * (columns // plan.length)
-        first, last = count * plan.segments, into.shape[0] - 1
-        nisa.memset(dst=into[:, columns - whole :], value=0.0)
-        store(into[first : first + whole // plan.length], source[all_rows - 1, :whole])
-        store(into[last : last + 1, : columns - whole], source[all_rows - 1, whole:])
+        full = columns // plan.length
+        first, whole = count * plan.segments, full * plan.length
+        nisa.memset(dst=into[:, max(0, plan.length - missing) :], value=0.0)
+        if full:
+            store(into[first : first + full], source[all_rows - 1, :whole])
+        if whole < columns:
+            store(into[first + full : first + full + 1, : columns - whole], source[all_rows - 1, whole:])
     if count:
         for part in spans(plan.length, PIECE):
             pattern = [[columns, count], [plan.length, plan.segments], [1, size(part)]]
@@ -143,7 +167,7 @@ def _load_segments(source: Any, rows: slice, plan: TopkPlan, into: Any) -> None:
             store(into[: count * plan.segments, part], here)
 
 
-def _constants(plan: TopkPlan, rows: int, columns: int) -> np.ndarray:
+def constants(plan: TopkPlan, rows: int, columns: int) -> np.ndarray:
     """The matrix that turns the ring, and beside it the index of each segment's first element, and how many it has."""
     shift = np.kron(np.eye(rows), np.roll(np.eye(plan.segments), 1, axis=1))
     base = np.arange(plan.segments) * plan.length
