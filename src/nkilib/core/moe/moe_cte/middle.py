@@ -57,13 +57,10 @@ def repeated(block: Block, tokens: int) -> Any:
     """
     height, tiles = block.affinities.shape
     ones = streaming.filled((height, nl.tile_size.pmax), nl.float32, 1.0)
-    unit, diagonal = sbuf((height, height), nl.float32), sbuf((height, height), nl.float32)
-    nisa.affine_select(
-        dst=unit, pattern=[[-1, height]], channel_multiplier=1, on_true_tile=ones[:, :height], on_false_value=0.0
-    )
+    unit = nl.shared_identity_matrix(height, nl.float32)
     repeated = sbuf((nl.tile_size.pmax, tokens), nl.float32)
     for tile in range(tiles):
-        affinities = block.affinities[:, tile : tile + 1]
+        affinities, diagonal = block.affinities[:, tile : tile + 1], sbuf((height, height), nl.float32)
         nisa.tensor_scalar(dst=diagonal, data=unit, op0=nl.multiply, operand0=affinities)
         total = streaming.psum((nl.tile_size.pmax, height))
         nisa.nc_matmul(dst=total, stationary=ones, moving=diagonal)

@@ -16,7 +16,7 @@ from nkilib.streaming import Panel, contract, sbuf, size
 _WIDE = 2048
 """Columns in float32 of half of PSUM."""
 
-_AHEAD_BYTES = 24 * 1024
+_AHEAD_BYTES = 8 * 1024
 """Of a partition, for gradients so far that are loaded before sums are added to them."""
 
 
@@ -28,25 +28,31 @@ class SoFar:
 
     def __init__(self, targets: Sequence[Any]) -> None:
         self._targets = list(targets)
-        self._tiles: list[Any] = []
-        largest = max(target.size // target.shape[0] * target.dtype.itemsize for target in targets)
-        self._ahead = max(2, _AHEAD_BYTES // largest)
-        self._next = 0
-        self._load(self._ahead)
+        self._loaded: list[tuple[Any, Any]] = []
+        self._room = _AHEAD_BYTES
+        self._load()
 
-    def _load(self, count: int) -> None:
-        for target in self._targets[self._next : self._next + count]:
+    def _load(self) -> None:
+        """Load as many of the next tiles as there is room for, and at least one."""
+        while self._targets and (not self._loaded or self._room >= _bytes(self._targets[0])):
+            target = self._targets.pop(0)
             tile = sbuf(target.shape, target.dtype)
             streaming.copy_selected(tile, target)
-            self._tiles.append(tile)
-        self._next += count
+            self._loaded.append((target, tile))
+            self._room -= _bytes(target)
 
     def add(self, sums: Any) -> None:
         """Add sums in PSUM to the next tile."""
-        target, tile = self._targets[self._next - self._ahead], self._tiles.pop(0)
-        self._load(1)
+        target, tile = self._loaded.pop(0)
+        self._room += _bytes(target)
+        self._load()
         nisa.tensor_tensor(dst=tile, data1=sums, data2=tile, op=nl.add)
         nisa.dma_copy(dst=target, src=tile)
+
+
+def _bytes(target: Any) -> int:
+    """Of a partition."""
+    return int(target.size // target.shape[0] * target.dtype.itemsize)
 
 
 def sums_so_far(job: Job, share: Share, tokens: Tokens) -> SoFar:
