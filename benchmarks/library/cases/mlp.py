@@ -122,4 +122,5 @@ CASES = [
     _backward_case("1B, part of 1,024, 512 tokens", 512, 2048, 1024, 4),
     _backward_case("Llama-3-8B, 2,048 tokens", 2048, 4096, 14336, 16),
     _case("Llama-3-8B, 2,048 tokens, STATIC", 2048, 4096, 14336, small=16, quantization=QuantizationType.STATIC),
+    _case("eighth of Llama-3-70B, 2,048 tokens", 2048, 8192, 3584, small=16),
 ]

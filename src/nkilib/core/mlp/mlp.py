@@ -28,6 +28,7 @@ from nkilib.core.mlp.mlp_backward import mlp_backward
 from nkilib.core.mlp.mlp_checks import check_mlp, is_decoding
 from nkilib.core.mlp.plan import planned
 from nkilib.core.mlp.results import Kept, Streamed
+from nkilib.core.mlp.tokens import row_piece
 from nkilib.core.utils.common_types import (
     ActFnType,
     ComputationMode,
@@ -136,7 +137,8 @@ def mlp(
     eight = quantization_type is QuantizationType.STATIC and not is_decoding(tokens, mode, force_cte_mode)
     matrices = (up_proj_weights_tensor, down_proj_weights_tensor)
     outside, inside = (multiplied_with(each, hidden_tensor, eight) for each in matrices)
-    plan = planned(tokens, features, inner, max(outside.itemsize, inside.itemsize))
+    row = row_piece(features, normalization_type)
+    plan = planned(tokens, features, inner, max(outside.itemsize, inside.itemsize), row)
     added = [result(shape, kind)] if store_fused_add_result else []
     source = source_of(options, tokens, outside, matrix(added[0]) if added and plan.owns else None)
     unit = unit_of(options, source, plan, inside)

@@ -10,7 +10,7 @@ from nkilib.streaming import ceil_div, share, size, spans
 _TOGETHER = 512
 """Tokens that stay in SBUF together at most: columns of one product."""
 
-_ROOM = 160 * 1024
+_ROOM = 176 * 1024
 """Bytes of a partition for those tokens: their features, their inner features and their rows while they are loaded."""
 
 _MANY = 256
@@ -45,17 +45,26 @@ class Plan:
         return max(ceil_div(size(part), nl.tile_size.pmax) for part in self.parts) if len(self.parts) > 1 else 0
 
 
-def planned(tokens: int, features: int, inner: int, itemsize: int) -> Plan:
-    """The part of this core, of as many as the launch has."""
+def planned(tokens: int, features: int, inner: int, itemsize: int, row: int) -> Plan:
+    """The part of this core, of as many as the launch has.
+
+    Args:
+        itemsize: bytes of a feature, and of an inner one.
+        row: features of a token that are loaded at once.
+    """
+    tiles = ceil_div(features, nl.tile_size.pmax) + ceil_div(inner, nl.tile_size.pmax)
+    most = _TOGETHER
+    while most > 1 and itemsize * (tiles * most + 2 * row) > _ROOM:
+        most //= 2
     cores, core = nl.num_programs(0), nl.program_id(0)
     whole, columns = slice(0, inner), slice(0, features)
     if cores == 1:
-        return Plan(_blocks(slice(0, tokens), features, inner, itemsize), whole, [whole], columns)
+        return Plan(_blocks(slice(0, tokens), most), whole, [whole], columns)
     if tokens > _MANY:
         mine = share(spans(tokens, nl.tile_size.pmax))
-        rows = _blocks(slice(mine[0].start, mine[-1].stop), features, inner, itemsize)
+        rows = _blocks(slice(mine[0].start, mine[-1].stop), most)
         return Plan(rows, whole, [whole], columns)
-    rows, columns = _blocks(slice(0, tokens), features, inner, itemsize), _halves(features)[core]
+    rows, columns = _blocks(slice(0, tokens), most), _halves(features)[core]
     if inner <= nl.tile_size.pmax:
         return Plan(rows, whole, [whole], columns, core == 0)
     return Plan(rows, _halves(inner)[core], _halves(inner), columns, core == 0)
@@ -67,18 +76,10 @@ def _halves(count: int) -> list[slice]:
     return [slice(0, middle), slice(middle, count)]
 
 
-def _blocks(rows: slice, features: int, inner: int, itemsize: int) -> list[slice]:
+def _blocks(rows: slice, most: int) -> list[slice]:
     """Blocks of nearly equal size, in whole tiles of 128 tokens."""
-    pmax, most = nl.tile_size.pmax, _TOGETHER
-    while most > 1 and _bytes(most, features, inner, itemsize) > _ROOM:
-        most //= 2
+    pmax = nl.tile_size.pmax
     count = ceil_div(size(rows), most)
     step = ceil_div(size(rows), count)
     step = ceil_div(step, pmax) * pmax if most >= pmax else step
     return [slice(rows.start + part.start, rows.start + part.stop) for part in spans(size(rows), step)]
-
-
-def _bytes(tokens: int, features: int, inner: int, itemsize: int) -> int:
-    pmax = nl.tile_size.pmax
-    tiles = ceil_div(features, pmax) + ceil_div(inner, pmax)
-    return itemsize * (tiles * tokens + 2 * features)

@@ -18,6 +18,9 @@ from nkilib.streaming import Panel, ceil_div, filled, load, psum, sbuf, size, sp
 
 _BANK_BYTES = 2048
 
+_PIECE = 4096
+"""Features of tokens that are turned at once, a multiple of 128."""
+
 
 def columns_of_vector(vector: Any) -> Any:
     """A vector ``(1, n)`` of HBM on partitions, in float32: element ``tile * 128 + p`` at ``[p, tile]``."""
@@ -126,6 +129,11 @@ def _moments(tile: Any) -> Any:
     return moments
 
 
+def row_piece(features: int, norm: NormType) -> int:
+    """Features of a token that are turned at once: all of them if a norm needs them all."""
+    return min(features, _PIECE) if norm is NormType.NO_NORM else features
+
+
 @dataclass(frozen=True)
 class Tokens:
     """Rows of HBM that become panels.
@@ -152,20 +160,22 @@ class Tokens:
 
     def panel(self, rows: slice) -> Panel:
         """Some tokens, at most 512: a list of tiles ``(features <= 128, tokens)``."""
-        features = self.hidden.shape[1]
-        turned = sbuf((nl.tile_size.pmax, ceil_div(features, nl.tile_size.pmax), size(rows)), self.dtype)
+        pmax, features = nl.tile_size.pmax, self.hidden.shape[1]
+        turned = sbuf((pmax, ceil_div(features, pmax), size(rows)), self.dtype)
         between = self.dtype if self.static is None else self.hidden.dtype
-        for part in spans(size(rows), nl.tile_size.pmax):
-            tile = self._rows(slice(rows.start + part.start, rows.start + part.stop))
-            self._turn(self.norm.standard(tile, between), turned[:, :, part])
+        for part in spans(size(rows), pmax):
+            here = slice(rows.start + part.start, rows.start + part.stop)
+            for columns in spans(features, row_piece(features, self.norm.kind)):
+                tile = self.norm.standard(self._rows(here, columns), between)
+                self._turn(tile, turned[:, columns.start // pmax : ceil_div(columns.stop, pmax), part])
         return panel_of(turned, features)
 
-    def _rows(self, rows: slice) -> Any:
-        tile = load(self.hidden[rows, :])
+    def _rows(self, rows: slice, columns: slice) -> Any:
+        tile = load(self.hidden[rows, columns])
         if self.residual is not None:
-            nisa.tensor_tensor(dst=tile, data1=tile, data2=load(self.residual[rows, :]), op=nl.add)
+            nisa.tensor_tensor(dst=tile, data1=tile, data2=load(self.residual[rows, columns]), op=nl.add)
             if self.stored is not None:
-                store(self.stored[rows, :], tile)
+                store(self.stored[rows, columns], tile)
         return tile
 
     def _turn(self, tile: Any, target: Any) -> None:
