@@ -226,7 +226,7 @@ def _strips(parts: _Parts, weights: Sequence[Any], columns: slice | None, unit: 
     """
     wanted = columns or slice(0, weights[0].shape[1])
     bank = nl.tile_size.psum_bank_fmax
-    depth = sum(slab.tile.shape[1] for slab in parts.first)
+    depth = sum(parts.first[number].tile.shape[1] for number in range(len(parts.first)))  # none is asked for yet
     most = _BANKS * bank // len(weights)
     if together > 1:
         most = bank

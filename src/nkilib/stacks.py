@@ -83,20 +83,20 @@ def row_blocks(rows: int, depth: int, itemsize: int, *, shared: bool = False) ->
     return [slice(tiles[cuts[i]].start, tiles[cuts[i + 1] - 1].stop) for i in range(count)]
 
 
-def row_groups(rows: int, *, shared: bool = False) -> list[slice]:
+def row_groups(rows: int, first: int = 2, *, shared: bool = False) -> list[slice]:
     """Groups of up to four tiles of 128 rows, each to become one stack, whose tiles go through weights together.
 
-    The first group is a small one, which is ready soon, and none but a lonely one has a single tile, for which weights
-    could not come fast enough.
+    None but a lonely group has a single tile, for which weights could not come fast enough.
 
     Args:
+        first: tiles of the first group; a small one is ready soon.
         shared: among the cores of the launch, by tiles of 128.
     """
     tiles = spans(rows, nl.tile_size.pmax, shared=shared)
     count = len(tiles)
-    first = 2 if count >= _GROUP else count
-    rest = ceil_div(count - first, _GROUP)
-    cuts = [0, *(first + (count - first) * i // max(1, rest) for i in range(rest + 1))] if count else []
+    begin = first if count >= _GROUP else count
+    rest = ceil_div(count - begin, _GROUP)
+    cuts = [0, *(begin + (count - begin) * i // max(1, rest) for i in range(rest + 1))] if count else []
     return [slice(tiles[a].start, tiles[b - 1].stop) for a, b in pairwise(cuts) if a < b]
 
 
@@ -123,6 +123,30 @@ Step = tuple[Any, slice, int]
 """A tile ``(rows <= 128, features)``, the rows of all that it has, and the first of its features."""
 
 
+class Arriving(list[Slab]):
+    """A stack whose slabs are filled in their order, each when it is asked for first: as late as a product is due.
+
+    So what fills them stands between the loads of the weights that they meet.
+
+    Args:
+        slabs: of the stack.
+        steps: each fills one slab.
+    """
+
+    def __init__(self, slabs: Stack, steps: Iterator[None]) -> None:
+        super().__init__(slabs)
+        self._steps, self._filled = steps, 0
+
+    def __iter__(self) -> Iterator[Slab]:
+        return (self._ready(number) for number in range(len(self)))
+
+    def _ready(self, number: int) -> Slab:
+        while self._filled <= number:
+            next(self._steps, None)
+            self._filled += 1
+        return self[number]
+
+
 class Coming:
     """A stack that is filled step by step, so that its work can stand between other work.
 
@@ -137,6 +161,10 @@ class Coming:
         """Some more steps, as far as there are any."""
         for _ in range(steps):
             next(self._steps, None)
+
+    def arriving(self) -> Stack:
+        """The stack, whose steps fill one slab each, and which are taken when products with it are due."""
+        return Arriving(self._stack, self._steps)
 
     def finished(self) -> Stack:
         """The stack, after all steps."""
@@ -236,7 +264,7 @@ def batches(source: Any, block: slice, step: int) -> Iterator[Stack]:
 
 
 def stacked(*sources: Any, height: int = 128, dtype: Any = None) -> Stack:
-    """Matrices ``(rows, columns)`` of HBM side by side as one stack, their rows in order.
+    """Matrices ``(rows, columns)`` of HBM side by side as one stack, rows in order; a slab is loaded when it is used.
 
     Args:
         height: rows of a piece.
@@ -245,12 +273,16 @@ def stacked(*sources: Any, height: int = 128, dtype: Any = None) -> Stack:
     rows, columns = sources[0].shape[0], [source.shape[1] for source in sources]
     kind = dtype or sources[0].dtype
     step = height * max(2, min(PIECES, TRANSFER_BYTES // (min(columns) * sources[0].dtype.itemsize)))
-    stack = []
+    slabs = []
     for part in spans(rows - rows % height, step) + spans(rows, height)[rows // height :]:
         lower = min(height, size(part))
-        slab = Slab(sbuf((lower, size(part) // lower, sum(columns)), kind), part.start)
-        for i, source in enumerate(sources):
-            place = slice(sum(columns[:i]), sum(columns[: i + 1]))
-            copy(slab.tile[:, :, place], slab.rows_of(source, slice(0, slab.tile.shape[1])))
-        stack.append(slab)
-    return stack
+        slabs.append(Slab(sbuf((lower, size(part) // lower, sum(columns)), kind), part.start))
+
+    def work() -> Iterator[None]:
+        for slab in slabs:
+            for i, source in enumerate(sources):
+                place = slice(sum(columns[:i]), sum(columns[: i + 1]))
+                copy(slab.tile[:, :, place], slab.rows_of(source, slice(0, slab.tile.shape[1])))
+            yield
+
+    return Arriving(slabs, work())

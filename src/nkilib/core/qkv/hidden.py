@@ -16,7 +16,7 @@ import nki.language as nl
 from nkilib.core.mlp.tokens import Norm
 from nkilib.core.utils.common_types import NormType
 from nkilib.fp8 import Static
-from nkilib.stacks import PIECES, Coming, Slab, Stack, Step, empty, transposing, turning
+from nkilib.stacks import PIECES, Coming, Slab, Stack, Step, empty, row_groups, transposing, turning
 from nkilib.streaming import ceil_div, copy, filled, load, psum, sbuf, size, spans, store
 
 FEW = 16
@@ -70,16 +70,21 @@ class Hidden:
     dma_transposes: bool
     _shrinks: dict[int, Any] = field(init=False, default_factory=dict)
 
-    def works(self, groups: list[slice], strips: int) -> Iterator[Work]:
-        """Groups of tokens, each turned into a stack between the products of the one before.
+    def works(self, strips: int, *, shared: bool) -> Iterator[Work]:
+        """All tokens in groups, each turned into a stack between the products of the one before.
 
         Args:
+            shared: whether cores share the tokens.
             strips: of the weights, which are as many opportunities.
         """
+        # DMA fills the first stack while products with it begin, and then it may be a large one
+        groups = row_groups(self.rows.shape[0], 4 if self._by_dma else 2, shared=shared)
         coming = self._coming(groups[0]) if groups else None
         for group, later in zip(groups, [*groups[1:], None], strict=True):
             assert coming is not None
-            stack, coming = coming.finished(), None if later is None else self._coming(later)
+            lazy = self._by_dma and group is groups[0]
+            stack = coming.arriving() if lazy else coming.finished()
+            coming = None if later is None else self._coming(later)
             yield Work(group, stack, 4, self._between(coming, later, strips), self._shrinks)
 
     def _between(self, coming: Coming | None, group: slice | None, strips: int) -> Callable[[], None] | None:

@@ -46,7 +46,7 @@ from nkilib.core.utils.common_types import (
 )
 from nkilib.epilogue import Epilogue
 from nkilib.fp8 import Static
-from nkilib.products import own, products, row_blocks, row_groups
+from nkilib.products import own, products, row_blocks
 from nkilib.stacks import batches
 from nkilib.streaming import ceil_div, result, sbuf, size
 
@@ -270,7 +270,7 @@ def works(given: Any, sizes: dict[str, int], static: Static | None, added: Any, 
             norm_of_rows = over_scale(norm_of_rows, static, width)
         rows, by_dma = given.input.reshape((tokens, width)), given.load_input_with_DMA_transpose
         hidden = Hidden(rows, tuple(flat[:-1]), flat[-1], norm_of_rows, static, by_dma)
-        yield from hidden.works(row_groups(tokens, shared=shared), ceil_div(sizes["I"], nl.tile_size.psum_bank_fmax))
+        yield from hidden.works(ceil_div(sizes["I"], nl.tile_size.psum_bank_fmax), shared=shared)
 
 
 def residuals(given: Any) -> tuple[Any, ...]:
