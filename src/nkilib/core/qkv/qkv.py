@@ -57,6 +57,10 @@ _EVEN = 9
 """Tiles of tokens from which on two cores share them, where their number is odd."""
 
 
+_NARROW, _EVEN_NARROW = 1024, 4
+"""Columns up to which work on tokens is much beside their products, and the tiles that are enough then."""
+
+
 @nki.jit
 def qkv(
     input: nl.NkiTensor,
@@ -191,7 +195,8 @@ def shares_rows(given: Any, sizes: dict[str, int]) -> bool:
     if squares_of(given):
         return True
     tiles = ceil_div(sizes["B"] * sizes["S"], nl.tile_size.pmax)
-    return tiles % nl.num_programs(0) == 0 or tiles >= _EVEN
+    enough = _EVEN_NARROW if sizes["I"] <= _NARROW else _EVEN
+    return tiles % nl.num_programs(0) == 0 or tiles >= enough
 
 
 def squares_of(given: Any) -> dict[str, Any]:
