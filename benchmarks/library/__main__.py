@@ -1,10 +1,12 @@
 """Errors, predicted times and shares of the roofline of the library's kernels.
 
-usage: python -m benchmarks.library [--kernel NAME] [--case TEXT] [--official CHECKOUT] [--run] [--write] [--json FILE]
+usage: python -m benchmarks.library [--kernel NAME] [--case TEXT] [--official CHECKOUT]
+                                    [--run] [--write] [--stale] [--json FILE]
 
 CHECKOUT is a checkout of the published library (its branch 2.29_release compiles here), whose kernels are asked for the
 same calls. --run measures errors too, which executes the kernels. --write does as well, and keeps the figures of whole
-kernels, with a timeline each, in benchmarks/library/results, which the pages of docs/library are made of.
+kernels, with a timeline each, in benchmarks/library/results, which the pages of docs/library are made of;
+--stale leaves out kernels whose figures are of their source, their cases and the timing model as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pathlib import Path
 from benchmarks.library.case import Case
 from benchmarks.library.cases import all_cases
 from benchmarks.library.measure import Measured, measured
-from benchmarks.library.record import keep
+from benchmarks.library.record import is_current, keep
 
 
 def main() -> None:
@@ -28,6 +30,7 @@ def main() -> None:
     parser.add_argument("--official", default="", help="a checkout of the published library")
     parser.add_argument("--run", action="store_true", help="measure errors too")
     parser.add_argument("--write", action="store_true", help="measure errors, and keep what was found")
+    parser.add_argument("--stale", action="store_true", help="only kernels that have changed since they were measured")
     parser.add_argument("--json", default="", help="a file that the figures go to")
     args = parser.parse_args()
     if args.official:
@@ -35,14 +38,17 @@ def main() -> None:
     if args.write and args.case:
         parser.error("--write keeps all cases of a kernel: leave --case out")
     rows: dict[str, list[tuple[Case, Measured]]] = {}
-    print(f"{'case':64} {'time us':>10} {'bound':>7} {'roofline':>8} {'official':>10} {'ratio':>6} {'error':>9}")
+    kernels: dict[str, list[Case]] = {}
     for case in all_cases():
-        if args.kernel in ("", case.kernel) and args.case in case.key:
-            row = told(case, args.official, args.run or args.write)
-            rows.setdefault(case.kernel, []).append((case, row))
-    for name, measured_cases in rows.items():
+        kernels.setdefault(case.kernel, []).append(case)
+    print(f"{'case':64} {'time us':>10} {'bound':>7} {'roofline':>8} {'official':>10} {'ratio':>6} {'error':>9}")
+    for name, cases in kernels.items():
+        if args.kernel not in ("", name) or (args.stale and is_current(name, cases)):
+            continue
+        mine = [case for case in cases if args.case in case.key]
+        rows[name] = [(case, told(case, args.official, args.run or args.write)) for case in mine]
         if args.write:
-            keep(name, measured_cases)
+            keep(name, rows[name])
     if args.json:
         Path(args.json).write_text(json.dumps([row.to_json() for each in rows.values() for _, row in each], indent=1))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.library.case import Case
 from benchmarks.library.measure import Measured
+from benchmarks.library.source import source_of
 from benchmarks.library.timeline import timeline
 from benchmarks.timing_cases.digest import digest
 
@@ -28,6 +29,14 @@ def record_of(kernel: str, folder: Path = FOLDER) -> dict[str, Any] | None:
     return found
 
 
+def is_current(kernel: str, cases: Iterable[Case], folder: Path = FOLDER) -> bool:
+    """Whether a record is of the kernel and the timing model as they are, and of these cases."""
+    record = record_of(kernel, folder)
+    if record is None or [row["key"] for row in record["cases"]] != [case.key for case in cases]:
+        return False
+    return (record["model"], record.get("source")) == (digest(), source_of(kernel))
+
+
 def keep(kernel: str, measured: Iterable[tuple[Case, Measured]], folder: Path = FOLDER) -> None:
     """Write a kernel's cases, and the timeline of its first one.
 
@@ -37,7 +46,9 @@ def keep(kernel: str, measured: Iterable[tuple[Case, Measured]], folder: Path = 
     before = record_of(kernel, folder) or {"model": "", "cases": []}
     known = {row["key"]: row for row in before["cases"]} if before["model"] == digest() else {}
     cases = [_row(row, known.get(row.key, {})) for _, row in pairs]
-    record = {"kernel": kernel, "model": digest(), "cases": cases, "timeline": _rounded(timeline(pairs[0][0]))}
+    timeline_of_first = _rounded(timeline(pairs[0][0]))
+    origin = {"kernel": kernel, "model": digest(), "source": source_of(kernel)}
+    record = {**origin, "cases": cases, "timeline": timeline_of_first}
     folder.mkdir(exist_ok=True)
     write_whole(folder / f"{kernel}.json", f"{json.dumps(record, indent=1)}\n".encode())
 

@@ -29,7 +29,7 @@ def digest() -> str:
             table = _numbers(tomllib.loads(path.read_text(encoding="utf-8")))
             found.update(json.dumps([path.name, table], sort_keys=True).encode())
     for path in _sources():
-        found.update(f"{path.name} {_code(path)}".encode())
+        found.update(f"{path.name} {code_of(path)}".encode())
     return found.hexdigest()[:16]
 
 
@@ -62,7 +62,8 @@ def _numbers(table: Any) -> Any:
     return [_numbers(item) for item in table] if isinstance(table, list) else table
 
 
-def _code(path: Path) -> str:
+def code_of(path: Path) -> str:
+    """The code of a file without comments and docstrings."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
