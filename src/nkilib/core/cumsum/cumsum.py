@@ -20,7 +20,7 @@ import numpy as np
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nkilib import limits
+from nkilib import limits, scalar_copies
 from nkilib.rows import RowBlock, matrix, row_blocks
 from nkilib.streaming import ceil_div, filled, load, psum, result, sbuf, size, spans, store
 
@@ -101,7 +101,7 @@ def _sum_segments(source: Any, target: Any, earlier: Any) -> None:
     nisa.nc_matmul(dst=before, stationary=earlier[:count, :count], moving=sums[:, columns - 1 : columns])
     for part in pieces:
         tile = sbuf((count, size(part)), target.dtype)
-        nisa.activation(dst=tile, op=nl.copy, data=sums[:, part], bias=before)
+        scalar_copies.shifted(tile, sums[:, part], before)
         store(target[:, part], tile)
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nkilib import limits
+from nkilib import limits, scalar_copies
 from nkilib.streaming import ceil_div, load, psum, result, sbuf, size, spans, store
 
 _TILE_BYTES = 2048
@@ -240,4 +240,4 @@ def _turn(x: Any, angles: list[Any], matrices: _Matrices, into: Any) -> None:
             nisa.tensor_tensor(dst=into[:, part], data1=kept[:, part], data2=total, op=nl.add)
         else:
             nisa.nc_matmul(dst=total, stationary=matrices.stay, moving=kept[:, part], accumulate=True)
-            nisa.tensor_copy(dst=into[:, part], src=total, engine=nisa.engine.scalar)
+            scalar_copies.copied(into[:, part], total)

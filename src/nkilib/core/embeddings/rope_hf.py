@@ -24,7 +24,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nkilib import limits
+from nkilib import limits, scalar_copies
 from nkilib.rows import RowBlock, row_blocks
 from nkilib.streaming import psum, sbuf, size, spans
 
@@ -171,4 +171,4 @@ def _turn(x: Any, angles: list[Any], backward: bool, eye: Any, into: Any) -> Non
         total = psum((partitions, size(part)))
         nisa.nc_matmul(dst=total, stationary=same, moving=kept[:, part], accumulate=False)
         nisa.nc_matmul(dst=total, stationary=same, moving=moved[:, part], accumulate=True)
-        nisa.tensor_copy(dst=into[:, part], src=total, engine=nisa.engine.scalar)
+        scalar_copies.copied(into[:, part], total)

@@ -26,7 +26,7 @@ from typing import Any
 import nki
 import nki.isa as nisa
 import nki.language as nl
-from nkilib import limits
+from nkilib import limits, scalar_copies
 from nkilib.column_sums import ColumnSums
 from nkilib.core.rmsnorm.rms_norm import (
     RowSums,
@@ -214,5 +214,5 @@ def _change(tile: Any, above: Any, factor: Any, inverse: Any, shares: tuple[Any,
     scale_rows(above, inverse, factor, into=forward)
     for row in range(tile.shape[1]):
         scale, bias = (each[:, row : row + 1] for each in shares)
-        nisa.activation(dst=back[:, row], op=nl.copy, data=tile[:, row], scale=scale, bias=bias)
+        scalar_copies.shifted(back[:, row], tile[:, row], bias, scale)
     nisa.tensor_tensor(dst=into, data1=forward, data2=back, op=nl.add)

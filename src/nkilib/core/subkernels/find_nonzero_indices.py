@@ -80,6 +80,7 @@ def find_nonzero_indices(
 
 def _check(source: Any, start: Any, count: int | None, chunk: int | None, dtype: Any) -> tuple[int, int]:
     """Length and number of the columns that are searched."""
+    limits.generation("find_nonzero_indices", 3, "GpSimd searches there")
     sizes = limits.shape("input_tensor", source, ("T", "C"))
     limits.dtype("input_tensor", source, (nl.bfloat16, nl.float16, nl.float32, nl.int32))
     limits.one_of("index_dtype", dtype, (nl.int32, nl.int16))

@@ -187,6 +187,7 @@ def _plan(shape: tuple[int, ...], k: int, cores: int, method: SupportedTopkMetho
 
 def _search(source: Any, k: int, ordered: bool, plan: TopkPlan) -> tuple[Any, Any]:
     """Values and indices, (rows, k) each."""
+    limits.generation("topk", 3, "Vector selects by position there")
     limits.dtype("inp", source, _FLOATS)
     rows = source.shape[0]
     found = result((rows, k), source.dtype), result((rows, k), nl.uint32)

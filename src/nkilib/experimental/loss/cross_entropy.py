@@ -162,6 +162,7 @@ cross_entropy_forward.defvjp(_kept, _gradient)
 
 
 def _check(logits: Any, targets: Any, dtypes: tuple[Any, ...], **sizes: int) -> None:
+    limits.generation("cross entropy", 3, "DMA picks logits by a tensor of targets there")
     limits.shape("targets_hbm", targets, ("positions",), limits.shape("logits_hbm", logits, ("positions", "V")))
     limits.dtype("logits_hbm", logits, _FLOATS)
     limits.dtype("targets_hbm", targets, (nl.int32,))

@@ -81,6 +81,7 @@ def gpsimd_topk(inp: nl.NkiTensor, config: GpsimdTopkConfig) -> tuple[nl.NkiTens
     Raises:
         KernelLimit: another shape than that of the config, another dtype.
     """
+    limits.generation("gpsimd_topk", 3, "Vector selects by position there")
     limits.shape("inp", inp, (prod(config.inp_shape[:-1]), config.inp_shape[-1]))
     limits.dtype("inp", inp, (nl.bfloat16,))
     (rows, columns), k = inp.shape, config.k
