@@ -156,8 +156,8 @@ def _attended(given: Any, queries: Array, keys: Array, values: Array) -> Array:
     cfg.enable_fa_s_prior_tiling = given.enable_fa_s_prior_tiling
     out = np.zeros((), np.float64)
     found, _ = attention_tkg_reference(
-        queries,
-        keys[:, None],
+        queries.transpose(0, 3, 1, 2),
+        keys.transpose(0, 2, 1),
         values[:, None],
         k_prior,
         v_prior,
