@@ -18,6 +18,9 @@ from nkilib.core.attention.pipeline import run
 SAFE = 2.0**-60, 2.0**80
 """Sums of weights that are right: no weight overflowed, and what underflowed beside the largest does not count."""
 
+SECTION = 2048
+"""Keys of a section when queries are computed again: one block of queries alone has no other work beside it."""
+
 
 def attend(call: Call) -> None:
     """Compute what this core does of a call."""
@@ -79,7 +82,7 @@ def _again(share: Share, sums: Any) -> None:
 
 def _exactly(call: Call, head: Any, start: Any) -> None:
     """Compute at most 128 queries of a head, of which only the device knows which they are."""
-    call = replace(call, constants=Constants())
+    call = replace(call, constants=Constants(), plan={**call.plan, "section": SECTION})
     block = Block(call, head, start, min(TILE, call.queries))
     keys, parts = Head(head // call.group), sections(call)
     rows = [Row(block, keys, section, section is parts[-1]) for section in parts]
