@@ -136,6 +136,14 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "nkilib.experimental.quantize_mxfp8",
             "quantize-mxfp8",
         ),
+        "argsort_unstable": Entry(
+            "nkilib.experimental.subkernels.argsort_unstable", "nkilib.experimental.subkernels", "argsort-unstable"
+        ),
+        "permute_routed_tokens": Entry(
+            "nkilib.experimental.subkernels.permute_routed_tokens",
+            "nkilib.experimental.subkernels",
+            "permute-routed-tokens",
+        ),
         "topk_reduce": Entry(
             "nkilib.experimental.subkernels.topk_reduce", "nkilib.experimental.subkernels", "topk-reduce"
         ),

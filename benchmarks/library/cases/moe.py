@@ -211,6 +211,38 @@ def backward(name: str, sizes: Experts, lnc: int = 1) -> Case:
     )
 
 
+def ordered(count: int, lnc: int = 1) -> Case:
+    """A case of `argsort_unstable`."""
+    return Case(
+        kernel="argsort_unstable",
+        name=f"{count} numbers",
+        arguments=lambda make: {"data": make((1, count), nl.float32)},
+        flops=0,
+        hbm_bytes=8 * count,
+        lnc=lnc,
+        official=False,
+    )
+
+
+def packed(tokens: int, hidden: int, experts: int, k: int, lnc: int = 1) -> Case:
+    """A case of `permute_routed_tokens`."""
+    choose = lambda rng, shape: np.argsort(rng.random((tokens, experts)), axis=1)[:, :k]  # noqa: E731
+    return Case(
+        kernel="permute_routed_tokens",
+        name=f"{tokens} x {hidden}, {k} of {experts} experts each",
+        arguments=lambda make: {
+            "hidden_input": make((tokens, hidden)),
+            "expert_index": make((tokens, k), nl.int32, fill=choose),
+            "expert_affinities_masked": make((tokens, experts)),
+        },
+        flops=0,
+        hbm_bytes=2 * tokens * (k + 1) * hidden,
+        lnc=lnc,
+        official=False,
+        meaning=lambda rows: np.ascontiguousarray(rows).view(np.uint16),
+    )
+
+
 _SOFTMAX, _SIGMOID = RouterActFnType.SOFTMAX, RouterActFnType.SIGMOID
 
 CASES = [
@@ -230,4 +262,7 @@ CASES = [
     reduced(128, 4, 2880, 1024, lnc=2),
     backward("Mixtral / 8", Experts(512, 4096, 1792, 4, 2, 512)),
     backward("gpt-oss / 8", Experts(1024, 3072, 384, 8, 4, 512), lnc=2),
+    ordered(1024),
+    packed(128, 3072, 128, 4),
+    packed(512, 4096, 128, 8, lnc=2),
 ]
