@@ -45,7 +45,7 @@ Choose = Literal["always", "faster"]
 """When a pattern's kernel is used: wherever it can be, or where the timing model says that it is faster."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Pattern:
     """A kernel for every part of a model that a matcher finds.
 

@@ -37,6 +37,12 @@ class _Nest:
     head: Index
     features: Index
 
+    def ordered(self, dims: Dims) -> list[Index]:
+        """The indices of queries or of the result, slowest first, with that of a single query before the features."""
+        order = _order(dims)
+        last = self.head if self.head in order else self.features
+        return order if self.query in order else [*order[: order.index(last)], self.query, *order[order.index(last) :]]
+
     def letters(self) -> dict[Index, str]:
         """A letter for each."""
         loops = [*self.shared, *self.groups]
@@ -94,7 +100,7 @@ def _matched(r: Rewriter, op: Op, found: Attention, check: Callable[[_Nest], Non
     letters = nest.letters()
     specs, inputs = {}, []
     for name, seen in (("q", found.query), ("k", found.key), ("v", found.value)):
-        order = _order(seen.dims)
+        order = nest.ordered(seen.dims) if name == "q" else _order(seen.dims)
         specs[f"{name}_dims"] = "".join(letters[index] for index in order)
         inputs.append(r.reshape(seen.value, [index.size for index in order]))
     if specs["v_dims"].index("k") > specs["v_dims"].index("f"):
@@ -109,14 +115,18 @@ def _matched(r: Rewriter, op: Op, found: Attention, check: Callable[[_Nest], Non
         "dtype": op.results[0].type.dtype.name,
     }
     facts |= {"causal": None if causal is None else causal.offset, "hidden": masks[0].hidden if masks else None}
-    return _with_result(r, op, found, letters, inputs, facts)
+    return _with_result(r, op, nest.ordered(found.result), letters, inputs, facts)
 
 
 def _with_result(
-    r: Rewriter, op: Op, found: Attention, letters: Mapping[Index, str], inputs: Sequence[Value], facts: dict[str, Any]
+    r: Rewriter,
+    op: Op,
+    order: list[Index],
+    letters: Mapping[Index, str],
+    inputs: Sequence[Value],
+    facts: dict[str, Any],
 ) -> Match:
     """The kernel's result has its loops first, then queries and features; it is moved to where the model has them."""
-    order = _order(found.result)
     inner = [index for index in order if letters[index] not in "qf"]
     rows, columns = (next(index for index in order if letters[index] == letter) for letter in "qf")
     made = [*inner, rows, columns]
@@ -145,11 +155,11 @@ def _nest(found: Attention, query: Index | None) -> _Nest | None:
     head = [index for index in q if index in k and index not in v and index not in out]
     features = [index for index in v if index in out and index not in q and index not in k]
     places = [*shared, *free, *key, *head, *features]
-    if not free or any(len(each) != 1 for each in (key, head, features)):
+    if any(len(each) != 1 for each in (key, head, features)):
         return None
     if any(index not in places for index in (*q, *k, *v, *out)):
         return None
-    rows = query if query in free else max(free, key=lambda index: index.size)
+    rows = query if query in free else max(free, key=lambda index: index.size, default=Index(1))
     groups = [index for index in free if index is not rows]
     if len(shared) + len(groups) > len(LETTERS):
         return None

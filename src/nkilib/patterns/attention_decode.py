@@ -1,0 +1,107 @@
+"""Attention of few new tokens over the keys of a cache, of which a mask says how many count.
+
+The kernel is `nkilib.core.attention.attention_tkg`. What recognises attention is that of the graph compiler. Each head
+of keys, with the queries that it serves, counts as a sequence of the kernel. The cache holds the new tokens already, so
+that its last row is what the kernel gets as theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import nki
+import nki.language as nl
+from nki.graph.patterns import Match, NearMiss, Op, Pattern, Rewriter, TensorType, Value
+from nki.graph.patterns.attention.match import recognise
+from nkilib.core.attention_tkg import AttnTKGConfig, attention_tkg
+from nkilib.errors import KernelLimit
+
+_HIDDEN = -3.0e4
+"""A score that is so low, or lower, has the weight 0 next to any other: the lowest float16 is among them."""
+
+_MOST_ROWS = 128
+_MOVES = frozenset({"broadcast_in_dim", "convert", "reshape", "transpose"})
+
+
+@nki.jit
+def decode(q: Any, k: Any, v: Any, mask: Any, rows: bool) -> Any:
+    """`attention_tkg` of queries that are scaled, over all keys of a cache; `rows`: it has a row for each key."""
+    batch, heads, _, head = q.shape
+    keys = v.shape[2]
+    cfg = AttnTKGConfig(
+        bs=batch, q_head=heads, s_active=1, curr_sprior=keys, full_sprior=keys, d_head=head, tp_k_prior=rows
+    )
+    new = k[:, :, keys - 1 : keys, :] if rows else k[:, 0, :, keys - 1 : keys]
+    out = nl.ndarray((batch, heads, head, 1), dtype=q.dtype, buffer=nl.shared_hbm)
+    return attention_tkg(q, new, v[:, :, keys - 1 : keys, :], k, v, mask, out, cfg, None)[0]
+
+
+def match(r: Rewriter, op: Op) -> Match | None:
+    """The attention whose last product an operation is, if few queries share a head of keys."""
+    found = recognise(r, op)
+    if found is None:
+        return None
+    q, k, v = found.inputs[:3]
+    dims = {name: str(found.facts[f"{name}_dims"]) for name in ("q", "k", "v", "out")}
+    sizes = dict(zip(dims["q"] + dims["k"] + dims["v"], (*q.type.shape, *k.type.shape, *v.type.shape), strict=True))
+    shared = [letter for letter in dims["out"] if letter in dims["k"] and letter not in "qf"]
+    heads = [letter for letter in dims["out"] if letter not in shared and letter != "f"]
+    batch, count = (prod(sizes[letter] for letter in each) for each in (shared, heads))
+    if count > _MOST_ROWS or found.facts["causal"] is not None:
+        return None  # many queries are those of a prompt
+    rows = dims["k"].index("k") < dims["k"].index("d")
+    scaled = r.same("multiply", q, r.full(found.facts["scale"], q.type))
+    keys = ("k", "d") if rows else ("d", "k")
+    tensors = (
+        r.reshape(_turned(r, scaled, dims["q"], [*shared, *heads, "d"]), (batch, count, 1, sizes["d"])),
+        r.reshape(_turned(r, k, dims["k"], [*shared, *keys]), (batch, 1, *(sizes[letter] for letter in keys))),
+        r.reshape(_turned(r, v, dims["v"], [*shared, "k", "f"]), (batch, 1, sizes["k"], sizes["f"])),
+        r.reshape(_mask(r, found, ["k", *shared, *heads], sizes), (sizes["k"], batch, count, 1)),
+    )
+    order = [*shared, *heads, "f"]
+    dtype = op.results[0].type.dtype
+
+    def finish(r: Rewriter, values: Sequence[Value]) -> Sequence[Value]:
+        made = r.convert(r.reshape(values[0], [sizes[letter] for letter in order]), dtype)
+        assert found.finish is not None, "the result of attention is moved to where the model has it"
+        return found.finish(r, [_turned(r, made, "".join(order), list(dims["out"]))])
+
+    return Match(tensors, found.outputs, {"rows": rows}, finish)
+
+
+def _turned(r: Rewriter, value: Value, dims: str, wanted: Sequence[str]) -> Value:
+    return r.transpose(value, [dims.index(letter) for letter in wanted])
+
+
+def _mask(r: Rewriter, found: Match, wanted: Sequence[str], sizes: dict[str, int]) -> Value:
+    """Which keys count: bytes with the dimensions `wanted`."""
+    shape, dims = [sizes[letter] for letter in wanted], str(found.facts.get("mask_dims", ""))
+    if len(found.inputs) == 3:
+        return r.constant(np.broadcast_to(np.ones((), np.uint8), shape))
+    seen, hidden = found.inputs[3], found.facts["hidden"]
+    if hidden is None:
+        _check_numbers(r, seen)
+        limit = r.full(_HIDDEN / 2, seen.type)
+        kind = TensorType(seen.type.shape, nl.bool_)
+        seen = r.one("compare", [seen, limit], kind, comparison_direction="GT", compare_type="FLOAT")
+    elif hidden > _HIDDEN:
+        raise NearMiss(f"hidden scores are {hidden}, which counts beside others")
+    order = [letter for letter in wanted if letter in dims]
+    return r.broadcast(_turned(r, seen, dims, order), shape, [wanted.index(letter) for letter in order])
+
+
+def _check_numbers(r: Rewriter, value: Value) -> None:
+    """Raise NearMiss for a mask of numbers that are not known to be 0 and low ones."""
+    op = r.maker(value)
+    while op is not None and op.name in _MOVES:
+        op = r.maker(op.operands[0])
+    numbers = [r.scalar_of(each) for each in op.operands[1:]] if op is not None and op.name == "select" else [None]
+    if any(number is None or not (number == 0 or number <= _HIDDEN) for number in numbers):
+        raise NearMiss("its mask has numbers that are not known, the kernel takes one that hides keys")
+
+
+ATTENTION_DECODE = Pattern("attention_decode", match, decode, choose="faster", refuses=(KernelLimit,))
