@@ -21,6 +21,9 @@ from nkilib.products import products
 from nkilib.stacks import PIECES, Slab, Stack
 from nkilib.streaming import filled, psum, sbuf, spans
 
+FEW_EXCHANGED = 1024
+"""Elements of a partition up to which GpSimd exchanges them sooner than DMA."""
+
 
 @dataclass
 class Tokens:
@@ -139,7 +142,7 @@ class Projection:
                 finish(sums[:, part.start - columns.start : part.stop - columns.start], part, out[:, part])
         if cores > 1:
             theirs = slice(width - mine.stop, width - mine.start)
-            swap(out[:, mine], out[:, theirs], through_gpsimd=False)
+            swap(out[:, mine], out[:, theirs], through_gpsimd=theirs.stop - theirs.start <= FEW_EXCHANGED)
         return out
 
     def _parts(self, finishes: list[Any], columns: slice) -> Iterable[tuple[Any, slice]]:

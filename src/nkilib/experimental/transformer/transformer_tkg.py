@@ -31,6 +31,7 @@ from nkilib.core.attention.decode import swap
 from nkilib.core.mlp.mlp import mlp
 from nkilib.core.utils.common_types import DtypeMode, NormType, QuantizationType
 from nkilib.experimental.transformer.attention_block_tkg import attention_block_tkg
+from nkilib.experimental.transformer.block_projection import FEW_EXCHANGED
 from nkilib.streaming import result, sbuf
 
 _OF_LAYERS = ("W_qkvs", "W_outs", "W_gates", "W_ups", "W_downs", "W_gamma_qkvs", "W_gamma_mlps", "K_caches", "V_caches")
@@ -211,7 +212,7 @@ def _added(hidden: Any, part: Any, given: Any) -> Any:
     else:
         _reduce(part.reshape(flat), mine, given)
     if cores > 1:
-        swap(mine, gathered[:, 1 - core].reshape(flat), through_gpsimd=False)
+        swap(mine, gathered[:, 1 - core].reshape(flat), through_gpsimd=pieces * tokens <= FEW_EXCHANGED)
     made = sbuf(tuple(hidden.shape), hidden.dtype)
     nisa.tensor_tensor(dst=made, data1=hidden, data2=gathered.permute((0, 3, 1, 2)), op=nl.add)
     return made
