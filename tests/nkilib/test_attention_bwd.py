@@ -148,6 +148,18 @@ def test_autograd_goes_through_both_kernels(turned: bool) -> None:
         assert ((some - exact).abs() <= ERROR * size).all()
 
 
+@pytest.mark.parametrize("sharp", [0.25, 25.0])
+def test_autograd_without_maxima(sharp: float) -> None:
+    """The sums of the fast way serve the gradient, and those of the loop that computes everything again."""
+    q, k, v = leaf(1, 256, 16), leaf(1, 16, 256), leaf(1, 256, 16)
+    made = attention_cte(q, k, v, sharp, tiles={"exact": 0})
+    found = torch.autograd.grad(made.float().square().sum(), [q, k, v])
+    scores = (q.float() @ k.float() * sharp).masked_fill(~torch.ones(256, 256, dtype=torch.bool).tril(), -torch.inf)
+    wanted = torch.autograd.grad((scores.softmax(dim=2) @ v.float()).square().sum(), [q, k, v])
+    for some, exact in zip(found, wanted, strict=True):
+        assert (some - exact).abs().max() <= ERROR * exact.abs().max()
+
+
 def test_jax_differentiates_it() -> None:
     arrays = [
         jax.numpy.asarray(leaf(*shape).detach().float().numpy()) for shape in ((2, 130, 8), (2, 8, 130), (2, 130, 8))

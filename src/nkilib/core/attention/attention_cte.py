@@ -33,17 +33,9 @@ from typing import Any
 
 import nki
 import nki.language as nl
-from nkilib import limits, tuned
-from nkilib import streaming as st
+from nkilib import limits
 from nkilib.core.attention.backward.prefill import prefill_gradients
-from nkilib.core.attention.cte.again import attend
-from nkilib.core.attention.cte.block import Call
-from nkilib.core.attention.cte.checks import check
-from nkilib.core.attention.cte.operands import CHUNK, TILE, Segment
-from nkilib.core.attention.cte.sight import sight_of
-
-_NARROW = 96
-"""d up to which products take so much less time that Vector computes every third bank of weights."""
+from nkilib.core.attention.cte.call import prefill
 
 
 @nki.jit
@@ -117,53 +109,33 @@ def attention_cte(
     Raises:
         KernelLimit: see `cte.checks`.
     """
-    check(locals())
-    batch, queries = q.shape[0], q.shape[1 if tp_q else 2]
-    length, features = v.shape[1:]
-    sight = sight_of(locals(), queries)
-    kept = (batch, TILE, st.ceil_div(queries, TILE))
-    neg_max, sums = (st.result(kept, softmax_dtype) if cache_softmax else None for _ in range(2))
-    prior = 0 if v_prior is None else v_prior.shape[1]
-    segments = (
-        Segment(k_prior, v_prior, prior, tp_k, True, 0),
-        Segment(k, v, length, tp_k, False, st.ceil_div(prior, CHUNK) * CHUNK),
-    )
-    call = Call(
-        q=q,
-        out=st.result((batch, features, queries) if tp_out else (batch, queries, features), q.dtype),
-        neg_max=neg_max,
-        sums=sums,
-        sink=sink,
-        bias=position_bias,
-        segments=segments if prior else segments[1:],
-        sight=sight,
-        scale=scale,
-        group=batch // k.shape[0],
-        rows=tp_q,
-        columns=tp_out,
-        normalized=not skip_output_normalization,
-        plan=_plan((queries, length, prior, features), tiles),
-    )
-    attend(call)
-    return (call.out, neg_max, sums) if cache_softmax else call.out
-
-
-def _plan(sizes: tuple[int, int, int, int], tiles: Mapping[str, int] | None) -> dict[str, int]:
-    """Sizes by rule, by the table of winners, or as the caller says.
-
-    Args:
-        sizes: queries, keys, keys of the prefix, and d.
-    """
-    queries, keys, prior, d = sizes
-    trip = st.ceil_div(keys, TILE) + st.ceil_div(prior, TILE)
-    rule = {"ahead": 5, "vector": 4 if d > _NARROW else 3, "section": 8192, "exact": 50 + 2 * trip}
-    plan = tuned.choose("attention_cte", {"queries": queries, "keys": keys}, rule, tiles)
-    limits.multiple('tiles["section"]', plan["section"], CHUNK, "keys are loaded so many at a time")
-    return plan
+    return prefill(locals(), maxima=True)
 
 
 _DERIVED = "q", "k", "v", "sink", "bound_min", "bound_max"
 _NOT_DERIVED = "k_prior", "cp_offset", "position_bias"
+
+
+@nki.jit
+def _with_sums(
+    q: nl.NkiTensor,
+    k: nl.NkiTensor,
+    v: nl.NkiTensor,
+    sink: nl.NkiTensor | None,
+    bound_min: nl.NkiTensor | None,
+    bound_max: nl.NkiTensor | None,
+    scale: float,
+    causal_mask: bool,
+    sliding_window: int | None,
+    tp_q: bool,
+    tp_k: bool,
+    tp_out: bool,
+    tiles: Mapping[str, int] | None,
+) -> Any:
+    """The result, what was added to the scaled scores of each query, and the inverse of its sum, for the gradient."""
+    given = locals()
+    others = {name: each.default for name, each in signature(attention_cte.func).parameters.items()}
+    return prefill(others | {"cache_softmax": True} | given, maxima=False)
 
 
 def _forward(*args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
@@ -172,9 +144,8 @@ def _forward(*args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
     options = {name: given.arguments[name] for name in _NOT_DERIVED}
     options["cache_softmax"] = given.arguments["cache_softmax"] or None
     limits.not_built(options, "the derivative of attention_cte")
-    asked = {"cache_softmax": True, "softmax_dtype": nl.float32}
-    out, neg_max, inverse = attention_cte(**given.arguments | asked)
-    return out, {name: given.arguments[name] for name in _DERIVED} | {"made": (out, neg_max, inverse)}
+    out, shift, inverse = _with_sums(**{name: given.arguments[name] for name in signature(_with_sums.func).parameters})
+    return out, {name: given.arguments[name] for name in _DERIVED} | {"made": (out, shift, inverse)}
 
 
 def _backward(
@@ -188,8 +159,8 @@ def _backward(
     tp_out: bool,
 ) -> dict[str, Any]:
     q, k, v, sink, first, stop = (residuals[name] for name in _DERIVED)
-    out, neg_max, inverse = residuals["made"]
-    tensors = q, k, v, out, neg_max, inverse, gradient, sink, first, stop
+    out, shift, inverse = residuals["made"]
+    tensors = q, k, v, out, shift, inverse, gradient, sink, first, stop
     made = prefill_gradients(*tensors, scale, causal_mask, sliding_window, tp_q, tp_k, tp_out)
     return dict(zip(_DERIVED, made, strict=False))
 

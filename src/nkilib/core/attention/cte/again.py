@@ -38,8 +38,9 @@ def attend(call: Call) -> None:
 def _exactly_at_once(call: Call) -> bool:
     """Whether the largest scores are computed at once: where they are needed, and where looking back takes longer."""
     share = Share(call, TILE)
-    ragged = bool(share.left) and nl.num_programs(0) > 1 and call.queries % TILE > 0
-    return call.sums is not None or call.bias is not None or not call.sight.known or ragged or _is_small(share)
+    ragged = call.queries % TILE > 0 and (call.sums is not None or (bool(share.left) and nl.num_programs(0) > 1))
+    needed = call.bias is not None or (call.sums is not None and call.maxima)
+    return needed or ragged or not call.sight.known or _is_small(share)
 
 
 def _is_small(share: Share) -> bool:

@@ -79,6 +79,7 @@ class Call:
         rows: whether a query is a row of `q`.
         columns: whether a query is a column of `out`.
         normalized: whether results are divided by the sums of their weights.
+        maxima: whether `neg_max` gets the largest scores, or anything that was taken off.
         plan: ``tiles`` of `attention_cte`.
         constants: of all blocks.
     """
@@ -96,6 +97,7 @@ class Call:
     rows: bool
     columns: bool
     normalized: bool
+    maxima: bool
     plan: Mapping[str, int]
     constants: Constants = field(default_factory=Constants)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -16,7 +17,7 @@ _PRIOR = "k_prior, v_prior and prior_used_len come together"
 _BOUNDS = "bound_min and bound_max come together"
 
 
-def check(a: dict[str, Any]) -> None:
+def check(a: Mapping[str, Any]) -> None:
     """Check the arguments of a call, by name.
 
     Raises:
@@ -50,7 +51,7 @@ def check(a: dict[str, Any]) -> None:
     )
 
 
-def _check_shapes(a: dict[str, Any]) -> dict[str, int]:
+def _check_shapes(a: Mapping[str, Any]) -> dict[str, int]:
     sizes = limits.shape("q", a["q"], ("batch", "queries", "d") if a["tp_q"] else ("batch", "d", "queries"))
     limits.shape("k", a["k"], ("batch_kv", "keys", "d") if a["tp_k"] else ("batch_kv", "d", "keys"), sizes)
     limits.shape("v", a["v"], ("batch_kv", "keys", "d"), sizes)
@@ -63,7 +64,7 @@ def _check_shapes(a: dict[str, Any]) -> dict[str, int]:
     return sizes
 
 
-def _check_prior(a: dict[str, Any], sizes: dict[str, int]) -> None:
+def _check_prior(a: Mapping[str, Any], sizes: dict[str, int]) -> None:
     given = [name for name in ("k_prior", "v_prior", "prior_used_len") if a[name] is not None]
     limits.need(len(given) in (0, 3), "the prefix", f"{', '.join(given)} alone", _PRIOR, "pass all of them")
     if given:
@@ -75,7 +76,7 @@ def _check_prior(a: dict[str, Any], sizes: dict[str, int]) -> None:
         sizes["prior"] = 0
 
 
-def _check_positions(a: dict[str, Any], sizes: dict[str, int]) -> None:
+def _check_positions(a: Mapping[str, Any], sizes: dict[str, int]) -> None:
     degree, offset = a["global_cp_deg"], a["cp_offset"]
     limits.need(
         degree is None or offset is not None,
@@ -127,7 +128,7 @@ def _check_positions(a: dict[str, Any], sizes: dict[str, int]) -> None:
         )
 
 
-def _check_bias(a: dict[str, Any], sizes: dict[str, int]) -> None:
+def _check_bias(a: Mapping[str, Any], sizes: dict[str, int]) -> None:
     if a["position_bias"] is None or a["bias_layout"] != "dense":
         return
     columns = ceil_div(sizes["prior"], CHUNK) * CHUNK + sizes["keys"]

@@ -43,10 +43,9 @@ def finish(block: Block) -> None:
     call, totals = block.call, block.totals
     rows, count, _ = totals.shape
     features = call.features
-    kept = _column_of_tiles(block) if block.weights is None else block.weights
-    weight, inverse = kept[0:rows, :], st.sbuf((rows, count), nl.float32)
-    if call.sums is not None and call.normalized:
-        weight, inverse = inverse, weight
+    weights = _column_of_tiles(block) if block.weights is None else block.weights
+    inverses = _column_of_tiles(block)
+    weight, inverse = weights[0:rows, :], inverses[0:rows, :]
     last = totals[:, :, features]
     if call.sink is None:
         nisa.tensor_scalar(dst=weight, data=last, op0=nl.maximum, operand0=_LEAST)
@@ -63,7 +62,7 @@ def finish(block: Block) -> None:
         nisa.tensor_copy(dst=made, src=totals[:, :, 0:features])
     _store(block, made)
     if call.sums is not None:
-        _store_softmax(block, kept)
+        _store_softmax(block, inverses if call.normalized else weights)
 
 
 def _scale(made: Any, total: Any, inverse: Any, maxima: bool) -> None:
@@ -110,11 +109,22 @@ def _store(block: Block, made: Any) -> None:
 
 
 def _store_softmax(block: Block, kept: Any) -> None:
-    """The negated maximum of the scaled scores, and the sum of the weights or its inverse."""
-    call, tile = block.call, block.start // TILE
-    negated = block.bias
-    if block.count < TILE:
-        negated = _column_of_tiles(block)
-        nisa.tensor_copy(dst=negated[0 : block.count, :], src=block.bias)
-    for target, column in ((call.neg_max, negated), (call.sums, kept)):
-        nisa.dma_copy(dst=target[block.head, :, tile : tile + 1], src=column, dge_mode=FIXED)
+    """What was added to the scaled scores, and the sum of the weights or its inverse."""
+    call, shape, added = block.call, (TILE, len(block.tiles)), block.bias
+    if added is None:
+        added = st.filled(shape, nl.float32, 0.0)
+    elif block.count < TILE:
+        added = _column_of_tiles(block)
+        nisa.tensor_copy(dst=added[0 : block.count, :], src=block.bias)
+    for target, column in ((call.neg_max, added), (call.sums, kept)):
+        nisa.dma_copy(dst=_columns_of(block, target), src=column, dge_mode=FIXED)
+
+
+def _columns_of(block: Block, target: Any) -> Any:
+    """Tiles of a block in a tensor ``(heads, 128, tiles)``."""
+    tile, count = block.start // TILE, len(block.tiles)
+    if block.fixed:
+        return target[block.head, :, tile : tile + count]
+    tiles = target.shape[2]
+    flat = target.reshape((target.shape[0] * TILE * tiles, 1))
+    return flat.ap([[tiles, TILE], [1, count]], scalar_offset=block.head * (TILE * tiles) + tile)
