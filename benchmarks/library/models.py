@@ -196,8 +196,9 @@ def _compare(row: Row, graph: torch.nn.Module, inputs: Sequence[torch.Tensor], m
     with torch.no_grad():
         narrow = _leaves(graph(*(each.clone() for each in inputs)))
         wide = graph.float()
-        wanted = _leaves(wide(*(each.float() if each.is_floating_point() else each for each in inputs)))
-    row.error = _far([np.asarray(each, np.float32) for each in found], wanted)
+        wanted = _leaves(wide(*(each.float() if each.is_floating_point() else each.clone() for each in inputs)))
+    outputs = found[-len(wanted) :]  # new values of what the program changes come first
+    row.error = _far([np.asarray(each, np.float32) for each in outputs], wanted)
     row.framework_error = _far(narrow, wanted)
 
 
