@@ -68,3 +68,19 @@ def pytest_collection_finish() -> None:
     """What is there now is never looked at again, so that a search for garbage costs what a test made."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _patterns_of_the_package() -> Generator[None]:
+    """Models are compiled with the patterns of this package: whether its library is installed decides nothing."""
+    from nki.graph.patterns import registry
+
+    entries = registry._entries
+
+    def without_library(path: tuple[str, ...]) -> dict[str, Any]:
+        found = entries(path)
+        return {name: each for name, each in found.items() if not each[0].value.startswith("nkilib.")}
+
+    registry._entries = without_library  # type: ignore[assignment]
+    yield
+    registry._entries = entries
