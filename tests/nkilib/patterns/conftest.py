@@ -51,20 +51,20 @@ def normal(*shape: int, dtype: str = "float32", scale: float = 1.0, seed: int = 
     return found.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float32)
 
 
-def of_jax(function: Any, *inputs: Any) -> Executable:
-    """A function of JAX, compiled and compared with XLA in float32."""
-    made = compile_module(xla.lowered(function, *inputs), target="trn2")
+def of_jax(function: Any, *inputs: Any, patterns: list[str] | None = None) -> Executable:
+    """A function of JAX, compiled with these patterns or all, and compared with XLA in float32."""
+    made = compile_module(xla.lowered(function, *inputs), target="trn2", patterns=patterns)
     wide = [each.astype(np.float32) if each.dtype == ml_dtypes.bfloat16 else each for each in inputs]
     compare(made.run(list(inputs)), xla.run(xla.lowered(function, *wide), wide), inputs[0].dtype.name)
     return made
 
 
-def of_torch(model: torch.nn.Module, *inputs: torch.Tensor) -> Executable:
-    """A module of PyTorch, whose weights become constants, compared with its eager mode."""
+def of_torch(model: torch.nn.Module, *inputs: torch.Tensor, patterns: list[str] | None = None) -> Executable:
+    """A module of PyTorch, whose weights become constants, with these patterns or all, compared with its eager mode."""
     with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
         program = torch.export.export(model, inputs).run_decompositions(decompositions())
         wanted = model(*inputs)
-    made = compile_module(module_of(program), target="trn2")
+    made = compile_module(module_of(program), target="trn2", patterns=patterns)
     arrays = [_array(each) for each in inputs]
     several = wanted if isinstance(wanted, tuple) else (wanted,)
     compare(made.run(arrays), [_array(each) for each in several], str(inputs[0].dtype).removeprefix("torch."))
