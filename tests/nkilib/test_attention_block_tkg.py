@@ -14,8 +14,9 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nkilib.core.attention_block_tkg.attention_block_tkg import attention_block_tkg
+from nkilib.core.utils.allocator import SbufManager
 from nkilib.core.utils.common_types import QuantizationType
-from nkilib.errors import KernelLimit
+from nkilib.errors import KernelLimit, WithoutEffect
 from nkilib.experimental.transformer.attention_block_tkg_reference import attention_block_tkg_reference
 
 NONE, ROW, STATIC = QuantizationType.NONE, QuantizationType.ROW, QuantizationType.STATIC
@@ -241,3 +242,9 @@ def test_what_it_refuses(change: Any, code: str, message: str) -> None:
     with pytest.raises(KernelLimit, match=message) as refused:
         nki.simulate(attention_block_tkg)(**made() | change)
     assert refused.value.code == f"nkilib.{code}"
+
+
+def test_a_manager_of_sbuf_is_told_to_have_no_effect() -> None:
+    arguments = made()
+    with pytest.warns(WithoutEffect, match="attention_block_tkg: sbm has no effect"):
+        nki.simulate(attention_block_tkg)(**arguments, sbm=SbufManager(0, 4096))

@@ -16,7 +16,7 @@ from nkilib.core.attention.attention_bwd import attention_bwd
 from nkilib.core.attention.attention_bwd_reference import attention_bwd_reference
 from nkilib.core.attention.attention_cte import attention_cte
 from nkilib.core.attention.backward import order
-from nkilib.errors import KernelLimit
+from nkilib.errors import KernelLimit, WithoutEffect
 
 EAGER = attention_bwd.simulated()
 ERROR = 0.02
@@ -209,3 +209,9 @@ def test_limits_are_named(name: str) -> None:
     with pytest.raises(KernelLimit, match=re.escape(words)) as refused:
         nki.predict(attention_bwd, target="trn2")(**arguments)
     assert refused.value.code == code
+
+
+def test_mixed_precision_is_told_to_have_no_effect() -> None:
+    given = call(5, 4)
+    with pytest.warns(WithoutEffect, match="mixed_precision has no effect as sums are float32 either way"):
+        compare({**given, "mixed_precision": True})

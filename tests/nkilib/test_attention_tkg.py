@@ -23,7 +23,8 @@ from nkilib.core.attention.attention_tkg_utils import (
 )
 from nkilib.core.attention_tkg import AttnTKGConfig, attention_tkg
 from nkilib.core.utils.allocator import SbufManager
-from nkilib.errors import KernelLimit
+from nkilib.core.utils.common_types import DtypeMode
+from nkilib.errors import KernelLimit, WithoutEffect
 
 SMALL = AttnTKGConfig(bs=2, q_head=2, s_active=3, curr_sprior=300, full_sprior=310, d_head=16)
 PAGED = replace(SMALL, curr_sprior=256, full_sprior=512, block_len=16, tp_k_prior=True)
@@ -155,7 +156,8 @@ def test_tensors_in_sbuf(lnc: int, turned: bool) -> None:
     cfg = replace(cfg, fuse_rope=turned, use_pos_id=turned, use_gpsimd_sb2sb=turned)
     arguments = made(cfg)
     names = ("q", "k_active", "v_active", "k_prior", "v_prior", "mask", "cfg", "rope_pos_ids", "inv_freqs")
-    found = between[lnc](**{name: arguments[name] for name in names if name in arguments})
+    with pytest.warns(WithoutEffect, match="sbm has no effect"):
+        found = between[lnc](**{name: arguments[name] for name in names if name in arguments})
     arguments["out"] = np.zeros((0,), np.float32)
     checked(found if turned else (found[0], None), arguments, lnc)
 
@@ -248,3 +250,10 @@ def test_what_it_refuses(change: Any, code: str, message: str) -> None:
 def test_what_it_refuses_of_a_paged_cache(cfg: AttnTKGConfig, message: str) -> None:
     with pytest.raises(KernelLimit, match=message):
         nki.simulate(attention_tkg)(**made(PAGED) | {"cfg": cfg})
+
+
+@pytest.mark.parametrize("option", [{"sbm": SbufManager(0, 4096)}, {"dtype_mode": DtypeMode.OCP}])
+def test_what_has_no_effect_is_told(option: dict[str, Any]) -> None:
+    arguments = made(replace(SMALL, curr_sprior=9, full_sprior=9))
+    with pytest.warns(WithoutEffect, match=f"attention_tkg: {next(iter(option))} has no effect"):
+        checked(nki.simulate(attention_tkg)(**arguments | option), arguments)

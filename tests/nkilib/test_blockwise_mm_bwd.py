@@ -14,8 +14,8 @@ import nki
 from nkilib.core.moe.moe_cte.moe_cte_reference import moe_cte_reference
 from nkilib.core.moe_cte import MoECTEImplementation, MoECTESpec, ShardOnIConfig, SkipMode, moe_cte
 from nkilib.core.utils.common_types import ActFnType
-from nkilib.errors import KernelLimit
-from nkilib.experimental.moe.bwd import AffinityOption, ClampLimits, KernelTypeOption, blockwise_mm_bwd
+from nkilib.errors import KernelLimit, WithoutEffect
+from nkilib.experimental.moe.bwd import AffinityOption, ClampLimits, KernelTypeOption, ShardOption, blockwise_mm_bwd
 from nkilib.experimental.moe.bwd.blockwise_mm_backward_reference import blockwise_mm_bwd_reference
 from tests.nkilib.test_moe_cte import arguments as forward
 from tests.nkilib.test_moe_cte import biases
@@ -172,3 +172,10 @@ def test_jax_has_the_derivatives_that_torch_has() -> None:
     by_jax, wanted = jax.grad(loss)({name: jax.numpy.asarray(given[name]) for name in NAMES}), by_torch(given)
     for name in NAMES:
         np.testing.assert_allclose(np.asarray(by_jax[name]), wanted[name], rtol=1e-4, atol=1e-4)
+
+
+def test_what_cores_share_is_told_to_have_no_effect() -> None:
+    given = arguments(tokens=20, hidden=32, inner=8, blocks=2, block=16)
+    with pytest.warns(WithoutEffect, match="shard_option has no effect as two cores share both dimensions"):
+        made = nki.simulate(blockwise_mm_bwd)[2](**given, shard_option=ShardOption.SHARD_ON_INTERMEDIATE)
+    same(made, given)

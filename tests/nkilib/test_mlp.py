@@ -309,6 +309,7 @@ def test_weights_that_are_not_quantised_are_told_where_they_should_be() -> None:
         {"normalization_weights_tensor": 3 * ONES},
         {"normalization_bias_tensor": 3 * ONES},
         {"sbm": "manager"},
+        {"use_tkg_gate_up_proj_column_tiling": False},
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -272,6 +272,7 @@ def test_what_nobody_reads_is_told() -> None:
         "gamma_norm_weights": normal(1, 128),
         "qkv_w_scale": np.full((128, 3), 3, np.float32),
         "cos_cache": normal(1, 5, 32),
+        "use_auto_allocation": True,
     }
     for name, value in unread.items():
         with pytest.warns(WithoutEffect, match=f"qkv: {name} has no effect"):

@@ -17,7 +17,7 @@ from nkilib.core.embeddings.rope_hf import rope_hf
 from nkilib.core.embeddings.rope_hf_reference import rope_hf_reference
 from nkilib.core.embeddings.rope_reference import RoPE_reference
 from nkilib.core.rope import RoPE, RoPE_sbuf
-from nkilib.errors import KernelLimit
+from nkilib.errors import KernelLimit, WithoutEffect
 
 ODD = some.sampled_from([1, 2, 3, 127, 129])
 
@@ -186,3 +186,10 @@ def test_what_rope_hf_refuses(code: str, words: str, change: dict[str, Any]) -> 
     with pytest.raises(KernelLimit) as caught:
         rope_hf(**given)
     assert caught.value.code == code and words in caught.value.message
+
+
+def test_relayout_of_neighbours_is_told_to_have_no_effect() -> None:
+    x, (cos, sin) = normal(8, 1, 2, 5), angles(8, 1, 5, np.float32)
+    with pytest.warns(WithoutEffect, match="RoPE: relayout_in_sbuf has no effect as neighbours are turned where"):
+        made = RoPE(x, cos, sin, contiguous_layout=False, relayout_in_sbuf=True)
+    assert np.array_equal(made, RoPE(x, cos, sin, contiguous_layout=False))

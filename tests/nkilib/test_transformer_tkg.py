@@ -12,7 +12,8 @@ from ml_dtypes import bfloat16, float8_e4m3
 
 import nki
 from nki.runtime import run_ranks
-from nkilib.errors import KernelLimit
+from nkilib.core.utils.common_types import DtypeMode
+from nkilib.errors import KernelLimit, WithoutEffect
 from nkilib.experimental.transformer import transformer_tkg
 from nkilib.experimental.transformer.transformer_tkg_reference import transformer_tkg_reference
 
@@ -132,3 +133,8 @@ def test_what_it_refuses(change: Any, code: str, message: str) -> None:
     with pytest.raises(KernelLimit, match=message) as refused:
         nki.simulate(transformer_tkg)(**made() | change)
     assert refused.value.code == f"nkilib.{code}"
+
+
+def test_the_kind_of_float8_is_told_to_have_no_effect() -> None:
+    with pytest.warns(WithoutEffect, match="transformer_tkg: dtype_mode has no effect as weights have a dtype"):
+        nki.simulate(transformer_tkg)(**made(1, 1, 128, 1, 32, 8, layers=1), dtype_mode=DtypeMode.OCP)

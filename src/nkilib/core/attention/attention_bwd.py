@@ -63,7 +63,7 @@ def attention_bwd(
         sinks_ref: (batch, heads) or (batch, heads, sinks), scores that count in the sums without a value.
         bound_min, bound_max: (queries,), the first key that a query sees and the one after the last.
         use_causal_mask: query i sees the keys up to i.
-        mixed_precision: sums and what is made of them are float32 either way.
+        mixed_precision: of no effect, which is told: sums and what is made of them are float32 either way.
         softmax_scale: of the scores, by default d**-0.5.
         sliding_window: keys that a query sees at most, its own among them; None or 0 for all.
 
@@ -73,6 +73,8 @@ def attention_bwd(
     Raises:
         KernelLimit: see `_check`.
     """
+    why = "as sums are float32 either way"
+    limits.without_effect("attention_bwd", why, mixed_precision=mixed_precision or None)
     scale = softmax_scale or q_ref.shape[2] ** -0.5
     window = sliding_window or 0
     tensors = {"q_ref": q_ref, "k_ref": k_ref, "v_ref": v_ref, "o_ref": o_ref, "dy_ref": dy_ref}

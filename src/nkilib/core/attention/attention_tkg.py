@@ -95,7 +95,8 @@ def attention_tkg(
         q, k_active, v_active, k_prior, v_prior, mask: see the top of this file.
         out: gets the result.
         cfg: sizes and options.
-        sbm: the caller's manager of SBUF, or None; the compiler places this kernel's tiles around what it gave out.
+        sbm: the caller's manager of SBUF, or None. It has no effect, which is told: the compiler places tiles around
+            what it gave out.
         inv_freqs: (d / 2, 1), with ``cfg.fuse_rope``.
         rope_pos_ids: (B, S) positions, with ``cfg.fuse_rope`` or ``cfg.use_pos_id``.
         start_pos_ids: (B, S), with ``cfg.use_pos_id``: the first key of each query's window; behind its end in a ring.
@@ -103,7 +104,8 @@ def attention_tkg(
         active_blocks_table: (B, blocks) of a paged cache; numbers below 0 are blocks that nobody looks at.
         k_out: gets the turned keys, with ``cfg.fuse_rope``.
         cp_softmax_stats_out, DBG_TENSORS, max_context_len: not built.
-        dtype_mode: which FP8 bytes of unknown dtype are; arrays here have a dtype, so that all values do the same.
+        dtype_mode: which FP8 bytes of unknown dtype are; arrays here have one, so that it has no effect; OCP and AUTO
+            are told.
         tiles: ``keys`` of the cache that are loaded at once, by default 2048, and ``banks`` of PSUM that scores of keys
             with one maximum take, by default 4 where that is enough for all or a sequence has many queries, else 2.
 
@@ -122,6 +124,9 @@ def attention_tkg(
         "attention_tkg",
     )
     limits.one_of("dtype_mode", dtype_mode, list(DtypeMode))
+    limits.without_effect("attention_tkg", "as the compiler allocates memory", sbm=sbm)
+    told = None if dtype_mode is DtypeMode.NON_OCP else dtype_mode
+    limits.without_effect("attention_tkg", "as arrays have a dtype", dtype_mode=told)
     check_step(cfg, {"k_prior": k_prior}, {"v_prior": v_prior}, {"mask": mask}, active_blocks_table)
     _check_new(cfg, q, k_active, v_active, k_prior)
     _check_options(cfg, inv_freqs, rope_pos_ids, start_pos_ids, sink, out, k_out)

@@ -52,7 +52,7 @@ def RoPE(
         cos, sin: (head size / 2, batch, sequence) in HBM.
         lnc_shard: the cores of the launch divide the sequence; otherwise each does all of it.
         contiguous_layout: pairs are elements of the first and the second half of a head; otherwise neighbours.
-        relayout_in_sbuf: either value does the same. Neighbours are turned where they are, so no layout is converted.
+        relayout_in_sbuf: of no effect, which is told: neighbours are turned where they are, so no layout is converted.
 
     Returns:
         A tensor like `x_in`.
@@ -60,6 +60,8 @@ def RoPE(
     Raises:
         KernelLimit: shapes that do not belong together, an odd or larger head size, dtypes.
     """
+    why = "as neighbours are turned where they are"
+    limits.without_effect("RoPE", why, relayout_in_sbuf=relayout_in_sbuf or None)
     head, batch, heads, sequence = _checked(x_in, cos, sin)
     groups = _groups(head, heads)
     matrices = _Matrices(head, groups, contiguous_layout, x_in.dtype)

@@ -112,7 +112,7 @@ def mlp(
         eps: of the norm.
         skip_gate_proj: ``f(x @ up) @ down``.
         use_tkg_gate_up_proj_column_tiling: whether tokens or weights stand still in Tensor where the published kernel
-            decodes. Here weights do in any case, and the result is the same.
+            decodes. Here weights do in any case: False has no effect, which is told.
         use_tkg_down_proj_column_tiling: a result in SBUF is (tokens, H), otherwise (128, H / 128, tokens).
         use_tkg_down_proj_optimized_layout: columns of the down projection are stored as (cores, H / 128 / cores, 128)
             instead of (cores, 128, H / 128 / cores).

@@ -116,6 +116,8 @@ def leave_out(options: dict[str, Any]) -> None:
     for name, (needed, by) in wanted.items():
         options[name] = limits.belonging("mlp", name, options[name], needed, by)
     limits.without_effect("mlp", "as the compiler allocates memory", sbm=options["sbm"])
+    name = "use_tkg_gate_up_proj_column_tiling"
+    limits.without_effect("mlp", "as weights stand still in any case", **{name: None if options[name] else False})
 
 
 def check_not_built(options: Mapping[str, Any]) -> None:

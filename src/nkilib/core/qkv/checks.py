@@ -43,7 +43,8 @@ def _not_built(given: Any) -> None:
             beta = None if config is None else getattr(config, f"{kind}_beta_norm_weights")
             asked[f"qk_norm_{place}_rope.{kind}_beta_norm_weights"] = beta
     limits.not_built(asked, "qkv")
-    limits.without_effect("qkv", "as the compiler allocates memory", sbm=given.sbm)
+    allocation = {"sbm": given.sbm, "use_auto_allocation": given.use_auto_allocation or None}
+    limits.without_effect("qkv", "as the compiler allocates memory", **allocation)
 
 
 def _shapes(given: Any) -> dict[str, int]:

@@ -148,7 +148,7 @@ def qkv(
         kv_dtype: of the caches, if given.
         slot_mapping: (B, S), uint32 or int32: the place of each token in all blocks.
         store_output_in_sbuf: whether the result, (B * S, I), stays in SBUF.
-        use_auto_allocation: without effect, because the compiler allocates in any case.
+        sbm, use_auto_allocation: of no effect, as the compiler allocates memory; it is told.
         load_input_with_DMA_transpose: whether DMA transposes hidden states that nothing else happens to before the
             product; the Tensor engine transposes all others.
         transposed_in: whether `input` is (B, H, S).

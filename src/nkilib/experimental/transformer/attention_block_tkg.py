@@ -139,7 +139,8 @@ def attention_block_tkg(
         softmax_scale: of scores, by default 1 / sqrt(d).
         enable_fa_s_prior_tiling: as of `AttnTKGConfig`.
         k_scale, v_scale: (128, 1) or (1, 1): new keys and values are multiplied with them and clipped to float8.
-        sbm: the caller's manager of SBUF, or None; the compiler places tiles around what it gave out.
+        sbm: the caller's manager of SBUF, or None. It has no effect, which is told: the compiler places tiles around
+            what it gave out.
         skip_attention: queries take the place of attention's result, for tests.
         pos_ids, swa_start_pos_ids: (B, S): see `rope_pos_ids` and `start_pos_ids` of `attention_tkg`.
         S_ctx: keys that are looked at, with `pos_ids`.

@@ -21,6 +21,7 @@ def check(given: Any) -> AttnTKGConfig:
     """Refuse what does not fit together and what is not built; the sizes of the step of attention."""
     limits.generation("attention_block_tkg", 3, "it transposes while data moves")
     _not_built(given)
+    limits.without_effect("attention_block_tkg", "as the compiler allocates memory", sbm=given.sbm)
     cfg = _sizes(given)
     _input(given, cfg)
     _weights(given, cfg)

@@ -80,7 +80,8 @@ def transformer_tkg(
         sbuf_residual_and_cc: whether ranks exchange from SBUF; otherwise through HBM.
         clamp_bound: 0; another one is not built.
         W_gate_scales, W_up_scales, W_down_scales: of float8 weights, (128, columns), rows are equal; all or none.
-        dtype_mode: which float8 weights without a dtype are; here all have one.
+        dtype_mode: which float8 weights without a dtype are. Here all have one: OCP and AUTO have no effect, which is
+            told.
 
     Returns:
         (B, S, H).
@@ -102,6 +103,8 @@ def transformer_tkg(
 def _check(given: Any) -> None:
     limits.not_built({"clamp_bound": given.clamp_bound or None}, "transformer_tkg")
     limits.one_of("dtype_mode", given.dtype_mode, list(DtypeMode))
+    told = None if given.dtype_mode is DtypeMode.NON_OCP else given.dtype_mode
+    limits.without_effect("transformer_tkg", "as weights have a dtype", dtype_mode=told)
     limits.shape("X", given.X, ("B", "S", "H"))
     features = given.X.shape[2]
     limits.multiple("H", features, 128 * int(nl.num_programs(0)), "each core adds 128 partitions")

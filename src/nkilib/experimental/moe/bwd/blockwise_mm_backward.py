@@ -85,7 +85,7 @@ def blockwise_mm_bwd(
         output_hidden_states_grad: the gradient of the result, of its shape.
         is_tensor_update_accumulating: whether tokens may be in several blocks.
         skip_grad_initialization: gradients are added to what the four tensors ``..._grad_out`` hold.
-        shard_option: accepted whatever it is: two cores share both dimensions.
+        shard_option: of no effect, which is told where it is not the default: two cores share both dimensions.
         affinity_option: what affinities scaled; it makes a difference with biases.
         kernel_type_option: DROPLESS, or DROPPING for one block for each expert; computed the same way.
         clamp_limits: of the forward pass.
@@ -107,6 +107,9 @@ def blockwise_mm_bwd(
         },
         "blockwise_mm_bwd",
     )
+    limits.one_of("shard_option", shard_option, tuple(ShardOption))
+    other = None if shard_option == ShardOption.SHARD_ON_HIDDEN else shard_option
+    limits.without_effect("blockwise_mm_bwd", "as two cores share both dimensions", shard_option=other)
     layer = make_layer(
         None,
         None,
