@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import count
 
 import pytest
 
@@ -14,12 +15,14 @@ from nki.graph.ir import Function, TensorType, Value
 from nki.graph.kernels import compile_function
 from nki.graph.link.bind import bind
 from nki.graph.link.plan import MemoryPlan, plan
-from nki.graph.link.steps import KernelRun, ModelSteps, ValueCopy
+from nki.graph.link.steps import KernelRun, ModelLoop, ModelSteps, Step, ValueCopy
 from nki.graph.sharing import may_share
 from nki.options import from_environment
 from nki.spec.program import Program
 from nki.target.load import load_target
 from tests.graph.hand_made import line, value
+
+_NUMBERS = count()
 
 
 def _run(reads: Sequence[Value], writes: Sequence[Value], within: tuple[tuple[int, int], ...] = ()) -> KernelRun:
@@ -57,31 +60,90 @@ def test_types_share_memory_and_small_values_take_small_slots():
 a2 = value("a2", 16)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_values_that_are_needed_at_once_never_share_a_slot(seed):
-    """Random programs, with lifetimes counted anew from the steps."""
+def _drawn(draw: random.Random, alive: list[Value], number: int) -> list[KernelRun]:
+    """Runs on values that are there, which `alive` gets; any result may take the memory of any operand."""
+    runs = []
+    for _ in range(number):
+        reads = draw.sample(alive, min(len(alive), draw.randint(1, 3)))
+        made = [value(f"v{next(_NUMBERS)}", draw.choice([16, 32, 400])) for _ in range(draw.randint(1, 2))]
+        pairs = [(n, k) for n, new in enumerate(made) for k, old in enumerate(reads) if new.type == old.type]
+        runs.append(_run(reads, made, tuple(pairs)))
+        alive[:] = [*alive, *made][-8:]
+    return runs
+
+
+def _looped(draw: random.Random, alive: list[Value]) -> ModelLoop:
+    """A loop that carries one value, and reads others from outside."""
+    initial, carried, test = alive[-1], value("carried", *alive[-1].type.shape), value("test", 16)
+    inner = [*alive, carried]
+    body = _drawn(draw, inner, 6)
+    following = next((v for v in reversed(inner) if v.type == carried.type), carried)
+    alive.append(carried)
+    return ModelLoop((initial,), (carried,), [_run([carried], [test])], test, body, (following,), line(1))
+
+
+def _execute(block: Sequence[Step], held: dict[int, Value], found: MemoryPlan, steps: ModelSteps) -> None:
+    """Read and write the slots; each must hold the value that is read."""
+
+    def check(read: Value) -> None:
+        root = steps.root(read)
+        assert held[found.of[root]] is root, f"{held[found.of[root]].name} is where {root.name} is read"
+
+    for step in block:
+        if isinstance(step, ModelLoop):
+            for _ in range(2):
+                _execute([*step.condition, *step.body], held, found, steps)
+            continue
+        reads, writes = (step.reads, step.writes) if isinstance(step, KernelRun) else ((step.source,), (step.target,))
+        for read in reads:
+            check(read)
+        for written in map(steps.root, writes):
+            held[found.of[written]] = written
+            assert found.slots[found.of[written]].nbytes >= written.type.size * 4
+        assert len({found.of[steps.root(each)] for each in writes}) == len(writes), "two results in one slot"
+
+
+@pytest.mark.parametrize("donated", [{}, {0: 0, 1: 1}, {0: 1}])
+@pytest.mark.parametrize("seed", range(24))
+def test_every_value_is_there_when_it_is_read(seed, donated):
+    """Random programs with loops, work in place and donated arguments, executed on slots that hold names."""
     draw = random.Random(seed)
     arguments = [value("a", 32), value("b", 32)]
-    alive, runs = list(arguments), []
-    for number in range(40):
-        reads = draw.sample(alive, min(len(alive), draw.randint(1, 3)))
-        made = [value(f"v{number}_{k}", draw.choice([16, 32, 400])) for k in range(draw.randint(1, 2))]
-        runs.append(_run(reads, made))
-        alive = [*alive, *made][-8:]
-    results = [alive[-1], alive[-2], arguments[0]]
-    found = _planned(arguments, runs, results)
-    first = {v: n for n, run in enumerate(runs) for v in run.writes}
-    last = {v: first[v] for v in first}
-    for number, run in enumerate(runs):
-        last |= {v: number for v in run.reads if v in first}
-    last |= {v: len(runs) for v in results if v in first}
-    for one in first:
-        assert found.slots[found.of[one]].nbytes >= one.type.size * 4
-        for other in first:
-            if one is not other and found.of[one] == found.of[other]:
-                assert last[one] < first[other] or last[other] < first[one]
-    assert len(set(found.outputs) | set(found.arguments)) == 5
+    alive = list(arguments)
+    runs: list[Step] = [*_drawn(draw, alive, 12)]
+    runs.append(_looped(draw, alive))
+    runs += _drawn(draw, alive, 12)
+    made = [v for run in runs if isinstance(run, KernelRun) for v in run.writes if v.type == arguments[0].type]
+    results = [made[-1], made[-2], arguments[0]]
+    function = Function("main", tuple(arguments), [], tuple(results))
+    steps = ModelSteps(list(runs))
+    outputs = bind(function, steps)
+    found = plan(function, steps, outputs, ["a", "b"], donated)
+    held = {found.of[each]: each for each in arguments}
+    _execute(steps.steps, held, found, steps)
+    for each in outputs:
+        assert held[found.of[each]] is each, "a result is still there at the end"
+    given = [number for number in found.outputs if number in found.arguments]
+    assert len(set(found.outputs)) == 3 and (donated or not given)
     assert found.nbytes("temporary") < found.bytes_without
+
+
+def test_one_argument_gives_its_memory_to_one_result():
+    a, result, more = (value(name, 64) for name in ("a", "result", "more"))
+    out = value("out", 64)
+    runs = [_run([a], [more, result], ((0, 0), (1, 0))), _run([more], [out])]
+    found = _planned([a], runs, [result, out], donated={0: 0})
+    assert found.of[result] == found.of[a] and found.of[more] != found.of[a]
+
+
+def test_a_loop_keeps_the_argument_that_it_reads_in_every_trip():
+    a, carried, first, test, made, following = (value(n, 64) for n in ("a", "carried", "first", "test", "made", "next"))
+    body = [_run([a], [made], ((0, 0),)), _run([made, carried], [following])]
+    loop = ModelLoop((first,), (carried,), [_run([carried], [test])], test, list(body), (following,), line(1))
+    function = Function("main", (a, first), [], (carried,))
+    steps = ModelSteps([loop])
+    found = plan(function, steps, bind(function, steps), ["a", "first"], {0: 0})
+    assert found.of[made] != found.of[a]
 
 
 def test_an_operand_that_is_not_needed_later_gives_its_memory():

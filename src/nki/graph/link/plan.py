@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -81,7 +81,7 @@ def plan(
     gifts = {outputs[result]: function.arguments[argument] for result, argument in (donated or {}).items()}
     planner.outputs = {value: gifts.get(value) for value in outputs}
     planner.given = set(gifts.values())
-    planner.block(steps.steps)
+    planner.block(steps.steps, planner.given)
     found.outputs = tuple(found.of[value] for value in outputs)
     return found
 
@@ -108,17 +108,21 @@ class _MemoryPlanner:
         self._plan.of[value] = len(self._plan.slots) - 1
         return self._plan.of[value]
 
-    def block(self, block: Sequence[Step]) -> None:
-        """Slots for what a block makes; those that are no longer needed are free for what comes later."""
+    def block(self, block: Sequence[Step], given: Iterable[Value] = ()) -> None:
+        """Slots for what a block makes; those that are no longer needed are free for what comes later.
+
+        Args:
+            given: arguments whose memory is the block's after their last use.
+        """
         steps = self._steps
         touched = [dict.fromkeys((*reads(step, steps), *writes(step, steps))) for step in block]
         last = {value: position for position, values in enumerate(touched) for value in values}
         # Only the block that makes a value gives its memory back: the next trip of a loop may need what comes from
         # outside.
-        own: set[Value] = set()
+        own: set[Value] = set(given)
         for position, step in enumerate(block):
             if isinstance(step, KernelRun):
-                own |= self._within(step, last, position, own)
+                self._within(step, last, position, own)
             # Large ones first: otherwise a small one may take the only slot that is long enough for them.
             for value in sorted(self._made(step), key=lambda value: -_bytes(value.type)):
                 if value not in self._plan.of:
@@ -141,10 +145,13 @@ class _MemoryPlanner:
             for branch, _ in step.branches:
                 self.block(branch)
 
-    def _within(self, run: KernelRun, last: Mapping[Value, int], position: int, own: set[Value]) -> set[Value]:
-        """Results that take the memory of an operand that is not needed later."""
+    def _within(self, run: KernelRun, last: Mapping[Value, int], position: int, own: set[Value]) -> None:
+        """Results that take the memory of an operand that is not needed later; each operand's goes to one result."""
         taken = set()
-        for result, operand in run.within:
+        # First what the caller wants in that memory.
+        for result, operand in sorted(
+            run.within, key=lambda pair: self._steps.root(run.writes[pair[0]]) not in self.outputs
+        ):
             new, old = self._steps.root(run.writes[result]), self._steps.root(run.reads[operand])
             once = sum(self._steps.root(value) is old for value in run.reads) == 1
             if not once or last[old] != position or new in self._plan.of or not self._may_take(new, old, own):
@@ -152,20 +159,18 @@ class _MemoryPlanner:
             self._plan.of[new] = self._plan.of[old]
             self._plan.slots[self._plan.of[old]].values += 1
             self._plan.bytes_without += _bytes(new.type)
-            if old in own:
-                own.discard(old)
-                taken.add(new)
-        return taken
+            own.discard(old)
+            taken.add(new)
+        own |= taken
 
     def _may_take(self, new: Value, old: Value, own: set[Value]) -> bool:
-        slot = self._plan.of[old]
-        kind = self._plan.slots[slot].kind
-        if old in self.outputs:
+        if old not in own or old in self.outputs:
             return False
-        if kind == "argument":
+        slot = self._plan.of[old]
+        if self._plan.slots[slot].kind == "argument":
             gifts = [value for value in self.given if self._plan.of[value] == slot]
-            return bool(gifts) and (new not in self.outputs or self.outputs[new] in gifts)
-        return kind == "temporary" and old in own and new not in self.outputs
+            return new not in self.outputs or self.outputs[new] in gifts
+        return new not in self.outputs
 
     def _new(self, value: Value) -> None:
         if value in self.outputs:

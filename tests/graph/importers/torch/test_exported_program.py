@@ -210,3 +210,30 @@ def test_inputs_that_come_with_a_model_are_not_unpickled(linear: Path, tmp_path:
             pickled = member.filename.endswith("sample_inputs/model.pt")
             target.writestr(member.filename, _pickled(mark) if pickled else source.read(member))
     assert compile_module(read_exported(evil)).arguments and not mark.exists()
+
+
+class Steps(nn.Module):
+    """Layers that write to their caches at one place, which each of them moves on."""
+
+    def forward(self, x: torch.Tensor, place: torch.Tensor, caches: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        made = []
+        for cache in caches:
+            cache = cache.clone()
+            cache.index_copy_(0, place, x)
+            place.add_(1)
+            x = x + cache.sum(0, keepdim=True) * place
+            made.append(cache)
+        return x, torch.stack(made)
+
+
+@pytest.mark.parametrize("donate", [False, True])
+def test_layers_that_move_one_place_in_place(donate: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x, place, caches = torch.randn(1, 4), torch.tensor([1]), torch.randn(3, 6, 4)
+    made = compile_module(read_exported(saved(Steps(), (x, place, caches), tmp_path)))
+    assert made.aliases == {0: 1}
+    arrays = [x.numpy(), place.numpy().astype(np.int32), caches.numpy()]
+    moved, result, kept = made.run([each.copy() for each in arrays], donate=donate)
+    wanted, written = Steps()(x, place, caches)
+    assert moved == place.numpy() == 4
+    assert np.allclose(result, wanted, rtol=1e-5) and np.array_equal(kept[:2, :2], written[:2, :2])
