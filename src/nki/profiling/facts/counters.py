@@ -12,6 +12,9 @@ from nki.profiling.facts.work import Facts
 Series = list[tuple[float, float]]
 """From when on which value holds."""
 
+_ROUNDING = 1e-9
+"""Part of the largest value so far; what is less is none."""
+
 
 def counters(core: CoreFacts, facts: list[Facts], lives: Iterable[Lifetime]) -> dict[str, Series]:
     """All counters of a core by name."""
@@ -58,14 +61,14 @@ def _rates(core: CoreFacts, facts: list[Facts]) -> dict[str, list[Change]]:
 def series(steps: Iterable[Change]) -> Series:
     """The running sum of changes; what comes and goes at the same time is one step."""
     found: Series = []
-    value, living = 0.0, 0
+    value = largest = 0.0
     for time, change in sorted(steps):
         value += change
-        living += 1 if change > 0 else -1
-        value = value if living else 0.0  # what rounding left over
+        largest = max(largest, value)
+        value = value if abs(value) > _ROUNDING * largest else 0.0  # what rounding left over
         if found and found[-1][0] == time:
-            found[-1] = (time, value)
-        elif not found or found[-1][1] != value:
+            found.pop()
+        if not found or found[-1][1] != value:
             found.append((time, value))
     return found
 
