@@ -1,5 +1,6 @@
 """The largest elements of rows, cut or whole, against NumPy: values, and indices that name them once each."""
 
+import sys
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,13 +16,16 @@ import nki.language as nl
 from nkilib.core.topk import (
     RotationalTopkConfig,
     SupportedTopkMethods,
+    cleanup_rotational_constants,
     create_rotational_topk_config,
     create_topk_config,
+    prepare_rotational_constants,
     rotational_topk,
     topk,
 )
 from nkilib.core.topk.rotational_topk_reference import rotational_topk_reference, topk_reference
 from nkilib.core.topk.topk_plan import TopkPlan, planned
+from nkilib.core.utils.logging import Logger, LogLevel
 from nkilib.errors import KernelLimit
 
 
@@ -102,6 +106,19 @@ def test_the_call_of_the_config() -> None:
     config = create_rotational_topk_config((5, 600), create_topk_config((5, 1, 600), nl.float32, 20))
     for made, wanted in zip(rotational_topk[2](x, config), rotational_topk_reference(x, config), strict=True):
         assert np.array_equal(made, wanted)
+
+
+def test_a_config_says_what_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = create_topk_config((5, 2, 600), nl.float32, 20)
+    assert (asked.BxS, asked.vocab_size, asked.out_shape) == (10, 600, (5, 2, 20))
+    config = create_rotational_topk_config((asked.BxS, asked.vocab_size), asked)
+    assert prepare_rotational_constants(config) is config
+    config.log_strategy()
+    assert not capsys.readouterr().out
+    monkeypatch.setattr(sys.modules[RotationalTopkConfig.__module__], "_LOGGER", Logger("topk", LogLevel.INFO))
+    config.log_strategy()
+    assert "20 of 600, 10 rows on 2 cores: whole" in capsys.readouterr().out
+    cleanup_rotational_constants()
 
 
 def test_torch_and_jax() -> None:

@@ -4,8 +4,10 @@ from nkilib.core.topk.rotational_topk import (
     RotationalTopkConfig,
     SupportedTopkMethods,
     TopkConfig,
+    cleanup_rotational_constants,
     create_rotational_topk_config,
     create_topk_config,
+    prepare_rotational_constants,
     rotational_topk,
     topk,
 )
@@ -14,8 +16,10 @@ __all__ = [
     "RotationalTopkConfig",
     "SupportedTopkMethods",
     "TopkConfig",
+    "cleanup_rotational_constants",
     "create_rotational_topk_config",
     "create_topk_config",
+    "prepare_rotational_constants",
     "rotational_topk",
     "topk",
 ]

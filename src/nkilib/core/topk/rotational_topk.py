@@ -31,10 +31,12 @@ import nki.language as nl
 from nkilib import limits
 from nkilib.core.topk.topk_plan import TopkPlan, planned
 from nkilib.core.topk.topk_ring import PIECE, TAKEN, Ring, clamped, looked_up, put, taken
+from nkilib.core.utils.logging import get_logger
 from nkilib.errors import KernelLimit
 from nkilib.streaming import ceil_div, load, result, sbuf, size, spans
 
 _FLOATS = (nl.bfloat16, nl.float16, nl.float32)
+_LOGGER = get_logger("topk")
 
 
 class SupportedTopkMethods(Enum):
@@ -63,6 +65,16 @@ class TopkConfig(nl.NKIObject):
         """Shape of both results."""
         return (*self.inp_shape[:-1], self.k)
 
+    @property
+    def BxS(self) -> int:
+        """Rows: the product of all dimensions but the last."""
+        return prod(self.inp_shape[:-1])
+
+    @property
+    def vocab_size(self) -> int:
+        """Elements of a row."""
+        return self.inp_shape[-1]
+
 
 @dataclass(frozen=True)
 class RotationalTopkConfig(nl.NKIObject):
@@ -71,6 +83,12 @@ class RotationalTopkConfig(nl.NKIObject):
     inp_shape: tuple[int, ...]
     topk_config: TopkConfig
     plan: TopkPlan
+
+    def log_strategy(self) -> None:
+        """Print how rows are cut, where messages of level INFO of the logger "topk" are asked for."""
+        asked, plan = self.topk_config, self.plan
+        cut = "whole" if plan.segments == 1 else f"in {plan.segments} segments of {plan.length}, {plan.share} from each"
+        _LOGGER.info(f"{asked.k} of {asked.vocab_size}, {asked.BxS} rows on {asked.num_programs} cores: {cut}")
 
 
 def create_topk_config(
@@ -118,6 +136,15 @@ def create_rotational_topk_config(
     )
     plan = _plan(tuple(inp_shape), topk_config.k, topk_config.num_programs, SupportedTopkMethods.ROTATIONAL)
     return RotationalTopkConfig(tuple(inp_shape), topk_config, plan)
+
+
+def prepare_rotational_constants(config: RotationalTopkConfig) -> RotationalTopkConfig:
+    """The config as it is: a compiled kernel contains its constants, and callers that prepare them need no change."""
+    return config
+
+
+def cleanup_rotational_constants() -> None:
+    """Do nothing: `prepare_rotational_constants` leaves nothing behind."""
 
 
 @nki.jit
