@@ -29,6 +29,7 @@ class Entry:
 _CONV = "nkilib.experimental.conv"
 _COLLECTIVES = "nkilib.experimental.collectives"
 _MISC = "nkilib.experimental.misc"
+_MLA = "nkilib.experimental.mla.deepseek"
 _PROJECTION = "nkilib.core.output_projection"
 _SCAN = "nkilib.experimental.scan"
 
@@ -147,6 +148,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "topk_reduce": Entry(
             "nkilib.experimental.subkernels.topk_reduce", "nkilib.experimental.subkernels", "topk-reduce"
         ),
+        "mla_sparse_attention_cte_kernel": Entry(f"{_MLA}.mla_sparse_attention_cte", _MLA, "mla-sparse-attention-cte"),
     }
 )
 """By the name of the kernel's function."""

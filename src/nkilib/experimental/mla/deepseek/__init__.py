@@ -1,0 +1,5 @@
+"""Latent attention of DeepSeek: projections with absorbed weights, sparse attention, and the projection after it."""
+
+from nkilib.experimental.mla.deepseek.mla_sparse_attention_cte import mla_sparse_attention_cte_kernel
+
+__all__ = ["mla_sparse_attention_cte_kernel"]
