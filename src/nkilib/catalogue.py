@@ -149,6 +149,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "nkilib.experimental.subkernels.topk_reduce", "nkilib.experimental.subkernels", "topk-reduce"
         ),
         "mla_sparse_attention_cte_kernel": Entry(f"{_MLA}.mla_sparse_attention_cte", _MLA, "mla-sparse-attention-cte"),
+        "mla_vupmx_oproj_cte_kernel": Entry(f"{_MLA}.mla_vup_oproj_cte", _MLA, "mla-vup-oproj-cte"),
     }
 )
 """By the name of the kernel's function."""

@@ -29,6 +29,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from nkilib import limits, streaming
+from nkilib.experimental.mla.deepseek.packed import blocks_of_core
 from nkilib.streaming import psum, sbuf, size, spans
 
 PACK = 4
@@ -85,7 +86,7 @@ def mla_sparse_attention_cte_kernel(
     chosen = topk_indices_hbm.reshape((topk_indices_hbm.size // keys, _TILE, keys // _TILE))
     ahead: list[_Gathered] = []
     weighed = None
-    for block in _blocks(queries):
+    for block in blocks_of_core(queries, _TILE):
         rows = sbuf((_TILE, size(block), keys // _TILE), nl.int32)
         streaming.copy(rows, chosen[block].permute((1, 0, 2)))
         for number in range(size(block)):
@@ -100,13 +101,6 @@ def mla_sparse_attention_cte_kernel(
     if nl.num_programs(0) > 1:
         nisa.core_barrier(data=out, cores=(0, 1))
     return out
-
-
-def _blocks(queries: int) -> list[slice]:
-    """At most 128 queries of this core each."""
-    cores, core = nl.num_programs(0), nl.program_id(0)
-    first, stop = queries * core // cores, queries * (core + 1) // cores
-    return [slice(first + part.start, first + part.stop) for part in spans(stop - first, _TILE)]
 
 
 class _Gathered(NamedTuple):
