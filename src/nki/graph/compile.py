@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -19,6 +20,7 @@ from nki.driver.prepare import chosen_target, default_options
 from nki.graph import emit
 from nki.graph.accepted import accepted
 from nki.graph.admit import admit
+from nki.graph.copies import copy_module
 from nki.graph.errors import guarded
 from nki.graph.executable import Executable
 from nki.graph.ir import Function, Module, Value
@@ -34,7 +36,9 @@ from nki.graph.partition.halves import Divisible
 from nki.graph.partition.meeting_cost import check_lnc
 from nki.graph.passes.context import GraphContext, Replacement, Traffic
 from nki.graph.passes.pipeline import STAGES, run_passes
+from nki.graph.patterns.choice import Times
 from nki.graph.patterns.selection import replacements
+from nki.graph.patterns.whole import left_out
 from nki.graph.report import GraphReport, report_of
 from nki.graph.stablehlo.read import read
 from nki.graph.stablehlo.write import write
@@ -43,6 +47,7 @@ from nki.ir.text import to_text
 from nki.options import Options
 from nki.runtime.model import Model
 from nki.runtime.spans import span
+from nki.spec.program import Program
 from nki.store.artifact import container
 from nki.store.artifact.model import ModelPart, Port, stored
 from nki.store.keys import key_of
@@ -139,7 +144,31 @@ class GraphCompilation:
             container.save(self._folder / SETTING, _written(setting, self._target.name))
 
     def run(self, module: Module, start: str = IMPORTED) -> Executable:
-        """All stages after one that the model has reached."""
+        """All stages after one that the model has reached.
+
+        A model in which kernels of patterns save time is also linked without some of them, or without any; the fastest
+        is what it becomes.
+        """
+        stages = [IMPORTED, *STAGES]
+        chosen = stages.index(start) <= stages.index(SIMPLIFIED) and len(self._context.patterns) > 0
+        if chosen:
+            module = self._passed(module, start, SIMPLIFIED)
+            start = SIMPLIFIED
+        kept = copy_module(module) if chosen else None
+        found = self._made(self._passed(module, start))
+        if kept is None or not self._context.used:
+            return found
+        with span(f"compare {self._setting.name} without kernels of patterns", "compile"):
+            used = {key: Times(*each) for key, each in self._context.used.items()}
+            size = sum(1 for _ in kept.walk())
+            without = left_out(used, self._ns(found.programs), size, partial(self._time_without, kept))
+        if not without:
+            return found
+        self._context = self._fresh(left_out=without)
+        return self._made(self._passed(kept, SIMPLIFIED))
+
+    def _passed(self, module: Module, start: str, end: str = "") -> Module:
+        """A model taken from one stage to another one; each on the way is written to the folder, if there is one."""
         began = perf_counter()
 
         def reached(stage: str, made: Module) -> None:
@@ -153,9 +182,11 @@ class GraphCompilation:
         if start == IMPORTED:
             admit(module, self._target)
             reached(IMPORTED, module)
-        made = run_passes(module, self._context, start=start, after=reached)
+        return run_passes(module, self._context, start=start, end=end, after=reached)
+
+    def _made(self, module: Module) -> Executable:
         with guarded(f"making one program of {self._setting.name}"):
-            return self.grouped(made)
+            return self.grouped(module)
 
     def grouped(self, module: Module) -> Executable:
         """What comes after the passes: the model is in groups."""
@@ -167,8 +198,7 @@ class GraphCompilation:
         self._seconds["kernels"] = perf_counter() - began
         names = _argument_names(function)
         cuts = self._cuts(steps)
-        donated = _donated(function) if setting.donated is None else dict(setting.donated)
-        planned = plan(function, steps, bind(function, steps), names, donated)
+        planned = plan(function, steps, bind(function, steps), names, self._donated(function))
         self._seconds["planned"] = perf_counter() - began - self._seconds["kernels"]
         began = perf_counter()
         linked, division = self._linked(steps, planned, cuts, kernels)
@@ -187,15 +217,34 @@ class GraphCompilation:
             module: simplified.
             patterns: that may replace what is in it.
         """
-        context = replace(self._context, patterns=patterns, replaced=[], near=[], references=[], traffic=Traffic())
+        return self._time_in(module, self._fresh(patterns=patterns), {})
+
+    def _time_without(self, module: Module, keys: frozenset[str]) -> float:
+        """What the model takes in ns where parts with these keys are left as they are."""
+        context = self._fresh(left_out=dict.fromkeys(keys, (0.0, 0.0)))
+        return self._time_in(copy_module(module), context, self._donated(module.main))
+
+    def _fresh(self, **changes: Any) -> GraphContext:
+        """The context, of which nothing is noted yet."""
+        nothing: dict[str, Any] = {"left_out": {}, "used": {}, "replaced": [], "near": [], "references": []}
+        return replace(self._context, **nothing | {"traffic": Traffic()} | changes)
+
+    def _donated(self, function: Function) -> dict[int, int]:
+        given = self._setting.donated
+        return _donated(function) if given is None else dict(given)
+
+    def _time_in(self, module: Module, context: GraphContext, donated: Mapping[int, int]) -> float:
         function = run_passes(module, context, start=SIMPLIFIED).main
         emitters = emit.EMITTERS if self._setting.emitters is None else self._setting.emitters
         kernels = Kernels(emitters, self._target, self._setting.options)
         steps = steps_of(function, kernels)
         cuts = self._cuts(steps)
-        planned = plan(function, steps, bind(function, steps), _argument_names(function), {})
+        planned = plan(function, steps, bind(function, steps), _argument_names(function), donated)
         linked, _ = self._linked(steps, planned, cuts, kernels)
-        return max(spent.ns for spent in spent_by_cores(linked.programs, self._target))
+        return self._ns(linked.programs)
+
+    def _ns(self, programs: Sequence[Program]) -> float:
+        return max(spent.ns for spent in spent_by_cores(programs, self._target))
 
     def _cuts(self, steps: ModelSteps) -> dict[int, Divisible] | None:
         """The kernels for a model on two cores, by the identity of their programs; None for a model on one core."""

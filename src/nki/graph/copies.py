@@ -1,8 +1,10 @@
-"""Copies of operations and regions on other values."""
+"""Copies of operations, regions and models on other values."""
 
 from __future__ import annotations
 
-from nki.graph.ir import Group, Op, Region, Value
+from dataclasses import replace
+
+from nki.graph.ir import Function, Group, Module, Op, Region, Value
 
 
 def copy_op(op: Op, values: dict[Value, Value]) -> Op:
@@ -25,3 +27,14 @@ def copy_group(group: Group, values: dict[Value, Value]) -> Group:
     ops = tuple(copy_op(op, values) for op in group.ops)
     inputs = tuple(values.get(v, v) for v in group.inputs)
     return Group(group.kind, ops, inputs, tuple(values[v] for v in group.outputs), group.name)
+
+
+def copy_module(module: Module) -> Module:
+    """A copy of a model, for passes that use up what they are given."""
+    return Module({name: _copy_function(each) for name, each in module.functions.items()}, module.entry)
+
+
+def _copy_function(function: Function) -> Function:
+    values: dict[Value, Value] = {}
+    inner = copy_region(Region(function.arguments, function.body, function.results), values)
+    return replace(function, arguments=inner.arguments, body=list(inner.ops), results=inner.results)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -88,6 +88,9 @@ class GraphContext:
             None if nobody can tell, so that a pattern's kernel is used wherever it can be.
         timed_as: equal for contexts whose `time_of` gives equal answers.
         lnc: cores that run the model together.
+        left_out: parts that stay as they are because the model is faster so, by what tells them from others: ns of the
+            model with the kernel and without.
+        used: parts that kernels of patterns compute, likewise: ns of the part with the kernel and without.
         replaced: what kernels of patterns compute.
         near: what they nearly compute.
         references: compiled kernels of patterns, which are known as long as this holds them.
@@ -102,6 +105,8 @@ class GraphContext:
     time_of: TimeOf | None = None
     timed_as: str = ""
     lnc: int = 1
+    left_out: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
+    used: dict[str, tuple[float, float | None]] = field(default_factory=dict)
     replaced: list[Replaced] = field(default_factory=list)
     near: list[Near] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)

@@ -40,19 +40,22 @@ def run_passes(
     context: GraphContext,
     *,
     start: str = "imported",
+    end: str = "",
     after: Callable[[str, Module], None] | None = None,
 ) -> Module:
     """A model taken to its groups; the records of the given one are used up.
 
     Args:
         start: the stage that the model has reached already.
+        end: the last stage; "" for the last of all.
         after: called after each stage with its name.
 
     Raises:
         GraphError: "graph.unsupported", or "graph.internal" for a failure of a pass.
     """
     names = list(STAGES)
-    for name in names[names.index(start) + 1 if start in names else 0 :]:
+    last = names.index(end) + 1 if end else len(names)
+    for name in names[names.index(start) + 1 if start in names else 0 : last]:
         for step in STAGES[name]:
             if step.__name__ not in context.disabled:
                 with guarded(f"the pass {step.__name__}"):

@@ -16,7 +16,7 @@ from nki.core.locks import lock
 from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op, Value
 from nki.graph.passes.rewriter import Rewriter
-from nki.graph.patterns.part import Part, followed, part_between, used_elsewhere
+from nki.graph.patterns.part import Part, followed, part_between, preceded, used_elsewhere
 from nki.graph.patterns.pattern import NearMiss
 from nki.store.settings import settings
 
@@ -39,9 +39,9 @@ class Times(NamedTuple):
 class Slower(NearMiss):
     """The kernel of a pattern takes longer than the graph compiler's own."""
 
-    def __init__(self, times: Times, others: int) -> None:
+    def __init__(self, times: Times, others: int = 0, whole: str = "") -> None:
         assert times.own_ns is not None, "what the graph compiler cannot compute is not faster"
-        text = f"slower: {times.ns / 1000:.2f} µs with the kernel, {times.own_ns / 1000:.2f} µs without"
+        text = f"slower{whole}: {times.ns / 1000:.2f} µs with the kernel, {times.own_ns / 1000:.2f} µs without"
         if others:
             text += f"; {others} of its values in between are used elsewhere"
         super().__init__(text)
@@ -80,6 +80,8 @@ def cut_out(r: Rewriter, op: Op, inputs: Sequence[Value], first: int) -> Cut:
     made = {result: each for each in r.written[first:] for result in each.results}
     unwritten = dict.fromkeys(op.results, op)
     sources = _before(inputs, made)
+    own = part_between(r, sources, op.results, unwritten)
+    sources = set(preceded(r, sources, own))
     own = part_between(r, sources, op.results, unwritten)
     others = used_elsewhere(r, own)
     sources |= set(others.known)

@@ -19,6 +19,9 @@ _LEAVES = frozenset({"constant", "iota", "broadcast_in_dim"})
 _MOST_FOLLOWING = 8
 """Operations after a part; more of them are no part of the same kernel, as a rule."""
 
+_MOST_BEFORE = 16
+"""Operations before a part, likewise."""
+
 _SMALL = 1 << 10
 """Bytes of constants whose numbers count."""
 
@@ -77,6 +80,40 @@ def part_between(r: Rewriter, given: Collection[Value], wanted: Sequence[Value],
             pending.append((None, op))
             pending += [(each, None) for each in reversed(outside_values(op))]
     return Part(tuple(arguments), tuple(ops.values()), tuple(wanted))
+
+
+def preceded(r: Rewriter, sources: Collection[Value], part: Part) -> frozenset[Value]:
+    """Where a part begins that also has what makes its sources for nobody else, as one kernel might compute it.
+
+    Without the pattern such a value may stay on chip; a kernel that reads it wants it in device memory.
+    """
+    given = dict.fromkeys(sources)
+    inside: dict[Value, int] = {}
+    for op in part.ops:
+        for value in outside_values(op):
+            inside[value] = inside.get(value, 0) + op.operands.count(value)
+    for _ in range(_MOST_BEFORE):
+        found = next((value for value in given if _is_made_for(r, value, inside)), None)
+        maker = None if found is None else r.maker(found)
+        if found is None or maker is None:
+            break
+        del given[found]
+        for value in maker.operands:
+            inside[value] = inside.get(value, 0) + 1
+            if value not in part.results:
+                given.setdefault(value)
+    return frozenset(given)
+
+
+def _is_made_for(r: Rewriter, value: Value, inside: Mapping[Value, int]) -> bool:
+    """Whether a kernel that uses a value in all of its places could make it as well."""
+    maker = r.maker(value)
+    if maker is None or len(maker.results) != 1:
+        return False
+    if _is_made_again(maker):
+        return True
+    only_here = r.uses.get(value, 0) <= inside.get(value, 0)
+    return only_here and (is_pointwise(maker) or maker.name in ("reduce", "reshape", "transpose"))
 
 
 def followed(r: Rewriter, part: Part, old: Value) -> Part:
