@@ -1,1 +1,1 @@
-"""What remains of the first NKI, which lived in neuronx-cc: the annotations that kernels of today import from there."""
+"""The first NKI, which was ``neuronxcc.nki``: its language, on the instructions of today."""

@@ -41,6 +41,7 @@ class Tracer:
         findings: warnings, and errors if `collect` is set.
         doubts: what the kernel read that may be another thing the next time.
         eager: whether values are concrete.
+        retained: where new storages are noted, for who issues an instruction once more; None if nobody does.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Tracer:
         self.cores = cores
         self.grid = grid
         self.eager = machine is not None
+        self.retained: list[Storage] | None = None
         self.trace: Hashable = object()
         self.locator = Locator(run_body.__code__)
         self.program = Program(name, target.name, core, cores)
@@ -134,7 +136,10 @@ class Tracer:
             return Storage(buffer)
         if region is MemoryRegion.shared_hbm and self._claim is not None and not self._regions.silent:
             return self._claim(buffer)
-        return self._machine.memory.allocate(buffer)
+        storage = self._machine.memory.allocate(buffer)
+        if self.retained is not None:
+            self.retained.append(storage)
+        return storage
 
     def literal(self, shape: tuple[int, ...], dtype: DType, data: bytes) -> Storage:
         buffer = self._buffer(shape, dtype, MemoryRegion.shared_hbm, "", "constant", None, data=data)

@@ -1,0 +1,67 @@
+"""The front end of the first NKI: Python whose values are tiles, on the instructions of today."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.grid import GridAxis, programs_of
+from nki.beta1.tracing.session import session
+from nki.core.nki_tensor import NkiTensor
+from nki.frontend.host import HostArray
+from nki.frontend.protocol import FrontEnd, Place
+from nki.frontend.python_errors import spelled
+from nki.frontend.trace import Tracer
+from nki.frontend.values import Arguments, Parameters, SeeArray, bind, map_leaves
+from nki.spec.rule import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Beta1FrontEnd(FrontEnd):
+    """Programs of a grid run one after another on each core, and share the tensors in shared HBM.
+
+    Attributes:
+        grid: the axes of ``kernel[...]``; empty without.
+    """
+
+    grid: tuple[GridAxis, ...] = ()
+
+    def check(self, function: Callable[..., Any]) -> tuple[Finding, ...]:
+        return ()
+
+    def bind(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], see: SeeArray
+    ) -> Arguments:
+        return Arguments(bind(function, args, kwargs, function.__name__), Parameters(function), see)
+
+    def trace(self, function: Callable[..., Any], tracer: Tracer, arguments: Arguments, place: Place) -> Any:
+        def make(host: HostArray, name: str) -> Any:
+            return Tensor.of(tracer.input(host.array.shape, host.dtype, name, lambda buffer: place(buffer, host)))
+
+        args, kwargs = arguments.build(make)
+        with session(tracer, self.grid) as running:
+            results = []
+            for program in programs_of(self.grid, tracer.core):
+                running.begin(program)
+                results.append(tracer.run(function, args, kwargs, self.spell))
+            running.finish()
+        return map_leaves(results[0], _returned)
+
+    def spell(
+        self, problem: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Exception:
+        return spelled(problem, function, args, kwargs)
+
+    def inside(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        bind(function, args, kwargs, function.__name__)
+        return function(*args, **kwargs)
+
+
+def _returned(value: Any) -> Any:
+    return _whole(value) if isinstance(value, Tensor) else value
+
+
+def _whole(tensor: Tensor) -> NkiTensor:
+    return tensor.elements()

@@ -1,0 +1,39 @@
+"""Loops: Python's ints while the kernel is traced, so that bodies are unrolled."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+from nki.beta1.errors import Beta1TypeError, refused
+from nki.beta1.language.arguments import hints_only
+
+
+def affine_range(*args: Any, **kwargs: Any) -> Iterator[int]:
+    """A loop whose trips may run in any order: none reads what another one writes, but for sums."""
+    return _trips("affine_range", args, kwargs)
+
+
+def sequential_range(*args: Any, **kwargs: Any) -> Iterator[int]:
+    """A loop whose trips run one after another."""
+    return _trips("sequential_range", args, kwargs)
+
+
+def static_range(*args: Any, **kwargs: Any) -> Iterator[int]:
+    """A loop that is unrolled while the kernel is traced."""
+    return _trips("static_range", args, kwargs)
+
+
+def _trips(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[int]:
+    hints_only(f"nl.{function}", kwargs)
+    try:
+        bounds = [operator.index(each) for each in args]
+        return iter(range(*bounds))
+    except TypeError:
+        raise refused(
+            "argument",
+            f"nl.{function} got {', '.join(map(repr, args))}",
+            f"write nl.{function}(stop) or nl.{function}(start, stop, step) with ints",
+            kind=Beta1TypeError,
+        ) from None

@@ -1,0 +1,110 @@
+"""Reductions over free dimensions, and the products and transposes of the Tensor engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import nki.language as nl
+from nki.beta1.language.arguments import hints_only, kind_of
+from nki.beta1.tensors.mask import Region, region_of
+from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.operands import common_region, on_chip, tile
+from nki.beta1.tracing.results import placed, undefined
+from nki.core.dtypes import DType, float32, uint8
+from nki.core.nki_tensor import NkiTensor
+
+Function = Callable[..., Tensor]
+
+
+def _reduction(name: str, result: Callable[[DType], DType] = lambda own: own) -> Function:
+    today = getattr(nl, name)
+
+    def function(
+        x: Any, axis: Any, *, dtype: Any = None, mask: Any = None, keepdims: bool = False, **kwargs: Any
+    ) -> Tensor:
+        hints_only(f"nl.{name}", kwargs)
+        source = on_chip(x, "x", name)
+        kind = kind_of(dtype, result(source.dtype))
+        more = {} if name == "all" else {"keepdims": keepdims}
+        return reduced(
+            f"nl.{name}",
+            source,
+            axis,
+            mask,
+            keepdims or name == "var",
+            lambda value, axes: today(value, axes, dtype=kind, **more),
+            explicit=dtype is not None,
+        )
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"``{name}`` over free dimensions; elements that the mask leaves out take no part."
+    return function
+
+
+def reduced(
+    function: str,
+    source: Tensor,
+    axis: Any,
+    mask: Any,
+    keepdims: bool,
+    compute: Callable[[NkiTensor, tuple[int, ...]], NkiTensor],
+    *,
+    explicit: bool = False,
+) -> Tensor:
+    """A reduction over axes of a tile, which are moved to the end first."""
+    given = axis if isinstance(axis, Sequence) else (axis,)
+    axes = sorted(int(each) % source.ndim for each in given)
+    shape, region = common_region(function, [source], mask)
+    left = [dim for dim in range(source.ndim) if dim not in axes]
+    kept = (
+        [(0, 1) if dim in axes else region.box[dim] for dim in range(source.ndim)]
+        if keepdims
+        else [region.box[dim] for dim in left]
+    )
+    wanted = [1 if dim in axes else shape[dim] for dim in range(source.ndim)] if keepdims else [shape[d] for d in left]
+    if len(wanted) == 1:
+        wanted, kept = [*wanted, 1], [*kept, (0, 1)]
+    if region.empty:
+        return undefined(function, [source], tuple(wanted))
+    value = tile(source, "x", function, region.box)
+    order = (*left, *axes)
+    moved = value if order == tuple(range(source.ndim)) else value.permute(order)
+    last = tuple(range(source.ndim - len(axes), source.ndim))
+    return placed(function, lambda: compute(moved, last), tuple(wanted), Region(tuple(kept)), explicit=explicit)
+
+
+REDUCTIONS = {name: _reduction(name) for name in ("max", "min", "sum", "prod", "var")}
+REDUCTIONS["mean"] = _reduction("mean", lambda own: float32 if own.is_integer else own)
+REDUCTIONS["all"] = _reduction("all", lambda own: uint8)
+
+
+def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
+    """``x @ y``, or ``x.T @ y`` with `transpose_x`: a new float32 tile in PSUM."""
+    hints_only("nl.matmul", kwargs)
+    left, right = on_chip(x, "x", "matmul"), on_chip(y, "y", "matmul")
+    shape = (left.shape[1 if transpose_x else 0], right.shape[1])
+    one, two = left.region().box, right.region().box
+    region = Region((one[1 if transpose_x else 0], two[1]))
+    if mask is not None:
+        own = region_of(mask, shape)
+        region = Region(tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(region.box, own.box, strict=True)))
+    contracted = (max(one[0 if transpose_x else 1][0], two[0][0]), min(one[0 if transpose_x else 1][1], two[0][1]))
+    box = (contracted, region.box[0]) if transpose_x else (region.box[0], contracted)
+    a, b = tile(left, "x", "nl.matmul", box), tile(right, "y", "nl.matmul", (contracted, region.box[1]))
+    return placed("nl.matmul", lambda: nl.matmul(a, b, transpose_x=transpose_x), shape, region)
+
+
+def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
+    """The transpose of a tile ``(P, F)``, both at most 128: a new tile ``(F, P)`` in PSUM."""
+    hints_only("nl.transpose", kwargs)
+    source = on_chip(x, "x", "transpose")
+    shape, region = common_region("nl.transpose", [source], mask)
+    value = tile(source, "x", "nl.transpose", region.box)
+    return placed(
+        "nl.transpose",
+        lambda: nl.transpose(value, dtype=kind_of(dtype, source.dtype)),
+        shape[::-1],
+        Region(region.box[::-1]),
+        explicit=dtype is not None,
+    )

@@ -1,0 +1,138 @@
+"""Data between HBM and the chip: load, store, copy, load_transpose2d."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import nki.isa as nisa
+import nki.language as nl
+from nki.beta1.language.arguments import hints_only, kind_of
+from nki.beta1.tensors.access import Access
+from nki.beta1.tensors.mask import Mask, Region
+from nki.beta1.tensors.memory import Memory
+from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.operands import in_hbm, on_chip, part_of, tile
+from nki.beta1.tracing.results import assigned_region, elementwise, placed
+from nki.beta1.tracing.session import current
+from nki.core.nki_tensor import NkiTensor
+from nki.language.arguments import is_number
+from nki.language.assignment import assign as assign_today
+from nki.language.broadcasting import fit
+from nki.language.combine import copied, in_sbuf
+from nki.language.memory import new_tile
+
+
+def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """A new SBUF tile with the elements of an HBM tensor; its first axis becomes the partitions, a vector one column.
+
+    Where the mask is false nothing is read, and the tile is undefined.
+    """
+    hints_only("nl.load", kwargs)
+    source = in_hbm(src, "src", "load")
+    kind = kind_of(dtype, source.dtype)
+    region = _masked(source, mask)
+    shape = source.shape if source.ndim > 1 else (*source.shape, 1) if source.shape else (1, 1)
+    if not region.rest and region.shape == source.shape:
+
+        def whole() -> NkiTensor:
+            made = new_tile(shape, kind)
+            nisa.dma_copy(dst=made, src=source.elements())
+            return made
+
+        return placed("nl.load", whole)
+    current("nl.load")
+    made = new_tile(shape, kind)
+    for box in () if region.empty else region.boxes():
+        key = tuple(slice(low, high) for low, high in box)
+        nisa.dma_copy(dst=made[key], src=source.elements(box))
+    return _existing(made, region)
+
+
+def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
+    """Write a tile or a number to an HBM tensor, where the mask is true."""
+    hints_only("nl.store", kwargs)
+    target = in_hbm(dst, "dst", "store")
+    target = Tensor(target.memory, target.access, _joined(target.mask, mask))
+    if is_number(value):
+        for box in target.region().boxes():
+            _store_number(target.elements(box), value)
+        return
+    source = on_chip(value, "value", "store")
+    region = assigned_region(target, source)
+    if region.empty:
+        return
+    for box in region.boxes():
+        nisa.dma_copy(dst=target.elements(box), src=_source(source, box, target))
+
+
+def _source(source: Tensor, box: Any, target: Tensor) -> NkiTensor:
+    found = in_sbuf(tile(source, "value", "store", part_of(box, source, target.shape)))
+    wanted = tuple(high - low for low, high in box)
+    if found.shape != wanted and found.size != _size(wanted):
+        return fit(found, wanted)
+    return found
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for each in shape:
+        size *= each
+    return size
+
+
+def _store_number(target: NkiTensor, value: Any) -> None:
+    plain = value.item() if hasattr(value, "item") else value
+    assign_today(target, plain)
+
+
+def copy(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """A new tile with the elements of another one."""
+    hints_only("nl.copy", kwargs)
+    kind = kind_of(dtype, on_chip(src, "src", "copy").dtype)
+    return elementwise("nl.copy", [src], mask, lambda value: copied(value, kind), explicit=dtype is not None)
+
+
+def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+    """A new SBUF tile ``(columns, rows)`` with the transpose of a tensor ``(rows, columns)`` in HBM.
+
+    The mask counts in the axes of `src`.
+    """
+    hints_only("nl.load_transpose2d", kwargs)
+    source = in_hbm(src, "src", "load_transpose2d")
+    kind = kind_of(dtype, source.dtype)
+    region = _masked(source, mask)
+    if region.empty:
+        return _existing(new_tile(source.shape[::-1], kind), Region(tuple((0, 0) for _ in source.shape)))
+    found = placed("nl.load_transpose2d", lambda: nl.load_transpose2d(source.elements(region.box), dtype=kind))
+    turned = Region(region.box[::-1])
+    return found if region.shape == source.shape else _placed_at(found, source.shape[::-1], turned)
+
+
+def _placed_at(found: Tensor, shape: tuple[int, ...], region: Region) -> Tensor:
+    memory = found.memory
+    low = sum(step * first for step, (first, _) in zip(memory.steps, region.box, strict=True))
+    memory = replace(memory, sizes=shape, offset=memory.offset - low, exists=region.box, blocks={})
+    return Tensor(memory, Access.of_whole(shape))
+
+
+def _masked(source: Tensor, mask: Any) -> Region:
+    return Tensor(source.memory, source.access, _joined(source.mask, mask)).region()
+
+
+def _joined(own: Any, mask: Any) -> Any:
+    if own is None:
+        return mask
+    return own if mask is None else own & mask
+
+
+def _existing(made: NkiTensor, region: Region) -> Tensor:
+    """A tile of which a mask left out a part."""
+    memory = Memory.of(made)
+    box = region.box if len(region.box) == made.ndim else (*region.box, (0, 1))[: made.ndim]
+    whole = all(low == 0 and high == size for (low, high), size in zip(box, made.shape, strict=True))
+    mask = Mask(region.rest) if region.rest else None
+    return Tensor(memory if whole else replace(memory, exists=box, blocks={}), Access.of_whole(made.shape), mask)
+
+
+Tensor.functions["copy"] = copy

@@ -1,0 +1,189 @@
+"""What ``tensor[key]`` means: for each dimension of the tensor an affine map from the positions of the access."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from nki.beta1.errors import Beta1IndexError, refused
+from nki.beta1.tensors.index import Index, broadcast_shapes
+from nki.core.access import DynamicSlice
+
+Shape = tuple[int, ...]
+
+
+class Axis(NamedTuple):
+    """The index of one dimension: ``start + sum(steps[axis] * position along axis)``, over the axes of an access.
+
+    Attributes:
+        tile: a tensor on chip whose values are added at run time; None if all is known.
+    """
+
+    start: int
+    steps: Shape
+    tile: Any = None
+
+
+class Access(NamedTuple):
+    """A part of a tensor: its shape, and the index of every dimension of the tensor."""
+
+    shape: Shape
+    axes: tuple[Axis, ...]
+
+    @staticmethod
+    def of_whole(shape: Shape) -> Access:
+        """All of a tensor."""
+        unit = [tuple(int(axis == dim) for axis in range(len(shape))) for dim in range(len(shape))]
+        return Access(shape, tuple(Axis(0, steps) for steps in unit))
+
+    def then(self, inner: Access) -> Access:
+        """The part of this part that `inner` means."""
+        return Access(inner.shape, tuple(_composed(axis, inner) for axis in self.axes))
+
+    def bounds(self, dim: int, box: Sequence[tuple[int, int]] | None) -> tuple[int, int]:
+        """The smallest and the largest index of a dimension, in a box of the access."""
+        axis = self.axes[dim]
+        low = high = axis.start
+        ranges = [(0, size) for size in self.shape] if box is None else box
+        for step, (first, after) in zip(axis.steps, ranges, strict=True):
+            ends = sorted((step * first, step * (after - 1)))
+            low, high = low + ends[0], high + ends[1]
+        return low, high
+
+
+def _composed(axis: Axis, inner: Access) -> Axis:
+    steps = [0] * len(inner.shape)
+    start, tile = axis.start, axis.tile
+    for factor, part in zip(axis.steps, inner.axes, strict=True):
+        if not factor:
+            continue
+        start += factor * part.start
+        if part.tile is not None:
+            if tile is not None or factor != 1:
+                raise refused(
+                    "copy_dynamic_indirect_indices_not_natively_supported",
+                    "an index of run time is put on top of another one",
+                    "add both indices to one tile first",
+                )
+            tile = part.tile
+        steps = [own + factor * more for own, more in zip(steps, part.steps, strict=True)]
+    return Axis(start, tuple(steps), tile)
+
+
+def access_of(key: Any, shape: Shape, keep: bool, name: str) -> Access:
+    """The access of a subscript.
+
+    Args:
+        key: what stands in the brackets.
+        shape: of what is subscripted.
+        keep: whether the first axis stays if its index is an int, as that of partitions does.
+        name: for messages.
+    """
+    keys = list(key) if isinstance(key, tuple) else [key]
+    given = sum(each is not None and each is not Ellipsis for each in keys)
+    if given > len(shape):
+        raise refused(
+            "too_many_indices",
+            f"{name}{list(shape)} has {len(shape)} dimensions, the index has {given}",
+            f"give at most {len(shape)} indices",
+            kind=Beta1IndexError,
+        )
+    if any(_is_advanced(each) for each in keys):
+        return _advanced(keys, shape)
+    return _basic(keys, shape, keep, name)
+
+
+def _is_advanced(key: Any) -> bool:
+    return (isinstance(key, Index) and key.ndim > 0) or is_tile(key)
+
+
+def is_tile(key: Any) -> bool:
+    """Whether an index is the values of a tensor, alone or with an index expression added."""
+    return hasattr(key, "run_time_index")
+
+
+def _basic(keys: list[Any], shape: Shape, keep: bool, name: str) -> Access:
+    if not any(each is Ellipsis for each in keys):
+        keys = [*keys, Ellipsis]
+    at = next(position for position, each in enumerate(keys) if each is Ellipsis)
+    missing = len(shape) - sum(each is not None and each is not Ellipsis for each in keys)
+    keys[at : at + 1] = [slice(None)] * missing
+    sizes: list[int] = []
+    placed: list[tuple[int, int, int | None]] = []  # start, step and the axis
+    for each in keys:
+        if each is None:
+            sizes.append(1)
+            continue
+        dim = len(placed)
+        start, size, step = _part(each, shape[dim], dim, name)
+        if size is None and keep and dim == 0:
+            size = 1
+        placed.append((start, step, None if size is None else len(sizes)))
+        if size is not None:
+            sizes.append(size)
+    axes = [Axis(start, tuple(step if axis == at else 0 for axis in range(len(sizes)))) for start, step, at in placed]
+    return Access(tuple(sizes), tuple(axes))
+
+
+def _part(key: Any, size: int, dim: int, name: str) -> tuple[int, int | None, int]:
+    """Start, extent and step of one dimension; an int has no extent."""
+    if isinstance(key, DynamicSlice):
+        key = slice(key.start, key.start + key.size)
+    if isinstance(key, slice):
+        start, stop, step = (None if v is None else _integer(v) for v in (key.start, key.stop, key.step))
+        if (stop is not None and stop > size) or (start is not None and start > size):
+            raise out_of_bounds(name, dim, start or 0, (stop or size) - 1, size)
+        found = range(size)[slice(start, stop, step)]
+        if not found:
+            raise out_of_bounds(name, dim, found.start, found.stop - 1, size)
+        return found.start, len(found), found.step
+    number = _integer(key)
+    if not -size <= number < size:
+        raise out_of_bounds(name, dim, number, number, size)
+    return number % size, None, 1
+
+
+def _integer(key: Any) -> int:
+    try:
+        return operator.index(key)
+    except TypeError:
+        raise refused(
+            "unsupported_index", f"a tensor is indexed with {key!r}", "use ints, slices, nl.ds, nl.arange and nl.mgrid"
+        ) from None
+
+
+def _advanced(keys: list[Any], shape: Shape) -> Access:
+    if any(isinstance(each, slice | DynamicSlice) or each is None for each in keys):
+        raise refused(
+            "unsupported_mixing_basic_advanced_tensor_indexing",
+            "mixing basic tensor indexing and advanced tensor indexing is not supported",
+            "write nl.arange for every dimension, or slices for every dimension",
+        )
+    if Ellipsis in [each for each in keys if not _is_advanced(each)]:
+        keys = [each for each in keys if _is_advanced(each) or each is not Ellipsis]
+    parts = [each.run_time_index() if is_tile(each) else (each, None) for each in keys]
+    indices = [each if isinstance(each, Index) else Index(_integer(each), (), ()) for each, _ in parts]
+    sizes = broadcast_shapes(
+        *(index.shape for index in indices), *(tile.shape for _, tile in parts if tile is not None)
+    )
+    rest = shape[len(keys) :]
+    axes = []
+    for index, (_, tile) in zip(indices, parts, strict=True):
+        wide = index.over(sizes)
+        axes.append(Axis(wide.const, wide.steps + (0,) * len(rest), tile))
+    unit = [tuple(int(axis == dim) for axis in range(len(rest))) for dim in range(len(rest))]
+    axes += [Axis(0, (0,) * len(sizes) + steps) for steps in unit]
+    return Access(sizes + rest, tuple(axes))
+
+
+def out_of_bounds(name: str, dim: int, low: int, high: int, size: int) -> Exception:
+    """The error for an index that reaches outside of a tensor."""
+    return refused(
+        "tensor_access_out_of_bound",
+        f"out-of-bound access for tensor `{name}` on dimension {dim}: "
+        f"index range [{low}, {high}] exceeds the dimension size of {size}",
+        "keep the index inside, or give the instruction a mask= that leaves out what is outside",
+        facts={"dimension": dim, "low": low, "high": high, "size": size},
+        kind=Beta1IndexError,
+    )

@@ -1,0 +1,228 @@
+"""Masks: which elements of an access an instruction computes.
+
+A mask is a conjunction of comparisons of affine expressions with 0. Where every comparison depends on one axis, what is
+true is a box, and the instruction is made for that box alone. What remains depends on two axes or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nki.beta1.errors import Beta1ValueError, condition_on_arange, refused
+
+if TYPE_CHECKING:
+    from nki.beta1.tensors.index import Index
+
+Box = tuple[tuple[int, int], ...]
+"""For each axis the first position, and the one after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``index >= 0``, ``index == 0`` or ``index != 0``."""
+
+    index: Index
+    relation: str
+
+    def axes(self) -> list[int]:
+        """The axes that it depends on, counted from the last one, which is 0."""
+        return [at for at, step in enumerate(reversed(self.index.steps)) if step]
+
+    def decided(self, box: Box) -> bool | None:
+        """Whether it is true, or false, in all of a box; None if it is true in a part of it."""
+        low, high = self._bounds(box)
+        if self.relation == ">=":
+            return True if low >= 0 else False if high < 0 else None
+        inside = low <= 0 <= high
+        if low == high:
+            return (low == 0) == (self.relation == "==")
+        return None if inside else self.relation == "!="
+
+    def narrowed(self, box: Box) -> tuple[int, int] | None:
+        """What of its one axis is true; None if that is not one interval."""
+        (at,) = self.axes()
+        low, high = box[len(box) - 1 - at]
+        step = self.index.steps[-1 - at]
+        const = self.index.const
+        if self.relation == ">=":
+            if step > 0:
+                return min(max(low, -(const // step)), high), high
+            return low, max(min(high, const // -step + 1), low)
+        place, left = divmod(-const, step)
+        hit = left == 0 and low <= place < high
+        if self.relation == "==":
+            return (place, place + 1) if hit else (low, low)
+        if not hit:
+            return low, high
+        if place == low:
+            return low + 1, high
+        return (low, high - 1) if place == high - 1 else None
+
+    def values(self, box: Box) -> np.ndarray:
+        """Where it is true in a box."""
+        total = np.full((1,) * len(box), self.index.const)
+        for at, step in enumerate(reversed(self.index.steps)):
+            axis = len(box) - 1 - at
+            if step and axis >= 0:
+                shape = [1] * len(box)
+                shape[axis] = -1
+                total = total + step * np.arange(*box[axis]).reshape(shape)
+        compared = {">=": total >= 0, "==": total == 0, "!=": total != 0}[self.relation]
+        return np.broadcast_to(compared, tuple(high - low for low, high in box))
+
+    def _bounds(self, box: Box) -> tuple[int, int]:
+        low = high = self.index.const
+        for at, step in enumerate(reversed(self.index.steps)):
+            axis = len(box) - 1 - at
+            if not step or axis < 0:
+                continue
+            ends = sorted((step * box[axis][0], step * (box[axis][1] - 1)))
+            low, high = low + ends[0], high + ends[1]
+        return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Where a mask is true within a shape.
+
+    Attributes:
+        box: contains all of it.
+        rest: what has to hold beside; empty if the box is all of it.
+    """
+
+    box: Box
+    rest: tuple[Comparison, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(high - low for low, high in self.box)
+
+    @property
+    def empty(self) -> bool:
+        return any(low >= high for low, high in self.box)
+
+    def boxes(self) -> Iterator[Box]:
+        """Boxes that make it up, without overlap, rows of axis 0 together where they are alike."""
+        if not self.rest:
+            yield self.box
+            return
+        wanted = np.logical_and.reduce([each.values(self.box) for each in self.rest])
+        yield from _boxes(wanted, tuple(low for low, _ in self.box))
+
+
+class Mask:
+    """A conjunction of comparisons; ``&`` joins masks."""
+
+    __slots__ = ("comparisons",)
+    __array_ufunc__ = None
+
+    def __init__(self, comparisons: tuple[Comparison, ...]) -> None:
+        self.comparisons = comparisons
+
+    def __and__(self, other: Any) -> Any:
+        if isinstance(other, Mask):
+            return Mask(self.comparisons + other.comparisons)
+        if isinstance(other, bool | np.bool_):
+            return self if other else False
+        return NotImplemented
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Any:
+        if isinstance(other, bool | np.bool_):
+            return True if other else self
+        raise refused(
+            "unsupported_expression_in_mask",
+            "a mask joins two conditions with |",
+            "write one instruction for each condition; masks are joined with &",
+            rule="a mask is a conjunction of comparisons of affine expressions",
+        )
+
+    __ror__ = __or__
+
+    def __bool__(self) -> bool:
+        found = [each.decided(_of(each.index.shape)) for each in self.comparisons]
+        if None not in found:
+            return all(found)
+        raise condition_on_arange()
+
+    def region(self, shape: tuple[int, ...]) -> Region:
+        """Where it is true within a shape, whose last axes are those of the mask."""
+        box, rest = _of(shape), []
+        for each in self.comparisons:
+            self._check(each, shape)
+            axes = each.axes()
+            if not axes:
+                if not each.decided(box):
+                    return Region(tuple((0, 0) for _ in shape))
+                continue
+            narrowed = each.narrowed(box) if len(axes) == 1 else None
+            if narrowed is None:
+                rest.append(each)
+                continue
+            axis = len(shape) - 1 - axes[0]
+            box = (*box[:axis], narrowed, *box[axis + 1 :])
+        if any(low >= high for low, high in box):
+            return Region(box)
+        left = [(each, each.decided(box)) for each in rest]
+        if any(decided is False for _, decided in left):
+            return Region(tuple((low, low) for low, _ in box))
+        return Region(box, tuple(each for each, decided in left if decided is None))
+
+    def _check(self, each: Comparison, shape: tuple[int, ...]) -> None:
+        extents = each.index.shape
+        wrong = any(size not in (1, own) for size, own in zip(reversed(extents), reversed(shape), strict=False))
+        if wrong or any(size != 1 for size in extents[: max(len(extents) - len(shape), 0)]):
+            raise refused(
+                "mask_shape",
+                f"a mask of shape {list(extents)} belongs to no access of shape {list(shape)}",
+                "build the mask of the same nl.arange or nl.mgrid as the index of the tile",
+                facts={"mask": list(extents), "shape": list(shape)},
+            )
+
+    def __repr__(self) -> str:
+        return " & ".join(f"({each.index!r} {each.relation} 0)" for each in self.comparisons)
+
+
+def region_of(mask: Any, shape: tuple[int, ...]) -> Region:
+    """Where ``mask=`` is true within a shape: None and True are all of it.
+
+    Raises:
+        Beta1Error: something else than a mask or a truth value ("beta1.unsupported_expression_in_mask").
+    """
+    if mask is None or (isinstance(mask, bool | np.bool_) and mask):
+        return Region(_of(shape))
+    if isinstance(mask, bool | np.bool_):
+        return Region(tuple((0, 0) for _ in shape))
+    if isinstance(mask, Mask):
+        return mask.region(shape)
+    raise refused(
+        "unsupported_expression_in_mask",
+        f"mask= got {type(mask).__name__}",
+        "compare nl.arange, nl.mgrid, loop variables and program ids with numbers; for values of a tile use nl.where",
+        rule="a mask is a conjunction of comparisons of affine expressions",
+        kind=Beta1ValueError,
+    )
+
+
+def _of(shape: tuple[int, ...]) -> Box:
+    return tuple((0, size) for size in shape)
+
+
+def _boxes(wanted: np.ndarray, corner: tuple[int, ...]) -> Iterator[Box]:
+    """Boxes of true elements: runs along the last axis, alike ones of neighbouring rows together."""
+    if wanted.ndim == 1:
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], wanted.astype(np.int8), [0]))))
+        for low, high in zip(edges[::2], edges[1::2], strict=True):
+            yield ((int(low) + corner[0], int(high) + corner[0]),)
+        return
+    start = 0
+    for row in range(1, len(wanted) + 1):
+        if row == len(wanted) or not np.array_equal(wanted[row], wanted[start]):
+            for inner in _boxes(wanted[start], corner[1:]):
+                yield ((start + corner[0], row + corner[0]), *inner)
+            start = row

@@ -1,0 +1,169 @@
+"""Memory behind tensors: dimensions as the kernel counts them, and where their elements are.
+
+On chip the dimensions before the partition's are blocks. A block is a tensor of its own, made when it is first used,
+and lives no longer than it is needed. If the first access spans several blocks, all of them are one tensor, in which
+they lie behind each other in every partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nki.beta1.errors import refused
+from nki.beta1.tensors.access import Access, out_of_bounds
+from nki.beta1.tensors.mask import Box
+from nki.core.dtypes import DType
+from nki.core.nki_tensor import NkiTensor
+from nki.core.tensor import MemoryRegion, View, contiguous_strides
+
+Shape = tuple[int, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Memory:
+    """The memory of a tensor.
+
+    Attributes:
+        sizes: of the dimensions, as the kernel counts them.
+        steps: elements from one index of a dimension to the next one; 0 for blocks that are tensors of their own.
+        offset: of the first element.
+        partition: which dimension is the partition's; None in HBM.
+        whole: the tensor that holds all of it; None if blocks are tensors of their own.
+        make: makes the tensor of a block.
+        together: makes one tensor of all blocks, (partitions, blocks, ...); None if blocks have addresses of their own.
+        exists: what of it there is; the rest is as undefined as what a masked instruction leaves out.
+        name: for messages.
+    """
+
+    sizes: Shape
+    steps: Shape
+    offset: int
+    dtype: DType
+    region: MemoryRegion
+    partition: int | None
+    whole: NkiTensor | None
+    make: Callable[[Shape], NkiTensor] | None = None
+    together: Callable[[], NkiTensor] | None = None
+    exists: Box | None = None
+    name: str = ""
+    blocks: dict[Shape, NkiTensor] = field(default_factory=dict)
+
+    @staticmethod
+    def of(tensor: NkiTensor) -> Memory:
+        """The memory of a tensor without blocks."""
+        on_chip = tensor.buffer.on_chip
+        return Memory(
+            tensor.shape,
+            tensor.strides,
+            tensor.offset,
+            tensor.dtype,
+            tensor.buffer,
+            0 if on_chip else None,
+            tensor,
+            name=tensor.name,
+        )
+
+    @property
+    def on_chip(self) -> bool:
+        return self.partition is not None
+
+    def view(self, access: Access, box: Box | None) -> NkiTensor:
+        """The elements of an access, or of a box of it, as a tensor of instructions."""
+        for dim, size in enumerate(self.sizes):
+            low, high = access.bounds(dim, box)
+            if (low < 0 or high >= size) and access.axes[dim].tile is None:
+                raise out_of_bounds(self.name, dim, low, high, size)
+        base = self._tensor(access)
+        corner = (0,) * len(access.shape) if box is None else tuple(low for low, _ in box)
+        shape = access.shape if box is None else tuple(high - low for low, high in box)
+        offset, strides = self.offset, [0] * len(shape)
+        for axis, step in zip(access.axes, self.steps, strict=True):
+            offset += step * (axis.start + sum(a * c for a, c in zip(axis.steps, corner, strict=True)))
+            for at, own in enumerate(axis.steps):
+                strides[at] += step * own
+        if self.on_chip:
+            shape, strides = self._on_chip(access, shape, strides)
+        elif not shape:
+            shape, strides = (1,), [1]
+        return NkiTensor.of(View(base.view_record.buffer, self.dtype, shape, tuple(strides), offset), base.storage)
+
+    def _tensor(self, access: Access) -> NkiTensor:
+        if self.whole is not None:
+            return self.whole
+        assert self.partition is not None and self.make is not None, "only blocks on chip are tensors of their own"
+        at = []
+        for dim in range(self.partition):
+            low, high = access.bounds(dim, None)
+            if low != high:
+                if self.together is not None and not self.blocks:
+                    return self._joined()
+                raise refused(
+                    "failed_to_infer_tile_from_local_tensor",
+                    f"an access to tensor `{self.name}`{list(self.sizes)} spans blocks {low} to {high} "
+                    f"of dimension {dim}",
+                    "index one block at a time: tensor[block, ...], or let the first access span all of them",
+                    rule="blocks that were used one by one, and blocks with addresses of their own, are not one tile",
+                )
+            at.append(low)
+        block = tuple(at)
+        if block not in self.blocks:
+            self.blocks[block] = self.make(block)
+        return self.blocks[block]
+
+    def _joined(self) -> NkiTensor:
+        """All blocks as one tensor, in which they lie behind each other."""
+        assert self.partition is not None and self.together is not None, "blocks are on chip"
+        self.whole = self.together()
+        blocks, free = self.sizes[: self.partition], self.sizes[self.partition + 1 :]
+        behind = contiguous_strides((*blocks, *free))
+        self.steps = (*behind[: self.partition], self.whole.strides[0], *behind[self.partition :])
+        return self.whole
+
+    def _on_chip(self, access: Access, shape: Shape, strides: list[int]) -> tuple[Shape, list[int]]:
+        """The first axis is the partition; a tile has two at least. A row that is repeated stays one row."""
+        assert self.partition is not None, "on chip there are partitions"
+        steps = access.axes[self.partition].steps
+        row = self.steps[self.partition]
+        if any(steps[1:]) or (len(shape) and strides[0] % row and shape[0] > 1):
+            raise refused(
+                "failed_to_infer_tile_from_local_tensor",
+                f"failed to infer a tile from tensor `{self.name}`{list(self.sizes)}: its partition dimension "
+                f"{self.partition} is not the first axis of the access",
+                "index the blocks with ints, and let the partitions be the first axis: tensor[block, i_p, i_f]",
+                rule="a tile is a tensor whose first dimension is the partition",
+            )
+        if not shape:
+            return (1, 1), [row, 1]
+        if strides[0] == 0 or shape[0] == 1:
+            shape, strides = (1, *shape[1:]), [row, *strides[1:]]
+        return (shape, strides) if len(shape) > 1 else ((*shape, 1), [*strides, 1])
+
+
+def visible(memory: Memory, access: Access) -> Box | None:
+    """The box of an access in which its elements exist; None if that is no box."""
+    box = [(0, size) for size in access.shape]
+    if memory.exists is None:
+        return tuple(box)
+    for axis, (low, high) in zip(access.axes, memory.exists, strict=True):
+        moved = [at for at, step in enumerate(axis.steps) if step and access.shape[at] > 1]
+        if not moved:
+            if not low <= axis.start < high:
+                return tuple((0, 0) for _ in box)
+            continue
+        if len(moved) > 1 or axis.steps[moved[0]] <= 0:
+            return None
+        at, step = moved[0], axis.steps[moved[0]]
+        first, after = -(-(low - axis.start) // step), -(-(high - axis.start) // step)
+        box[at] = (max(box[at][0], first), min(box[at][1], after))
+    return tuple((low, max(low, high)) for low, high in box)
+
+
+def undefined(memory: Memory) -> Any:
+    """The error for an instruction that reads as a whole what a mask left undefined."""
+    return refused(
+        "masked_out",
+        f"tensor `{memory.name}`{list(memory.sizes)} exists in {memory.exists} alone: a mask left out the rest",
+        "give this instruction the same mask, or fill the tile before the masked instruction writes to it",
+    )

@@ -1,0 +1,328 @@
+"""``nki.tensor`` of the first NKI: a part of a memory, with NumPy's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, ClassVar, NoReturn
+
+from nki.beta1.errors import Beta1TypeError, Beta1ValueError, refused
+from nki.beta1.tensors.access import Access, Axis, access_of
+from nki.beta1.tensors.index import Index
+from nki.beta1.tensors.mask import Box, Mask, Region, region_of
+from nki.beta1.tensors.memory import Memory, visible
+from nki.core.dtypes import DType
+from nki.core.nki_tensor import NkiTensor
+from nki.core.tensor import MemoryRegion, contiguous_strides
+from nki.spec.allocation import checked_dtype
+
+Shape = tuple[int, ...]
+
+
+class Tensor:
+    """A tensor in HBM, or a tile on chip; subscripts are views of the same memory.
+
+    Attributes:
+        memory: what it is a part of.
+        access: which part.
+        mask: what ``tensor[mask]`` said of it; None if nothing.
+    """
+
+    __slots__ = ("access", "mask", "memory")
+    __array_ufunc__ = None
+
+    functions: ClassVar[dict[str, Callable[..., Any]]] = {}
+    """What operators and methods compute: functions of `nki.beta1.language`, which is above this module."""
+
+    def __init__(self, memory: Memory, access: Access, mask: Mask | None = None) -> None:
+        self.memory = memory
+        self.access = access
+        self.mask = mask
+
+    @staticmethod
+    def of(tensor: NkiTensor) -> Tensor:
+        """The tensor of the first NKI for one of today."""
+        memory = Memory.of(tensor)
+        return Tensor(memory, Access.of_whole(memory.sizes))
+
+    # --- what it is
+
+    @property
+    def shape(self) -> Shape:
+        return self.access.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.access.shape)
+
+    @property
+    def dtype(self) -> DType:
+        return self.memory.dtype
+
+    @property
+    def itemsize(self) -> int:
+        return self.memory.dtype.itemsize
+
+    @property
+    def buffer(self) -> MemoryRegion:
+        """The memory region."""
+        return self.memory.region
+
+    @property
+    def name(self) -> str:
+        return self.memory.name
+
+    @property
+    def on_chip(self) -> bool:
+        return self.memory.on_chip
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"tensor({self.describe()})"
+
+    def describe(self) -> str:
+        """Short text for messages: ``float32 tmp[128, 512] in sbuf``."""
+        return f"{self.dtype} {self.name}{list(self.shape)} in {self.buffer}"
+
+    # --- its elements
+
+    def elements(self, box: Box | None = None) -> NkiTensor:
+        """The elements, or those of a box, as an operand of instructions; a row that is repeated stays one row."""
+        return self.memory.view(self.access, box)
+
+    def visible(self) -> Box | None:
+        """The box in which it exists: a masked instruction leaves the rest undefined."""
+        return visible(self.memory, self.access)
+
+    def region(self) -> Region:
+        """Where the mask of ``tensor[mask]`` is true."""
+        return region_of(self.mask, self.shape)
+
+    # --- parts of it
+
+    def __getitem__(self, key: Any) -> Tensor:
+        if isinstance(key, Mask | bool):
+            return Tensor(self.memory, self.access, self._joined(key))
+        first = self._keeps_first()
+        inner = access_of(key, self.shape, first, self.name)
+        found = Tensor(self.memory, self.access.then(inner), self.mask)
+        return found.expand_dims(1) if first and found.ndim == 1 else found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        target = self[key]
+        if isinstance(value, Tensor) and value.memory is self.memory and value.access == target.access:
+            return  # what `tensor[key] += value` gives, which has been written
+        self.functions["assign"](target, value)
+
+    def _keeps_first(self) -> bool:
+        """Whether the first axis is the partition: an int leaves it with one element."""
+        if self.memory.partition is None or not self.shape:
+            return False
+        return any(self.access.axes[self.memory.partition].steps[:1])
+
+    def _joined(self, mask: Any) -> Any:
+        return mask if self.mask is None else self.mask & mask
+
+    def __iter__(self) -> NoReturn:
+        raise refused(
+            "tensor_iteration",
+            f"{self.describe()} is iterated over",
+            "write for i in nl.affine_range(tensor.shape[0]), and index with i",
+            kind=Beta1TypeError,
+        )
+
+    # --- other forms of it
+
+    def reshape(self, *shape: Any) -> Tensor:
+        """A view with another shape of the same elements, in the same order; on chip the partitions stay."""
+        given = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        sizes = tuple(int(size) for size in given)
+        if sizes == self.shape:
+            return self
+        own, base = self.shape, self.elements()
+        if prod(own) == prod(sizes) and _without_ones(own) == _without_ones(sizes) and not self.on_chip:
+            return self._regrouped(sizes)
+        reshaped = base.reshape(sizes) if base.shape != sizes else base
+        return Tensor.of(reshaped)
+
+    def _regrouped(self, sizes: Shape) -> Tensor:
+        """Axes of size 1 put in or left out."""
+        kept = [at for at, size in enumerate(self.shape) if size != 1]
+        axes = []
+        for axis in self.access.axes:
+            left = iter([axis.steps[at] for at in kept])
+            axes.append(Axis(axis.start, tuple(next(left) if size != 1 else 0 for size in sizes), axis.tile))
+        return Tensor(self.memory, Access(sizes, tuple(axes)), self.mask)
+
+    def expand_dims(self, axis: int) -> Tensor:
+        """A view with a new axis of size 1."""
+        at = axis + self.ndim + 1 if axis < 0 else axis
+        axes = tuple(Axis(a.start, (*a.steps[:at], 0, *a.steps[at:]), a.tile) for a in self.access.axes)
+        return Tensor(self.memory, Access((*self.shape[:at], 1, *self.shape[at:]), axes), self.mask)
+
+    def broadcast_to(self, shape: Any) -> Tensor:
+        """A view that repeats axes of size 1, and may have more in front."""
+        sizes = tuple(int(size) for size in shape)
+        more = len(sizes) - self.ndim
+        if more < 0 or any(own not in (1, size) for own, size in zip(self.shape, sizes[more:], strict=True)):
+            raise refused(
+                "failed_to_broadcast",
+                f"{self.describe()} does not broadcast to {list(sizes)}",
+                "only axes of size 1 are repeated",
+            )
+        axes = tuple(
+            Axis(
+                a.start,
+                (0,) * more
+                + tuple(s if n == own else 0 for s, n, own in zip(a.steps, sizes[more:], self.shape, strict=True)),
+                a.tile,
+            )
+            for a in self.access.axes
+        )
+        return Tensor(self.memory, Access(sizes, axes), self.mask)
+
+    def view(self, dtype: Any) -> Tensor:
+        """A view of the bytes as another dtype; the last axis grows or shrinks."""
+        return Tensor.of(self.elements().view(checked_dtype(dtype)))
+
+    def astype(self, dtype: Any) -> Tensor:
+        """A copy with another dtype."""
+        made: Tensor = self.functions["copy"](self, dtype=dtype)
+        return made
+
+    def assert_shape(self, shape: Any) -> Tensor:
+        """The tensor itself. Raises AssertionError if it has another shape."""
+        if tuple(shape) != self.shape:
+            raise AssertionError(f"Expected {self.name} of shape {tuple(shape)}, got {self.shape}")
+        return self
+
+    # --- truth, and indices of run time
+
+    def __neg__(self) -> Any:
+        return self.functions["negative"](self)
+
+    def __invert__(self) -> Any:
+        return self.functions["invert"](self)
+
+    def __abs__(self) -> Any:
+        return self.functions["abs"](self)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> NoReturn:
+        if prod(self.shape) > 1:
+            raise refused(
+                "ambiguous_tensor_truth_value",
+                "Cannot evaluate truth value of a multi-element tensor/array",
+                "use &, | and ~ on tiles, and `is not None` to ask whether there is one",
+                kind=Beta1ValueError,
+            )
+        raise refused(
+            "dynamic_control_flow_not_supported",
+            "dynamic control-flow depending on tensor value is not supported",
+            "compute both, and choose with nl.where",
+            kind=Beta1ValueError,
+        )
+
+    def run_time_index(self) -> tuple[Index, RunTimeIndex]:
+        """As the index of another tensor: no position of its own, and the values that it has at run time."""
+        return Index(0, (), ()), RunTimeIndex(self)
+
+
+class RunTimeIndex:
+    """The values of a tile as an index, perhaps with an index expression added."""
+
+    __slots__ = ("added", "tile")
+
+    def __init__(self, tile: Tensor, added: Index | None = None) -> None:
+        self.tile = tile
+        self.added = Index(0, (), ()) if added is None else added
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the tile, as the axes of the access see it."""
+        return self.tile.shape
+
+    def run_time_index(self) -> tuple[Index, RunTimeIndex]:
+        return self.added, self
+
+    def __add__(self, other: Any) -> RunTimeIndex:
+        return RunTimeIndex(self.tile, self.added + other)
+
+    __radd__ = __add__
+
+
+def _without_ones(shape: Shape) -> Shape:
+    return tuple(size for size in shape if size != 1)
+
+
+def is_contiguous(tensor: Tensor) -> bool:
+    """Whether the elements of a tensor lie behind each other in order."""
+    view = tensor.elements().view_record
+    return view.strides == contiguous_strides(view.shape)
+
+
+def _operator(name: str, function: str) -> None:
+    def forward(self: Tensor, other: Any) -> Any:
+        if isinstance(other, Index):
+            return _with_index(self, other, name)
+        return self.functions[function](self, other)
+
+    def backward(self: Tensor, other: Any) -> Any:
+        if isinstance(other, Index):
+            return _with_index(self, other, name)
+        return self.functions[function](other, self)
+
+    setattr(Tensor, f"__{name}__", forward)
+    setattr(Tensor, f"__r{name}__", backward)
+
+
+def _with_index(tile: Tensor, index: Index, name: str) -> RunTimeIndex:
+    if name != "add":
+        raise refused(
+            "unsupported_expression_in_index",
+            f"an index of run time is combined with nl.arange by {name}",
+            "compute the index in a tile, and add nl.arange to it",
+        )
+    return RunTimeIndex(tile, index)
+
+
+def _comparison(name: str, function: str) -> None:
+    setattr(Tensor, f"__{name}__", lambda self, other: self.functions[function](self, other))
+
+
+def _in_place(name: str, function: str) -> None:
+    def change(self: Tensor, other: Any) -> Tensor:
+        self.functions["update"](self, function, other)
+        return self
+
+    setattr(Tensor, f"__i{name}__", change)
+
+
+_ARITHMETIC = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "mod": "mod",
+    "pow": "power",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+}
+for _name, _function in _ARITHMETIC.items():
+    _operator(_name, _function)
+    _in_place(_name, _function)
+for _name, _function in {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+}.items():
+    _comparison(_name, _function)

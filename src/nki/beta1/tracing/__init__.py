@@ -1,0 +1,1 @@
+"""How values become instructions: destinations, masks, and the programs of a grid."""

@@ -1,0 +1,150 @@
+"""Tensors of the first NKI as operands of today's instructions: in the right memory, and where a mask leaves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import nki.isa as nisa
+from nki.beta1.errors import Beta1TypeError, refused
+from nki.beta1.tensors.mask import Box, Region, region_of
+from nki.beta1.tensors.tensor import Tensor
+from nki.core.nki_tensor import NkiTensor
+from nki.core.shown import shown
+from nki.core.tensor import MemoryRegion
+from nki.language.arguments import is_number
+from nki.language.broadcasting import spread
+from nki.language.combine import in_sbuf
+from nki.language.memory import new_tile
+
+Number = bool | int | float
+
+
+def tile(value: Any, name: str, function: str, box: Box | None = None, *, sbuf: bool = False) -> NkiTensor:
+    """A tile as an operand, all of it or a box.
+
+    Args:
+        sbuf: whether the instruction reaches no PSUM; a copy is made then.
+
+    Raises:
+        Beta1Error: no tensor on chip ("beta1.unsupported_memory", "beta1.argument").
+    """
+    checked = on_chip(value, name, function)
+    seen = checked.visible()
+    whole = tuple((0, size) for size in checked.shape)
+    wanted = whole if box is None else box
+    if seen is None or any(low < a or high > b for (low, high), (a, b) in zip(wanted, seen, strict=True)):
+        checked, wanted = _filled_up(checked, seen, wanted), tuple((0, high - low) for low, high in wanted)
+    found = checked.elements(wanted)
+    partitions = wanted[0][1] - wanted[0][0] if wanted else 1
+    if found.shape[0] != partitions:
+        found = spread(found, partitions)
+    return in_sbuf(found) if sbuf else found
+
+
+def on_chip(value: Any, name: str, function: str) -> Tensor:
+    """A tile of SBUF or PSUM."""
+    if isinstance(value, Tensor) and value.on_chip:
+        return value
+    if isinstance(value, Tensor):
+        raise refused(
+            "unsupported_memory",
+            f"expected operand '{name}' of '{function}' to be in address space 'sbuf|psum', "
+            f"but got {value.describe()} instead",
+            f"load it first: nl.load({value.name})",
+        )
+    raise not_a_tensor(value, name, function, "a tile")
+
+
+def in_hbm(value: Any, name: str, function: str) -> Tensor:
+    """A tensor of HBM."""
+    if isinstance(value, Tensor) and not value.on_chip:
+        return value
+    if isinstance(value, Tensor):
+        raise refused(
+            "unsupported_memory",
+            f"expected operand '{name}' of '{function}' to be in address space 'hbm', "
+            f"but got {value.describe()} instead",
+            "tiles on chip are assigned: tile[...] = value",
+        )
+    raise not_a_tensor(value, name, function, "a tensor in HBM")
+
+
+def not_a_tensor(value: Any, name: str, function: str, wanted: str) -> Exception:
+    """The error for an argument that is no tensor."""
+    return refused(
+        "argument",
+        f"expected operand '{name}' of '{function}' to be {wanted}, but got {shown(value)} instead",
+        "pass what nl.load, nl.ndarray or another instruction returned",
+        kind=Beta1TypeError,
+    )
+
+
+def common_region(function: str, operands: Sequence[Any], mask: Any) -> tuple[tuple[int, ...], Region]:
+    """The shape that tiles broadcast to, and where a result exists: where the mask is true and all operands exist."""
+    tensors = [each for each in operands if isinstance(each, Tensor)]
+    shape = broadcast(function, [each.shape for each in tensors])
+    region = region_of(mask, shape)
+    box, rest = list(region.box), list(region.rest)
+    for each in tensors:
+        own = each.region()
+        rest += own.rest
+        for seen in (own.box, each.visible()):
+            if seen is None or each.ndim != len(shape):
+                continue
+            for axis, (low, high) in enumerate(seen):
+                if each.shape[axis] == shape[axis]:
+                    box[axis] = (max(box[axis][0], low), min(box[axis][1], high))
+    return shape, Region(tuple((low, max(low, high)) for low, high in box), tuple(rest))
+
+
+def part_of(box: Box, operand: Tensor, shape: tuple[int, ...]) -> Box:
+    """The box of an operand that meets a box of the shape that it broadcasts to."""
+    if operand.ndim != len(shape):
+        first = (0, operand.shape[0]) if operand.shape[0] != shape[0] else box[0]
+        return (first, *((0, size) for size in operand.shape[1:]))
+    return tuple(own if size == total else (0, 1) for own, size, total in zip(box, operand.shape, shape, strict=True))
+
+
+def broadcast(function: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Partitions meet partitions, free dimensions align at the end, and a size of 1 repeats."""
+    rank = max(len(shape) for shape in shapes)
+    padded = [(shape[0], *[1] * (rank - len(shape)), *shape[1:]) for shape in shapes]
+    sizes = [{size for size in dim if size != 1} for dim in zip(*padded, strict=True)]
+    if any(len(found) > 1 for found in sizes):
+        raise refused(
+            "failed_to_broadcast",
+            f"{function}: shapes {' and '.join(str(list(shape)) for shape in shapes)} do not broadcast together",
+            "index one of them so that the sizes agree, or put an axis in with None",
+        )
+    return tuple(found.pop() if found else 1 for found in sizes)
+
+
+def column(value: Any, name: str, function: str, box: Box | None, kind: Any = None) -> Any:
+    """A number, or one element per partition: what instructions take for whole rows."""
+    if is_number(value):
+        return value.item() if hasattr(value, "item") else value
+    found = tile(
+        value, name, function, None if box is None else part_of(box, value, tuple(high - low for low, high in box))
+    )
+    if kind is not None and found.dtype != kind:
+        cast = new_tile(found.shape, kind)
+        nisa.tensor_copy(dst=cast, src=found)
+        return cast
+    return found
+
+
+def _filled_up(value: Tensor, seen: Box | None, wanted: Box) -> Tensor:
+    """A tile with what exists of a box; the rest is as undefined as on the device."""
+    made = new_tile(tuple(high - low for low, high in wanted), value.dtype)
+    if seen is not None:
+        both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(seen, wanted, strict=True)]
+        if all(low < high for low, high in both):
+            key = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(both, wanted, strict=True))
+            nisa.tensor_copy(dst=made[key], src=value.elements(tuple(both)))
+    return Tensor.of(made)
+
+
+def region_of_memory(value: Tensor) -> MemoryRegion:
+    """Where a tile is."""
+    return value.memory.region

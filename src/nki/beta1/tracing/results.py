@@ -1,0 +1,260 @@
+"""Results: a new tile for each value, and the tile that it is assigned to in the place of a copy.
+
+``tile[...] = nl.exp(x)`` is one instruction that writes to `tile`. When Python comes to the assignment, the value has
+been computed, in a tile of its own. If the last instruction made it, that one is issued once more with the other
+destination. The first one is left out of the program where nobody else reads its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import nki.isa as nisa
+from nki.beta1.errors import Beta1TypeError, refused
+from nki.beta1.tensors.access import Access
+from nki.beta1.tensors.mask import Box, Mask, Region
+from nki.beta1.tensors.memory import Memory
+from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.operands import common_region, part_of, tile
+from nki.beta1.tracing.predicate import copy_where
+from nki.beta1.tracing.session import Session, current
+from nki.core.dtypes import float32
+from nki.core.nki_tensor import NkiTensor
+from nki.core.shown import shown
+from nki.core.tensor import MemoryRegion, View
+from nki.language.arguments import is_number
+from nki.language.broadcasting import fit
+from nki.language.memory import new_tile
+from nki.spec.program import Issued
+from nki.spec.verify import verify
+
+
+def elementwise(
+    function: str, operands: Sequence[Any], mask: Any, compute: Callable[..., NkiTensor], *, explicit: bool = False
+) -> Tensor:
+    """The tile of a function that computes each element of its own, where the mask is true and all operands exist.
+
+    Args:
+        operands: tiles, which broadcast, and numbers.
+        compute: gets the operands as tensors and numbers; returns a new tile.
+        explicit: whether the caller chose the dtype of the result.
+    """
+    shape, region = common_region(function, operands, mask)
+    if region.empty:
+        return undefined(function, operands, shape)
+    values = [
+        tile(each, f"operand {at}", function, part_of(region.box, each, shape)) if isinstance(each, Tensor) else each
+        for at, each in enumerate(operands)
+    ]
+    return placed(function, lambda: compute(*values), shape, region, explicit=explicit)
+
+
+def placed(
+    function: str,
+    compute: Callable[[], NkiTensor],
+    shape: tuple[int, ...] | None = None,
+    region: Region | None = None,
+    *,
+    explicit: bool = False,
+) -> Tensor:
+    """The tile that an instruction makes.
+
+    Args:
+        shape: as the kernel sees it; that of the tile by default.
+        region: what of it the instruction computes; all by default.
+    """
+    session = current(function)
+    start = len(session.items)
+    session.last, session.tracer.retained = None, []
+    made = compute()
+    session.last = _last(session, made, start, explicit, compute)
+    if session.last is None:
+        session.tracer.retained = None
+    memory = Memory.of(made)
+    if shape is None or (shape == made.shape and (region is None or not region.rest)):
+        return Tensor(memory, Access.of_whole(made.shape))
+    box = region.box if region is not None else tuple((0, size) for size in shape)
+    low = sum(step * first for step, (first, _) in zip(memory.steps, box, strict=True))
+    memory = replace(memory, sizes=shape, offset=memory.offset - low, exists=box, blocks={})
+    return Tensor(memory, Access.of_whole(shape), Mask(region.rest) if region is not None and region.rest else None)
+
+
+def undefined(function: str, operands: Sequence[Any], shape: tuple[int, ...]) -> Tensor:
+    """The tile of an instruction that a mask leaves out."""
+    current(function)
+    dtype = next(each.dtype for each in operands if isinstance(each, Tensor))
+    memory = Memory.of(new_tile(shape, dtype))
+    return Tensor(replace(memory, exists=tuple((0, 0) for _ in shape), blocks={}), Access.of_whole(shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The instruction that made the last value alone.
+
+    Attributes:
+        explicit: whether the kernel chose the value's dtype, so that it rounds to that first.
+        compute: what issued it, which holds its operands.
+    """
+
+    issued: Issued
+    view: View
+    explicit: bool
+    compute: Callable[[], NkiTensor]
+
+
+def _last(
+    session: Session, made: NkiTensor, start: int, explicit: bool, compute: Callable[[], NkiTensor]
+) -> Last | None:
+    view, items = made.view_record, session.items[start:]
+    writers = [each for each in items if any(written.buffer is view.buffer for written in each.written())]
+    if len(writers) != 1 or writers[0] is not items[-1] or list(writers[0].written()) != [view]:
+        return None
+    issued = writers[0]
+    return None if issued.instruction.effects(issued.arguments) else Last(issued, view, explicit, compute)
+
+
+# --- assignment
+
+
+def assign(target: Tensor, value: Any) -> None:
+    """``target[...] = value``: a number, or a tile of its shape or with sizes of 1 in it."""
+    if not target.on_chip:
+        raise refused(
+            "unsupported_memory",
+            f"{target.describe()} is assigned {shown(value)}",
+            "write nl.store(tensor[...], value)",
+            rule="tensors in HBM are written by nl.store",
+        )
+    if is_number(value):
+        for box in target.region().boxes():
+            nisa.memset(dst=target.elements(box), value=_of_dtype(value, target))
+        return
+    if not isinstance(value, Tensor):
+        raise refused(
+            "argument",
+            f"{target.describe()} is assigned {shown(value)}",
+            "assign a tile or a number",
+            kind=Beta1TypeError,
+        )
+    write(target, value)
+
+
+def write(target: Tensor, value: Tensor) -> None:
+    """Write a tile to where it is assigned: by the instruction that made it, else by a copy."""
+    region = assigned_region(target, value)
+    if region.empty:
+        return
+    if not region.rest and _redirected(target, value, region.box):
+        return
+    source = tile(value, "value", "assignment", part_of(region.box, value, target.shape))
+    destination = target.elements(region.box)
+    source = _fitting(source, destination)
+    if region.rest:
+        copy_where(destination, source, region.box, region.rest)
+    else:
+        nisa.tensor_copy(dst=destination, src=source)
+
+
+def assigned_region(target: Tensor, value: Tensor) -> Region:
+    """What of the target is written."""
+    if _squeezed(value.shape) != _squeezed(target.shape) and not _broadcasts(value.shape, target.shape):
+        raise refused(
+            "store_dst_shape_smaller_than_other_shape",
+            f"illegal assignment: shape {list(target.shape)} of destination `{target.name}` does not take a value of "
+            f"shape {list(value.shape)}",
+            "index both so that their shapes are equal; sizes of 1 in the value are repeated",
+        )
+    if value.ndim != target.ndim or value.shape != target.shape:
+        own = value.region()
+        return Region(target.region().box, (*target.region().rest, *own.rest))
+    _, region = common_region("assignment", [value], target.mask)
+    return region
+
+
+def update(target: Tensor, function: str, other: Any) -> None:
+    """``target <op>= other`` in place: an accumulating product in PSUM, else the instruction on the target itself."""
+    if function == "add" and target.buffer is MemoryRegion.psum and isinstance(other, Tensor):
+        region = assigned_region(target, other)
+        if not region.rest and not region.empty and _accumulated(target, other, region.box):
+            return
+    assign(target, Tensor.functions[function](target, other))
+
+
+def _redirected(target: Tensor, value: Tensor, box: Box) -> bool:
+    session = current("assignment")
+    last = _made_last(session, value)
+    if last is None or (last.explicit and value.dtype != target.dtype):
+        return False
+    destination = target.elements(box).view_record
+    if destination.shape != last.view.shape or _overlaps(last, destination):
+        return False
+    name = next(name for name, view in last.issued.views() if view is last.view or view == last.view)
+    return _issue_again(session, last, {name: destination})
+
+
+def _accumulated(target: Tensor, value: Tensor, box: Box) -> bool:
+    session = current("assignment")
+    last = _made_last(session, value)
+    if last is None or last.issued.instruction is not nisa.nc_matmul or target.dtype != float32:
+        return False
+    destination = target.elements(box).view_record
+    if destination.shape != last.view.shape:
+        return False
+    return _issue_again(session, last, {"dst": destination, "accumulate": True})
+
+
+def _made_last(session: Session, value: Tensor) -> Last | None:
+    last = session.last
+    if last is None or not session.items or session.items[-1] is not last.issued:
+        return None
+    whole = value.memory.whole
+    if whole is None or whole.view_record.buffer is not last.view.buffer:
+        return None
+    return last if value.access == Access.of_whole(value.memory.sizes) else None
+
+
+def _issue_again(session: Session, last: Last, changes: dict[str, Any]) -> bool:
+    """The instruction with other arguments, if they are legal."""
+    tracer, arguments = session.tracer, last.issued.arguments._replace(**changes)
+    instruction = last.issued.instruction
+    issued = Issued(instruction, arguments, last.issued.location, instruction.engine_for(arguments, tracer.target))
+    if any(finding.severity == "error" for finding in verify(issued, tracer.target, tracer.options.disabled_rules)):
+        return False
+    tracer.issue(issued)
+    session.superseded.append(last.issued)
+    session.last = session.tracer.retained = None
+    return True
+
+
+def _overlaps(last: Last, destination: View) -> bool:
+    """Whether the instruction reads what it would overwrite, in another order than it writes."""
+    for name, view in last.issued.views():
+        if view.buffer is destination.buffer and last.issued.instruction.operands[name].reads and view != destination:
+            return True
+    return False
+
+
+def _fitting(source: NkiTensor, destination: NkiTensor) -> NkiTensor:
+    """A value with the shape of its destination: other sizes of 1, or repeated."""
+    if source.shape == destination.shape:
+        return source
+    if _squeezed(source.shape) == _squeezed(destination.shape) and source.shape[0] == destination.shape[0]:
+        return source.reshape(destination.shape)
+    return fit(source, destination.shape)
+
+
+def _of_dtype(value: Any, target: Tensor) -> Any:
+    plain = value.item() if hasattr(value, "item") else value
+    return int(plain) if target.dtype.is_integer else plain
+
+
+def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
+def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    return len(shape) <= len(wanted) and all(
+        a in (1, b) for a, b in zip(reversed(shape), reversed(wanted), strict=False)
+    )

@@ -1,0 +1,99 @@
+"""One trace of a kernel of the first NKI: which program runs, and which instructions another one has made needless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from nki.beta1.errors import refused
+from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.grid import GridAxis
+from nki.core.tensor import View
+from nki.frontend.trace import Tracer
+from nki.spec.program import Issued
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """What a trace knows beside its tracer.
+
+    Attributes:
+        grid: its axes; empty if there is none.
+        program: the ids of the program that runs, one for each axis.
+        shared: tensors that all programs of the grid share, in the order in which each of them makes them.
+        made: how many of them the program has made.
+        superseded: instructions whose result was computed once more, where it was assigned.
+        last: the instruction that made the last value alone, see `nki.beta1.tracing.results`.
+    """
+
+    tracer: Tracer
+    grid: tuple[GridAxis, ...]
+    program: tuple[int, ...] = ()
+    shared: list[Tensor] = field(default_factory=list)
+    made: int = 0
+    superseded: list[Issued] = field(default_factory=list)
+    last: Any = None
+
+    def begin(self, program: tuple[int, ...]) -> None:
+        """The next program of the grid."""
+        self.program, self.made = program, 0
+
+    @property
+    def items(self) -> list[Issued]:
+        """The instructions so far."""
+        return self.tracer.program.body.items  # type: ignore[return-value]
+
+    def finish(self) -> None:
+        """Leave out the superseded instructions that nobody reads."""
+        if not self.superseded:
+            return
+        read = {id(view.buffer) for issued in self.items for view in _reads(issued)}
+        gone = {id(issued) for issued in self.superseded if not any(id(v.buffer) in read for v in issued.written())}
+        unused = {id(view.buffer) for issued in self.superseded if id(issued) in gone for view in issued.written()}
+        body = self.tracer.program.body
+        body.items[:] = [item for item in body.items if id(item) not in gone]
+        body.buffers[:] = [buffer for buffer in body.buffers if id(buffer) not in unused]
+        for ordered in self.tracer.ordered:
+            ordered[:] = [item for item in ordered if id(item) not in gone]
+        self.superseded.clear()
+
+
+def _reads(issued: Issued) -> Iterator[View]:
+    """The views that an instruction reads, those of indices with them."""
+    operands = issued.instruction.operands
+    for name, view in issued.views():
+        if view.dynamic is not None and isinstance(view.dynamic.indices, View):
+            yield view.dynamic.indices
+        if operands[name].reads:
+            yield view
+
+
+_CURRENT: ContextVar[Session | None] = ContextVar("nki_beta1_session", default=None)
+"""The trace that runs in this context: functions of the language are called without a way to hand it on."""
+
+
+@contextmanager
+def session(tracer: Tracer, grid: tuple[GridAxis, ...]) -> Iterator[Session]:
+    """The session of a trace, for what is called in it."""
+    made = Session(tracer, grid)
+    token = _CURRENT.set(made)
+    try:
+        yield made
+    finally:
+        _CURRENT.reset(token)
+
+
+def current(function: str) -> Session:
+    """The session of the running kernel. Raises Beta1Error "beta1.nki_api_outside_of_nki_kernel"."""
+    found = _CURRENT.get()
+    if found is None:
+        raise refused(
+            "nki_api_outside_of_nki_kernel",
+            f"{function} is called outside of a kernel",
+            "call it in a function that nki.jit decorates",
+            rule="calling NKI API outside of NKI kernels is not supported",
+        )
+    return found

@@ -1,0 +1,134 @@
+"""Small kernels of the first NKI, compiled and instruction by instruction, against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nki.beta1.language as nl
+from nki.beta1.kernel import Beta1Kernel, jit
+from nki.compiler import CompileConfig
+from nki.driver.launch import trace_only
+from nki.options import from_environment
+from nki.passes.context import Context
+from nki.passes.pipeline import compile_programs
+from nki.target.load import load_target
+
+RANDOM = np.random.default_rng(0)
+
+
+def _array(*shape: int) -> np.ndarray:
+    return RANDOM.uniform(0.1, 1, shape).astype(np.float32)
+
+
+def both(kernel: Beta1Kernel, *args: np.ndarray) -> np.ndarray:
+    """The result, which is the same to the bit in both modes."""
+    one, two = kernel(*args), kernel.simulated()(*args)
+    assert np.array_equal(one, two)
+    return one
+
+
+@jit
+def added(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    i_p, i_f = nl.arange(128)[:, None], nl.arange(96)[None, :]
+    for i in nl.affine_range(a.shape[0] // 128):
+        nl.store(out[i * 128 + i_p, i_f], value=nl.load(a[i * 128 + i_p, i_f]) + nl.load(b[i * 128 + i_p, i_f]))
+    return out
+
+
+def test_values_are_tiles():
+    a, b = _array(256, 96), _array(256, 96)
+    assert np.array_equal(both(added, a, b), a + b)
+
+
+@jit
+def product(lhs_t, rhs):
+    (k, m), n = lhs_t.shape, rhs.shape[1]
+    out = nl.ndarray((m, n), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
+    sums = nl.zeros((m, n), nl.float32, buffer=nl.psum)
+    for i in nl.affine_range(k // 128):
+        left = nl.ndarray((128, m), dtype=lhs_t.dtype, buffer=nl.sbuf)
+        left[...] = nl.load(lhs_t[i * 128 : (i + 1) * 128, :])
+        sums += nl.matmul(left[...], nl.load(rhs[i * 128 : (i + 1) * 128, :]), transpose_x=True)
+    nl.store(out[...], value=nl.copy(sums, dtype=out.dtype))
+    return out
+
+
+def test_products_accumulate_in_psum():
+    left, right = _array(256, 64), _array(256, 200)
+    assert np.allclose(both(product, left, right), left.T @ right, rtol=1e-5)
+
+
+def test_an_assigned_value_is_computed_where_it_is_assigned():
+    target, options = load_target("trn2"), from_environment()
+    (tracer,) = trace_only(product.launch(), (_array(256, 64), _array(256, 200)), {}, target, options)
+    (program,) = compile_programs([tracer.program], Context(target, options, CompileConfig())).programs
+    names = [each.instruction.name for each in program.body.walk()]
+    assert sorted(names) == ["dma_copy"] * 5 + ["nc_matmul"] * 2 + ["tensor_copy"], "no copy of a load, no memset"
+
+
+@jit
+def normal(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    i_p, i_f = nl.arange(128)[:, None], nl.arange(512)[None, :]
+    for i in nl.affine_range((a.shape[0] + 127) // 128):
+        inside = (i * 128 + i_p < a.shape[0]) & (i_f < a.shape[1])
+        powers = nl.exp(nl.load(a[i * 128 + i_p, i_f], mask=inside))
+        total = nl.sum(powers, axis=1, mask=i_f < a.shape[1])
+        nl.store(out[i * 128 + i_p, i_f], powers / total, mask=inside)
+    return out
+
+
+def test_masks_leave_out_what_is_outside():
+    a = _array(200, 300)
+    assert np.allclose(both(normal, a), np.exp(a) / np.exp(a).sum(1, keepdims=True), rtol=1e-5)
+
+
+@jit
+def lower(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    i_p, i_f = nl.mgrid[0:64, 0:64]
+    tile = nl.full((64, 64), -1.0, a.dtype)
+    tile[i_p, i_f] = nl.multiply(nl.load(a), 2.0, mask=i_p >= i_f)
+    nl.store(out, tile)
+    return out
+
+
+def test_a_condition_of_two_axes_keeps_the_rest():
+    a = _array(64, 64)
+    assert np.array_equal(both(lower, a), np.where(np.tri(64, dtype=bool), 2 * a, -1))
+
+
+@jit
+def blocks(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tiles = nl.ndarray((a.shape[0] // 32, nl.par_dim(32), a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
+    for i in nl.affine_range(a.shape[0] // 32):
+        tiles[i] = nl.load(a[i * 32 : (i + 1) * 32])
+    for i in nl.affine_range(a.shape[0] // 32):
+        tiles[i, 0:16, :] += 1.0
+        nl.store(out[i * 32 : (i + 1) * 32], tiles[i])
+    return out
+
+
+def test_block_dimensions():
+    a = _array(96, 40)
+    wanted = a.copy().reshape(3, 32, 40)
+    wanted[:, :16] += 1
+    assert np.array_equal(both(blocks, a), wanted.reshape(96, 40))
+
+
+@jit
+def parts(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    i, j = nl.program_id(0), nl.program_id(1)
+    tile = nl.load(a[i * 64 : (i + 1) * 64, j * 100 : (j + 1) * 100])
+    nl.store(out[i * 64 : (i + 1) * 64, j * 100 : (j + 1) * 100], tile * (i + 1.0))
+    return out
+
+
+@pytest.mark.parametrize("grid", [(2, 3), (nl.nc(2), 3), (nl.spmd_dim(nl.nc(2), 1), 3)])
+def test_programs_of_a_grid_share_the_result(grid):
+    a = _array(128, 300)
+    assert np.array_equal(both(parts[grid], a), a * np.repeat([1, 2], 64)[:, None].astype(np.float32))
