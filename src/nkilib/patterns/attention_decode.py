@@ -20,7 +20,7 @@ from nki.graph.patterns.attention.match import recognise
 from nkilib.core.attention_tkg import AttnTKGConfig, attention_tkg
 from nkilib.errors import KernelLimit
 
-_HIDDEN = -3.0e4
+HIDDEN = -3.0e4
 """A score that is so low, or lower, has the weight 0 next to any other: the lowest float16 is among them."""
 
 _MOST_ROWS = 128
@@ -85,10 +85,10 @@ def _mask(r: Rewriter, found: Match, wanted: Sequence[str], sizes: dict[str, int
     seen, hidden = found.inputs[3], found.facts["hidden"]
     if hidden is None:
         _check_numbers(r, seen)
-        limit = r.full(_HIDDEN / 2, seen.type)
+        limit = r.full(HIDDEN / 2, seen.type)
         kind = TensorType(seen.type.shape, nl.bool_)
         seen = r.one("compare", [seen, limit], kind, comparison_direction="GT", compare_type="FLOAT")
-    elif hidden > _HIDDEN:
+    elif hidden > HIDDEN:
         raise NearMiss(f"hidden scores are {hidden}, which counts beside others")
     order = [letter for letter in wanted if letter in dims]
     return r.broadcast(_turned(r, seen, dims, order), shape, [wanted.index(letter) for letter in order])
@@ -100,7 +100,7 @@ def _check_numbers(r: Rewriter, value: Value) -> None:
     while op is not None and op.name in _MOVES:
         op = r.maker(op.operands[0])
     numbers = [r.scalar_of(each) for each in op.operands[1:]] if op is not None and op.name == "select" else [None]
-    if any(number is None or not (number == 0 or number <= _HIDDEN) for number in numbers):
+    if any(number is None or not (number == 0 or number <= HIDDEN) for number in numbers):
         raise NearMiss("its mask has numbers that are not known, the kernel takes one that hides keys")
 
 

@@ -33,14 +33,14 @@ def match(r: Rewriter, op: Op) -> Match | None:
         return None
     q, k, v, *masks = found.inputs
     dims = {name: str(found.facts[f"{name}_dims"]) for name in ("q", "k", "v", "out")}
-    _check(found, q, masks)
+    check(found, q, masks)
     shared = [letter for letter in dims["out"] if letter in dims["k"] and letter not in "qf"]
     groups = [letter for letter in dims["out"] if letter not in shared and letter not in "qf"]
     rows = "".join(name for name in "qk" if dims[name].index(name) < dims[name].index("d"))
     tensors = (
-        _batched(r, q, dims["q"], [*shared, *groups], "qd" if "q" in rows else "dq"),
-        _batched(r, k, dims["k"], shared, "kd" if "k" in rows else "dk"),
-        _batched(r, v, dims["v"], shared, "kf"),
+        batched(r, q, dims["q"], [*shared, *groups], "qd" if "q" in rows else "dq"),
+        batched(r, k, dims["k"], shared, "kd" if "k" in rows else "dk"),
+        batched(r, v, dims["v"], shared, "kf"),
     )
     facts = {"scale": found.facts["scale"], "causal": found.facts["causal"] is not None, "rows": rows}
     sizes = dict(zip(dims["q"] + dims["v"], (*q.type.shape, *v.type.shape), strict=True))
@@ -55,7 +55,7 @@ def match(r: Rewriter, op: Op) -> Match | None:
     return Match(tensors, found.outputs, facts, finish)
 
 
-def _check(found: Match, q: Value, masks: Sequence[Value]) -> None:
+def check(found: Match, q: Value, masks: Sequence[Value]) -> None:
     """Raise NearMiss for what the kernel does not compute, or not as exactly as the model."""
     if masks:
         raise NearMiss("it has a mask, the kernel takes a causal one")
@@ -65,7 +65,7 @@ def _check(found: Match, q: Value, masks: Sequence[Value]) -> None:
         raise NearMiss(f"it is {q.type.dtype}, the kernel multiplies bfloat16")
 
 
-def _batched(r: Rewriter, value: Value, dims: str, batch: Sequence[str], last: str) -> Value:
+def batched(r: Rewriter, value: Value, dims: str, batch: Sequence[str], last: str) -> Value:
     """A tensor with the dimensions `batch` as one, which repeats where it has none of them, then two others."""
     order = [*batch, *last]
     turned = r.transpose(value, [dims.index(letter) for letter in order])

@@ -65,13 +65,13 @@ def of_torch(model: torch.nn.Module, *inputs: torch.Tensor, patterns: list[str] 
         program = torch.export.export(model, inputs).run_decompositions(decompositions())
         wanted = model(*inputs)
     made = compile_module(module_of(program), target="trn2", patterns=patterns)
-    arrays = [_array(each) for each in inputs]
+    arrays = [array(each) for each in inputs]
     several = wanted if isinstance(wanted, tuple) else (wanted,)
-    compare(made.run(arrays), [_array(each) for each in several], str(inputs[0].dtype).removeprefix("torch."))
+    compare(made.run(arrays), [array(each) for each in several], str(inputs[0].dtype).removeprefix("torch."))
     return made
 
 
-def _array(tensor: torch.Tensor) -> Any:
+def array(tensor: torch.Tensor) -> Any:
     if tensor.dtype is torch.bfloat16:
         return tensor.detach().float().numpy().astype(ml_dtypes.bfloat16)
     return tensor.detach().numpy()

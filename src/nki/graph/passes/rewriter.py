@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -93,6 +93,28 @@ class Rewriter:
             for result in op.results:
                 self._makers.pop(result, None)
         del self._ops[count:]
+
+    # ------------------------------------------------------------------------------------------------------ replacing
+
+    def dependents(self, values: Sequence[Value]) -> list[Op]:
+        """The operations of the block so far that need some of these values, however far they are from them."""
+        found: list[Op] = []
+        reached = set(values)
+        for op in self._ops:
+            if any(not reached.isdisjoint(each.operands) for each in (op, *_inside(op.regions))):
+                found.append(op)
+                reached.update(op.results)
+        return found
+
+    def replace(self, values: Sequence[Value], others: Sequence[Value]) -> None:
+        """Use other values, made just now of what does not need these ones; what needs them is made after that."""
+        self._instead.update((old, new) for old, new in zip(values, others, strict=True) if old is not new)
+        moved = self.dependents(values)
+        places = set(map(id, moved))
+        self._ops = [op for op in self._ops if id(op) not in places]
+        for op in moved:
+            operands = tuple(map(self.now, op.operands))
+            self._keep(Op(op.name, operands, op.results, op.attributes, op.regions, op.location))
 
     # -------------------------------------------------------------------------------------------------------- making
 
@@ -214,10 +236,22 @@ class Rewriter:
         instead = self._rule(self, op)
         if instead is not None:
             return tuple(instead)
+        return self._keep(op)
+
+    def _keep(self, op: Op) -> tuple[Value, ...]:
         self._ops.append(op)
         for result in op.results:
             self._makers[result] = op
         return op.results
+
+
+def _inside(regions: Sequence[Region]) -> Iterator[Op]:
+    """The operations of regions, and of theirs."""
+    for region in regions:
+        for item in region.ops:
+            if isinstance(item, Op):
+                yield item
+                yield from _inside(item.regions)
 
 
 def rewrite(module: Module, rule: Rule) -> Module:

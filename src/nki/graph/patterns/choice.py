@@ -17,7 +17,7 @@ from nki.graph.errors import GraphError
 from nki.graph.ir import Module, Op, Value
 from nki.graph.passes.rewriter import Rewriter
 from nki.graph.patterns.part import Part, followed, part_between, preceded, used_elsewhere
-from nki.graph.patterns.pattern import NearMiss
+from nki.graph.patterns.pattern import Match, NearMiss
 from nki.store.settings import settings
 
 TimeOf = Callable[[Module], float]
@@ -71,21 +71,23 @@ class Cut:
         return followed(r, part, next(iter(self.unwritten)))
 
 
-def cut_out(r: Rewriter, op: Op, inputs: Sequence[Value], first: int) -> Cut:
-    """The part that makes an operation's results of a kernel's inputs.
+def cut_out(r: Rewriter, op: Op, found: Match, first: int) -> Cut:
+    """The part that makes what a kernel makes of its inputs, and what stays beside that.
 
     Args:
+        op: the operation that is looked at.
         first: the place in the block of the first operation that the matcher made.
     """
+    wanted = (*found.outputs, *found.beside)
     made = {result: each for each in r.written[first:] for result in each.results}
     unwritten = dict.fromkeys(op.results, op)
-    sources = _before(inputs, made)
-    own = part_between(r, sources, op.results, unwritten)
+    sources = _before(found.inputs, made)
+    own = part_between(r, sources, wanted, unwritten)
     sources = set(preceded(r, sources, own))
-    own = part_between(r, sources, op.results, unwritten)
+    own = part_between(r, sources, wanted, unwritten)
     others = used_elsewhere(r, own)
     sources |= set(others.known)
-    own = part_between(r, sources, (*op.results, *others.made), unwritten)
+    own = part_between(r, sources, (*wanted, *others.made), unwritten)
     return Cut(followed(r, own, op.results[0]), frozenset(sources), len(others.made), unwritten)
 
 

@@ -18,15 +18,20 @@ class Match:
 
     Attributes:
         inputs: the kernel's tensors, in order.
-        outputs: values of the model that the kernel returns, in order: results of the operation that was looked at.
+        outputs: values of the model that the kernel returns, in order: results of the operation that was looked at,
+            then perhaps values that were made before it; what uses those is made after it then.
         facts: further arguments of the kernel by name: numbers, truth values and strings.
         finish: makes values of the outputs' types of what the kernel returns, where that has other shapes.
+        beside: values that stay, and share values in between with the outputs, as a result of a forward pass does with
+            gradients. Whether the kernel is faster is asked of both together, so that what they share is no reason to
+            make it.
     """
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
     finish: Callable[[Rewriter, Sequence[Value]], Sequence[Value]] | None = None
+    beside: tuple[Value, ...] = ()
 
 
 class NearMiss(Exception):

@@ -19,6 +19,7 @@ from nki.driver.prepare import Prepared, prepare
 from nki.graph.errors import GraphError
 from nki.graph.ir import Op, TensorType, Value
 from nki.graph.passes.context import GraphContext, Near, Replaced
+from nki.graph.passes.regions import outside_values
 from nki.graph.passes.rewriter import Rewriter
 from nki.graph.patterns.choice import Cut, Slower, TimeOf, Times, cut_out, own_time, remember, remembered
 from nki.graph.patterns.pattern import Match, NearMiss
@@ -63,7 +64,9 @@ class Replacement:
             if found is not None:
                 values, times = self._chosen(r, op, found, first, context)
                 context.replaced.append(Replaced(self.name, where, *times))
-                return values
+                count = len(op.results)
+                r.replace(found.outputs[count:], values[count:])
+                return values[:count]
         except NearMiss as miss:
             times = miss.times if isinstance(miss, Slower) else ()
             context.near.append(Near(self.name, where, str(miss), *times))
@@ -75,6 +78,12 @@ class Replacement:
             found = self.origin.pattern.match(r, op)
         if found is not None and not isinstance(found, Match):
             raise self._refused(f"its matcher returns a {type(found).__name__}", op.location)
+        after = [] if found is None else r.dependents(found.outputs[len(op.results) :])
+        late = {result for each in after for result in each.results}
+        if found is not None and not late.isdisjoint((*found.inputs, *op.operands)):
+            raise NearMiss("some of its results are needed for others of them")
+        if any(not set(outside_values(each)) <= set(each.operands) for each in after):
+            raise NearMiss("some of its results are used in a loop or a branch before others are made")
         return found
 
     def _chosen(
@@ -83,7 +92,7 @@ class Replacement:
         """The kernel's call, and what the part takes with it and without. Raises NearMiss if it is not worth it."""
         if self.origin.pattern.choose == "always" or context.time_of is None:
             return self._called(r, op, found, self._reference(op, found, context)), ()
-        cut, later = cut_out(r, op, found.inputs, first), self._later(context)
+        cut, later = cut_out(r, op, found, first), self._later(context)
         key = key_of(
             "choice",
             part=cut.own.digest(found.inputs),
@@ -166,7 +175,9 @@ class Replacement:
         if found.finish is not None:
             with self._guarded("what it makes of the kernel's results", op.location):
                 values = found.finish(r, values)
-        if found.outputs != op.results or [value.type for value in values] != types:
+        first, before = found.outputs[: len(op.results)], found.outputs[len(op.results) :]
+        known = first == op.results and all(r.maker(value) is not None for value in before)
+        if not known or [value.type for value in values] != types:
             returned = ", ".join(f"{kind.dtype}{list(kind.shape)}" for kind in made)
             raise self._refused(f"its kernel returns {returned} for {', '.join(map(str, types))}", op.location)
         return tuple(values)

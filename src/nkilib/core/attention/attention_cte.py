@@ -117,7 +117,7 @@ _NOT_DERIVED = "k_prior", "cp_offset", "position_bias"
 
 
 @nki.jit
-def _with_sums(
+def attention_with_sums(
     q: nl.NkiTensor,
     k: nl.NkiTensor,
     v: nl.NkiTensor,
@@ -144,7 +144,8 @@ def _forward(*args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
     options = {name: given.arguments[name] for name in _NOT_DERIVED}
     options["cache_softmax"] = given.arguments["cache_softmax"] or None
     limits.not_built(options, "the derivative of attention_cte")
-    out, shift, inverse = _with_sums(**{name: given.arguments[name] for name in signature(_with_sums.func).parameters})
+    names = signature(attention_with_sums.func).parameters
+    out, shift, inverse = attention_with_sums(**{name: given.arguments[name] for name in names})
     return out, {name: given.arguments[name] for name in _DERIVED} | {"made": (out, shift, inverse)}
 
 

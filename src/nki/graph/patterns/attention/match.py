@@ -73,6 +73,28 @@ def recognise(r: Rewriter, op: Op, check: Callable[[_Nest], None] | None = None)
     Raises:
         NearMiss: others need the weights, or there are several masks.
     """
+    found = recognise_shared(r, op, check)
+    if found is not None and found.attention.shared:
+        raise NearMiss("its weights are used elsewhere, as a derivative does, so that they have to be made anyhow")
+    return None if found is None else found.match
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """An attention, and what its indices are called.
+
+    Attributes:
+        match: with the facts of `attention`.
+        letters: of each index.
+    """
+
+    match: Match
+    attention: Attention
+    letters: Mapping[Index, str]
+
+
+def recognise_shared(r: Rewriter, op: Op, check: Callable[[_Nest], None] | None = None) -> Recognised | None:
+    """`recognise`, also where others need the weights, with what a gradient is found by."""
     if op.name != "dot_general" or not op.results[0].type.dtype.is_float:
         return None
     for side in (0, 1):
@@ -87,7 +109,7 @@ def recognise(r: Rewriter, op: Op, check: Callable[[_Nest], None] | None = None)
     return None
 
 
-def _matched(r: Rewriter, op: Op, found: Attention, check: Callable[[_Nest], None] | None) -> Match | None:
+def _matched(r: Rewriter, op: Op, found: Attention, check: Callable[[_Nest], None] | None) -> Recognised | None:
     causal, masks = _causal(r, found)
     masks = _together(r, masks)
     nest = _nest(found, None if causal is None else causal.query)
@@ -115,7 +137,7 @@ def _matched(r: Rewriter, op: Op, found: Attention, check: Callable[[_Nest], Non
         "dtype": op.results[0].type.dtype.name,
     }
     facts |= {"causal": None if causal is None else causal.offset, "hidden": masks[0].hidden if masks else None}
-    return _with_result(r, op, nest.ordered(found.result), letters, inputs, facts)
+    return Recognised(_with_result(r, op, nest.ordered(found.result), letters, inputs, facts), found, letters)
 
 
 def _with_result(

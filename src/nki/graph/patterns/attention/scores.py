@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from nki.graph.patterns import NearMiss, Op, Rewriter, Value, combiner
+from nki.graph.patterns import Op, Rewriter, Value, combiner
 from nki.graph.patterns.attention.layouts import Dims, Seen, bound, same, unmoved
 
 _USES = 2
@@ -38,6 +38,8 @@ class Attention:
         masks: in the order in which they are applied.
         empty: whether the weights of a query all of whose scores are minus infinity are zeros, not NaN.
         result: over which indices the result's dimensions run.
+        weights: of the values, before all moves.
+        shared: whether others need the weights, or the exponentials, so that they have to be made.
     """
 
     query: Seen
@@ -47,6 +49,8 @@ class Attention:
     masks: tuple[Mask, ...]
     empty: bool
     result: Dims
+    weights: Seen
+    shared: bool = False
 
 
 def attention_of(r: Rewriter, op: Op, result: Dims, side: int) -> Attention | None:
@@ -54,7 +58,6 @@ def attention_of(r: Rewriter, op: Op, result: Dims, side: int) -> Attention | No
 
     Raises:
         NotAligned: a reshape mixes indices.
-        NearMiss: others use the weights.
     """
     operands = bound(op, result)
     if len(op.attributes["lhs_contracting_dimensions"]) != 1:
@@ -63,14 +66,13 @@ def attention_of(r: Rewriter, op: Op, result: Dims, side: int) -> Attention | No
     weights = unmoved(r, op.operands[side], operands[side])
     softmax, checked = _without_empty(r, weights, keys)
     found = None if softmax is None else _softmax_of(r, softmax, keys)
-    if softmax is None or found is None or (checked is not None and not _equal(checked, found[0])):
+    if softmax is None or found is None or (checked is not None and not equal(checked, found[0])):
         return None
     scores, shared = found
     values = unmoved(r, op.operands[1 - side], operands[1 - side], exact=True)
     made = _products(r, scores, values, checked is not None, result, keys)
-    if made is not None and (shared or not _only_here(r, op.operands[side], softmax.value)):
-        raise NearMiss("its weights are used elsewhere, as a derivative does, so that they have to be made anyhow")
-    return made
+    shared = shared or not _only_here(r, op.operands[side], softmax.value)
+    return None if made is None else replace(made, weights=weights, shared=shared)
 
 
 def _only_here(r: Rewriter, value: Value, softmax: Value) -> bool:
@@ -83,7 +85,8 @@ def _only_here(r: Rewriter, value: Value, softmax: Value) -> bool:
     return False
 
 
-def _equal(one: Seen, other: Seen) -> bool:
+def equal(one: Seen, other: Seen) -> bool:
+    """Whether two are the same value, with the same indices."""
     return one.value is other.value and same(one.dims, other.dims)
 
 
@@ -108,8 +111,8 @@ def _all_of(r: Rewriter, value: Value, dims: Dims, keys: Sequence[object]) -> Se
     outer = unmoved(r, value, dims)
     inverted = r.maker(outer.value, "not")
     if inverted is None:
-        return _reduced(r, value, dims, keys, "and")
-    found = _reduced(r, inverted.operands[0], outer.dims, keys, "or")
+        return reduced(r, value, dims, keys, "and")
+    found = reduced(r, inverted.operands[0], outer.dims, keys, "or")
     inner = None if found is None else r.maker(found.value, "not")
     return None if found is None or inner is None else unmoved(r, inner.operands[0], found.dims)
 
@@ -118,7 +121,7 @@ def _direction(compare: Op) -> str:
     return str(compare.attributes["comparison_direction"])
 
 
-def _reduced(r: Rewriter, value: Value, dims: Dims, keys: Sequence[object], name: str) -> Seen | None:
+def reduced(r: Rewriter, value: Value, dims: Dims, keys: Sequence[object], name: str) -> Seen | None:
     """What is reduced over the keys, if a value is that, repeated along them."""
     seen = unmoved(r, value, dims)
     reduce = r.maker(seen.value, "reduce")
@@ -135,16 +138,16 @@ def _softmax_of(r: Rewriter, seen: Seen, keys: Sequence[object]) -> tuple[Seen, 
     if quotient is None:
         return None
     powers = unmoved(r, quotient.operands[0], seen.dims)
-    total = _reduced(r, quotient.operands[1], seen.dims, keys, "add")
+    total = reduced(r, quotient.operands[1], seen.dims, keys, "add")
     power = r.maker(powers.value, "exponential")
     shifted = None if power is None else unmoved(r, power.operands[0], powers.dims)
     difference = None if shifted is None else r.maker(shifted.value, "subtract")
-    if total is None or shifted is None or difference is None or not _equal(total, powers):
+    if total is None or shifted is None or difference is None or not equal(total, powers):
         return None
     scores = unmoved(r, difference.operands[0], shifted.dims)
-    largest = _reduced(r, difference.operands[1], shifted.dims, keys, "maximum")
+    largest = reduced(r, difference.operands[1], shifted.dims, keys, "maximum")
     shared = r.uses.get(powers.value, _USES) > _USES
-    return (scores, shared) if largest is not None and _equal(largest, scores) else None
+    return (scores, shared) if largest is not None and equal(largest, scores) else None
 
 
 def _products(
@@ -155,15 +158,15 @@ def _products(
     while (found := _masked(r, scores)) is not None:
         scores, mask = found
         masks.insert(0, mask)
-    scores, scale = _scaled(r, scores)
+    scores, scale = scaled(r, scores)
     product = r.maker(scores.value, "dot_general")
     if product is None or len(product.attributes["lhs_contracting_dimensions"]) != 1:
         return None
     places = zip(product.operands, bound(product, scores.dims), strict=True)
     sides = [unmoved(r, value, dims, exact=True) for value, dims in places]
-    (one, first), (two, second) = (_scaled(r, side, exact=True) for side in sides)
+    (one, first), (two, second) = (scaled(r, side, exact=True) for side in sides)
     query, key = (two, one) if _has(one, keys) else (one, two)
-    return Attention(query, key, values, scale * first * second, tuple(masks), empty, result)
+    return Attention(query, key, values, scale * first * second, tuple(masks), empty, result, scores)
 
 
 def _has(seen: Seen, keys: Sequence[object]) -> bool:
@@ -189,11 +192,11 @@ def _masked(r: Rewriter, scores: Seen) -> tuple[Seen, Mask] | None:
 
 def _leads_to_product(r: Rewriter, seen: Seen) -> bool:
     inner = _masked(r, seen)
-    last = _scaled(r, seen if inner is None else inner[0])[0]
+    last = scaled(r, seen if inner is None else inner[0])[0]
     return r.maker(last.value, "dot_general") is not None
 
 
-def _scaled(r: Rewriter, seen: Seen, *, exact: bool = False) -> tuple[Seen, float]:
+def scaled(r: Rewriter, seen: Seen, *, exact: bool = False) -> tuple[Seen, float]:
     """A value before it was multiplied by numbers, and their product; `exact` as in `unmoved`."""
     scale = 1.0
     while (op := r.maker(seen.value)) is not None and op.name in ("multiply", "divide"):
