@@ -124,6 +124,11 @@ def _power(op: Op, x: Array, y: Array) -> Array | None:
     return None if _integer(x) else np.power(x, y)
 
 
+def _bitcast(op: Op, x: Array) -> Array | None:
+    kind = op.results[0].type.dtype.numpy
+    return np.ascontiguousarray(x).view(kind) if np.dtype(kind).itemsize == x.dtype.itemsize else None
+
+
 def _sign(op: Op, x: Array) -> Array:
     return np.asarray(np.where(x == 0, x, np.sign(x)).astype(x.dtype))
 
@@ -133,6 +138,7 @@ _ELEMENTWISE: Mapping[str, Callable[..., Array | None]] = {
     "add": _add,
     "and": _any(np.bitwise_and),
     "atan2": _float_only(np.arctan2),
+    "bitcast_convert": _bitcast,
     "cbrt": _float_only(np.cbrt),
     "ceil": _float_only(np.ceil),
     "clamp": _any(lambda low, x, high: np.minimum(np.maximum(x, low), high)),

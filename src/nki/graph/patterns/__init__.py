@@ -4,7 +4,7 @@ A distribution makes its patterns known with entry points of the group ``nki.pat
 """
 
 from nki.graph.ir import Op, TensorType, Value
-from nki.graph.passes.kinds import combiner
+from nki.graph.passes.kinds import combiner, is_pointwise
 from nki.graph.passes.lossless import computed_alike, lossless
 from nki.graph.passes.rewriter import Rewriter
 from nki.graph.patterns.known_values import known
@@ -25,6 +25,7 @@ __all__ = [
     "combiner",
     "computed_alike",
     "either_way",
+    "is_pointwise",
     "known",
     "lossless",
     "match_rms_norm",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,26 @@ from nki.graph.passes.rewriter import Rewriter
 _MOST = 1 << 24
 """Elements: of the mask of 4096 queries and keys."""
 
-_DEEPEST = 32
+_DEEPEST = 48
+_NOTHING: Mapping[Value, np.ndarray[Any, Any]] = MappingProxyType({})
 
 
-def known(r: Rewriter, value: Value, depth: int = 0) -> np.ndarray[Any, Any] | None:
-    """The elements of a value that is made of constants and of positions; None if it is not, or is too large."""
+def known(
+    r: Rewriter, value: Value, *, given: Mapping[Value, np.ndarray[Any, Any]] = _NOTHING
+) -> np.ndarray[Any, Any] | None:
+    """The elements of a value that is made of constants and of positions; None if it is not, or is too large.
+
+    Args:
+        given: elements of other values, as if they were these.
+    """
+    return _known(r, value, 0, dict(given))
+
+
+def _known(
+    r: Rewriter, value: Value, depth: int, made: dict[Value, np.ndarray[Any, Any]]
+) -> np.ndarray[Any, Any] | None:
+    if value in made:
+        return made[value]
     found = r.constant_of(value)
     op = r.maker(value)
     if found is not None or op is None or op.regions or len(op.results) != 1:
@@ -26,8 +43,11 @@ def known(r: Rewriter, value: Value, depth: int = 0) -> np.ndarray[Any, Any] | N
         return None
     arrays = []
     for operand in op.operands:
-        array = known(r, operand, depth + 1)
+        array = _known(r, operand, depth + 1, made)
         if array is None:
             return None
         arrays.append(array)
-    return compute(op, arrays)
+    found = compute(op, arrays)
+    if found is not None:
+        made[value] = found
+    return found

@@ -1,0 +1,302 @@
+"""Mixtures of experts, as `transformers` computes them: choices sorted by expert, products of groups, weighted sums::
+
+    y[t] = sum over k of weight[t, k] * mlp[expert[t, k]](x[t])
+    mlp[e](x) = (activation(x @ gate[e]) * (x @ up[e])) @ down[e]
+
+Who chooses the experts, and how, does not matter. The kernels are `nkilib.core.moe_tkg` for few tokens, where weights
+are streamed past all of them, and `nkilib.core.moe_cte` for many, in blocks of tokens of one expert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import nki
+import nki.language as nl
+from nki.graph.patterns import Match, Op, Pattern, Rewriter, Value, combiner, unconverted
+from nkilib.core.moe.moe_cte.moe_cte_utils import SkipMode
+from nkilib.core.moe_cte import MoECTEImplementation, MoECTESpec, moe_cte
+from nkilib.core.moe_tkg import moe_tkg
+from nkilib.core.utils.common_types import ActFnType, ExpertAffinityScaleMode
+from nkilib.errors import KernelLimit
+from nkilib.patterns.matching import activation
+from nkilib.patterns.routing import Order, are_ends, function_of, is_identity, is_inverse, members, order_of, source_of
+from nkilib.patterns.tables import Table
+
+_FEW = 128
+"""Tokens that lie on partitions together: up to so many, all experts are computed for all of them."""
+
+_BLOCK = 256
+"""Tokens of an expert at once, from which on the Tensor engine is at its peak."""
+
+
+@nki.jit
+def few_tokens(x: Any, gate_up: Any, down: Any, affinities: Any, experts: Any, rank: Any, activation: str) -> Any:
+    """`moe_tkg` with all experts."""
+    mode = ExpertAffinityScaleMode.POST_SCALE
+    options = {"expert_affinities_scaling_mode": mode, "activation_fn": ActFnType[activation]}
+    return moe_tkg(x, gate_up, down, affinities, experts, True, rank, **options)
+
+
+@nki.jit
+def many_tokens(x: Any, gate_up: Any, down: Any, affinities: Any, places: Any, experts: Any, activation: str) -> Any:
+    """`moe_cte` of blocks, places of which that nobody has are -1."""
+    spec, skip = MoECTESpec(MoECTEImplementation.shard_on_block), SkipMode(skip_token=True)
+    block = places.shape[0] // experts.shape[0]
+    options = {"skip_dma": skip, "activation_function": ActFnType[activation]}
+    return moe_cte(x, affinities, gate_up, down, places, experts, block, spec, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Routed:
+    """A mixture of experts.
+
+    Attributes:
+        x: (tokens, features).
+        gate_up, down: of all experts, (experts, features, 2, inner) and (experts, inner, features).
+        weights, experts: (tokens, choices).
+        ends: of each expert's choices in the order.
+    """
+
+    x: Value
+    gate_up: Value
+    down: Value
+    weights: Value
+    experts: Value
+    order: Order
+    ends: Value
+    activation: str
+
+
+def match_few(r: Rewriter, op: Op) -> Match | None:
+    """The mixture of experts whose sum over the choices of each token an operation is, for few tokens."""
+    found = _routed(r, op)
+    if found is None or found.x.type.shape[0] > _FEW:
+        return None
+    rank = r.constant(np.zeros((1, 1), np.int32))
+    tensors = (found.x, found.gate_up, found.down, _affinities(r, found), found.experts, rank)
+    return _match(r, op, found, tensors)
+
+
+def match_many(r: Rewriter, op: Op) -> Match | None:
+    """The same for many tokens."""
+    found = _routed(r, op)
+    if found is None or found.x.type.shape[0] <= _FEW:
+        return None
+    affinities = _affinities(r, found)
+    places, experts = _blocks(r, found)
+    tensors = (found.x, found.gate_up, found.down, r.reshape(affinities, (affinities.type.size, 1)), places, experts)
+    return _match(r, op, found, tensors)
+
+
+def _match(r: Rewriter, op: Op, found: _Routed, tensors: Sequence[Value]) -> Match:
+    kind = op.results[0].type
+    facts = {"activation": found.activation}
+
+    def finish(r: Rewriter, values: Sequence[Value]) -> Sequence[Value]:
+        return (r.convert(r.reshape(values[0], kind.shape), kind.dtype),)
+
+    return Match(tuple(tensors), op.results, facts, finish)
+
+
+# ------------------------------------------------------------------------------------------------------- what is there
+
+
+def _routed(r: Rewriter, op: Op) -> _Routed | None:
+    total = _sum_of(r, op)
+    shape = () if total is None else total.type.shape
+    back = None if len(shape) != 3 or total is None else r.maker(_before_reshape(r, total), "gather")
+    inverse = None if back is None else next(source_of(r, back.operands[1], lambda op: op.name == "scatter"), None)
+    sort = None if inverse is None else next(source_of(r, inverse.operands[1], lambda op: op.name == "sort"), None)
+    order = None if sort is None else order_of(r, sort.results[-1])
+    if back is None or inverse is None or order is None or not is_inverse(r, inverse.results[0], order):
+        return None
+    if not _gathers_rows(back) or not is_identity(_table(r, back.operands[1], inverse.results[0])):
+        return None
+    weighted = r.maker(unconverted(r, back.operands[0]), "multiply")
+    for result, weight in (weighted.operands, weighted.operands[::-1]) if weighted is not None else ():
+        chosen, narrow = _weights(r, weight, order), unconverted(r, result)
+        found = None if chosen is None else _experts(r, narrow, order, (shape[0], shape[1]))
+        if chosen is not None and found is not None:
+            x, gate_up, down, ends, function = found
+            pair = (shape[0], shape[1])
+            weights, experts = r.reshape(chosen, pair), r.reshape(order.experts, pair)
+            return _Routed(x, gate_up, down, weights, experts, order, ends, function)
+    return None
+
+
+def _sum_of(r: Rewriter, op: Op) -> Value | None:
+    """What an operation sums up over the second of three dimensions, if its conversion does not come next."""
+    inner = r.maker(op.operands[0], "reduce") if op.name == "convert" else op
+    if inner is None or combiner(inner) != "add" or tuple(inner.attributes["dimensions"]) != (1,):
+        return None
+    user = r.user(op.results[0]) if op.name == "reduce" else None
+    narrower = user is not None and user.name == "convert"
+    return None if narrower else inner.operands[0]
+
+
+def _before_reshape(r: Rewriter, value: Value) -> Value:
+    while (op := r.maker(unconverted(r, value), "reshape")) is not None:
+        value = op.operands[0]
+    return unconverted(r, value)
+
+
+def _table(r: Rewriter, value: Value, source: Value) -> Any:
+    return function_of(r, value, source, source.type.size)
+
+
+def _gathers_rows(gather: Op) -> bool:
+    """Whether whole rows of a matrix, or elements of a vector, are gathered by one number each."""
+    a, shape = gather.attributes, gather.operands[0].type.shape
+    rows = tuple(a["slice_sizes"]) == (1, *shape[1:]) and tuple(a["collapsed_slice_dims"]) == (0,)
+    plain = tuple(a["start_index_map"]) == (0,) and not a.get("operand_batching_dims")
+    column = gather.operands[1].type.shape == (gather.results[0].type.shape[0], 1) and a["index_vector_dim"] == 1
+    return rows and plain and column
+
+
+def _weights(r: Rewriter, value: Value, order: Order) -> Value | None:
+    """The weights of choices, if a value has them in the order of experts, repeated along rows."""
+    wide = r.maker(unconverted(r, value), "broadcast_in_dim")
+    if wide is None or tuple(wide.attributes["broadcast_dimensions"])[:1] != (0,):
+        return None
+    gather = r.maker(_before_reshape(r, wide.operands[0]), "gather")
+    if gather is None or not _gathers_rows(gather) or gather.operands[0].type.shape != order.places.type.shape:
+        return None
+    return gather.operands[0] if is_identity(_table(r, gather.operands[1], order.places)) else None
+
+
+def _experts(
+    r: Rewriter, value: Value, order: Order, pair: tuple[int, int]
+) -> tuple[Value, Value, Value, Value, str] | None:
+    """Tokens, weights of experts, ends of groups and the activation, if a value is what experts make of choices."""
+    last = _grouped(r, value)
+    gated = None if last is None else r.maker(unconverted(r, last.x), "multiply")
+    for one, up in (gated.operands, gated.operands[::-1]) if gated is not None else ():
+        function = activation(r, one)
+        first = None if function is None else _halves(r, function[1], unconverted(r, up))
+        if last is None or function is None or first is None or first.ends is not last.ends:
+            continue
+        x = _tokens(r, first.x, order, pair)
+        if x is not None and are_ends(r, first.ends, order):
+            inner, features = last.flat.type.shape[0], last.flat.type.shape[1] // last.ends.type.size
+            return x, first.weight(r, 2, inner), last.weight(r, features), first.ends, function[0]
+    return None
+
+
+def _halves(r: Rewriter, gate: Value, up: Value) -> _Grouped | None:
+    """The products whose columns are those of the gate, then as many others."""
+    parts = [r.maker(each, "slice") for each in (gate, up)]
+    if any(part is None for part in parts):
+        return None
+    first, second = (part for part in parts if part is not None)
+    rows, columns = first.operands[0].type.shape if len(first.operands[0].type.shape) == 2 else (0, 0)
+    bounds = [
+        (tuple(each.attributes["start_indices"]), tuple(each.attributes["limit_indices"])) for each in (first, second)
+    ]
+    wanted = [((0, 0), (rows, columns // 2)), ((0, columns // 2), (rows, columns))]
+    same = first.operands[0] is second.operands[0] and columns % 2 == 0 and bounds == wanted
+    return _grouped(r, first.operands[0]) if same else None
+
+
+def _tokens(r: Rewriter, value: Value, order: Order, pair: tuple[int, int]) -> Value | None:
+    """The tokens whose rows a value has in the order of experts."""
+    gather = r.maker(unconverted(r, value), "gather")
+    if gather is None or not _gathers_rows(gather) or gather.operands[0].type.shape[0] != pair[0]:
+        return None
+    table = _table(r, gather.operands[1], order.places)
+    right = table is not None and np.array_equal(table, np.arange(pair[0] * pair[1]) // pair[1])
+    return gather.operands[0] if right else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """Products of rows with the weights of their groups.
+
+    Attributes:
+        flat: (features, groups * columns).
+        ends: of groups of rows.
+    """
+
+    x: Value
+    flat: Value
+    ends: Value
+
+    def weight(self, r: Rewriter, *columns: int) -> Value:
+        """(groups, features, *columns); a constant is turned when the model is compiled."""
+        features, groups = self.flat.type.shape[0], self.ends.type.size
+        shape = (features, groups, self.flat.type.shape[1] // groups)
+        array = r.constant_of(self.flat)
+        if array is None:
+            turned = r.transpose(r.reshape(self.flat, shape), (1, 0, 2))
+        else:
+            turned = r.constant(np.ascontiguousarray(array.reshape(shape).swapaxes(0, 1)))
+        return r.reshape(turned, (groups, features, *columns))
+
+
+def _grouped(r: Rewriter, value: Value) -> _Grouped | None:
+    """``sum over g of (all products of rows, where a row is of group g, else 0)``."""
+    reduce = r.maker(_narrowed(r, value), "reduce")
+    if reduce is None or combiner(reduce) != "add" or tuple(reduce.attributes["dimensions"]) != (1,):
+        return None
+    select = r.maker(unconverted(r, reduce.operands[0]), "select")
+    wide = None if select is None else r.maker(select.operands[0], "broadcast_in_dim")
+    if select is None or wide is None or r.scalar_of(select.operands[2]) != 0:
+        return None
+    ends = members(r, wide.operands[0]) if tuple(wide.attributes["broadcast_dimensions"]) == (0, 1) else None
+    product = r.maker(_before_reshape(r, select.operands[1]), "dot_general")
+    if ends is None or product is None or product.attributes["lhs_batching_dimensions"]:
+        return None
+    a, (x, flat) = product.attributes, product.operands
+    sides = tuple(a["lhs_contracting_dimensions"]), tuple(a["rhs_contracting_dimensions"])
+    rows, groups, columns = select.results[0].type.shape
+    plain = sides == ((1,), (0,)) and x.type.shape[:1] == (rows,) and flat.type.shape[1:] == (groups * columns,)
+    return _Grouped(x, flat, ends) if plain else None
+
+
+def _narrowed(r: Rewriter, value: Value) -> Value:
+    """A value before conversions, also of sums to fewer bits."""
+    while (op := r.maker(value, "convert")) is not None and op.operands[0].type.dtype.is_float:
+        value = op.operands[0]
+    return value
+
+
+# --------------------------------------------------------------------------------------------------- what is handed over
+
+
+def _affinities(r: Rewriter, found: _Routed) -> Value:
+    """(tokens, experts): the sum of the weights with which a token chose an expert."""
+    experts = found.ends.type.size
+    shape = (*found.weights.type.shape, experts)
+    chosen = Table(r, found.experts).number().over(shape, (0, 1))
+    weights = Table(r, found.weights).number(nl.float32).over(shape, (0, 1))
+    return weights.where(chosen.compared("EQ", np.arange(experts)), 0).sum(1).value
+
+
+def _blocks(r: Rewriter, found: _Routed) -> tuple[Value, Value]:
+    """For each place of all blocks the token, or -1, and the expert of each block."""
+    choices, experts = found.order.places.type.size, found.ends.type.size
+    count = -(-max(choices - experts + 1, 1) // _BLOCK) + experts - 1
+    line, whole = (count, experts), (count, _BLOCK)
+    ends = Table(r, found.ends).number()
+    starts = ends.after_zero()
+    blocks = (ends - starts + (_BLOCK - 1)) // _BLOCK
+    upto = (blocks.over((experts, experts), (1,)) * np.tri(experts)).sum(1)  # of this expert and those before it
+    past = upto.over(line, (1,)).compared("LT", np.arange(count)[:, None] + 1)
+    expert = past.number().sum(1)
+    mine = expert.over(line, (0,)).compared("EQ", np.arange(experts))
+    first = starts - (upto - blocks) * _BLOCK
+    base, stop = (each.over(line, (1,)).where(mine, 0).sum(1).over(whole, (0,)) for each in (first, ends))
+    place = base + np.arange(count * _BLOCK).reshape(whole)
+    inside = place.compared("LT", stop)
+    token = (
+        (Table(r, found.order.places) // found.weights.type.shape[1]).taken(place.where(inside, 0)).where(inside, -1)
+    )
+    return token.shaped(count * _BLOCK).value, expert.least(experts - 1).shaped(count, 1).value
+
+
+MOE_TKG = Pattern("moe_tkg", match_few, few_tokens, choose="faster", refuses=(KernelLimit,))
+MOE_CTE = Pattern("moe_cte", match_many, many_tokens, choose="faster", refuses=(KernelLimit,))
