@@ -37,9 +37,17 @@ _BLOCK = 256
 @nki.jit
 def few_tokens(x: Any, gate_up: Any, down: Any, affinities: Any, experts: Any, rank: Any, activation: str) -> Any:
     """`moe_tkg` with all experts."""
-    mode = ExpertAffinityScaleMode.POST_SCALE
-    options = {"expert_affinities_scaling_mode": mode, "activation_fn": ActFnType[activation]}
-    return moe_tkg(x, gate_up, down, affinities, experts, True, rank, **options)
+    return moe_tkg(
+        x,
+        gate_up,
+        down,
+        affinities,
+        experts,
+        True,
+        rank,
+        expert_affinities_scaling_mode=ExpertAffinityScaleMode.POST_SCALE,
+        activation_fn=ActFnType[activation],
+    )
 
 
 @nki.jit
@@ -47,8 +55,10 @@ def many_tokens(x: Any, gate_up: Any, down: Any, affinities: Any, places: Any, e
     """`moe_cte` of blocks, places of which that nobody has are -1."""
     spec, skip = MoECTESpec(MoECTEImplementation.shard_on_block), SkipMode(skip_token=True)
     block = places.shape[0] // experts.shape[0]
-    options = {"skip_dma": skip, "activation_function": ActFnType[activation]}
-    return moe_cte(x, affinities, gate_up, down, places, experts, block, spec, **options)
+    function = ActFnType[activation]
+    return moe_cte(
+        x, affinities, gate_up, down, places, experts, block, spec, skip_dma=skip, activation_function=function
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +117,7 @@ def _match(r: Rewriter, op: Op, found: _Routed, tensors: Sequence[Value]) -> Mat
 
 
 def _routed(r: Rewriter, op: Op) -> _Routed | None:
-    total = _sum_of(r, op)
-    shape = () if total is None else total.type.shape
-    back = None if len(shape) != 3 or total is None else r.maker(_before_reshape(r, total), "gather")
+    back, pair = _last_gather(r, op)
     inverse = None if back is None else next(source_of(r, back.operands[1], lambda op: op.name == "scatter"), None)
     sort = None if inverse is None else next(source_of(r, inverse.operands[1], lambda op: op.name == "sort"), None)
     order = None if sort is None else order_of(r, sort.results[-1])
@@ -120,23 +128,30 @@ def _routed(r: Rewriter, op: Op) -> _Routed | None:
     weighted = r.maker(unconverted(r, back.operands[0]), "multiply")
     for result, weight in (weighted.operands, weighted.operands[::-1]) if weighted is not None else ():
         chosen, narrow = _weights(r, weight, order), unconverted(r, result)
-        found = None if chosen is None else _experts(r, narrow, order, (shape[0], shape[1]))
+        found = None if chosen is None else _experts(r, narrow, order, pair)
         if chosen is not None and found is not None:
             x, gate_up, down, ends, function = found
-            pair = (shape[0], shape[1])
             weights, experts = r.reshape(chosen, pair), r.reshape(order.experts, pair)
             return _Routed(x, gate_up, down, weights, experts, order, ends, function)
     return None
 
 
-def _sum_of(r: Rewriter, op: Op) -> Value | None:
-    """What an operation sums up over the second of three dimensions, if its conversion does not come next."""
-    inner = r.maker(op.operands[0], "reduce") if op.name == "convert" else op
-    if inner is None or combiner(inner) != "add" or tuple(inner.attributes["dimensions"]) != (1,):
-        return None
-    user = r.user(op.results[0]) if op.name == "reduce" else None
-    narrower = user is not None and user.name == "convert"
-    return None if narrower else inner.operands[0]
+def _last_gather(r: Rewriter, op: Op) -> tuple[Op | None, tuple[int, int]]:
+    """What puts the results of choices where they were, if an operation is their sum, and tokens and choices of each.
+
+    A conversion that comes next is the operation that counts. There is no sum of single choices.
+    """
+    user = r.user(op.results[0]) if op.name in ("gather", "reduce") else None
+    inner = r.maker(op.operands[0]) if op.name == "convert" else op
+    if inner is None or (user is not None and user.name == "convert"):
+        return None, (0, 0)
+    if inner.name == "gather":
+        return inner, (inner.results[0].type.shape[0], 1)
+    if combiner(inner) != "add" or tuple(inner.attributes["dimensions"]) != (1,):
+        return None, (0, 0)
+    total = inner.operands[0]
+    tokens, choices, *_ = total.type.shape
+    return r.maker(_before_reshape(r, total), "gather"), (tokens, choices)
 
 
 def _before_reshape(r: Rewriter, value: Value) -> Value:
@@ -264,7 +279,7 @@ def _narrowed(r: Rewriter, value: Value) -> Value:
     return value
 
 
-# --------------------------------------------------------------------------------------------------- what is handed over
+# -------------------------------------------------------------------------------------------------- what is handed over
 
 
 def _affinities(r: Rewriter, found: _Routed) -> Value:

@@ -45,8 +45,7 @@ def order_of(r: Rewriter, places: Value) -> Order | None:
         return None
     ascending = compare.attributes["comparison_direction"] == "LT" and compare.operands == region.arguments[:2]
     numbers = known(r, sort.operands[1])
-    flat = len(places.type.shape) == 1 and numbers is not None
-    if not flat or not ascending or not np.array_equal(numbers, np.arange(places.type.size)):
+    if len(places.type.shape) != 1 or not ascending or not is_identity(numbers):
         return None
     return Order(sort.operands[0], sort.results[0], places)
 

@@ -158,3 +158,55 @@ def test_attention_is_replaced_by_flash_attention() -> None:
     soft = np.exp(scores - scores.max(-1, keepdims=True))
     wanted = soft / soft.sum(-1, keepdims=True) @ v
     assert np.abs(found.astype(np.float32) - wanted).max() < 2e-2
+
+
+@nki.jit
+def sum_and_difference(x, y):
+    results = [nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm) for _ in range(2)]
+    nl.store(results[0], nl.subtract(nl.load(x), nl.load(y)))
+    nl.store(results[1], nl.add(nl.load(x), nl.load(y)))
+    return tuple(results)
+
+
+def _difference_after_sum(r, op):
+    """A difference, with the sum of the same operands before it."""
+    sums = [each for each in r.written if each.name == "add" and each.operands == op.operands]
+    if op.name != "subtract" or not sums:
+        return None
+    return patterns.Match(op.operands, (*op.results, *sums[0].results))
+
+
+@pytest.fixture
+def _both() -> Iterator[None]:
+    patterns.register(patterns.Pattern("both", _difference_after_sum, sum_and_difference))
+    yield
+    patterns.unregister("both")
+
+
+@pytest.mark.usefixtures("_both")
+def test_a_kernel_makes_results_of_several_operations() -> None:
+    x, y = (_GENERATOR.standard_normal((4, 8)).astype(np.float32) for _ in range(2))
+
+    def function(x, y):
+        total = x + y
+        return jnp.sin(total), (x - y) * 2, total
+
+    made = compile_module(xla.lowered(function, x, y), target="trn2", patterns=["both"])
+    found = made.run([x, y])
+    assert [each.pattern for each in made.report.replaced] == ["both"]
+    for one, other in zip(found, (np.sin(x + y), (x - y) * 2, x + y), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("_both")
+def test_results_that_others_of_them_need_stay() -> None:
+    x = _GENERATOR.standard_normal((4, 8)).astype(np.float32)
+
+    def needs(r, op):
+        sums = [each for each in r.written if each.name == "add"]
+        return patterns.Match(op.operands, (*op.results, *sums[0].results)) if op.name == "subtract" else None
+
+    patterns.register(patterns.Pattern("both", needs, sum_and_difference))
+    made = compile_module(xla.lowered(lambda x: (x + x) - x, x), target="trn2", patterns=["both"])
+    assert not made.report.replaced
+    assert [each.reason for each in made.report.near] == ["some of its results are needed for others of them"]

@@ -78,8 +78,9 @@ class Replacement:
             found = self.origin.pattern.match(r, op)
         if found is not None and not isinstance(found, Match):
             raise self._refused(f"its matcher returns a {type(found).__name__}", op.location)
-        after = [] if found is None else r.dependents(found.outputs[len(op.results) :])
-        late = {result for each in after for result in each.results}
+        others = () if found is None else found.outputs[len(op.results) :]
+        after = r.dependents(others)
+        late = {*others, *(result for each in after for result in each.results)}
         if found is not None and not late.isdisjoint((*found.inputs, *op.operands)):
             raise NearMiss("some of its results are needed for others of them")
         if any(not set(outside_values(each)) <= set(each.operands) for each in after):
