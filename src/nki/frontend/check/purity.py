@@ -67,9 +67,16 @@ def _change(name: str, value: Any, scope: Scope, body: CheckedFunction) -> Write
 @lru_cache(maxsize=128)
 def _function_writes(module: Scope) -> dict[str, list[Write]]:
     """Changes of globals by functions: what the module itself does happens once, when it is imported."""
+    own = _writes_to_own(module)
+    return {name: [write for write in found if _in_function(write.scope)] for name, found in own.items()}
+
+
+@lru_cache(maxsize=128)  # asked for every name of every kernel in the function
+def _writes_to_own(home: Scope) -> dict[str, list[Write]]:
+    """Changes of a scope's own variables, by itself and by what is nested in it."""
     found: dict[str, list[Write]] = {}
-    for write in writes_within(module):
-        if write.home is module and _in_function(write.scope):
+    for write in writes_within(home):
+        if write.home is home:
             found.setdefault(write.name, []).append(write)
     return found
 
@@ -77,9 +84,7 @@ def _function_writes(module: Scope) -> dict[str, list[Write]]:
 def _later_writes(home: Scope, name: str, kernel: Scope) -> Iterator[Write]:
     """Changes of a variable around the kernel, by code behind the kernel or by other nested functions."""
     end = kernel.owner.end_lineno if not isinstance(kernel.owner, ast.Module) else None
-    for write in writes_within(home):
-        if write.name != name or write.home is not home:
-            continue
+    for write in _writes_to_own(home).get(name, []):
         behind = isinstance(write.node, ast.stmt | ast.expr) and write.node.lineno > (end or 0)
         if behind or write.scope is not home:
             yield write
