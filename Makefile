@@ -29,10 +29,10 @@ demo: $(VENV)/.core ## run the main job on an example
 	@$(BIN)/nki demo --target trn2
 
 test: $(VENV)/.test ## run the tests, without the longer sweeps
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
 
 test-all: $(VENV)/.test ## run all tests, with the longer sweeps and more random examples
-	@$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-profile=thorough $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-profile=thorough $(ARGS)
 
 test-of: $(VENV)/.test ## run the tests of a source file, FILE=src/nki/...; of what was changed without FILE (ALL=1: more)
 	@tests="$$($(BIN)/python scripts/tests_of.py $(if $(ALL),--all) $(FILE))" && \
