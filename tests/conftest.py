@@ -75,6 +75,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(autouse=True)
+def _generators_of_nobody() -> Generator[None]:
+    """No test goes on with random states that another one has set."""
+    from nki.sim.random import forget_random_states
+
+    yield
+    forget_random_states()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _patterns_of_the_package() -> Generator[None]:
     """Models are compiled with the patterns of this package: whether its library is installed decides nothing."""

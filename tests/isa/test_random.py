@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import nki
 import nki.isa.random as family
 import nki.language as nl
+from nki.runtime import forget_random_states
 from nki.sim.random import VECTOR_STREAMS, WORDS, Generator
 from nki.spec.engine import engine
 from tests.isa.examples.random import lanes, xorwow
@@ -279,3 +281,43 @@ def test_a_higher_probability_drops_a_superset() -> None:
     a = np.ones((64, 64), np.float32)
     low, high = (dropped(a, np.full((64, 1), p, np.float32)) for p in (0.3, 0.6))
     assert (low[high != 0] != 0).all() and (low != high).any()
+
+
+# --- how long states last
+
+
+def drawn_by_gpsimd(_: Any) -> Any:
+    tile = nl.ndarray((3, 5), np.uint32, buffer=nl.sbuf)
+    family.rng(tile, engine=engine.gpsimd)
+    return store(tile)
+
+
+def state_set(state: Any) -> Any:
+    family.rand_set_state(load(state))
+    return store(load(state))
+
+
+@pytest.mark.parametrize("run", [nki.jit, nki.simulate])
+def test_a_state_that_was_set_goes_on_in_the_programs_that_follow(run: Any) -> None:
+    state = np.random.default_rng(2).integers(0, 1 << 32, (3, 6), np.uint32)
+    unset = run(drawn_by_gpsimd)(*nothing())
+    np.testing.assert_array_equal(run(drawn_by_gpsimd)(*nothing()), unset)
+    run(state_set)(state)
+    words, _ = lanes(state, 10)
+    np.testing.assert_array_equal(run(drawn_by_gpsimd)(*nothing()), words[:, :5])
+    np.testing.assert_array_equal(run(drawn_by_gpsimd)(*nothing()), words[:, 5:])
+    forget_random_states()
+    np.testing.assert_array_equal(run(drawn_by_gpsimd)(*nothing()), unset)
+
+
+def test_a_seed_counts_for_its_program() -> None:
+    unset = drawn()
+    drawn(seed=5)
+    np.testing.assert_array_equal(drawn(), unset)
+
+
+def test_each_target_and_each_core_has_a_generator_of_its_own() -> None:
+    state = np.full((3, 6), 7, np.uint32)
+    unset = both(drawn_by_gpsimd, *nothing(), target="trn3")
+    both(state_set, state)
+    np.testing.assert_array_equal(both(drawn_by_gpsimd, *nothing(), target="trn3"), unset)

@@ -8,6 +8,7 @@ from nki.runtime.model import Model, load_model
 from nki.runtime.spans import Span, recording, show_ranges
 from nki.runtime.status import NrtError, Status
 from nki.runtime.trace import write_system_trace
+from nki.sim.random import forget_random_states
 
 __all__ = [
     "CoreState",
@@ -18,6 +19,7 @@ __all__ = [
     "Span",
     "Status",
     "Tensor",
+    "forget_random_states",
     "load_model",
     "recording",
     "run_ranks",

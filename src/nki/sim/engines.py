@@ -11,7 +11,7 @@ from nki.core.register import VirtualRegister
 from nki.options import Options
 from nki.sim.notes import Notes, Report
 from nki.sim.numpy_arrays import F32
-from nki.sim.random import VECTOR_STREAMS, Generator
+from nki.sim.random import VECTOR_STREAMS, Generator, Place, keep, kept
 from nki.spec.engine import engine as Engine
 from nki.target.model import Target
 
@@ -83,7 +83,11 @@ class EngineState(Notes):
         return self._generator().bits(partitions, count)
 
     def seed_random(self, state: Any) -> None:
-        self._generator().seed(state)
+        """Seed the engine's generator with one word, for this program, or set its states, for those after it too."""
+        generator = self._generator()
+        generator.seed(state)
+        if np.size(state) > 1:
+            keep(self._place(), generator)
 
     def random_state(self, partitions: int, words: int) -> np.ndarray:
         return self._generator().state(partitions, words)
@@ -92,5 +96,13 @@ class EngineState(Notes):
         if self.engine not in self._generators:
             streams = VECTOR_STREAMS if self.engine is Engine.vector else 1
             seed = self._seed + (self.core << 8) + self.engine.value
-            self._generators[self.engine] = Generator(self.target.partitions, seed, streams)
+            found = kept(self._place()) or Generator(self.target.partitions, seed, streams)
+            self._generators[self.engine] = found
         return self._generators[self.engine]
+
+    def _place(self) -> Place:
+        return self.target.name, self.ranks()[0], self.core, self.engine
+
+    def ranks(self) -> tuple[int, int]:
+        """The number of this rank, and how many there are."""
+        return 0, 1

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from nki.spec.engine import engine as Engine
+
 WORDS = 6
 VECTOR_STREAMS = 4
 """States per lane of the Vector engine, one per word that a lane makes in a cycle (trainium3_arch.rst)."""
@@ -62,6 +64,33 @@ class Generator:
             result[:, i] = d + v
         self._state[:partitions] = np.stack([x, y, z, w, v, d], axis=-1)
         return result.reshape(partitions, -1)[:, :count]
+
+
+Place = tuple[str, int, int, Engine]
+"""Target, rank, core and engine: where a generator is."""
+
+_SET: dict[Place, Generator] = {}
+"""Generators whose states a program has set. A device keeps them while it runs, and programs that set, read and use a
+state follow each other (nki.isa rand_set_state: what cannot survive is a reset), so this belongs to the process."""
+
+
+def kept(place: Place) -> Generator | None:
+    """The generator that a program before has set the state of, if one did."""
+    return _SET.get(place)
+
+
+def keep(place: Place, generator: Generator) -> None:
+    """Have the programs that follow go on with a generator."""
+    _SET[place] = generator
+
+
+def forget_random_states() -> None:
+    """Have all random generators of simulated devices begin each program from the environment's seed, as at first.
+
+    A state that `nisa.rand_set_state` sets stays set for the programs that follow in this process; this is the reset
+    of a device.
+    """
+    _SET.clear()
 
 
 def _splitmix(state: np.ndarray) -> np.ndarray:

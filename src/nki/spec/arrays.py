@@ -95,7 +95,10 @@ class Arrays(Protocol):
         """uint32 ``(partitions, count)`` from the generator of the running engine."""
 
     def seed_random(self, state: Any) -> None:
-        """Set the generator of the running engine from uint32 ``(P, words)``; a single word seeds all lanes."""
+        """Set the generator of the running engine from uint32 ``(P, words)``, for programs that follow too.
+
+        A single word seeds all lanes, for this program.
+        """
 
     def random_state(self, partitions: int, words: int) -> Any:
         """uint32 ``(partitions, words)`` that `seed_random` takes back."""
