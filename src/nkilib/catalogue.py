@@ -91,6 +91,11 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "linear_scan": Entry(f"{_SCAN}.linear_scan", _SCAN, "linear-scan"),
         "mlp": Entry("nkilib.core.mlp.mlp", "nkilib.core.mlp", "mlp", "mlp_backward"),
         "mlp_backward": Entry("nkilib.core.mlp.mlp_backward", "nkilib.core.mlp"),
+        **{
+            name: Entry("nkilib.experimental.rng.rng", "nkilib.experimental.rng", "rng")
+            for name in ("generate_random", "get_rng_state_gpsimd", "set_rng_state_gpsimd")
+        },
+        "dropout": Entry("nkilib.experimental.rng.dropout", "nkilib.experimental.rng", backward="dropout"),
         "pad": Entry("nkilib.experimental.pad.pad", "nkilib.experimental.pad", "pad"),
         "scatter_add": Entry(f"{_MISC}.scatter_add", _MISC, "scatter-add"),
         "rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),

@@ -210,8 +210,8 @@ def rand_set_state(
     """Set the states of the generator of GpSimd or Vector, one partition for each lane.
 
     A state is six words x, y, z, w, v, d of the XORWOW generator. A lane of GpSimd has one, a lane of Vector has four
-    that take turns. What `rand_get_state` stored continues the sequence from there. A state that was set stays set for the
-    programs that follow in the process, until `nki.runtime.forget_random_states`.
+    that take turns. What `rand_get_state` stored continues the sequence from there. A state that was set goes on in
+    the programs that follow in the process, until `nki.runtime.forget_random_states`.
 
     Args:
         src_seeds: SBUF uint32, ``(P, 6)`` for GpSimd, ``(P, 24)`` for Vector.
