@@ -129,6 +129,11 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "moe_cte": Entry("nkilib.core.moe.moe_cte.moe_cte", "nkilib.core.moe_cte", "moe-cte", "blockwise_mm_bwd"),
         "moe_tkg": Entry("nkilib.core.moe.moe_tkg.moe_tkg", "nkilib.core.moe_tkg", "moe-tkg"),
         "router_topk": Entry("nkilib.core.router_topk.router_topk", "nkilib.core.router_topk", "router-topk"),
+        "rmsnorm_router_topk_tkg": Entry(
+            "nkilib.experimental.moe_block.rmsnorm_router_topk_tkg",
+            "nkilib.experimental.moe_block",
+            "rmsnorm-router-topk-tkg",
+        ),
         "blockwise_mm_bwd": Entry(
             "nkilib.experimental.moe.bwd.blockwise_mm_backward", "nkilib.experimental.moe.bwd", "blockwise-mm-backward"
         ),

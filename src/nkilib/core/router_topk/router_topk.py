@@ -124,11 +124,12 @@ def router_topk(
     tokens, source = hidden_states(x, hidden, x_hbm_layout, x_sb_layout)
     check(router, x, w, w_bias, tokens)
     weights = router_topk_input_w_load(w, source.weights_like)
-    bias = _bias(router, w_bias)
+    parts = [weights[:, j] for j in range(weights.shape[1])]
+    bias = load_bias(router, w_bias)
     for chunk in chunks(router, tokens, source):
         part = source.load(chunk)
         for rows in streaming.spans(streaming.size(chunk), nl.tile_size.pmax):
-            logits = _logits(router, source.tiles(part, rows), weights, bias)
+            logits = logits_of(router, source.tiles(part, rows), parts, bias)
             route(router, logits, slice(chunk.start + rows.start, chunk.start + rows.stop))
     if nl.num_programs(0) > 1 and not in_sbuf(expert_affinities):
         nisa.core_barrier(data=expert_affinities, cores=(0, 1))
@@ -136,7 +137,7 @@ def router_topk(
     return results if router.eager is None else [*results, router.eager]
 
 
-def _bias(router: Router, w_bias: Any) -> Any:
+def load_bias(router: Router, w_bias: Any) -> Any:
     """The bias as one row, or as a row for every token."""
     if w_bias is None:
         return None
@@ -144,14 +145,14 @@ def _bias(router: Router, w_bias: Any) -> Any:
     return streaming.load(row) if router.bias_by_tensor else streaming.load_repeated(row, nl.tile_size.pmax)
 
 
-def _logits(router: Router, tiles: list[Any], weights: Any, bias: Any) -> Any:
-    """(tokens, width) in float32: the product of tiles (128, tokens) with weights (128, n, E), and the bias."""
+def logits_of(router: Router, tiles: list[Any], weights: list[Any], bias: Any) -> Any:
+    """(tokens, width) in float32: the sum of products of tiles (128, tokens) with weights (128, E), and the bias."""
     tokens = tiles[0].shape[1]
     logits = sbuf((tokens, router.width), nl.float32)
     if router.width > router.experts:
         nisa.memset(dst=logits[:, router.experts :], value=LOWEST)
     for experts in streaming.spans(router.experts, nl.tile_size.psum_bank_fmax):
-        parts = _product(router, tiles, [weights[:, j, experts] for j in range(len(tiles))])
+        parts = _product(router, tiles, [tile[:, experts] for tile in weights])
         if bias is not None and router.bias_by_tensor:
             ones = streaming.filled((1, tokens), bias.dtype, 1.0)
             nisa.nc_matmul(dst=parts[0], stationary=ones, moving=bias[:, experts], accumulate=True)
