@@ -134,6 +134,11 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "nkilib.experimental.moe_block",
             "rmsnorm-router-topk-tkg",
         ),
+        "dynamic_elementwise_add": Entry(
+            "nkilib.experimental.dynamic_shapes.dynamic_elementwise_add",
+            "nkilib.experimental.dynamic_shapes",
+            "dynamic-elementwise-add",
+        ),
         "blockwise_mm_bwd": Entry(
             "nkilib.experimental.moe.bwd.blockwise_mm_backward", "nkilib.experimental.moe.bwd", "blockwise-mm-backward"
         ),
