@@ -55,6 +55,31 @@ def _volume(inner: int, wide: int, size: tuple[int, int, int], taps: int = 3) ->
     }
 
 
+def _enlarged(inner: int, wide: int, size: tuple[int, int, int], taps: tuple[int, int, int], **more: Any) -> Any:
+    """Twice as high and wide, and with two taps of depth twice as deep."""
+    step = (2 if taps[0] > 1 else 1, 2, 2)
+
+    def arguments(make: Make, size: tuple[int, int, int] = size) -> dict[str, Any]:
+        return {
+            "x_in": make((1, inner, *size)),
+            "filters": make((*taps, inner, wide), fill=_scaled(taps[0] * taps[1] * taps[2] * inner / 4)),
+            "bias": make((wide,)),
+            "stride": step,
+            "padding": tuple((count - each) // 2 for count, each in zip(taps, step, strict=True)),
+        }
+
+    elements, products = size[0] * size[1] * size[2], taps[0] * taps[1] * taps[2]
+    outputs = elements * step[0] * step[1] * step[2]
+    return {
+        "arguments": arguments,
+        "small": lambda make: arguments(make, (2, 5, 17)),
+        "flops": 2 * elements * products * inner * wide,
+        "hbm_bytes": (elements * inner + outputs * wide + products * inner * wide + wide) * _BYTES,
+        "official": False,
+        **more,
+    }
+
+
 def _depthwise(channels: int, length: int, taps: int) -> dict[str, Any]:
     def arguments(make: Make, length: int = length) -> dict[str, Any]:
         return {
@@ -78,6 +103,9 @@ CASES = [
     Case("conv1d", "4 x 32 to 64 channels, 7 taps, 4096 long", **_sequence(4, 32, 64, 4096, 7)),
     Case("conv3d", "3 to 96 channels, 5 x 64 x 64", **_volume(3, 96, (5, 64, 64)), official=False),
     Case("conv3d", "128 to 128 channels, 4 x 32 x 32", **_volume(128, 128, (4, 32, 32)), official=False),
+    Case("conv3d_transpose", "256 to 128 channels, 2 x 32 x 32", **_enlarged(256, 128, (2, 32, 32), (2, 4, 4))),
+    Case("conv3d_transpose", "128 to 64 channels, 4 x 64 x 64", **_enlarged(128, 64, (4, 64, 64), (1, 4, 4))),
+    Case("conv3d_transpose", "256 to 128 channels, 2 x 32 x 32", **_enlarged(256, 128, (2, 32, 32), (2, 4, 4), lnc=2)),
     Case("depthwise_conv1d_implicit_gemm", "2048 channels, 2048 long, 4 taps", **_depthwise(2048, 2048, 4)),
     Case("depthwise_conv1d_implicit_gemm", "128 channels, 4096 long, 64 taps", **_depthwise(128, 4096, 64)),
     Case("depthwise_conv1d_implicit_gemm", "256 channels, 2048 long, 16 taps", lnc=2, **_depthwise(256, 2048, 16)),

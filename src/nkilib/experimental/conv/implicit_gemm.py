@@ -18,6 +18,7 @@ from nkilib import streaming
 from nkilib.core.mlp.projections import FUNCTIONS
 from nkilib.core.utils.common_types import ActFnType
 from nkilib.experimental.conv.geometry import Space
+from nkilib.experimental.conv.planes import back_to, padded_plane
 
 _INPUT_BYTES = 1 << 16
 _FILTER_BYTES = 1 << 16
@@ -55,7 +56,7 @@ class Convolution:
 
 
 @dataclass(eq=False)
-class _Block:
+class Block:
     """Outputs of one batch that are made from what is in SBUF together; equal to itself alone."""
 
     batch: int
@@ -113,7 +114,7 @@ class _Filters:
         return streaming.load(self._made.bias[first + part.start : first + part.stop], nl.float32)
 
 
-def _outputs(made: Convolution, block: _Block, depth: int, filters: _Filters, pieces: Any) -> None:
+def _outputs(made: Convolution, block: Block, depth: int, filters: _Filters, pieces: Any) -> None:
     """Those of a block at one depth: of each bank of PSUM all channels, so that what is moved serves them all."""
     bank = nl.tile_size.psum_bank_fmax
     wide = min(streaming.size(block.columns), bank)
@@ -134,19 +135,51 @@ def _moved(inner: slice, outer: slice) -> slice:
 
 
 def _summed(products: list[tuple[Any, Any]], shape: tuple[int, ...], made: Convolution, bias: Any) -> Any:
-    """The sum of products with bias and activation, in SBUF; no product at all where only zeros are read."""
+    """The sum of products with bias and activation, in SBUF."""
     tile = streaming.sbuf(shape, made.out.dtype)
-    if products:
-        total = streaming.psum(shape)
-        for number, (stationary, moving) in enumerate(products):
-            nisa.nc_matmul(dst=total, stationary=stationary, moving=moving, accumulate=number > 0)
-    else:
-        total = streaming.filled(shape, nl.float32, 0.0)
-    function = nl.copy if made.activation is None else FUNCTIONS[made.activation]
-    nisa.activation(dst=tile, op=function, data=total, bias=bias)
-    if made.activation is ActFnType.SquaredReLU:
-        nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.multiply)
+    finish(summed(products, shape), made.activation, bias, into=tile)
     return tile
+
+
+def summed(products: list[tuple[Any, Any]], shape: tuple[int, ...]) -> Any:
+    """The sum of products ``(stationary, moving)`` in PSUM; zeros in SBUF where there is no product at all."""
+    if not products:
+        return streaming.filled(shape, nl.float32, 0.0)
+    total = streaming.psum(shape)
+    for number, (stationary, moving) in enumerate(products):
+        nisa.nc_matmul(dst=total, stationary=stationary, moving=moving, accumulate=number > 0)
+    return total
+
+
+def finish(total: Any, activation: ActFnType | None, bias: Any, into: Any) -> None:
+    """``into = activation(total + bias)``, where the bias is a column or 0."""
+    function = nl.copy if activation is None else FUNCTIONS[activation]
+    nisa.activation(dst=into, op=function, data=total, bias=bias)
+    if activation is ActFnType.SquaredReLU:
+        nisa.tensor_tensor(dst=into, data1=into, data2=into, op=nl.multiply)
+
+
+def view_blocks(made: Convolution, planes: int) -> list[Block]:
+    """Blocks with as many rows and columns as have room for some planes of the input and the zeros around them."""
+    space, parts = made.space, streaming.spans(made.x.shape[1], nl.tile_size.pmax)
+    room = _INPUT_BYTES // (len(parts) * planes * made.x.dtype.itemsize)
+    columns = space.width.outputs
+    while columns > 1 and space.width.reached(columns) * space.height.reached(1) > room:
+        columns = -(-columns // 2)
+    rows = max(1, min(space.height.outputs, room // space.width.reached(columns)))
+    while rows > 1 and space.height.reached(rows) * space.width.reached(columns) > room:
+        rows -= 1
+    return [
+        Block(batch, down, across)
+        for batch in range(made.x.shape[0])
+        for down in streaming.spans(space.height.outputs, rows)
+        for across in streaming.spans(space.width.outputs, columns)
+    ]
+
+
+def reached(space: Space, block: Block) -> tuple[slice, slice]:
+    """Rows and columns of the input, zeros around it included, that the outputs of a block read."""
+    return space.height.reach(block.rows), space.width.reach(block.columns)
 
 
 class _Views:
@@ -162,26 +195,13 @@ class _Views:
             for tap in range(len(self._taps))
             for part in self._parts
         ]
-        self._slabs: dict[tuple[_Block, int], list[Any]] = {}
+        self._slabs: dict[tuple[Block, int], list[Any]] = {}
 
-    def blocks(self) -> list[_Block]:
+    def blocks(self) -> list[Block]:
         """As many rows and columns as have room, for all depths that an output reads, and the next one."""
-        space, made = self._made.space, self._made
-        room = _INPUT_BYTES // (len(self._parts) * (space.depth.taps + 1) * made.x.dtype.itemsize)
-        columns = space.width.outputs
-        while columns > 1 and space.width.reached(columns) * space.height.reached(1) > room:
-            columns = -(-columns // 2)
-        rows = max(1, min(space.height.outputs, room // space.width.reached(columns)))
-        while rows > 1 and space.height.reached(rows) * space.width.reached(columns) > room:
-            rows -= 1
-        return [
-            _Block(batch, down, across)
-            for batch in range(made.x.shape[0])
-            for down in streaming.spans(space.height.outputs, rows)
-            for across in streaming.spans(space.width.outputs, columns)
-        ]
+        return view_blocks(self._made, self._made.space.depth.taps + 1)
 
-    def read(self, block: _Block, depth: int) -> None:
+    def read(self, block: Block, depth: int) -> None:
         """Load what outputs of a depth read; what is behind is forgotten."""
         axis = self._made.space.depth
         wanted = {axis.position(depth, tap) for tap in range(axis.taps)}
@@ -192,40 +212,24 @@ class _Views:
                 kept[block, position] = [self._slab(block, position, part) for part in self._parts]
         self._slabs = kept
 
-    def _slab(self, block: _Block, position: int, part: slice) -> Any:
+    def _slab(self, block: Block, position: int, part: slice) -> Any:
         space, x = self._made.space, self._made.x
-        rows, columns = space.height.reach(block.rows), space.width.reach(block.columns)
-        shape = (streaming.size(part), streaming.size(rows), streaming.size(columns))
-        down, across = _within(rows, space.height.size), _within(columns, space.width.size)
-        whole = shape[1:] == (streaming.size(down), streaming.size(across))
-        slab = streaming.sbuf(shape, x.dtype) if whole else streaming.filled(shape, x.dtype, 0.0)
-        if streaming.size(down) > 0 and streaming.size(across) > 0:
-            place = slab[:, _back(down, rows), _back(across, columns)]
-            streaming.copy(place, x[block.batch, part, position, down, across])
-        return slab
+        return padded_plane(x, block.batch, position, part, *reached(space, block))
 
     def moving(self, rows: slice, columns: slice) -> list[tuple[int, Any]]:
         """The views of all taps, by their pieces of the contracted dimension; without those that read zeros alone."""
         space, found = self._made.space, []
         for number, (d, h, w) in enumerate(self._taps):
             slabs = self._slabs.get((self._block, space.depth.position(self._depth, d)))
-            down = _strided(rows, space.height.stride, h * space.height.dilation)
-            across = _strided(columns, space.width.stride, w * space.width.dilation)
+            down = strided(rows, space.height.stride, h * space.height.dilation)
+            across = strided(columns, space.width.stride, w * space.width.dilation)
             for place, slab in enumerate(slabs or []):
                 found.append((number * len(self._parts) + place, slab[:, down, across]))
         return found
 
 
-def _within(positions: slice, size: int) -> slice:
-    start = min(max(positions.start, 0), size)
-    return slice(start, max(start, min(positions.stop, size)))
-
-
-def _back(positions: slice, origin: slice) -> slice:
-    return slice(positions.start - origin.start, positions.stop - origin.start)
-
-
-def _strided(outputs: slice, stride: int, offset: int) -> slice:
+def strided(outputs: slice, stride: int, offset: int) -> slice:
+    """Positions that outputs read, of which the first output reads `offset`."""
     first = outputs.start * stride + offset
     return slice(first, first + (streaming.size(outputs) - 1) * stride + 1, stride)
 
@@ -244,25 +248,25 @@ class _Stacked:
         ]
         self._tiles: list[tuple[int, Any]] = []
 
-    def blocks(self) -> list[_Block]:
+    def blocks(self) -> list[Block]:
         """As many rows and columns as have room for all groups of taps."""
         space, made = self._made.space, self._made
         room = max(1, _INPUT_BYTES // (len(self._groups) * made.x.dtype.itemsize))
         columns = min(space.width.outputs, room)
         rows = max(1, min(space.height.outputs, room // columns))
         return [
-            _Block(batch, down, across)
+            Block(batch, down, across)
             for batch in range(made.x.shape[0])
             for down in streaming.spans(space.height.outputs, rows)
             for across in streaming.spans(space.width.outputs, columns)
         ]
 
-    def read(self, block: _Block, depth: int) -> None:
+    def read(self, block: Block, depth: int) -> None:
         """Load what each tap reads for outputs of a depth."""
         made = [(number, self._tile(block, depth, group)) for number, group in enumerate(self._groups)]
         self._tiles = [(number, tile) for number, tile in made if tile is not None]
 
-    def _tile(self, block: _Block, depth: int, group: list[tuple[int, int, int]]) -> Any:
+    def _tile(self, block: Block, depth: int, group: list[tuple[int, int, int]]) -> Any:
         space, x = self._made.space, self._made.x
         channels = x.shape[1]
         shape = (len(group) * channels, streaming.size(block.rows), streaming.size(block.columns))
@@ -278,9 +282,9 @@ class _Stacked:
         tile = streaming.sbuf(shape, x.dtype) if whole else streaming.filled(shape, x.dtype, 0.0)
         for number, position, rows, columns, h, w in loads:
             own = slice(number * channels, (number + 1) * channels)
-            place = tile[own, _back(rows, block.rows), _back(columns, block.columns)]
+            place = tile[own, back_to(rows, block.rows), back_to(columns, block.columns)]
             first = space.width.position(columns.start, w)
-            down = _strided(rows, space.height.stride, space.height.position(0, h))
+            down = strided(rows, space.height.stride, space.height.position(0, h))
             source = x[block.batch, :, position, down, first : first + streaming.size(columns)]
             streaming.copy(place, source)
         return tile
