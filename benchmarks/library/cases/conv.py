@@ -55,6 +55,28 @@ def _volume(inner: int, wide: int, size: tuple[int, int, int], taps: int = 3) ->
     }
 
 
+def _unrolled(inner: int, wide: int, size: tuple[int, int, int], by_rows: bool = False) -> dict[str, Any]:
+    """Three taps each way; four depths come out."""
+
+    def arguments(make: Make, size: tuple[int, int, int] = size) -> dict[str, Any]:
+        return {
+            "x_in": make((1, inner, *size)),
+            "filters": make((3, 3, 3, inner, wide), fill=_scaled(27 * inner)),
+            "bias": make((wide,)),
+            "padding": (0, 0, 1, 1, 1, 1),
+            "lnc_shard": by_rows,
+        }
+
+    inputs, outputs = size[0] * size[1] * size[2], (size[0] - 2) * size[1] * size[2]
+    return {
+        "arguments": arguments,
+        "small": lambda make: arguments(make, (4, 5, 17)),
+        "flops": 2 * outputs * 27 * inner * wide,
+        "hbm_bytes": (inputs * inner + outputs * wide + 27 * inner * wide + wide) * _BYTES,
+        "official": False,
+    }
+
+
 def _enlarged(inner: int, wide: int, size: tuple[int, int, int], taps: tuple[int, int, int], **more: Any) -> Any:
     """Twice as high and wide, and with two taps of depth twice as deep."""
     step = (2 if taps[0] > 1 else 1, 2, 2)
@@ -103,6 +125,9 @@ CASES = [
     Case("conv1d", "4 x 32 to 64 channels, 7 taps, 4096 long", **_sequence(4, 32, 64, 4096, 7)),
     Case("conv3d", "3 to 96 channels, 5 x 64 x 64", **_volume(3, 96, (5, 64, 64)), official=False),
     Case("conv3d", "128 to 128 channels, 4 x 32 x 32", **_volume(128, 128, (4, 32, 32)), official=False),
+    Case("conv3d_temporal_unroll", "96 to 3 channels, 6 x 32 x 1024", **_unrolled(96, 3, (6, 32, 1024))),
+    Case("conv3d_temporal_unroll", "128 to 16 channels, 6 x 64 x 640", **_unrolled(128, 16, (6, 64, 640))),
+    Case("conv3d_temporal_unroll", "96 to 3 channels, 6 x 32 x 1024", lnc=2, **_unrolled(96, 3, (6, 32, 1024), True)),
     Case("conv3d_transpose", "256 to 128 channels, 2 x 32 x 32", **_enlarged(256, 128, (2, 32, 32), (2, 4, 4))),
     Case("conv3d_transpose", "128 to 64 channels, 4 x 64 x 64", **_enlarged(128, 64, (4, 64, 64), (1, 4, 4))),
     Case("conv3d_transpose", "256 to 128 channels, 2 x 32 x 32", **_enlarged(256, 128, (2, 32, 32), (2, 4, 4), lnc=2)),
