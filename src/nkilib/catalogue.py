@@ -96,6 +96,10 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             for name in ("generate_random", "get_rng_state_gpsimd", "set_rng_state_gpsimd")
         },
         "dropout": Entry("nkilib.experimental.rng.dropout", "nkilib.experimental.rng", backward="dropout"),
+        **{
+            name: Entry("nkilib.core.quantization.fp8_quantize", "nkilib.core.quantization", "fp8-quantize")
+            for name in ("pre_combine_dequant_scales", "row_quantization", "static_quantization")
+        },
         "pad": Entry("nkilib.experimental.pad.pad", "nkilib.experimental.pad", "pad"),
         "scatter_add": Entry(f"{_MISC}.scatter_add", _MISC, "scatter-add"),
         "rank_id_kernel": Entry(f"{_COLLECTIVES}.collectives", _COLLECTIVES, "collectives"),
