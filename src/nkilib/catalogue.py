@@ -169,6 +169,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "topk_reduce": Entry(
             "nkilib.experimental.subkernels.topk_reduce", "nkilib.experimental.subkernels", "topk-reduce"
         ),
+        "mla_qkv_cte_kernel": Entry(f"{_MLA}.mla_qkv_cte", _MLA, "mla-qkv-cte"),
         "mla_sparse_attention_cte_kernel": Entry(f"{_MLA}.mla_sparse_attention_cte", _MLA, "mla-sparse-attention-cte"),
         "mla_vupmx_oproj_cte_kernel": Entry(f"{_MLA}.mla_vup_oproj_cte", _MLA, "mla-vup-oproj-cte"),
     }

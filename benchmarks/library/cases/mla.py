@@ -78,10 +78,66 @@ def output(tokens: int, heads: int, columns: int, lnc: int = 1) -> Case:
     )
 
 
+def numbers(rng: Any, shape: tuple[int, ...]) -> Any:
+    """Rows of 8-bit numbers, and behind them scales from 1/32 to 1."""
+    width = shape[-1] * 16 // 17 // 512 * 512
+    found = rng.standard_normal(shape).astype(nl.float8_e4m3fn.numpy)
+    found.view("uint8")[..., width:] = rng.integers(122, 128, (*shape[:-1], shape[-1] - width))
+    return found
+
+
+def projections(make: Make, tokens: int, width: int, heads: int, ranks: tuple[int, int, int]) -> dict[str, Any]:
+    """What both projections of queries, keys and values of one batch take, but for the hidden states."""
+    query_rank, rank, rotated = ranks
+    return {
+        **weights(make, "wqkv_a", width, sum(ranks)),
+        **weights(make, "wq_b", query_rank, heads * (128 + rotated)),
+        "q_norm_gamma_hbm": make((1, query_rank)),
+        "kv_norm_gamma_hbm": make((1, rank)),
+        "cos_cache_hbm": make((1, tokens, rotated)),
+        "sin_cache_hbm": make((1, tokens, rotated)),
+        "n_heads": heads,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": rotated,
+        "kv_lora_rank": rank,
+        "qk_lora_rank": query_rank,
+    }
+
+
+def absorbed(tokens: int, heads: int, lnc: int = 1) -> Case:
+    """A case of `mla_qkv_cte_kernel`; its products in bfloat16 count as the four in MX that take as long."""
+    width, ranks = 7168, (1536, 512, 64)
+
+    def arguments(make: Make, count: int = tokens, some: int = heads) -> dict[str, Any]:
+        return {
+            "x_hbm_mx": make((1, count, width + 512), nl.float8_e4m3fn, numbers),
+            **projections(make, count, width, some, ranks),
+            "wuk_hbm": make((128, some * 512)),
+        }
+
+    products = width * sum(ranks) + 1536 * heads * 192
+    return Case(
+        kernel="mla_qkv_cte_kernel",
+        name=f"{tokens} tokens, {heads} heads",
+        arguments=arguments,
+        flops=2 * tokens * (products + 4 * heads * 128 * 512),
+        hbm_bytes=products + 2 * heads * 128 * 512 + tokens * (width + 512 + 2 * (heads + 1) * 576),
+        lnc=lnc,
+        target="trn3",
+        tolerance=8e-2,
+        official=False,
+        small=lambda make: arguments(make, 40, 4),
+        peak="mx",
+    )
+
+
 CASES = [
     sparse_attention(32, 128, 2048, 8192),
     sparse_attention(64, 128, 2048, 8192, lnc=2),
     sparse_attention(64, 16, 256, 4096),
+    absorbed(512, 128),
+    absorbed(1024, 64, lnc=2),
+    absorbed(4096, 4),
     output(512, 128, 7168),
     output(1024, 64, 7168, lnc=2),
     output(4096, 4, 7168),

@@ -168,9 +168,9 @@ def turned(numbers: Any, columns: int) -> Any:
     return tile.reshape((BLOCK, columns * PACK))
 
 
-def blocks_of_core(tokens: int, step: int) -> list[slice]:
-    """Tokens of this core, block by block."""
-    own = products.own(tokens)
+def blocks_of_core(tokens: int, step: int, unit: int = 1) -> list[slice]:
+    """Tokens of this core, block by block; it has whole units."""
+    own = products.own(tokens, unit)
     return [slice(own.start + part.start, own.start + part.stop) for part in spans(size(own), step)]
 
 
