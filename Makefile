@@ -77,7 +77,7 @@ gen: $(VENV)/.test ## write the generated files anew
 	@$(BIN)/python scripts/library_pages.py
 
 wheel: $(VENV)/.test ## build the wheels into dist/
-	@$(PIP) wheel . distributions/torch_neuronx distributions/nkilib --no-deps --no-build-isolation --wheel-dir dist
+	@$(PIP) wheel . distributions/torch_neuronx distributions/nkilib distributions/neuronxcc --no-deps --no-build-isolation --wheel-dir dist
 	@ls dist/*.whl
 
 wheel-try: $(VENV)/.test wheel ## install the built wheel into an empty environment, and run the demo there

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import nki.beta1.language as nl
+from nki.beta1.errors import Beta1Error
 from nki.beta1.kernel import Beta1Kernel, jit
 from nki.compiler import CompileConfig
 from nki.driver.launch import trace_only
@@ -132,3 +133,52 @@ def parts(a):
 def test_programs_of_a_grid_share_the_result(grid):
     a = _array(128, 300)
     assert np.array_equal(both(parts[grid], a), a * np.repeat([1, 2], 64)[:, None].astype(np.float32))
+
+
+@jit
+def summed(a):
+    out = nl.ndarray((a.shape[0], a.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)
+    i, j = nl.program_id(0), nl.program_id(1)
+    tile = nl.load(a[i * 32 : (i + 1) * 32, j * 10 : (j + 1) * 10])
+    total = nl.all_reduce(tile * 2.0, op=np.add, program_axes=[i])
+    total = nl.all_reduce(total, op=np.maximum, program_axes=(1,))
+    nl.store(out[i * 32 : (i + 1) * 32, j * 10 : (j + 1) * 10], total)
+    return out
+
+
+@pytest.mark.parametrize("grid", [(2, 3), (nl.nc(2), 3), (nl.spmd_dim(2, nl.nc(1)), 3)])
+def test_programs_meet_to_reduce(grid):
+    a = _array(64, 30)
+    wanted = (a[:32] * 2 + a[32:] * 2).reshape(32, 3, 10).max(1)
+    assert np.array_equal(both(summed[grid], a), np.tile(wanted, (2, 3)))
+
+
+@jit
+def uneven(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    if nl.program_id(0) == 0:
+        tile = nl.all_reduce(tile, op=np.add, program_axes=[0])
+    nl.store(out, tile)
+    return out
+
+
+def test_a_program_that_does_not_come_is_named():
+    with pytest.raises(Beta1Error) as caught:
+        uneven[3](_array(8, 8))
+    assert caught.value.code == "beta1.all_reduce_uneven" and "(1,)" in str(caught.value)
+
+
+@jit
+def looped(a):
+    out = nl.ndarray((32, a.shape[1]), dtype=nl.float32, buffer=nl.shared_hbm)
+    total = nl.zeros((32, a.shape[1]), nl.float32)
+    for k in nl.affine_range(a.shape[0] // 32):
+        total[...] = nl.loop_reduce(nl.load(a[k * 32 : (k + 1) * 32]), op=np.add, loop_indices=[k])
+    nl.store(out, total)
+    return out
+
+
+def test_a_reduction_over_a_loop_takes_the_destination_along():
+    a = _array(96, 40)
+    assert np.allclose(both(looped, a), a.reshape(3, 32, 40).sum(0), rtol=1e-6)

@@ -127,7 +127,7 @@ def test_the_rest_of_it_says_what_to_write(statement: str, name: str) -> None:
         run(statement)
     assert isinstance(caught.value, nki.errors.RemovedImportError)
     assert f"{name} does not exist: neuronx-cc is not installed" in str(caught.value)
-    assert "write `import nki`" in caught.value.fix
+    assert "nki migrate" in caught.value.fix and "nki.beta1" in caught.value.fix
     assert not any(each.startswith("neuronxcc") for each in sys.modules)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nki.beta1.compiler import AUTO_ALLOC
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.grid import GridAxis, programs_of
+from nki.beta1.tracing.grid import GridAxis
 from nki.beta1.tracing.session import session
 from nki.core.nki_tensor import NkiTensor
 from nki.frontend.host import HostArray
@@ -42,10 +43,8 @@ class Beta1FrontEnd(FrontEnd):
 
         args, kwargs = arguments.build(make)
         with session(tracer, self.grid) as running:
-            results = []
-            for program in programs_of(self.grid, tracer.core):
-                running.begin(program)
-                results.append(tracer.run(function, args, kwargs, self.spell))
+            running.auto_alloc = getattr(function, AUTO_ALLOC, False)
+            results = running.programs.run(lambda: tracer.run(function, args, kwargs, self.spell))
             running.finish()
         return map_leaves(results[0], _returned)
 

@@ -96,7 +96,8 @@ def _gone(name: str) -> RemovedModuleError:
         f"{name} does not exist: neuronx-cc is not installed",
         rule="neuronxcc.nki was the namespace of NKI 0.1",
         source="nki/migration/index.rst",
-        fix="write `import nki`, and take the names from there",
+        fix="`nki migrate FILE` rewrites it for today's NKI; to run it as it is, install open-nki-neuronxcc, or write "
+        "`import nki.beta1 as nki`",
     )
 
 

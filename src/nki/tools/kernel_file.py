@@ -12,7 +12,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from nki.core.errors import UsageError
+from nki.beta1.kernel import kernel_of
+from nki.beta1.served import serve
+from nki.core.errors import RemovedModuleError, UsageError
 from nki.core.source import UNKNOWN
 from nki.driver.launch import Launch
 from nki.kernel import Kernel
@@ -53,11 +55,19 @@ def launch_of(value: Any, shown: str) -> Launch:
     if isinstance(value, Kernel):
         return value.launch()
     if isinstance(value, FunctionType):
-        return Launch(value)
+        return kernel_of(value).launch() if _is_of_the_first_nki(value) else Launch(value)
     raise _usage(
         "kernel.kind",
         f"{shown} is a {type(value).__name__}",
         "name a function, or a function decorated with @nki.jit",
+    )
+
+
+def _is_of_the_first_nki(function: FunctionType) -> bool:
+    """Whether names of its module are modules of that language."""
+    return any(
+        isinstance(value, ModuleType) and value.__name__.startswith("nki.beta1")
+        for value in function.__globals__.values()
     )
 
 
@@ -68,9 +78,15 @@ def import_file(path: Path) -> ModuleType:
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     with import_errors(str(path)):
-        if "." in name:
-            return importlib.import_module(name)
-        return _import_as(name, path)
+        try:
+            return _import(name, path)
+        except RemovedModuleError:  # it is for the first NKI, or something that it imports is
+            serve()
+            return _import(name, path)
+
+
+def _import(name: str, path: Path) -> ModuleType:
+    return importlib.import_module(name) if "." in name else _import_as(name, path)
 
 
 def _import_as(name: str, path: Path) -> ModuleType:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from nki.beta1.language.composites import dropout, rand, random_seed, rms_norm, softmax, where
+from nki.beta1.language.constants import (
+    bfp16,
+    finfo,
+    fp32,
+    gemm_grid,
+    gemm_stationary_grid,
+    shared_constant,
+    shared_identity_matrix,
+    static_cast,
+)
 from nki.beta1.language.loops import affine_range, sequential_range, static_range
 from nki.beta1.language.math import BINARY, UNARY
 from nki.beta1.language.memory import empty_like, full, ndarray, ones, par_dim, zeros, zeros_like
-from nki.beta1.language.programs import num_programs, program_id, program_ndim
+from nki.beta1.language.programs import all_reduce, loop_reduce, num_programs, program_id, program_ndim
 from nki.beta1.language.reductions import REDUCTIONS, matmul, transpose
+from nki.beta1.language.shapes import atomic_rmw, broadcast_to, device_print, expand_dims, gather_flattened
 from nki.beta1.language.transfer import copy, load, load_transpose2d, store
 from nki.beta1.tensors.index import MGrid, arange
 from nki.beta1.tensors.tensor import Tensor
@@ -36,23 +48,36 @@ Tensor.functions |= {"assign": assign, "update": update}
 
 __all__ = [
     "affine_range",
+    "all_reduce",
     "arange",
+    "atomic_rmw",
     "bfloat16",
+    "bfp16",
     "bool_",
+    "broadcast_to",
     "copy",
+    "device_print",
+    "dropout",
     "ds",
     "empty_like",
+    "expand_dims",
+    "finfo",
     "float8_e4m3",
     "float8_e5m2",
     "float16",
     "float32",
+    "fp32",
     "full",
+    "gather_flattened",
+    "gemm_grid",
+    "gemm_stationary_grid",
     "hbm",
     "int8",
     "int16",
     "int32",
     "load",
     "load_transpose2d",
+    "loop_reduce",
     "matmul",
     "mgrid",
     "nc",
@@ -64,10 +89,17 @@ __all__ = [
     "program_id",
     "program_ndim",
     "psum",
+    "rand",
+    "random_seed",
+    "rms_norm",
     "sbuf",
     "sequential_range",
+    "shared_constant",
     "shared_hbm",
+    "shared_identity_matrix",
+    "softmax",
     "spmd_dim",
+    "static_cast",
     "static_range",
     "store",
     "tfloat32",
@@ -76,6 +108,7 @@ __all__ = [
     "uint8",
     "uint16",
     "uint32",
+    "where",
     "zeros",
     "zeros_like",
 ]

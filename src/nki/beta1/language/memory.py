@@ -10,6 +10,7 @@ import numpy as np
 
 import nki.isa as nisa
 import nki.language as nl
+from nki.beta1.compiler import Allocated
 from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.language.arguments import hints_only, kind_of
 from nki.beta1.tensors.access import Access
@@ -40,8 +41,9 @@ def ndarray(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "", **kwa
     sizes, partition = _shape(shape)
     kind = kind_of(dtype, nl.float32)
     place = nl.sbuf if buffer is None else buffer
-    address = getattr(place, "address", None)
-    region = getattr(place, "region", place)
+    region, address = (place.region, place.address) if isinstance(place, Allocated) else (place, None)
+    if current("nl.ndarray").auto_alloc:
+        address = None
     if not isinstance(region, MemoryRegion):
         raise refused(
             "argument",

@@ -1,17 +1,38 @@
-"""Which program of the grid runs."""
+"""Which program of the grid runs, and sums over programs and over trips of loops."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from nki.beta1.tracing.session import current
+import nki.isa as nisa
+from nki.beta1.errors import refused
+from nki.beta1.language.arguments import hints_only, kind_of, operation
+from nki.beta1.tensors.mask import region_of
+from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.operands import on_chip, tile
+from nki.beta1.tracing.results import LoopReduction, placed
+from nki.beta1.tracing.session import Session, current
+from nki.core.dtypes import DType
+from nki.core.nki_tensor import NkiTensor
+from nki.language.combine import combine, copied
+from nki.language.memory import new_tile
+from nki.spec.operator import Operator
 
 
-def program_id(axis: int) -> int:
+class ProgramId(int):
+    """The id of a program along an axis, which it remembers."""
+
+    axis: int
+
+
+def program_id(axis: int) -> ProgramId:
     """The id of the running program along an axis of the grid; 0 without a grid."""
     program = current("nl.program_id").program
-    return program[axis] if program else 0
+    made = ProgramId(program[axis] if program else 0)
+    made.axis = axis
+    return made
 
 
 def num_programs(axes: Any = None) -> int:
@@ -24,5 +45,94 @@ def num_programs(axes: Any = None) -> int:
 
 
 def program_ndim() -> int:
-    """Axes of the grid; 0 without one."""
+    """How many axes the grid has; 0 without one."""
     return len(current("nl.program_ndim").grid)
+
+
+def loop_reduce(
+    x: Any, op: Any, loop_indices: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
+) -> LoopReduction:
+    """A reduction over trips of loops: ``b[...] = nl.loop_reduce(a, np.add, [k])`` is ``b = op(b, a)`` in each trip.
+
+    Args:
+        loop_indices: variables of the loops; the first trip takes what the destination holds.
+    """
+    hints_only("nl.loop_reduce", kwargs)
+    current("nl.loop_reduce")
+    if not isinstance(loop_indices, Sequence) or not loop_indices:
+        raise refused("argument", f"nl.loop_reduce got loop_indices={loop_indices!r}", "pass a list of loop variables")
+    return LoopReduction(on_chip(x, "x", "loop_reduce"), operation(op, "op"), dtype, mask)
+
+
+def all_reduce(
+    x: Any,
+    op: Any,
+    program_axes: Any,
+    *,
+    dtype: Any = None,
+    mask: Any = None,
+    parallel_reduce: bool = True,
+    asynchronous: bool = False,
+    **kwargs: Any,
+) -> Tensor:
+    """A reduction over the programs along axes of the grid; all of them get the result.
+
+    Args:
+        program_axes: axes by number, or what `program_id` returned for them.
+        parallel_reduce, asynchronous: how the device orders the work; they change no value.
+    """
+    hints_only("nl.all_reduce", kwargs)
+    session = current("nl.all_reduce")
+    source, operator = on_chip(x, "x", "all_reduce"), operation(op, "op")
+    kind = kind_of(dtype, source.dtype)
+    axes = _axes(program_axes, len(session.grid))
+    box = region_of(mask, source.shape).box
+    value = copied(tile(source, "x", "nl.all_reduce", box), kind)
+
+    def combined(brought: dict[tuple[int, ...], NkiTensor]) -> dict[tuple[int, ...], NkiTensor]:
+        return _by_group(brought, axes, operator, kind)
+
+    together = session.programs.meet(value, combined)
+    return placed("nl.all_reduce", lambda: _over_cores(session, together, axes, operator, kind), explicit=True)
+
+
+def _axes(given: Any, rank: int) -> tuple[int, ...]:
+    several = given if isinstance(given, list | tuple) else (given,)
+    axes = tuple(each.axis if isinstance(each, ProgramId) else int(each) for each in several)
+    if any(not 0 <= axis < rank for axis in axes):
+        raise refused(
+            "argument",
+            f"nl.all_reduce over axes {list(axes)} of a grid with {rank} axes",
+            "pass what nl.program_id returned, or numbers of axes, and launch the kernel on a grid",
+        )
+    return axes
+
+
+def _by_group(
+    brought: dict[tuple[int, ...], NkiTensor], axes: tuple[int, ...], operator: Operator, kind: DType
+) -> dict[tuple[int, ...], NkiTensor]:
+    """For each program what the programs of its group make together, each in a tile of its own."""
+    groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for program in brought:
+        key = tuple(-1 if axis in axes else place for axis, place in enumerate(program))
+        groups.setdefault(key, []).append(program)
+    found: dict[tuple[int, ...], NkiTensor] = {}
+    for members in groups.values():
+        total = brought[members[0]]
+        for other in members[1:]:
+            total = combine(operator, total, brought[other], kind)
+        found |= {member: total if member == members[0] else copied(total) for member in members}
+    return found
+
+
+def _over_cores(
+    session: Session, value: NkiTensor, axes: tuple[int, ...], operator: Operator, kind: DType
+) -> NkiTensor:
+    """The result with what the other core has, if an axis is spread over cores."""
+    cores = prod(session.grid[axis].cores for axis in axes)
+    if cores == 1:
+        return value
+    other, core = new_tile(value.shape, value.dtype), session.tracer.core
+    nisa.sendrecv(src=value, dst=other, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=0)
+    first, second = (value, other) if core == 0 else (other, value)
+    return combine(operator, first, second, kind)

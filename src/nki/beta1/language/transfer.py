@@ -53,7 +53,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
     """Write a tile or a number to an HBM tensor, where the mask is true."""
     hints_only("nl.store", kwargs)
     target = in_hbm(dst, "dst", "store")
-    target = Tensor(target.memory, target.access, _joined(target.mask, mask))
+    target = Tensor(target.memory, target.access, target.joined(mask))
     if is_number(value):
         for box in target.region().boxes():
             _store_number(target.elements(box), value)
@@ -117,13 +117,7 @@ def _placed_at(found: Tensor, shape: tuple[int, ...], region: Region) -> Tensor:
 
 
 def _masked(source: Tensor, mask: Any) -> Region:
-    return Tensor(source.memory, source.access, _joined(source.mask, mask)).region()
-
-
-def _joined(own: Any, mask: Any) -> Any:
-    if own is None:
-        return mask
-    return own if mask is None else own & mask
+    return Tensor(source.memory, source.access, source.joined(mask)).region()
 
 
 def _existing(made: NkiTensor, region: Region) -> Tensor:

@@ -104,7 +104,7 @@ class Tensor:
 
     def __getitem__(self, key: Any) -> Tensor:
         if isinstance(key, Mask | bool):
-            return Tensor(self.memory, self.access, self._joined(key))
+            return Tensor(self.memory, self.access, self.joined(key))
         first = self._keeps_first()
         inner = access_of(key, self.shape, first, self.name)
         found = Tensor(self.memory, self.access.then(inner), self.mask)
@@ -122,8 +122,11 @@ class Tensor:
             return False
         return any(self.access.axes[self.memory.partition].steps[:1])
 
-    def _joined(self, mask: Any) -> Any:
-        return mask if self.mask is None else self.mask & mask
+    def joined(self, mask: Any) -> Any:
+        """Its own mask and another one."""
+        if self.mask is None or mask is None:
+            return mask if self.mask is None else self.mask
+        return self.mask & mask
 
     def __iter__(self) -> NoReturn:
         raise refused(

@@ -27,6 +27,7 @@ from nki.core.tensor import MemoryRegion, View
 from nki.language.arguments import is_number
 from nki.language.broadcasting import fit
 from nki.language.memory import new_tile
+from nki.spec.operator import Operator
 from nki.spec.program import Issued
 from nki.spec.verify import verify
 
@@ -115,6 +116,16 @@ def _last(
     return None if issued.instruction.effects(issued.arguments) else Last(issued, view, explicit, compute)
 
 
+@dataclass(frozen=True, slots=True)
+class LoopReduction:
+    """What ``nl.loop_reduce`` returns: the tile to which it is assigned takes part in the reduction."""
+
+    value: Tensor
+    operator: Operator
+    dtype: Any
+    mask: Any
+
+
 # --- assignment
 
 
@@ -130,6 +141,10 @@ def assign(target: Tensor, value: Any) -> None:
     if is_number(value):
         for box in target.region().boxes():
             nisa.memset(dst=target.elements(box), value=_of_dtype(value, target))
+        return
+    if isinstance(value, LoopReduction):
+        masked = Tensor(value.value.memory, value.value.access, value.value.joined(value.mask))
+        update(target, value.operator.name, masked)
         return
     if not isinstance(value, Tensor):
         raise refused(
@@ -179,7 +194,8 @@ def update(target: Tensor, function: str, other: Any) -> None:
         region = assigned_region(target, other)
         if not region.rest and not region.empty and _accumulated(target, other, region.box):
             return
-    assign(target, Tensor.functions[function](target, other))
+    own = other.mask if isinstance(other, Tensor) else None
+    assign(Tensor(target.memory, target.access, target.joined(own)), Tensor.functions[function](target, other))
 
 
 def _redirected(target: Tensor, value: Tensor, box: Box) -> bool:

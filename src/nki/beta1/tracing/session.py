@@ -10,7 +10,8 @@ from typing import Any
 
 from nki.beta1.errors import refused
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.grid import GridAxis
+from nki.beta1.tracing.grid import GridAxis, programs_of
+from nki.beta1.tracing.programs import Programs
 from nki.core.tensor import View
 from nki.frontend.trace import Tracer
 from nki.spec.program import Issued
@@ -24,8 +25,10 @@ class Session:
         grid: its axes; empty if there is none.
         program: the ids of the program that runs, one for each axis.
         shared: tensors that all programs of the grid share, in the order in which each of them makes them.
-        made: how many of them the program has made.
+        made: how many of them the program has made; `counts` has that of those that wait.
+        programs: who runs them.
         superseded: instructions whose result was computed once more, where it was assigned.
+        auto_alloc: whether addresses that the kernel chooses are ignored.
         last: the instruction that made the last value alone, see `nki.beta1.tracing.results`.
     """
 
@@ -34,12 +37,20 @@ class Session:
     program: tuple[int, ...] = ()
     shared: list[Tensor] = field(default_factory=list)
     made: int = 0
+    counts: dict[tuple[int, ...], int] = field(default_factory=dict)
     superseded: list[Issued] = field(default_factory=list)
+    programs: Programs = field(init=False)
     last: Any = None
+    auto_alloc: bool = False
+
+    def __post_init__(self) -> None:
+        self.programs = Programs(list(programs_of(self.grid, self.tracer.core)), self.begin)
 
     def begin(self, program: tuple[int, ...]) -> None:
-        """The next program of the grid."""
-        self.program, self.made = program, 0
+        """The program that runs from here on."""
+        self.counts[self.program] = self.made
+        self.program, self.made = program, self.counts.get(program, 0)
+        self.last = self.tracer.retained = None
 
     @property
     def items(self) -> list[Issued]:

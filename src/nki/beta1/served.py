@@ -1,0 +1,41 @@
+"""``neuronxcc.nki`` as a name of `nki.beta1`, for files that were written for the first NKI."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.util import find_spec
+from types import ModuleType
+
+_ALIASES = {
+    "nki": "nki.beta1",
+    "nki.compiler": "nki.beta1.compiler",
+    "nki.isa": "nki.beta1.isa",
+    "nki.isa.constants": "nki.beta1.isa.constants",
+    "nki.isa.neuron_isa": "nki.beta1.isa",
+    "nki.language": "nki.beta1.language",
+    "nki.language.constants": "nki.beta1.language.constants",
+    "nki.typing": "nki.beta1.typing",
+}
+
+
+def serve(package: ModuleType | None = None) -> None:
+    """Let ``import neuronxcc.nki`` find the first NKI of this package, in this process.
+
+    Args:
+        package: the module ``neuronxcc`` of the distribution; one is made otherwise.
+    """
+    top = package if package is not None else sys.modules.setdefault("neuronxcc", _package())
+    for name, own in _ALIASES.items():
+        if find_spec(own) is None:
+            continue
+        module = importlib.import_module(own)
+        sys.modules[f"neuronxcc.{name}"] = module
+        if "." not in name:
+            setattr(top, name, module)
+
+
+def _package() -> ModuleType:
+    made = ModuleType("neuronxcc", "The name of the first NKI; `nki.beta1` has the code.")
+    made.__path__ = []
+    return made
