@@ -19,6 +19,7 @@ from nki.graph.patterns import Match, NearMiss, Op, Pattern, Rewriter, TensorTyp
 from nki.graph.patterns.attention.match import recognise
 from nkilib.core.attention_tkg import AttnTKGConfig, attention_tkg
 from nkilib.errors import KernelLimit
+from nkilib.patterns.matching import unrepeated
 
 HIDDEN = -3.0e4
 """A score that is so low, or lower, has the weight 0 next to any other: the lowest float16 is among them."""
@@ -79,29 +80,34 @@ def _turned(r: Rewriter, value: Value, dims: str, wanted: Sequence[str]) -> Valu
 
 def _mask(r: Rewriter, found: Match, wanted: Sequence[str], sizes: dict[str, int]) -> Value:
     """Which keys count: bytes with the dimensions `wanted`."""
-    shape, dims = [sizes[letter] for letter in wanted], str(found.facts.get("mask_dims", ""))
+    shape, dims = [sizes[letter] for letter in wanted], list(str(found.facts.get("mask_dims", "")))
     if len(found.inputs) == 3:
         return r.constant(np.broadcast_to(np.ones((), np.uint8), shape))
     seen, hidden = found.inputs[3], found.facts["hidden"]
     if hidden is None:
-        _check_numbers(r, seen)
-        limit = r.full(HIDDEN / 2, seen.type)
-        kind = TensorType(seen.type.shape, nl.bool_)
-        seen = r.one("compare", [seen, limit], kind, comparison_direction="GT", compare_type="FLOAT")
+        seen = _seen(r, seen)
     elif hidden > HIDDEN:
         raise NearMiss(f"hidden scores are {hidden}, which counts beside others")
-    order = [letter for letter in wanted if letter in dims]
-    return r.broadcast(_turned(r, seen, dims, order), shape, [wanted.index(letter) for letter in order])
+    narrow, places = unrepeated(r, seen)
+    kept = [dims[place] for place in places]
+    order = [letter for letter in wanted if letter in kept]
+    return r.broadcast(_turned(r, narrow, "".join(kept), order), shape, [wanted.index(letter) for letter in order])
 
 
-def _check_numbers(r: Rewriter, value: Value) -> None:
-    """Raise NearMiss for a mask of numbers that are not known to be 0 and low ones."""
+def _seen(r: Rewriter, value: Value) -> Value:
+    """Where a mask of numbers is 0. Raises NearMiss for one that is not known to be made of 0 and low numbers."""
     op = r.maker(value)
-    while op is not None and op.name in _MOVES:
-        op = r.maker(op.operands[0])
+    if op is not None and op.name in _MOVES:
+        inner = _seen(r, op.operands[0])
+        kind = TensorType(value.type.shape, nl.bool_)
+        return inner if op.name == "convert" else r.op(op.name, [inner], [kind], op.attributes)[0]
     numbers = [r.scalar_of(each) for each in op.operands[1:]] if op is not None and op.name == "select" else [None]
-    if any(number is None or not (number == 0 or number <= HIDDEN) for number in numbers):
+    if op is None or any(number is None or not (number == 0 or number <= HIDDEN) for number in numbers):
         raise NearMiss("its mask has numbers that are not known, the kernel takes one that hides keys")
+    condition = r.broadcast(op.operands[0], value.type.shape, ())
+    if numbers[0] == numbers[1]:
+        return r.full(numbers[0] == 0, condition.type)
+    return condition if numbers[0] == 0 else r.same("not", condition)
 
 
 ATTENTION_DECODE = Pattern("attention_decode", match, decode, choose="faster", refuses=(KernelLimit,))

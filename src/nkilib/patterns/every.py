@@ -12,9 +12,20 @@ from __future__ import annotations
 from nkilib.patterns.attention_bwd import ATTENTION_BWD
 from nkilib.patterns.attention_decode import ATTENTION_DECODE
 from nkilib.patterns.attention_prefill import ATTENTION_PREFILL
+from nkilib.patterns.attention_qkv import ATTENTION_QKV
 from nkilib.patterns.mlp import MLP
 from nkilib.patterns.moe import MOE_CTE, MOE_TKG
 from nkilib.patterns.norms import LAYER_NORM, RMS_NORM
 
-PATTERNS = (ATTENTION_BWD, ATTENTION_DECODE, ATTENTION_PREFILL, MLP, MOE_CTE, MOE_TKG, LAYER_NORM, RMS_NORM)
+PATTERNS = (
+    ATTENTION_BWD,
+    ATTENTION_DECODE,
+    ATTENTION_PREFILL,
+    ATTENTION_QKV,
+    MLP,
+    MOE_CTE,
+    MOE_TKG,
+    LAYER_NORM,
+    RMS_NORM,
+)
 """In the order of their names, as entry points are asked: larger parts come before those that they are made of."""

@@ -56,6 +56,28 @@ def repeated(r: Rewriter, value: Value) -> Value | None:
     return unconverted(r, vector) if last(vector) == last(value) else None
 
 
+def unrepeated(r: Rewriter, value: Value) -> tuple[Value, list[int]]:
+    """What a value is repeated from, without dimensions of size 1, and the places of its dimensions in the value."""
+    places: list[int | None] = [n if size > 1 else None for n, size in enumerate(value.type.shape)]
+    while (op := r.maker(value)) is not None:
+        if op.name == "broadcast_in_dim":
+            inner = [places[dim] for dim in op.attributes["broadcast_dimensions"]]
+        elif op.name == "transpose":
+            inner = [places[op.attributes["permutation"].index(dim)] for dim in range(len(places))]
+        elif op.name == "reshape":
+            kept = [place for place in places if place is not None]
+            sizes = [size for size in op.operands[0].type.shape if size > 1]
+            if sizes != [size for size in value.type.shape if size > 1] or len(kept) != len(sizes):
+                break
+            inner = [kept.pop(0) if size > 1 else None for size in op.operands[0].type.shape]
+        else:
+            break
+        value = op.operands[0]
+        places = [place if size > 1 else None for place, size in zip(inner, value.type.shape, strict=True)]
+    found = r.reshape(value, [size for size in value.type.shape if size > 1])
+    return found, [place for place in places if place is not None]
+
+
 # ---------------------------------------------------------------------------------------------------------- products
 
 

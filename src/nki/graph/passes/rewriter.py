@@ -37,7 +37,7 @@ class Rewriter:
         self._makers: dict[Value, Op] = {}
         self._instead: dict[Value, Value] = {}
         self._location: Location = UNKNOWN
-        self._users: dict[Value, Op | None] | None = None
+        self._users: dict[Value, list[Op]] | None = None
         self.depth = 0
 
     # ------------------------------------------------------------------------------------------------------- looking
@@ -72,13 +72,17 @@ class Rewriter:
 
     def user(self, value: Value) -> Op | None:
         """The operation of the old model that uses a value, if it is the only one and uses it once."""
+        found = self.users(value)
+        return found[0] if len(found) == 1 and self.uses.get(value) == 1 else None
+
+    def users(self, value: Value) -> Sequence[Op]:
+        """The operations of the old model that have a value as an operand, once for each place."""
         if self._users is None:
             self._users = {}
             for op in self.module.walk():
                 for operand in op.operands:
-                    self._users[operand] = None if operand in self._users else op
-        found = self._users.get(value)
-        return found if self.uses.get(value) == 1 else None
+                    self._users.setdefault(operand, []).append(op)
+        return self._users.get(value, ())
 
     # ------------------------------------------------------------------------------------------------------- undoing
 

@@ -89,17 +89,20 @@ def preceded(r: Rewriter, sources: Collection[Value], part: Part) -> frozenset[V
     """
     given = dict.fromkeys(sources)
     inside: dict[Value, int] = {}
-    for op in part.ops:
-        for value in outside_values(op):
-            inside[value] = inside.get(value, 0) + op.operands.count(value)
+    for op in reversed(part.ops):
+        elsewhere = any(r.uses.get(v, 0) > inside.get(v, 0) for v in op.results if v not in part.results)
+        if not (elsewhere and _is_made_again(op)):  # where that is made again it needs its operands, too
+            for value in op.operands:
+                inside[value] = inside.get(value, 0) + 1
     for _ in range(_MOST_BEFORE):
         found = next((value for value in given if _is_made_for(r, value, inside)), None)
         maker = None if found is None else r.maker(found)
         if found is None or maker is None:
             break
         del given[found]
+        alone = r.uses.get(found, 0) <= inside.get(found, 0)
         for value in maker.operands:
-            inside[value] = inside.get(value, 0) + 1
+            inside[value] = inside.get(value, 0) + alone
             if value not in part.results:
                 given.setdefault(value)
     return frozenset(given)

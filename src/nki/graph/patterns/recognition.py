@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nki.core.dtypes import DType
 from nki.graph.ir import Op, Value
 from nki.graph.passes.kinds import combiner
 from nki.graph.passes.lossless import computed_alike
@@ -45,7 +46,7 @@ def match_rms_norm(r: Rewriter, op: Op) -> Match | None:
             row = _row(r, scale)
             root = None if row is None else r.maker(row, "rsqrt")
             epsilon = None if root is None else _mean_square(r, root.operands[0], wide)
-            x = unconverted(r, wide)
+            x = _narrow(r, wide, op.results[0].type.dtype)
             if epsilon is not None and x.type.dtype is op.results[0].type.dtype:
                 return Match((x, weight.operands[0]), op.results, {"epsilon": epsilon})
     return None
@@ -80,7 +81,25 @@ def _mean_square(r: Rewriter, value: Value, x: Value) -> float | None:
         reduce, last = r.maker(scaled.operands[0], "reduce"), (len(x.type.shape) - 1,)
         if factor is None or not np.isclose(float(factor), wanted, rtol=1e-6) or reduce is None:
             continue
-        square = r.maker(reduce.operands[0], "multiply")
-        if combiner(reduce) == "add" and tuple(reduce.attributes["dimensions"]) == last and square is not None:
-            return float(epsilon) if square.operands == (x, x) else None
+        if combiner(reduce) == "add" and tuple(reduce.attributes["dimensions"]) == last:
+            return float(epsilon) if _is_square(r, reduce.operands[0], x) else None
     return None
+
+
+def _is_square(r: Rewriter, value: Value, x: Value) -> bool:
+    """Whether a value is ``x * x``; both may have been made in another shape."""
+    square, moved, same = r.maker(value), r.maker(x, "reshape"), x
+    if square is not None and square.name == "reshape" and moved is not None:
+        square, same = r.maker(square.operands[0]), moved.operands[0]
+    return square is not None and square.name == "multiply" and square.operands == (same, same)
+
+
+def _narrow(r: Rewriter, wide: Value, dtype: DType) -> Value:
+    """A value before conversions, as it had a dtype for the last time, also if it was converted in another shape."""
+    moved = r.maker(wide, "reshape")
+    inner = wide if moved is None else moved.operands[0]
+    while inner.type.dtype is not dtype and (op := r.maker(inner, "convert")) is not None and _is_unrounded(op):
+        inner = op.operands[0]
+    if inner is wide or inner.type.dtype is not dtype:
+        return unconverted(r, wide)
+    return r.reshape(inner, wide.type.shape)
