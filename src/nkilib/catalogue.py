@@ -27,6 +27,7 @@ class Entry:
 
 
 _CONV = "nkilib.experimental.conv"
+_ATTENTION = "nkilib.experimental.attention"
 _COLLECTIVES = "nkilib.experimental.collectives"
 _MISC = "nkilib.experimental.misc"
 _MLA = "nkilib.experimental.mla.deepseek"
@@ -119,6 +120,10 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "conv3d_temporal_unroll": Entry(f"{_CONV}.conv3d_temporal_unroll", _CONV, "conv3d-temporal-unroll"),
         "conv3d_transpose": Entry(f"{_CONV}.conv3d_transpose", _CONV, "conv3d-transpose"),
         "attention_bwd": Entry("nkilib.core.attention.attention_bwd"),
+        "ring_attention_spmd_fwd": Entry(f"{_ATTENTION}.ring_attention_fwd", _ATTENTION, "ring-attention-fwd"),
+        "ring_attention_unpermute": Entry(
+            f"{_ATTENTION}.ring_attention_unpermute", _ATTENTION, "ring-attention-unpermute"
+        ),
         "attention_cte": Entry("nkilib.core.attention.attention_cte", page="attention-cte", backward="attention_bwd"),
         "depthwise_conv1d_implicit_gemm": Entry(f"{_CONV}.depthwise_conv1d", _CONV, "depthwise-conv1d"),
         "cumsum": Entry("nkilib.core.cumsum.cumsum", "nkilib.core.cumsum", "cumsum"),

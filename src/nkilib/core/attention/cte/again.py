@@ -22,17 +22,18 @@ SECTION = 2048
 """Keys of a section when queries are computed again: one block of queries alone has no other work beside it."""
 
 
-def attend(call: Call) -> None:
-    """Compute what this core does of a call."""
+def attend(call: Call) -> Share:
+    """Compute what this core does of a call, and say what that is."""
     exact = _exactly_at_once(call)
     share = Share(call, TILE if exact else BANK)
     work = list(items(share, Row if exact else Columns))
     if not work:
-        return
+        return share
     sums = None if exact else _watched([item.block for item in work if item.last])
     run(in_turn(work), call.plan["ahead"])
     if sums is not None:
         _again(share, sums)
+    return share
 
 
 def _exactly_at_once(call: Call) -> bool:

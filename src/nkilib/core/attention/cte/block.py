@@ -180,9 +180,10 @@ class Block:
         """Keys of a segment among which are all that queries of the block see."""
         return self.call.sight.keys(segment, self.span) if self.fixed else slice(0, segment.length)
 
-    def position(self, ahead: int) -> Any:
+    def position(self, ahead: Any) -> Any:
         """Positions of the queries and a number, ``(128, 1)`` float32, where they count from 0."""
-        return self.call.constants.positions(self.start + ahead) if self.fixed else counted(self.start + ahead)
+        start = self.start + ahead
+        return self.call.constants.positions(start) if isinstance(start, int) else counted(start)
 
     def sink(self) -> Any:
         """The score of the sink on all partitions, ``(128, 1)`` float32."""

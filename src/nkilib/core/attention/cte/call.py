@@ -51,13 +51,13 @@ def prefill(arguments: Mapping[str, Any], maxima: bool) -> Any:
         columns=a.tp_out,
         normalized=not a.skip_output_normalization,
         maxima=maxima,
-        plan=_plan((queries, length, prior, features), a.tiles),
+        plan=plan_of((queries, length, prior, features), a.tiles),
     )
     attend(call)
     return (call.out, neg_max, sums) if a.cache_softmax else call.out
 
 
-def _plan(sizes: tuple[int, int, int, int], tiles: Mapping[str, int] | None) -> dict[str, int]:
+def plan_of(sizes: tuple[int, int, int, int], tiles: Mapping[str, int] | None) -> dict[str, int]:
     """Sizes by rule, by the table of winners, or as the caller says.
 
     Args:

@@ -212,7 +212,7 @@ def limits(block: Block, segment: Segment) -> tuple[Any, Any]:
     if known.stop is not None:
         stop = _column(block, known.stop)
     elif sight.causal and not segment.prior:
-        stop = block.position(1)
+        stop = block.position(sight.shift + 1)
     return first[0:rows, :], stop[0:rows, :]
 
 

@@ -52,6 +52,7 @@ class Sight:
         active, prior: limits that only tensors say, of the keys of the call and of the prefix.
         used: used keys of the prefix, ``(128, 1)`` float32; None without one.
         unused: for each tile of the prefix a column of float32: 0 for keys that are used, else the lowest number.
+        shift: added to positions of queries where `causal` is asked: 0, or 0 or -1 as a scalar of the device.
     """
 
     causal: bool
@@ -61,6 +62,7 @@ class Sight:
     prior: Limits
     used: Any = None
     unused: Any = None
+    shift: Any = 0
 
     @property
     def known(self) -> bool:
@@ -98,14 +100,14 @@ class Sight:
         start, count = queries.start, st.size(queries)
         if self.causal and tile.stop - 1 > start:  # queries before the last key
             part = min(count, st.ceil_div(tile.stop - 1 - start, TILE) * TILE)
-            _keep(weights[:, 0:part], [[1, part]], -1, start - tile.start)
+            _keep(weights[:, 0:part], [[1, part]], -1, self.shift + (start - tile.start))
         if self.window and queries.stop - 1 >= tile.start + self.window:  # queries that lost the first key
             skip = max(0, tile.start + self.window - start) // TILE * TILE
             part = count - skip
             _keep(weights[:, skip:count], [[-1, part]], 1, tile.start + self.window - 1 - start - skip)
 
 
-def _keep(weights: Any, pattern: list[list[int]], partition: int, offset: int) -> None:
+def _keep(weights: Any, pattern: list[list[int]], partition: int, offset: Any) -> None:
     """Keep weights where the sum of an offset and steps for each row and column is not negative."""
     nisa.affine_select(
         dst=weights,
