@@ -120,6 +120,9 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "conv3d_temporal_unroll": Entry(f"{_CONV}.conv3d_temporal_unroll", _CONV, "conv3d-temporal-unroll"),
         "conv3d_transpose": Entry(f"{_CONV}.conv3d_transpose", _CONV, "conv3d-transpose"),
         "attention_bwd": Entry("nkilib.core.attention.attention_bwd"),
+        "attention_segmented_cte": Entry(
+            "nkilib.core.attention.attention_segmented_cte", "nkilib.core.attention", "attention-segmented-cte"
+        ),
         "ring_attention_spmd_fwd": Entry(f"{_ATTENTION}.ring_attention_fwd", _ATTENTION, "ring-attention-fwd"),
         "ring_attention_unpermute": Entry(
             f"{_ATTENTION}.ring_attention_unpermute", _ATTENTION, "ring-attention-unpermute"

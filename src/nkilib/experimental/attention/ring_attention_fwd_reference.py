@@ -38,9 +38,8 @@ def ring_attention_spmd_fwd_reference(
             )
             bounds = None if bound_min is None else (bound_min[rank], bound_max[rank])
             seen = visible(queries, keys, place, len(ring), use_causal_mask, striped_input, bounds)
-            scores = np.where(
-                seen, (softmax_scale or queries.shape[3] ** -0.5) * queries @ keys.swapaxes(2, 3), -np.inf
-            )
+            scale = softmax_scale or queries.shape[3] ** -0.5
+            scores = np.where(seen, scale * queries @ keys.swapaxes(2, 3), -np.inf)
             largest = np.maximum(scores.max(axis=3, keepdims=True), -1e30)
             sums = np.exp(scores - largest).sum(axis=3, keepdims=True)
             lse = np.where(sums > 0, largest + np.log(np.maximum(sums, 1e-300)), 0)

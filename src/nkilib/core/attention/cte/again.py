@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -29,10 +30,10 @@ def attend(call: Call) -> Share:
     work = list(items(share, Row if exact else Columns))
     if not work:
         return share
-    sums = None if exact else _watched([item.block for item in work if item.last])
+    sums = None if exact else watched([item.block for item in work if item.last])
     run(in_turn(work), call.plan["ahead"])
     if sums is not None:
-        _again(share, sums)
+        again(share, sums, _exactly)
     return share
 
 
@@ -53,7 +54,7 @@ def _is_small(share: Share) -> bool:
     return tiles <= share.call.plan["exact"]
 
 
-def _watched(blocks: list[Block]) -> Any:
+def watched(blocks: list[Block]) -> Any:
     """A tile for the sums of the weights of all queries, ``(128, tiles)``; each block gets its part of it."""
     sums = st.filled((TILE, sum(len(block.tiles) for block in blocks)), nl.float32, 1.0)
     at = 0
@@ -63,8 +64,13 @@ def _watched(blocks: list[Block]) -> Any:
     return sums
 
 
-def _again(share: Share, sums: Any) -> None:
-    """Compute all blocks of this core exactly, in a loop that has no trips if all sums are safe."""
+def again(share: Share, sums: Any, exactly: Callable[[Call, Any, Any], None]) -> None:
+    """Compute all blocks of this core exactly, in a loop that has no trips if all sums are safe.
+
+    Args:
+        sums: of `watched`.
+        exactly: computes at most 128 queries of a call, from the head and the first query, scalars of the device.
+    """
     call = share.call
     tiles, inside = st.ceil_div(call.queries, TILE), share.narrow // TILE
     whole = len(share.heads) * tiles
@@ -77,7 +83,7 @@ def _again(share: Share, sums: Any) -> None:
             number = share.turn(beyond // inside) * inside + beyond % inside
             late = index >= whole
             head, tile = head + late * (share.left.start - head), tile + late * (number - tile)
-        _exactly(call, head, (tile * TILE).minimum(max(0, call.queries - TILE)))
+        exactly(call, head, (tile * TILE).minimum(max(0, call.queries - TILE)))
 
     nl.fori_loop(0, _unsafe(sums) * count, body)
 

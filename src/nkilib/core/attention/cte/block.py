@@ -81,6 +81,7 @@ class Call:
         normalized: whether results are divided by the sums of their weights.
         maxima: whether `neg_max` gets the largest scores, or anything that was taken off.
         plan: ``tiles`` of `attention_cte`.
+        stretch: what results are multiplied by, ``(128, d)`` float32; None for 1.
         constants: of all blocks.
     """
 
@@ -99,6 +100,7 @@ class Call:
     normalized: bool
     maxima: bool
     plan: Mapping[str, int]
+    stretch: Any = None
     constants: Constants = field(default_factory=Constants)
 
     @property

@@ -150,10 +150,7 @@ class Row:
         if found.shape[1] > 1:
             block.largest = st.sbuf((block.count, 1), nl.float32)
             nisa.tensor_reduce(dst=block.largest, op=nl.maximum, data=found, axis=(1,))
-        self.bias = block.bias = st.sbuf((block.count, 1), nl.float32)
-        nisa.tensor_scalar(
-            dst=self.bias, data=block.largest, op0=nl.maximum, operand0=LOWEST, op1=nl.multiply, operand1=-scale
-        )
+        self.bias = block.bias = bias_of(block.largest, scale)
         if before is not None:
             self.shrink = st.sbuf((block.count, 1), nl.float32)
             nisa.activation(dst=self.shrink, op=nl.exp, data=before, scale=scale, bias=self.bias)
@@ -195,6 +192,13 @@ class Row:
             finish(self.block)
 
 
+def bias_of(largest: Any, scale: float) -> Any:
+    """What is added to scaled scores, from the largest score of each query, ``(queries, 1)``."""
+    bias = st.sbuf(largest.shape, nl.float32)
+    nisa.tensor_scalar(dst=bias, data=largest, op0=nl.maximum, operand0=LOWEST, op1=nl.multiply, operand1=-scale)
+    return bias
+
+
 def _nothing() -> None:
     """The first stages of a step that waits for others."""
 
@@ -203,17 +207,25 @@ def limits(block: Block, segment: Segment) -> tuple[Any, Any]:
     """For each query the first key that it sees and the one after the last, ``(queries, 1)`` float32 each."""
     call, rows = block.call, block.count
     sight, known = call.sight, call.sight.limits(segment)
-    first = call.constants.filled(0.0)
-    stop = sight.used if segment.prior else call.constants.filled(float(segment.length))
+    first, place = call.constants.filled(0.0), segment.first
+    stop = sight.used if place is None else call.constants.filled(float(segment.length))
     if known.first is not None:
         first = _column(block, known.first)
-    elif sight.window and not segment.prior:
-        first = block.position(1 - sight.window)
+    elif sight.window and place is not None:
+        first = block.position(1 - sight.window - place)
     if known.stop is not None:
         stop = _column(block, known.stop)
-    elif sight.causal and not segment.prior:
-        stop = block.position(sight.shift + 1)
+    elif sight.causal and place is not None:
+        stop = block.position(sight.shift + 1 - place)
+    if segment.prior and sight.least is not None:
+        first = _larger(first, sight.least)
     return first[0:rows, :], stop[0:rows, :]
+
+
+def _larger(one: Any, other: Any) -> Any:
+    made = st.sbuf(one.shape, nl.float32)
+    nisa.tensor_tensor(dst=made, data1=one, data2=other, op=nl.maximum)
+    return made
 
 
 def _column(block: Block, limit: Any) -> Any:

@@ -37,6 +37,7 @@ class Segment:
         rows: whether a key is a row of `k`.
         prior: whether it is the prefix.
         before: keys of the segment before it, in the columns of a bias.
+        place: position of its first key, as queries count; None: 0, or not known of a prefix.
     """
 
     k: Any
@@ -45,6 +46,12 @@ class Segment:
     rows: bool
     prior: bool
     before: int
+    place: int | None = None
+
+    @property
+    def first(self) -> int | None:
+        """Position of its first key, as queries count; None if it is not known."""
+        return 0 if self.place is None and not self.prior else self.place
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,6 +43,11 @@ def finish(block: Block) -> None:
     call, totals = block.call, block.totals
     rows, count, _ = totals.shape
     features = call.features
+    if call.stretch is not None:
+        sums = totals[:, :, 0:features]
+        nisa.tensor_tensor(
+            dst=sums, data1=sums, data2=call.stretch[0:rows, :].expand_dim(1).broadcast(1, count), op=nl.multiply
+        )
     weights = _column_of_tiles(block) if block.weights is None else block.weights
     inverses = _column_of_tiles(block)
     weight, inverse = weights[0:rows, :], inverses[0:rows, :]

@@ -23,6 +23,10 @@ _LINE = 16
 """Queries whose limits one partition computes."""
 
 
+NOT_SEEN = -3.0e38
+"""Added to scores of keys that nobody sees, whose weights then are 0."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """Keys that queries see of a segment, in device memory: ``(heads or 1, queries)``, float32; None without a limit.
@@ -52,6 +56,7 @@ class Sight:
         active, prior: limits that only tensors say, of the keys of the call and of the prefix.
         used: used keys of the prefix, ``(128, 1)`` float32; None without one.
         unused: for each tile of the prefix a column of float32: 0 for keys that are used, else the lowest number.
+        least: the first key of a prefix whose place is known, ``(128, 1)`` float32, if it begins before the sequence.
         shift: added to positions of queries where `causal` is asked: 0, or 0 or -1 as a scalar of the device.
     """
 
@@ -62,6 +67,7 @@ class Sight:
     prior: Limits
     used: Any = None
     unused: Any = None
+    least: Any = None
     shift: Any = 0
 
     @property
@@ -75,36 +81,38 @@ class Sight:
 
     def keys(self, segment: Segment, queries: slice) -> slice:
         """Keys of a segment among which are all that some queries see, in whole tiles."""
-        if segment.prior or self.moved:
+        if segment.first is None or self.moved:
             return slice(0, segment.length)
-        stop = min(segment.length, st.ceil_div(queries.stop, TILE) * TILE) if self.causal else segment.length
-        first = max(0, queries.start - self.window + 1) // TILE * TILE if self.window else 0
+        start, stop = queries.start - segment.first, queries.stop - segment.first
+        stop = min(segment.length, st.ceil_div(stop, TILE) * TILE) if self.causal else segment.length
+        first = max(0, start - self.window + 1) // TILE * TILE if self.window else 0
         return slice(min(first, stop), stop)
 
     def queries(self, tile: KeyTile, queries: slice) -> slice:
         """Queries among which are all that see a tile; the cuts are whole tiles of queries."""
-        if tile.segment.prior or self.moved:
+        if tile.segment.first is None or self.moved:
             return queries
-        first, stop = queries.start, queries.stop
+        first, stop, place = queries.start, queries.stop, tile.segment.first
         if self.causal:
-            first += max(0, tile.start - first) // TILE * TILE
+            first += max(0, place + tile.start - first) // TILE * TILE
         if self.window:
-            tiles = st.ceil_div(max(0, tile.stop + self.window - 1 - queries.start), TILE)
+            tiles = st.ceil_div(max(0, place + tile.stop + self.window - 1 - queries.start), TILE)
             stop = min(stop, queries.start + tiles * TILE)
         return slice(first, max(first, stop))
 
     def hide(self, weights: Any, tile: KeyTile, queries: slice) -> None:
         """Make weights 0 where the query does not see the key, as far as is known: ``(keys, queries)``, in place."""
-        if tile.segment.prior or self.moved:
+        if tile.segment.first is None or self.moved:
             return
-        start, count = queries.start, st.size(queries)
-        if self.causal and tile.stop - 1 > start:  # queries before the last key
-            part = min(count, st.ceil_div(tile.stop - 1 - start, TILE) * TILE)
-            _keep(weights[:, 0:part], [[1, part]], -1, self.shift + (start - tile.start))
-        if self.window and queries.stop - 1 >= tile.start + self.window:  # queries that lost the first key
-            skip = max(0, tile.start + self.window - start) // TILE * TILE
+        start, count, place = queries.start, st.size(queries), tile.segment.first
+        first, stop = place + tile.start, place + tile.stop
+        if self.causal and stop - 1 > start:  # queries before the last key
+            part = min(count, st.ceil_div(stop - 1 - start, TILE) * TILE)
+            _keep(weights[:, 0:part], [[1, part]], -1, self.shift + (start - first))
+        if self.window and queries.stop - 1 >= first + self.window:  # queries that lost the first key
+            skip = max(0, first + self.window - start) // TILE * TILE
             part = count - skip
-            _keep(weights[:, skip:count], [[-1, part]], 1, tile.start + self.window - 1 - start - skip)
+            _keep(weights[:, skip:count], [[-1, part]], 1, first + self.window - 1 - start - skip)
 
 
 def _keep(weights: Any, pattern: list[list[int]], partition: int, offset: Any) -> None:
@@ -146,7 +154,7 @@ def sight_of(arguments: Mapping[str, Any], queries: int) -> Sight:
         active=positions.limits(causal, window, prior=False) if moved or positions.bounds else Limits(),
         prior=positions.limits(causal, window, prior=True) if prior and window else Limits(),
         used=positions.used,
-        unused=_unused(given.v_prior.shape[1], positions.used) if prior else None,
+        unused=unused(given.v_prior.shape[1], positions.used) if prior else None,
     )
 
 
@@ -246,11 +254,19 @@ def _lines(count: int) -> list[tuple[int, int, int]]:
     return found
 
 
-def _unused(length: int, used: Any) -> Any:
-    """For each tile of the prefix a column that is 0 for used keys and else the lowest number: ``(128, tiles)``."""
+def unused(length: int, used: Any, run: int = 1) -> Any:
+    """For each tile of the prefix a column that is 0 for used keys and else the lowest number: ``(128, tiles)``.
+
+    Args:
+        length: keys, a multiple of 128 * `run` unless that is 1.
+        used: how many are, ``(128, 1)`` float32.
+        run: keys that follow each other on a partition, in as many tiles.
+    """
     tiles = st.ceil_div(length, TILE)
     position, result = st.sbuf((TILE, tiles), nl.float32), st.sbuf((TILE, tiles), nl.float32)
-    nisa.iota(dst=position, pattern=[[TILE, tiles]], channel_multiplier=1)
-    lowest = -3.0e38
-    nisa.tensor_scalar(dst=result, data=position, op0=nl.greater_equal, operand0=used, op1=nl.multiply, operand1=lowest)
+    pattern = [[TILE * run, tiles // run], [1, run]] if run > 1 else [[TILE, tiles]]
+    nisa.iota(dst=position, pattern=pattern, channel_multiplier=run)
+    nisa.tensor_scalar(
+        dst=result, data=position, op0=nl.greater_equal, operand0=used, op1=nl.multiply, operand1=NOT_SEEN
+    )
     return result
