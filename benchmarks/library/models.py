@@ -26,12 +26,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
+from torch.export.experimental import _export_forward_backward
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from nki.graph.compile import compile_module
 from nki.graph.executable import Executable
 from nki.graph.importers.torch.decompositions.table import decompositions
 from nki.graph.importers.torch.exported_program import module_of
+from nki.graph.importers.torch.import_graph import import_graph
 from nki.graph.patterns import register
 from nki.options import Options
 from nki.target.load import load_target
@@ -150,28 +152,40 @@ def inference(name: str, phase: str, run: bool) -> Row:
     return row
 
 
-def training(name: str) -> Row:
-    """Loss, and its gradients: forward and backward by ``torch.compile``, weights are arguments."""
-    from nki.interop.torch.compile.compiled_graph import compiled_graphs  # noqa: PLC0415 - installs the backend
+class Loss(Prompt):
+    """The loss of predicting each next word of a text."""
 
-    row = Row(name, "training")
+    def forward(self, words: torch.Tensor) -> Any:
+        """Args: words: (batch, positions)."""
+        return (self.model(words, labels=words, use_cache=False).loss,)
+
+
+def training(name: str, run: bool) -> Row:
+    """Loss and all gradients as one graph, whose weights are arguments; without dropout."""
+    model, row = built(name), Row(name, "training")
     words = torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=torch.Generator().manual_seed(1))
+    with sdpa_kernel([SDPBackend.MATH]):
+        program = torch.export.export(Loss(model), (words,), strict=False)
+        joint = _export_forward_backward(program).run_decompositions(decompositions())
     for choice, patterns in CHOICES.items():
-        torch.compiler.reset()
-        model = built(name).train()
-        before = len(compiled_graphs())
-        options = {"target": TARGET, "patterns": patterns}
-        step = torch.compile(lambda w, m: m(w, labels=w, use_cache=False).loss, backend="neuron", options=options)
-        with sdpa_kernel([SDPBackend.MATH]):
-            loss = step(words, model)
-            loss.backward()
-        graphs = [graph.executable for graph in compiled_graphs()[before:]]
-        row.ns[choice] = sum(map(_ns, graphs))
+        imported = import_graph(joint.graph_module)
+        made = _compiled(imported.module, patterns)
+        row.ns[choice] = _ns(made)
         if choice == "with":
-            _tell(row, graphs)
-            gradients = [each.grad.float().numpy() for each in model.parameters()]
-            _compare_gradients(row, name, words, gradients)
+            _tell(row, [made])
+            if run:
+                _compare_gradients(row, name, words, _gradients(joint, imported.inputs, words, made))
     return row
+
+
+def _gradients(joint: Any, inputs: Sequence[int], words: torch.Tensor, made: Executable) -> Mapping[str, Any]:
+    """What a program of a training step makes, by the parameter."""
+    held = {**joint.state_dict, **joint.constants}
+    specs = [joint.graph_signature.input_specs[place] for place in inputs]
+    found = made.run([_array(words if spec.target is None else held[spec.target].detach()) for spec in specs])
+    names = joint.graph_signature.backward_signature.gradients_to_parameters
+    results = zip(joint.graph_signature.output_specs, found, strict=True)
+    return {names[spec.arg.name]: array for spec, array in results if spec.arg.name in names}
 
 
 def _compiled(module: Any, patterns: Sequence[str] | None) -> Executable:
@@ -202,13 +216,15 @@ def _compare(row: Row, graph: torch.nn.Module, inputs: Sequence[torch.Tensor], m
     row.framework_error = _far(narrow, wanted)
 
 
-def _compare_gradients(row: Row, name: str, words: torch.Tensor, found: Sequence[Any]) -> None:
+def _compare_gradients(row: Row, name: str, words: torch.Tensor, found: Mapping[str, Any]) -> None:
     gradients = []
     for dtype in (torch.bfloat16, torch.float32):
-        model = built(name).train().to(dtype)
-        model(words, labels=words, use_cache=False).loss.backward()
-        gradients.append([each.grad.float().numpy() for each in model.parameters()])
-    row.error, row.framework_error = _far(found, gradients[1]), _far(gradients[0], gradients[1])
+        loss = Loss(built(name).to(dtype))
+        loss(words)[0].backward()
+        gradients.append([each.grad.float().numpy() for each in loss.parameters()])
+    names = [each for each, _ in Loss(built(name)).named_parameters()]
+    ours = [np.asarray(found[each], np.float32) for each in names]
+    row.error, row.framework_error = _far(ours, gradients[1]), _far(gradients[0], gradients[1])
 
 
 def _leaves(found: Any) -> list[Any]:
@@ -234,7 +250,7 @@ CASES: Mapping[str, Callable[[bool], Row]] = {
         for name in CONFIGURATIONS
         for phase in ("prefill", "decoding")
     },
-    "llama training": lambda run: training("llama"),
+    **{f"{name} training": partial(training, name) for name in ("gpt2", "llama")},
 }
 
 

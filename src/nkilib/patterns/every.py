@@ -13,6 +13,7 @@ from nkilib.patterns.attention_bwd import ATTENTION_BWD
 from nkilib.patterns.attention_decode import ATTENTION_DECODE
 from nkilib.patterns.attention_prefill import ATTENTION_PREFILL
 from nkilib.patterns.attention_qkv import ATTENTION_QKV
+from nkilib.patterns.cross_entropy import CROSS_ENTROPY_BACKWARD, CROSS_ENTROPY_FORWARD
 from nkilib.patterns.mlp import MLP
 from nkilib.patterns.moe import MOE_CTE, MOE_TKG
 from nkilib.patterns.norms import LAYER_NORM, RMS_NORM
@@ -22,6 +23,8 @@ PATTERNS = (
     ATTENTION_DECODE,
     ATTENTION_PREFILL,
     ATTENTION_QKV,
+    CROSS_ENTROPY_BACKWARD,
+    CROSS_ENTROPY_FORWARD,
     MLP,
     MOE_CTE,
     MOE_TKG,

@@ -124,16 +124,22 @@ def _forward_with_state(
 
 
 @nki.jit
-def _backward_of_rows(
-    logits: nl.NkiTensor, targets: nl.NkiTensor, lse: nl.NkiTensor, of_loss: nl.NkiTensor, of_lse: nl.NkiTensor
+def cross_entropy_of_rows(
+    logits: nl.NkiTensor,
+    targets: nl.NkiTensor,
+    lse: nl.NkiTensor,
+    of_loss: nl.NkiTensor,
+    of_lse: nl.NkiTensor | None = None,
 ) -> nl.NkiTensor:
     """The gradient of the logits, like them, from those of the losses and of the logarithms, (positions,) each."""
     out = result(logits.shape, logits.dtype)
     for block in _blocks(logits):
         at = _Targets(block, logits, targets)
-        scale, shift = sbuf((block.partitions, 1), nl.float32), sbuf((block.partitions, 1), nl.float32)
-        loss_scale = load(of_loss[block.span])
-        nisa.tensor_tensor(dst=scale, data1=loss_scale, data2=load(of_lse[block.span]), op=nl.add)
+        shift = sbuf((block.partitions, 1), nl.float32)
+        scale = loss_scale = load(of_loss[block.span])
+        if of_lse is not None:
+            scale = sbuf((block.partitions, 1), nl.float32)
+            nisa.tensor_tensor(dst=scale, data1=loss_scale, data2=load(of_lse[block.span]), op=nl.add)
         nisa.tensor_scalar(dst=shift, data=load(lse[block.span]), op0=nl.multiply, operand0=-1.0)
         for part in _pieces(logits, _ALL):
             gradient = _shares(load(logits[block.span, part]), shift, scale)
@@ -152,7 +158,7 @@ def _kept(
 
 
 def _gradient(residuals: Any, gradient: Any) -> tuple[Any, None]:
-    return _backward_of_rows(*residuals, *gradient), None
+    return cross_entropy_of_rows(*residuals, *gradient), None
 
 
 cross_entropy_forward.defvjp(_kept, _gradient)
