@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import nki.beta1.language as nl
 from nki.beta1.errors import Beta1Error
 from nki.beta1.kernel import Beta1Kernel, jit
 from nki.compiler import CompileConfig
+from nki.core.errors import NkiError
 from nki.driver.launch import trace_only
 from nki.options import from_environment
 from nki.passes.context import Context
@@ -22,7 +25,7 @@ def _array(*shape: int) -> np.ndarray:
     return RANDOM.uniform(0.1, 1, shape).astype(np.float32)
 
 
-def both(kernel: Beta1Kernel, *args: np.ndarray) -> np.ndarray:
+def both(kernel: Beta1Kernel, *args: Any) -> np.ndarray:
     """The result, which is the same to the bit in both modes."""
     one, two = kernel(*args), kernel.simulated()(*args)
     assert np.array_equal(one, two)
@@ -182,3 +185,43 @@ def looped(a):
 def test_a_reduction_over_a_loop_takes_the_destination_along():
     a = _array(96, 40)
     assert np.allclose(both(looped, a), a.reshape(3, 32, 40).sum(0), rtol=1e-6)
+
+
+@jit
+def chained(a, steps, how):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    total = nl.zeros(a.shape, a.dtype)
+    for _ in nl.affine_range(steps) if how != "sequential" else nl.sequential_range(steps):
+        if how == "sum":
+            total += tile
+        else:
+            tile[...] = nl.exp(tile) if how != "written" else nl.exp(total)
+    nl.store(out, total if how == "sum" else tile)
+    return out
+
+
+def test_a_trip_that_reads_what_another_one_wrote_breaks_the_promise():
+    a = _array(8, 8)
+    for kernel in (chained, chained.simulated()):
+        with pytest.raises(NkiError) as caught:
+            kernel(a, 3, "affine")
+        assert caught.value.code == "beta1.unexpected_output_dependencies"
+        assert "tile[...] = nl.exp(tile)" in str(caught.value) and "sequential_range" in caught.value.fix
+    assert np.allclose(both(chained, a, 3, "sequential"), np.exp(np.exp(np.exp(a))), rtol=1e-5)
+    assert np.allclose(both(chained, a, 3, "sum"), 3 * a, rtol=1e-6)
+    assert np.array_equal(both(chained, a, 3, "written"), np.ones_like(a)), "a scratch tile is no dependence"
+
+
+@jit
+def twice(a, count):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(count):
+        nl.store(out, nl.load(a) * float(i))
+    return out
+
+
+def test_two_trips_that_write_one_place_of_a_result():
+    with pytest.raises(NkiError) as caught:
+        twice(_array(4, 8), 2)
+    assert caught.value.code == "beta1.unexpected_output_dependencies"

@@ -8,11 +8,28 @@ from typing import Any
 
 from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.language.arguments import hints_only
+from nki.beta1.tracing.promises import AffineLoop
+from nki.beta1.tracing.session import Session, current
 
 
 def affine_range(*args: Any, **kwargs: Any) -> Iterator[int]:
-    """A loop whose trips may run in any order: none reads what another one writes, but for sums."""
-    return _trips("affine_range", args, kwargs)
+    """A loop whose trips may run in any order: none reads what another one writes, but for sums.
+
+    Raises:
+        Beta1Error: at the end of the kernel, if one does ("beta1.unexpected_output_dependencies").
+    """
+    trips, session = _trips("affine_range", args, kwargs), current("nl.affine_range")
+    return _watched(trips, session, AffineLoop(session.tracer.locator.capture()))
+
+
+def _watched(trips: Iterator[int], session: Session, loop: AffineLoop) -> Iterator[int]:
+    session.loops.append(loop)
+    try:
+        for trip in trips:
+            loop.starts.append(len(session.items))
+            yield trip
+    finally:
+        loop.end = len(session.items)
 
 
 def sequential_range(*args: Any, **kwargs: Any) -> Iterator[int]:

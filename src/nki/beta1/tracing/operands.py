@@ -16,6 +16,7 @@ from nki.language.arguments import is_number
 from nki.language.broadcasting import spread
 from nki.language.combine import in_sbuf
 from nki.language.memory import new_tile
+from nki.spec.sink import current_target
 
 Number = bool | int | float
 
@@ -37,9 +38,25 @@ def tile(value: Any, name: str, function: str, box: Box | None = None, *, sbuf: 
         checked, wanted = _filled_up(checked, seen, wanted), tuple((0, high - low) for low, high in wanted)
     found = checked.elements(wanted)
     partitions = wanted[0][1] - wanted[0][0] if wanted else 1
+    found = reachable(found)
     if found.shape[0] != partitions:
         found = spread(found, partitions)
     return in_sbuf(found) if sbuf else found
+
+
+def starts_where_engines_reach(view: NkiTensor) -> bool:
+    """Whether engines reach a part of SBUF or PSUM: they begin at partitions that are multiples of a quadrant."""
+    record = view.view_record
+    return record.start_partition in current_target().access.start_partitions(record.shape[0])
+
+
+def reachable(view: NkiTensor) -> NkiTensor:
+    """A part of SBUF as it is, or a copy if it is in partitions where no engine begins; a DMA brings it there."""
+    if view.buffer is not MemoryRegion.sbuf or starts_where_engines_reach(view):
+        return view
+    first = new_tile(view.shape, view.dtype)
+    nisa.dma_copy(dst=first, src=view)
+    return first
 
 
 def on_chip(value: Any, name: str, function: str) -> Tensor:

@@ -17,7 +17,7 @@ from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.mask import Box, Mask, Region
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import common_region, part_of, tile
+from nki.beta1.tracing.operands import common_region, part_of, starts_where_engines_reach, tile
 from nki.beta1.tracing.predicate import copy_where
 from nki.beta1.tracing.session import Session, current
 from nki.core.dtypes import float32
@@ -140,7 +140,8 @@ def assign(target: Tensor, value: Any) -> None:
         )
     if is_number(value):
         for box in target.region().boxes():
-            nisa.memset(dst=target.elements(box), value=_of_dtype(value, target))
+            destination = target.elements(box)
+            _put(destination, lambda dst: nisa.memset(dst=dst, value=_of_dtype(value, target)))
         return
     if isinstance(value, LoopReduction):
         masked = Tensor(value.value.memory, value.value.access, value.value.joined(value.mask))
@@ -169,7 +170,17 @@ def write(target: Tensor, value: Tensor) -> None:
     if region.rest:
         copy_where(destination, source, region.box, region.rest)
     else:
-        nisa.tensor_copy(dst=destination, src=source)
+        _put(destination, lambda dst: nisa.tensor_copy(dst=dst, src=source))
+
+
+def _put(destination: NkiTensor, issue: Callable[[NkiTensor], Any]) -> None:
+    """Write to a tile, by way of another one if it is in partitions where no engine begins."""
+    if destination.buffer is not MemoryRegion.sbuf or starts_where_engines_reach(destination):
+        issue(destination)
+        return
+    made = new_tile(destination.shape, destination.dtype)
+    issue(made)
+    nisa.dma_copy(dst=destination, src=made)
 
 
 def assigned_region(target: Tensor, value: Tensor) -> Region:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +13,7 @@ from nki.beta1.errors import refused
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.grid import GridAxis, programs_of
 from nki.beta1.tracing.programs import Programs
+from nki.beta1.tracing.promises import AffineLoop, broken_promises
 from nki.core.tensor import View
 from nki.frontend.trace import Tracer
 from nki.spec.program import Issued
@@ -29,6 +31,7 @@ class Session:
         programs: who runs them.
         superseded: instructions whose result was computed once more, where it was assigned.
         auto_alloc: whether addresses that the kernel chooses are ignored.
+        loops: runs of nl.affine_range.
         last: the instruction that made the last value alone, see `nki.beta1.tracing.results`.
     """
 
@@ -41,6 +44,7 @@ class Session:
     superseded: list[Issued] = field(default_factory=list)
     programs: Programs = field(init=False)
     last: Any = None
+    loops: list[AffineLoop] = field(default_factory=list)
     auto_alloc: bool = False
 
     def __post_init__(self) -> None:
@@ -58,13 +62,23 @@ class Session:
         return self.tracer.program.body.items  # type: ignore[return-value]
 
     def finish(self) -> None:
-        """Leave out the superseded instructions that nobody reads."""
-        if not self.superseded:
-            return
+        """Leave out the superseded instructions that nobody reads, and check the promises of loops."""
+        self._leave_out()
+        tracer = self.tracer
+        for finding in broken_promises(self.loops, self.items, tracer.program, tracer.target):
+            if finding.code not in tracer.options.disabled_rules:
+                tracer.report(finding)
+
+    def _leave_out(self) -> None:
         read = {id(view.buffer) for issued in self.items for view in _reads(issued)}
         gone = {id(issued) for issued in self.superseded if not any(id(v.buffer) in read for v in issued.written())}
+        if not gone:
+            return
         unused = {id(view.buffer) for issued in self.superseded if id(issued) in gone for view in issued.written()}
         body = self.tracer.program.body
+        left = list(itertools.accumulate((id(item) not in gone for item in body.items), initial=0))
+        for loop in self.loops:
+            loop.starts, loop.end = [left[start] for start in loop.starts], left[loop.end]
         body.items[:] = [item for item in body.items if id(item) not in gone]
         body.buffers[:] = [buffer for buffer in body.buffers if id(buffer) not in unused]
         for ordered in self.tracer.ordered:

@@ -1,0 +1,114 @@
+"""What ``nl.affine_range`` promises: no trip reads what another one wrote, and no two write one place in HBM.
+
+Sums are excepted, which every trip adds to (``x += value``, products in PSUM, `nl.loop_reduce`). Trips run in their
+order here, whatever they do, so that a broken promise changes no value. On the device they may run in any order
+(nki/api/nki/language/__init__.py affine_range, nki/api/nki.errors.rst err_unexpected_output_dependencies).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from nki.beta1.errors import DOCUMENT
+from nki.core.source import Location
+from nki.core.tensor import View
+from nki.passes.analysis.dependences import dependences
+from nki.passes.analysis.disjoint import disjoint
+from nki.passes.analysis.footprints import Accesses
+from nki.spec.operator import Operator
+from nki.spec.program import Issued, Program
+from nki.spec.rule import Finding
+from nki.target.model import Target
+
+
+@dataclass(eq=False, slots=True)
+class AffineLoop:
+    """One run of a loop.
+
+    Attributes:
+        starts: the number of instructions before each of its trips.
+        end: the number of instructions behind it.
+    """
+
+    location: Location
+    starts: list[int] = field(default_factory=list)
+    end: int = 0
+
+    def trip(self, position: int) -> int | None:
+        """The trip that an instruction belongs to."""
+        if not self.starts or not self.starts[0] <= position < self.end:
+            return None
+        return bisect_right(self.starts, position) - 1
+
+
+def broken_promises(
+    loops: Sequence[AffineLoop], items: Sequence[Issued], program: Program, target: Target
+) -> Iterator[Finding]:
+    """The first broken promise of each loop, as the error that it is."""
+    several = [loop for loop in loops if len(loop.starts) > 1]
+    if not several:
+        return
+    needs, accesses = dependences(items, program, target), Accesses(program, target)
+    told: set[Location] = set()
+    for later, earlier_ones in enumerate(needs):
+        around = [loop for loop in several if loop.trip(later) is not None]
+        for earlier in earlier_ones if around else ():
+            for loop in around:
+                trips = loop.trip(earlier), loop.trip(later)
+                if trips[0] is None or trips[0] == trips[1] or loop.location in told:
+                    continue
+                found = _broken(items[earlier], items[later], accesses)
+                if found is not None:
+                    told.add(loop.location)
+                    yield _finding(found, items[earlier], items[later], loop, (trips[0], trips[1] or 0))
+
+
+def _broken(earlier: Issued, later: Issued, accesses: Accesses) -> View | None:
+    """What the later instruction should not have found: written by the earlier one, and no sum."""
+    for written in earlier.written():
+        for name, view in later.views():
+            operand = later.instruction.operands[name]
+            if view.buffer is not written.buffer or disjoint(accesses.footprint(view), accesses.footprint(written)):
+                continue
+            operator = _sum(later, view)
+            if operator and operator == _sum(earlier, written):
+                continue
+            if (operand.reads and not _overwritten(later, view)) or (operand.writes and view.buffer.region.is_hbm):
+                return view
+    return None
+
+
+def _sum(issued: Issued, target: View) -> str:
+    """The operator with which an instruction changes what is there, as a sum does; "" if it does something else."""
+    arguments = issued.arguments
+    if getattr(arguments, "accumulate", None) is not None:
+        return "add" if arguments.accumulate else ""
+    operands = issued.instruction.operands
+    roles = [(operands[name].reads, operands[name].writes) for name, view in issued.views() if view == target]
+    if not (any(reads for reads, _ in roles) and any(writes for _, writes in roles)):
+        return ""
+    operator = getattr(arguments, "op", None) or getattr(arguments, "op0", None)
+    single = getattr(arguments, "op1", None) is None
+    return str(operator) if isinstance(operator, Operator) and operator.reduces and single else ""
+
+
+def _overwritten(issued: Issued, view: View) -> bool:
+    """Whether an instruction only writes there; `also_read` operands of a product that starts anew are not read."""
+    return getattr(issued.arguments, "accumulate", None) is False and view == issued.arguments.dst
+
+
+def _finding(view: View, earlier: Issued, later: Issued, loop: AffineLoop, trips: tuple[int, int]) -> Finding:
+    name = view.buffer.name
+    return Finding(
+        "beta1.unexpected_output_dependencies",
+        "error",
+        f"trip {trips[1]} of an affine_range uses `{name}`, {view.describe()}, in {later.instruction.label}, which "
+        f"{earlier.instruction.label} wrote in trip {trips[0]} ({earlier.location})",
+        "trips of nl.affine_range may run in any order, so that none uses what another one wrote, sums excepted",
+        DOCUMENT,
+        "write nl.sequential_range, or make the tensor in the body of the loop",
+        later.location,
+        {"tensor": name, "trips": list(trips), "loop": str(loop.location)},
+    )
