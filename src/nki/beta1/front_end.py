@@ -6,17 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import nki.language as nl
 from nki.beta1.compiler import AUTO_ALLOC
+from nki.beta1.language.transfer import store
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.grid import GridAxis
 from nki.beta1.tracing.session import session
 from nki.core.nki_tensor import NkiTensor
+from nki.core.tensor import MemoryRegion
 from nki.frontend.host import HostArray
 from nki.frontend.protocol import FrontEnd, Place
 from nki.frontend.python_errors import spelled
 from nki.frontend.trace import Tracer
 from nki.frontend.values import Arguments, Parameters, SeeArray, bind, map_leaves
 from nki.spec.rule import Finding
+from nki.spec.sink import with_sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,9 @@ class Beta1FrontEnd(FrontEnd):
         with session(tracer, self.grid) as running:
             running.auto_alloc = getattr(function, AUTO_ALLOC, False)
             results = running.programs.run(lambda: tracer.run(function, args, kwargs, self.spell))
+            returned = with_sink(tracer, lambda: map_leaves(results[0], _returned))
             running.finish()
-        return map_leaves(results[0], _returned)
+        return returned
 
     def spell(
         self, problem: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -63,4 +68,9 @@ def _returned(value: Any) -> Any:
 
 
 def _whole(tensor: Tensor) -> NkiTensor:
-    return tensor.elements()
+    """A tensor in HBM; a tile that a kernel returns is stored to one."""
+    if not tensor.on_chip:
+        return tensor.elements()
+    made = nl.ndarray(tensor.shape, tensor.dtype, MemoryRegion.shared_hbm)
+    store(Tensor.of(made), tensor)
+    return made

@@ -60,6 +60,9 @@ _UFUNCS: dict[Any, Operator] = {
     np.sign: unit.SIGN,
 }
 
+_REDUCING = {"max": alu.MAXIMUM, "min": alu.MINIMUM, "sum": alu.ADD, "prod": alu.MULTIPLY, "copy": unit.COPY}
+"""Functions of nki.language that instructions take for an operator, though they compute something else when called."""
+
 
 def operation(value: Any, role: str) -> Operator:
     """The operator that an argument names: a function of nki.language, or one of NumPy."""
@@ -69,7 +72,10 @@ def operation(value: Any, role: str) -> Operator:
         found = _UFUNCS.get(value)
     except TypeError:
         found = None
-    if found is None and getattr(value, "__module__", "").startswith("numpy"):
+    module = getattr(value, "__module__", None) or ""
+    if found is None and module.startswith("nki.beta1.language"):
+        found = _REDUCING.get(value.__name__)
+    if found is None and module.startswith("numpy"):
         found = next((own for ufunc, own in _UFUNCS.items() if ufunc.__name__ == value.__name__), None)
     if found is not None:
         return found

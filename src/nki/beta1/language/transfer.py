@@ -7,8 +7,10 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
+from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of
 from nki.beta1.tensors.access import Access
+from nki.beta1.tensors.dynamic import is_dynamic
 from nki.beta1.tensors.mask import Mask, Region
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
@@ -21,12 +23,17 @@ from nki.language.assignment import assign as assign_today
 from nki.language.broadcasting import fit
 from nki.language.combine import copied, in_sbuf
 from nki.language.memory import new_tile
+from nki.spec.engine import oob_mode as OobMode
 
 
-def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
+def load(src: Any, *, mask: Any = None, dtype: Any = None, mode: OobMode = OobMode.error, **kwargs: Any) -> Tensor:
     """A new SBUF tile with the elements of an HBM tensor; its first axis becomes the partitions, a vector one column.
 
-    Where the mask is false nothing is read, and the tile is undefined.
+    Where the mask is false nothing is read, and the tile is undefined. A tile of indices chooses rows at run time:
+    ``nl.load(tensor[idx[i_p, 0], i_f])``.
+
+    Args:
+        mode: whether indices of run time that are outside raise, or leave their rows of the tile as they are.
     """
     hints_only("nl.load", kwargs)
     source = in_hbm(src, "src", "load")
@@ -37,7 +44,7 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 
         def whole() -> NkiTensor:
             made = new_tile(shape, kind)
-            nisa.dma_copy(dst=made, src=source.elements())
+            nisa.dma_copy(dst=made, src=source.elements(), oob_mode=mode)
             return made
 
         return placed("nl.load", whole)
@@ -45,12 +52,18 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
     made = new_tile(shape, kind)
     for box in () if region.empty else region.boxes():
         key = tuple(slice(low, high) for low, high in box)
-        nisa.dma_copy(dst=made[key], src=source.elements(box))
+        nisa.dma_copy(dst=made[key], src=source.elements(box), oob_mode=mode)
     return _existing(made, region)
 
 
-def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """Write a tile or a number to an HBM tensor, where the mask is true."""
+def store(dst: Any, value: Any, *, mask: Any = None, mode: OobMode = OobMode.error, **kwargs: Any) -> None:
+    """Write a tile or a number to an HBM tensor, where the mask is true.
+
+    A tile of indices chooses rows at run time: ``nl.store(tensor[idx[i_p, 0], i_f], tile)``.
+
+    Args:
+        mode: whether indices of run time that are outside raise, or are skipped.
+    """
     hints_only("nl.store", kwargs)
     target = in_hbm(dst, "dst", "store")
     target = Tensor(target.memory, target.access, target.joined(mask))
@@ -63,7 +76,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
     if region.empty:
         return
     for box in region.boxes():
-        nisa.dma_copy(dst=target.elements(box), src=_source(source, box, target))
+        nisa.dma_copy(dst=target.elements(box), src=_source(source, box, target), oob_mode=mode)
 
 
 def _source(source: Tensor, box: Any, target: Tensor) -> NkiTensor:
@@ -100,6 +113,12 @@ def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs:
     """
     hints_only("nl.load_transpose2d", kwargs)
     source = in_hbm(src, "src", "load_transpose2d")
+    if is_dynamic(source.access):
+        raise refused(
+            "indirect_indices_are_not_supported_with_nki_api",
+            f"'load_transpose2d' of {source.describe()} by indices of run time",
+            "load the rows first: nl.load(tensor[idx[i_p, 0], i_f]), and transpose the tile",
+        )
     kind = kind_of(dtype, source.dtype)
     region = _masked(source, mask)
     if region.empty:

@@ -13,10 +13,11 @@ from typing import Any
 
 from nki.beta1.errors import refused
 from nki.beta1.tensors.access import Access, out_of_bounds
+from nki.beta1.tensors.dynamic import dynamic_of, is_dynamic
 from nki.beta1.tensors.mask import Box
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
-from nki.core.tensor import MemoryRegion, View, contiguous_strides
+from nki.core.tensor import MemoryRegion, VectorOffset, View, contiguous_strides
 
 Shape = tuple[int, ...]
 
@@ -87,7 +88,12 @@ class Memory:
             shape, strides = self._on_chip(access, shape, strides)
         elif not shape:
             shape, strides = (1,), [1]
-        return NkiTensor.of(View(base.view_record.buffer, self.dtype, shape, tuple(strides), offset), base.storage)
+        view = View(base.view_record.buffer, self.dtype, shape, tuple(strides), offset)
+        if not is_dynamic(access):
+            return NkiTensor.of(view, base.storage)
+        dynamic, index = dynamic_of(self, access, box)
+        rows = (dynamic.scale, *strides[1:]) if isinstance(dynamic, VectorOffset) else view.strides
+        return base._with(view._replace(strides=rows, dynamic=dynamic), index)
 
     def _tensor(self, access: Access) -> NkiTensor:
         if self.whole is not None:

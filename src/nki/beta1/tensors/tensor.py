@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NoReturn
 
 from nki.beta1.errors import Beta1TypeError, Beta1ValueError, refused
 from nki.beta1.tensors.access import Access, Axis, access_of
+from nki.beta1.tensors.dynamic import is_dynamic
 from nki.beta1.tensors.index import Index
 from nki.beta1.tensors.mask import Box, Mask, Region, region_of
 from nki.beta1.tensors.memory import Memory, visible
@@ -88,8 +89,18 @@ class Tensor:
 
     # --- its elements
 
-    def elements(self, box: Box | None = None) -> NkiTensor:
-        """The elements, or those of a box, as an operand of instructions; a row that is repeated stays one row."""
+    def elements(self, box: Box | None = None, *, moved: bool = False) -> NkiTensor:
+        """The elements, or those of a box, as an operand of instructions; a row that is repeated stays one row.
+
+        Args:
+            moved: whether the instruction copies, and takes an index of run time on chip.
+        """
+        if self.on_chip and not moved and is_dynamic(self.access):
+            raise refused(
+                "copy_dynamic_indirect_indices_not_natively_supported",
+                f"{self.describe()} has an index of run time, which this instruction does not take",
+                "copy it first: nisa.tensor_copy_dynamic_src(tile[...]); write with nisa.tensor_copy_dynamic_dst",
+            )
         return self.memory.view(self.access, box)
 
     def visible(self) -> Box | None:

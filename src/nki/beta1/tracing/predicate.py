@@ -11,7 +11,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.isa import alu
 from nki.language.memory import filled_tile, new_tile
 
-_COMPARED = {">=": alu.GREATER_EQUAL, "==": alu.EQUAL, "!=": alu.NOT_EQUAL}
+COMPARED = {">=": alu.GREATER_EQUAL, "==": alu.EQUAL, "!=": alu.NOT_EQUAL}
 
 
 def copy_where(destination: NkiTensor, source: NkiTensor, box: Box, conditions: Sequence[Comparison]) -> None:
@@ -37,7 +37,7 @@ def predicate(box: Box, conditions: Sequence[Comparison], shape: tuple[int, ...]
             channel_multiplier=steps[0],
             on_true_tile=ones,
             on_false_value=0.0,
-            cmp_op=_COMPARED[each.relation],
+            cmp_op=COMPARED[each.relation],
             offset=offset,
         )
         ones = chosen

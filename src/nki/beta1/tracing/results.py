@@ -110,10 +110,20 @@ def _last(
 ) -> Last | None:
     view, items = made.view_record, session.items[start:]
     writers = [each for each in items if any(written.buffer is view.buffer for written in each.written())]
-    if len(writers) != 1 or writers[0] is not items[-1] or list(writers[0].written()) != [view]:
+    if len(writers) != 1 or writers[0] is not items[-1] or view not in writers[0].written():
         return None
-    issued = writers[0]
-    return None if issued.instruction.effects(issued.arguments) else Last(issued, view, explicit, compute)
+    return Last(writers[0], view, explicit, compute) if _repeatable(writers[0]) else None
+
+
+def _repeatable(issued: Issued) -> bool:
+    """Whether an instruction leaves the same behind when it runs a second time."""
+    effects = issued.instruction.effects(issued.arguments)
+    if set(effects) - {"accumulator"}:
+        return False
+    if effects and getattr(issued.arguments, "reduce_cmd", None) is nisa.reduce_cmd.reduce:
+        return False
+    reads = {view.buffer for name, view in issued.views() if issued.instruction.operands[name].reads}
+    return not any(view.buffer in reads for view in issued.written())
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +260,7 @@ def _issue_again(session: Session, last: Last, changes: dict[str, Any]) -> bool:
     if any(finding.severity == "error" for finding in verify(issued, tracer.target, tracer.options.disabled_rules)):
         return False
     tracer.issue(issued)
-    session.superseded.append(last.issued)
+    session.superseded.append((last.issued, last.view))
     session.last = session.tracer.retained = None
     return True
 

@@ -29,7 +29,7 @@ class Session:
         shared: tensors that all programs of the grid share, in the order in which each of them makes them.
         made: how many of them the program has made; `counts` has that of those that wait.
         programs: who runs them.
-        superseded: instructions whose result was computed once more, where it was assigned.
+        superseded: instructions whose result was computed once more, where it was assigned, and that result.
         auto_alloc: whether addresses that the kernel chooses are ignored.
         loops: runs of nl.affine_range.
         last: the instruction that made the last value alone, see `nki.beta1.tracing.results`.
@@ -41,7 +41,7 @@ class Session:
     shared: list[Tensor] = field(default_factory=list)
     made: int = 0
     counts: dict[tuple[int, ...], int] = field(default_factory=dict)
-    superseded: list[Issued] = field(default_factory=list)
+    superseded: list[tuple[Issued, View]] = field(default_factory=list)
     programs: Programs = field(init=False)
     last: Any = None
     loops: list[AffineLoop] = field(default_factory=list)
@@ -71,10 +71,10 @@ class Session:
 
     def _leave_out(self) -> None:
         read = {id(view.buffer) for issued in self.items for view in _reads(issued)}
-        gone = {id(issued) for issued in self.superseded if not any(id(v.buffer) in read for v in issued.written())}
+        needless = [(issued, view) for issued, view in self.superseded if id(view.buffer) not in read]
+        gone, unused = {id(issued) for issued, _ in needless}, {id(view.buffer) for _, view in needless}
         if not gone:
             return
-        unused = {id(view.buffer) for issued in self.superseded if id(issued) in gone for view in issued.written()}
         body = self.tracer.program.body
         left = list(itertools.accumulate((id(item) not in gone for item in body.items), initial=0))
         for loop in self.loops:

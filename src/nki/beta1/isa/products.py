@@ -1,0 +1,210 @@
+"""Instructions that change partitions: products and transposes of the Tensor engine, and shuffles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import nki.isa as nisa
+import nki.language as nl
+from nki.beta1.errors import refused
+from nki.beta1.isa.shared import copied_to_sbuf, engine_of, into, tiles
+from nki.beta1.language.arguments import hints_only, kind_of
+from nki.beta1.tensors.index import Index
+from nki.beta1.tensors.mask import Box, Comparison, Region, region_of
+from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.operands import common_region, on_chip, tile
+from nki.beta1.tracing.results import placed, undefined
+from nki.beta1.tracing.session import current
+from nki.core.dtypes import float32
+from nki.core.nki_tensor import NkiTensor
+from nki.core.tensor import MemoryRegion
+from nki.language.combine import cast, in_sbuf
+from nki.language.memory import ndarray, new_tile
+from nki.spec.engine import engine as Engine
+from nki.spec.engine import matmul_perf_mode
+
+_PERF_MODES: dict[Any, matmul_perf_mode] = {
+    None: matmul_perf_mode.none,
+    "none": matmul_perf_mode.none,
+    "double_row": matmul_perf_mode.double_row,
+    "double_row_gen3": matmul_perf_mode.double_row,
+    **{mode: mode for mode in matmul_perf_mode},
+}
+
+
+def nc_matmul(
+    stationary: Any,
+    moving: Any,
+    *,
+    is_stationary_onezero: bool = False,
+    is_moving_onezero: bool = False,
+    is_transpose: bool = False,
+    tile_position: Sequence[int] = (),
+    tile_size: Sequence[int] = (),
+    mask: Any = None,
+    perf_mode: Any = None,
+    **kwargs: Any,
+) -> Tensor:
+    """``stationary.T @ moving``: a float32 tile in PSUM, ``(M, ...)`` for ``(K, M)`` and ``(K, ...)``.
+
+    ``psum[...] += nc_matmul(...)`` adds to what is there, in the Tensor engine.
+
+    Args:
+        is_transpose: `moving` is an identity matrix, and `stationary` is moved; the result has its dtype where the
+            target moves bits.
+        tile_position, tile_size: the part of the array to use.
+        mask: in the axes of `moving`; the first is the contraction. ``operand[mask]`` masks one operand alone. What is
+            masked out of the contraction adds nothing.
+        perf_mode: "double_row_gen3" for operands ``(K, 2, ...)`` of 8-bit floats.
+    """
+    name = "nc_matmul"
+    hints_only(f"nisa.{name}", kwargs)
+    one, two = tiles(name, stationary=stationary, moving=moving)
+    mode = _perf_mode(perf_mode)
+    first = 2 if mode is matmul_perf_mode.double_row else 1
+    left, right = _boxes(name, one, two, mask)
+    shape = (prod(one.shape[first:]), *two.shape[first:])
+    part = (left[1] if one.ndim == 2 else (0, shape[0]), *right[first:])
+    if any(low >= high for low, high in (*left, *right)):
+        return undefined(name, [one], shape)
+    a, b = tile(one, "stationary", name, left, sbuf=True), tile(two, "moving", name, right, sbuf=True)
+    moved = is_transpose and current(name).tracer.target.pe.transpose_exact
+
+    def compute() -> NkiTensor:
+        sizes = tuple(high - low for low, high in part)
+        made = ndarray(sizes, a.dtype if moved else float32, MemoryRegion.psum)
+        nisa.nc_matmul(
+            dst=made,
+            stationary=a,
+            moving=b,
+            is_stationary_onezero=bool(is_stationary_onezero),
+            is_moving_onezero=bool(is_moving_onezero),
+            is_transpose=bool(is_transpose),
+            tile_position=tuple(int(at) for at in tile_position),
+            tile_size=tuple(int(size) for size in tile_size),
+            perf_mode=mode,
+        )
+        return made
+
+    return placed(name, compute, shape, Region(part))
+
+
+def _perf_mode(value: Any) -> matmul_perf_mode:
+    found = _PERF_MODES.get(value)
+    if found is None:
+        raise refused("argument", f"perf_mode of 'nc_matmul' is {value!r}", "omit it, or write 'double_row_gen3'")
+    return found
+
+
+def _boxes(name: str, one: Tensor, two: Tensor, mask: Any) -> tuple[Box, Box]:
+    """What of both operands takes part: their first axes, which are summed over, are cut alike."""
+    own, other, both = one.region(), two.region(), region_of(mask, two.shape)
+    for operand, region in ((one, own), (two, other), (two, both)):
+        if region.rest and not region.empty:
+            raise refused(
+                "unsupported_expression_in_mask",
+                f"a mask of '{name}' joins two axes of {operand.describe()}",
+                "select its elements first: nisa.affine_select(pred, tile, 0.0)",
+                rule="the masks of a product leave rectangular parts of its operands",
+            )
+    left = _met(own.box, one.visible())
+    right = _met(_met(other.box, both.box), two.visible())
+    contracted = _met(left[:1], right[:1])
+    return (*contracted, *left[1:]), (*contracted, *right[1:])
+
+
+def _met(one: Box, two: Box | None) -> Box:
+    if two is None:
+        return one
+    return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two, strict=True))
+
+
+def nc_transpose(
+    data: Any, *, mask: Any = None, dtype: Any = None, engine: Engine = Engine.unknown, **kwargs: Any
+) -> Tensor:
+    """The transpose of a tile, whose free dimensions are one: ``(F, P)`` for ``(P, F)``.
+
+    The Tensor engine writes it to PSUM; the Vector engine, which takes 32 x 32 and less, to SBUF.
+
+    Args:
+        mask: in the axes of `data`.
+        dtype: of the result, by a cast of its own; that of `data` by default.
+    """
+    name = "nc_transpose"
+    hints_only(f"nisa.{name}", kwargs)
+    (source,) = tiles(name, data=data)
+    kind, where = kind_of(dtype, source.dtype), engine_of(engine, name)
+    _, region = common_region(name, [source], mask)
+    shape = (prod(source.shape[1:]), source.shape[0])
+    if region.empty:
+        return undefined(name, [source], shape)
+    whole = all((low, high) == (0, size) for (low, high), size in zip(region.box[1:], source.shape[1:], strict=True))
+    if source.ndim > 2 and (region.rest or not whole):
+        raise refused(
+            "unsupported_expression_in_mask",
+            f"the mask of '{name}' cuts one of several free axes of {source.describe()}",
+            "reshape the tile to two dimensions, and mask those",
+        )
+    value = _flat(tile(source, "data", name, region.box))
+    free = (0, shape[0]) if source.ndim > 2 else region.box[1]
+    turned = Region((free, region.box[0]), tuple(_turned(each, source.shape) for each in region.rest))
+
+    def compute() -> NkiTensor:
+        return cast(_transposed(value, where), kind)
+
+    return placed(name, compute, shape, turned, explicit=dtype is not None)
+
+
+def _transposed(value: NkiTensor, engine: Engine) -> NkiTensor:
+    most = current("nc_transpose").tracer.target.limits.vector_transpose
+    if engine is Engine.vector or (engine is Engine.unknown and max(value.shape) <= most):
+        made = new_tile(value.shape[::-1], value.dtype)
+        nisa.nc_transpose(dst=made, data=value, engine=Engine.vector)
+        return made
+    return nl.transpose(in_sbuf(value))
+
+
+def _flat(value: NkiTensor) -> NkiTensor:
+    if value.ndim == 2:
+        return value
+    whole = value if value.is_contiguous() else copied_to_sbuf(value)
+    return whole.reshape((value.shape[0], value.view_record.free_size))
+
+
+def _turned(each: Comparison, shape: tuple[int, ...]) -> Comparison:
+    wide = each.index.over(shape)
+    return Comparison(Index(wide.const, wide.shape[::-1], wide.steps[::-1]), each.relation)
+
+
+def nc_stream_shuffle(
+    src: Any, dst: Any, shuffle_mask: Sequence[int], *, dtype: Any = None, mask: Any = None, **kwargs: Any
+) -> None:
+    """Rows of each quadrant of 32 partitions, in another order: row i of `dst` is row ``shuffle_mask[i]`` of `src`.
+
+    Args:
+        shuffle_mask: 32 ints; 255 leaves a row of `dst` as it is.
+        dtype: what the values round to first.
+        mask: in the axes of `dst`, which stays elsewhere.
+    """
+    name = "nc_stream_shuffle"
+    hints_only(f"nisa.{name}", kwargs)
+    target, source = on_chip(dst, "dst", name), on_chip(src, "src", name)
+    order = [int(each) for each in shuffle_mask]
+    value = tile(source, "src", name)
+    value = cast(value, kind_of(dtype, value.dtype))
+    region = region_of(mask, target.shape)
+    if region.empty:
+        return
+    if region.box == region_of(None, target.shape).box and not region.rest and value.dtype == target.dtype:
+        nisa.nc_stream_shuffle(dst=target.elements(), src=value, shuffle_mask=order)
+        return
+    made = new_tile(target.shape, target.dtype)
+    nisa.tensor_copy(dst=made, src=target.elements())
+    nisa.nc_stream_shuffle(dst=made, src=cast(value, target.dtype), shuffle_mask=order)
+
+    def copy(part: NkiTensor, x: NkiTensor) -> None:
+        nisa.tensor_copy(dst=part, src=x)
+
+    into(name, target, mask, copy, {"x": Tensor.of(made)})

@@ -1,0 +1,1 @@
+"""Tests of the instructions of the first NKI."""
