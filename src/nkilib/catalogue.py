@@ -117,6 +117,9 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "attention_tkg": Entry("nkilib.core.attention.attention_tkg", "nkilib.core.attention_tkg", "attention-tkg"),
         "conv1d": Entry(f"{_CONV}.conv1d", _CONV, "conv1d"),
         "conv3d": Entry(f"{_CONV}.conv3d", _CONV, "conv3d"),
+        "swa_fused_cte": Entry(
+            "nkilib.experimental.attention.swa_fused_cte", "nkilib.experimental.attention", "swa-fused-cte"
+        ),
         "conv3d_temporal_unroll": Entry(f"{_CONV}.conv3d_temporal_unroll", _CONV, "conv3d-temporal-unroll"),
         "conv3d_transpose": Entry(f"{_CONV}.conv3d_transpose", _CONV, "conv3d-transpose"),
         "attention_bwd": Entry("nkilib.core.attention.attention_bwd"),

@@ -65,18 +65,24 @@ def output_projection_cte(
         KernelLimit: shapes or dtypes that do not fit together, or an option that is not built.
     """
     scales = checked(attention, weight, bias, quantization_type, input_scales, weight_scales, compact_weight_scales)
+    width, batch, sequence = weight.shape[1], attention.shape[0], attention.shape[3]
+    out = result((batch, sequence, width), output_dtype or attention.dtype)
+    static = Static(*scales, dtype_mode) if quantization_type is QuantizationType.STATIC else None
+    project(attention, weight, bias, static, into=out)
+    return out
+
+
+def project(attention: Any, weight: Any, bias: Any, static: Static | None, into: Any) -> None:
+    """The projection of heads (B, N, D, S) into (B, S, H), arguments checked; cores share H."""
     depth, width = weight.shape
     batch, sequence = attention.shape[0], attention.shape[3]
-    out = result((batch, sequence, width), output_dtype or attention.dtype)
     heads = attention.reshape((batch, depth, sequence))
-    static = Static(*scales, dtype_mode) if quantization_type is QuantizationType.STATIC else None
     for block in row_blocks(batch * sequence, depth, attention.dtype.itemsize):
         stacks = (static.quantized(stack) if static else stack for stack in batches(heads, block, _TOKENS))
-        finish = Epilogue(out.dtype, depth, size(block), bias, static.scale if static else 1.0)
-        here = out.reshape((batch * sequence, width))[block]
+        finish = Epilogue(into.dtype, depth, size(block), bias, static.scale if static else 1.0)
+        here = into.reshape((batch * sequence, width))[block]
         for rows, columns, sums in products(stacks, weight, columns=own(width, 128), biases=finish.begin):
             store(here[rows, columns], finish(sums, columns))
-    return out
 
 
 def checked(
