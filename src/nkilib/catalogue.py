@@ -126,6 +126,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "attention_segmented_cte": Entry(
             "nkilib.core.attention.attention_segmented_cte", "nkilib.core.attention", "attention-segmented-cte"
         ),
+        "ring_attention_spmd_bwd": Entry(f"{_ATTENTION}.ring_attention_bwd", _ATTENTION, "ring-attention-bwd"),
         "ring_attention_spmd_fwd": Entry(f"{_ATTENTION}.ring_attention_fwd", _ATTENTION, "ring-attention-fwd"),
         "ring_attention_unpermute": Entry(
             f"{_ATTENTION}.ring_attention_unpermute", _ATTENTION, "ring-attention-unpermute"

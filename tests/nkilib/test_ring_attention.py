@@ -15,7 +15,11 @@ import nki.language as nl
 from nki.runtime import run_ranks
 from nkilib.catalogue import reference
 from nkilib.errors import KernelLimit
-from nkilib.experimental.attention import ring_attention_spmd_fwd, ring_attention_unpermute
+from nkilib.experimental.attention import (
+    ring_attention_spmd_bwd,
+    ring_attention_spmd_fwd,
+    ring_attention_unpermute,
+)
 
 ERROR = 0.02
 """Weights and results round to bfloat16, whose step is 2**-8; values are normal, of variance 1."""
@@ -69,12 +73,13 @@ def wanted(name: str, each: list[dict[str, Any]]) -> list[Any]:
     return reference(name)(**together)
 
 
-def compare(name: str, kernel: Any, each: list[dict[str, Any]], cores: int = 1, error: float = ERROR) -> None:
+def compare(name: str, kernel: Any, each: list[dict[str, Any]], cores: int = 1, whole: bool = False) -> None:
     for made, exact in zip(launched(kernel, each, cores), wanted(name, each), strict=True):
         for some, right in zip(leaves(made), leaves(exact), strict=True):
             assert some.shape == right.shape
             assert some.dtype == right.dtype
-            bound = error * np.maximum(1.0, np.abs(right.astype(np.float64)))
+            size = np.abs(right.astype(np.float64))
+            bound = ERROR * np.maximum(1.0, size.max() if whole else size)
             assert (np.abs(some.astype(np.float64) - right.astype(np.float64)) <= bound).all()
 
 
@@ -228,4 +233,128 @@ def test_unpermuted_by_torch_and_jax() -> None:
 def test_unpermute_refuses(code: str, words: str, given: dict[str, Any]) -> None:
     with pytest.raises(KernelLimit, match=words) as caught:
         nki.simulate(ring_attention_unpermute)(**given)
+    assert caught.value.code == code
+
+
+def backward(
+    count: int, ranks: int, heads: tuple[int, int, int] = (1, 1, 1), d: int = 16, cores: int = 1, **options: Any
+) -> list[dict[str, Any]]:
+    """Arguments of each rank; results and sums are those of the forward pass."""
+    names = {"use_causal_mask", "bound_min", "bound_max"}
+    before = {name: each for name, each in options.items() if name in names}
+    before["striped_input"] = options.get("striped_attention", False)
+    forward = arguments(count, ranks, heads, d, training=True, **before)
+    made = wanted("ring_attention_spmd_fwd", forward)
+    each = []
+    for rank, (one, (out, lse)) in enumerate(zip(forward, made, strict=True)):
+        tensors = {
+            "q_ref": one["q"],
+            "k_ref": one["k"],
+            "v_ref": one["v"].swapaxes(2, 3).copy(),
+            "o_ref": out.swapaxes(2, 3).copy(),
+            "dy_ref": normal(50 + rank, *one["q"].shape),
+            "lse_ref": lse,
+        }
+        shared = {"num_workers": ranks, "softmax_scale": one["softmax_scale"], "lnc_size": cores}
+        each.append({**tensors, **shared, **options})
+    return each
+
+
+BACKWARD = {
+    "all keys, groups of heads": backward(140, 2, (1, 2, 1)),
+    "causal": backward(128, 3, use_causal_mask=True),
+    "striped": backward(256, 2, use_causal_mask=True, striped_attention=True),
+    "packed": backward(150, 2, use_causal_mask=True, striped_attention=True, **BOUNDS),
+    "one rank": backward(130, 1, use_causal_mask=True),
+}
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_backward(name: str) -> None:
+    compare("ring_attention_spmd_bwd", ring_attention_spmd_bwd, BACKWARD[name], whole=True)
+
+
+def test_backward_on_two_cores() -> None:
+    each = backward(128, 2, (1, 3, 3), cores=2, use_causal_mask=True)
+    compare("ring_attention_spmd_bwd", ring_attention_spmd_bwd, each, cores=2, whole=True)
+
+
+def test_both_ways_are_what_torch_computes() -> None:
+    ranks, count, d = 2, 130, 16
+    whole = [
+        torch.tensor(normal(seed, 1, 1, ranks * count, d).astype(np.float32)).requires_grad_() for seed in range(3)
+    ]
+    out = torch.nn.functional.scaled_dot_product_attention(*whole, is_causal=True)
+    above = torch.tensor(normal(9, 1, 1, ranks * count, d).astype(np.float32))
+    out.backward(above)
+
+    def columns(tensor: torch.Tensor, rank: int) -> Any:
+        return tensor.detach().numpy()[:, :, rank::ranks].swapaxes(2, 3).astype(bfloat16)
+
+    options = {"num_workers": ranks, "use_causal_mask": True}
+    each = [dict(zip("qkv", (columns(one, rank) for one in whole), strict=True)) for rank in range(ranks)]
+    forward = [one | options | {"v": one["v"].swapaxes(2, 3), "striped_input": True, "training": True} for one in each]
+    made = launched(ring_attention_spmd_fwd, forward)
+    back = [
+        {f"{name}_ref": one[name] for name in "qkv"}
+        | {"o_ref": result.swapaxes(2, 3), "dy_ref": columns(above, rank), "lse_ref": lse, "striped_attention": True}
+        | options
+        for rank, (one, (result, lse)) in enumerate(zip(each, made, strict=True))
+    ]
+    for rank, gradients in enumerate(launched(ring_attention_spmd_bwd, back)):
+        for some, one in zip(gradients, whole, strict=True):
+            exact = one.grad.numpy()[:, :, rank::ranks].swapaxes(2, 3)
+            assert np.abs(np.asarray(some) - exact).max() <= ERROR * max(1.0, np.abs(exact).max())
+
+
+@settings(max_examples=3, deadline=None)
+@given(
+    count=st.sampled_from([1, 127, 129]),
+    heads=st.sampled_from([(1, 1, 1), (2, 2, 1)]),
+    d=st.sampled_from([1, 65, 128]),
+    causal=st.sampled_from([(False, False), (True, False), (True, True)]),
+)
+def test_any_sizes_backward(count: int, heads: tuple[int, int, int], d: int, causal: tuple[bool, bool]) -> None:
+    each = backward(count, 2, heads, d, use_causal_mask=causal[0], striped_attention=causal[1])
+    compare("ring_attention_spmd_bwd", ring_attention_spmd_bwd, each, whole=True)
+
+
+def test_backward_by_torch_and_jax() -> None:
+    one = backward(64, 1, use_causal_mask=True)[0]
+    made = [np.asarray(each) for each in ring_attention_spmd_bwd(**one)]
+    arrays = {name: each for name, each in one.items() if isinstance(each, np.ndarray)}
+    tensors = {
+        name: torch.tensor(each.astype(np.float32)).to(torch.float32 if name == "lse_ref" else torch.bfloat16)
+        for name, each in arrays.items()
+    }
+    values = {name: jax.numpy.asarray(each) for name, each in arrays.items()}
+    for given_arrays in (tensors, values):
+        found = ring_attention_spmd_bwd(**one | given_arrays)
+        assert all((np.asarray(a) == b).all() for a, b in zip(found, made, strict=True))
+
+
+ONE = backward(8, 1)[0]
+REFUSED_BACKWARD = [
+    ("nkilib.shape", "d is 130", backward(8, 1, d=130)[0]),
+    ("nkilib.shape", "dimension 3 of lse_ref is 2", ONE | {"lse_ref": np.zeros((1, 1, 128, 2), np.float32)}),
+    ("nkilib.shape", "dimension 3 of dy_ref is 9", ONE | {"dy_ref": normal(0, 1, 1, 16, 9)}),
+    (
+        "nkilib.shape",
+        "dimension 3 of k_ref is 9",
+        ONE | {"use_causal_mask": True, "k_ref": normal(0, 1, 1, 16, 9), "v_ref": normal(0, 1, 1, 16, 9)},
+    ),
+    ("nkilib.shape", "num_workers is 0", ONE | {"num_workers": 0}),
+    ("nkilib.dtype", "v_ref is float32", ONE | {"v_ref": np.zeros((1, 1, 16, 8), np.float32)}),
+    ("nkilib.argument", "num_workers is 2", ONE | {"num_workers": 2, "replica_groups": ((0,),)}),
+    ("nkilib.argument", "lnc_size is 2", ONE | {"lnc_size": 2}),
+    ("nkilib.argument", "softmax_scale is -1", ONE | {"softmax_scale": -1.0}),
+    ("nkilib.argument", "striped_attention is True", ONE | {"striped_attention": True}),
+    ("nkilib.argument", "bound_max alone", ONE | {"bound_max": ROW}),
+]
+
+
+@pytest.mark.parametrize(("code", "words", "given"), REFUSED_BACKWARD, ids=[words for _, words, _ in REFUSED_BACKWARD])
+def test_backward_refuses(code: str, words: str, given: dict[str, Any]) -> None:
+    with pytest.raises(KernelLimit, match=words) as caught:
+        nki.simulate(ring_attention_spmd_bwd)(**given)
     assert caught.value.code == code

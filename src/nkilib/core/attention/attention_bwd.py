@@ -71,14 +71,14 @@ def attention_bwd(
         (dq, dk, dv), and the gradient of the sinks, each like its argument.
 
     Raises:
-        KernelLimit: see `_check`.
+        KernelLimit: see `check`.
     """
     why = "as sums are float32 either way"
     limits.without_effect("attention_bwd", why, mixed_precision=mixed_precision or None)
     scale = softmax_scale or q_ref.shape[2] ** -0.5
     window = sliding_window or 0
     tensors = {"q_ref": q_ref, "k_ref": k_ref, "v_ref": v_ref, "o_ref": o_ref, "dy_ref": dy_ref}
-    _check(tensors, lse_ref, sinks_ref, {"bound_min": bound_min, "bound_max": bound_max})
+    check("attention_bwd", tensors, lse_ref, sinks_ref, {"bound_min": bound_min, "bound_max": bound_max})
     limits.need(scale > 0, "softmax_scale", softmax_scale, "softmax_scale is positive, or None", "pass None")
     limits.need(window >= 0, "sliding_window", window, "sliding_window is None or not negative", "pass None")
     results = [st.result(each.shape, each.dtype) for each in (q_ref, k_ref, v_ref)]
@@ -89,7 +89,7 @@ def attention_bwd(
     sums = lse_ref.reshape((prod(lse_ref.shape[:2]), *lse_ref.shape[2:]))
     stacks = [Stack(_by_head(each), rows=False) for each in (*tensors.values(), *results[:3])]
     Gradients(
-        **dict(zip(STACKS, stacks, strict=True)),
+        **dict[str, Any](zip(STACKS, stacks, strict=True)),
         rules=Rules(scale, use_causal_mask, window, _as_row(bound_min), _as_row(bound_max)),
         bias=lambda head, span: _negated(sums[head], span),
         sinks=sinks,
@@ -115,13 +115,13 @@ def _negated(sums: Any, span: slice) -> Any:
     return result
 
 
-def _check(tensors: Mapping[str, Any], lse: Any, sinks: Any, bounds: Mapping[str, Any]) -> None:
+def check(kernel: str, tensors: Mapping[str, Any], lse: Any, sinks: Any, bounds: Mapping[str, Any]) -> None:
     """Check the tensors of a call.
 
     Raises:
         KernelLimit: ``nkilib.shape``, ``nkilib.dtype``, ``nkilib.argument`` or ``nkilib.target``.
     """
-    limits.generation("attention_bwd", 3, "range_select hides scores of keys that a query does not see")
+    limits.generation(kernel, 3, "range_select hides scores of keys that a query does not see")
     queries, keys = ("batch", "heads", "d", "queries"), ("batch", "heads_kv", "d", "keys")
     sizes: dict[str, int] = {}
     for name, tensor in tensors.items():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,3 +100,28 @@ def place(step: int, group: ReplicaGroup, table: Any) -> Any:
     found = st.sbuf((1, 1), nl.int32)
     nisa.dma_copy(dst=found, src=table.select(0, rank))
     return nisa.scalar_load(found)
+
+
+def check_bounds(a: Mapping[str, Any], striped: str, count: int, rows: int) -> None:
+    """Check ``bound_min`` and ``bound_max`` of a call, and that a mask which is striped is causal.
+
+    Args:
+        a: arguments by name.
+        striped: name of the one that says whether sequences are striped.
+        count: queries.
+        rows: heads of all of the batch.
+
+    Raises:
+        KernelLimit: ``nkilib.argument``.
+    """
+    rule = f"{striped} says where a causal mask is"
+    limits.need(a["use_causal_mask"] or not a[striped], striped, True, rule, "pass use_causal_mask=True")
+    given = [name for name in ("bound_min", "bound_max") if a[name] is not None]
+    rule = "bound_min and bound_max come together"
+    limits.need(len(given) in (0, 2), "the bounds", f"{', '.join(given)} alone", rule, "pass both")
+    rule = "bounds of packed sequences count keys of each rank, whose sequences are striped"
+    limits.need(not given or a[striped], striped, False, rule, f"pass {striped}=True")
+    for name in given:
+        found = prod(a[name].shape) / count
+        rule = f"{name} is (batch * heads, queries), ({rows}, {count}), or has one row for all of the batch"
+        limits.need(found in (1, rows), name, list(a[name].shape), rule, f"pass {name} as ({rows}, {count})")

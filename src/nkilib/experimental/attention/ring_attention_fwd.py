@@ -212,24 +212,7 @@ def _check(a: Mapping[str, Any]) -> dict[str, int]:
     scale = a["softmax_scale"]
     limits.need(scale is None or scale > 0, "softmax_scale", scale, "softmax_scale is positive, or None", "pass None")
     limits.one_of("lse_dtype", a["lse_dtype"], (nl.float32, nl.bfloat16))
-    _check_masks(a, sizes)
+    if a["use_causal_mask"]:
+        limits.shape("v", a["v"], ("batch", "heads_kv", sizes["queries"], "d"), dict(sizes))
+    ranks.check_bounds(a, "striped_input", sizes["queries"], sizes["batch"] * sizes["heads"])
     return sizes
-
-
-def _check_masks(a: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-    causal, count = a["use_causal_mask"], sizes["queries"]
-    if causal:
-        limits.shape("v", a["v"], ("batch", "heads_kv", count, "d"), dict(sizes))
-    rule = "striped_input says where a causal mask is"
-    limits.need(causal or not a["striped_input"], "striped_input", True, rule, "pass use_causal_mask=True")
-    given = [name for name in ("bound_min", "bound_max") if a[name] is not None]
-    rule = "bound_min and bound_max come together"
-    limits.need(len(given) in (0, 2), "the bounds", f"{', '.join(given)} alone", rule, "pass both")
-    rule = "bounds of packed sequences count keys of each rank, whose sequences are striped"
-    limits.need(not given or a["striped_input"], "striped_input", False, rule, "pass striped_input=True")
-    for name in given:
-        rows = prod(a[name].shape) / count
-        shape = f"({sizes['batch'] * sizes['heads']}, {count}, 1)"
-        rule = f"{name} is (batch * heads, queries, 1), {shape}, or has one row for all of the batch"
-        fits = rows in (1, sizes["batch"] * sizes["heads"])
-        limits.need(fits, name, list(a[name].shape), rule, f"pass {name} as {shape}")

@@ -112,7 +112,7 @@ class Queries:
 
     q: Matrix
     gradient: Matrix
-    out: Matrix
+    out: Matrix | None
     bias: Any
     products: Any
 
@@ -127,6 +127,7 @@ class Queries:
         Args:
             ones: ``(128, 1)`` float32.
         """
+        assert self.out is not None
         gradient, out = self.gradient.columns, self.out.stack.unrounded(self.out.head, self.out.span)
         width, count = gradient.shape
         both = st.sbuf((width, count), nl.float32)

@@ -39,13 +39,17 @@ class Gradients:
         dq, dk, dv: what is computed.
         rules: of the scores.
         bias: gives ``(128, tiles)`` float32 for some queries of a head: minus the logarithm of their sums.
+        products: gives ``(128, tiles)`` float32 for some queries of a head: of the result and its gradient; None where
+            they are computed from `out`, which is not asked for otherwise.
+        begun: gradients to go on from, unscaled float32, for dq, dk and dv; None for 0.
+        scaled: whether gradients of queries and keys are multiplied by the scale, or others will be added.
         sinks: what collects the gradients of the sinks, called with each head and its queries; None without sinks.
     """
 
     q: Stack
     k: Stack
     v: Stack
-    out: Stack
+    out: Stack | None
     gradient: Stack
     dq: Stack
     dk: Stack
@@ -53,6 +57,14 @@ class Gradients:
     rules: Rules
     bias: Callable[[int, slice], Any]
     sinks: Callable[[int, list[Queries]], None] | None = None
+    products: Callable[[int, slice], Any] | None = None
+    begun: tuple[Stack | None, Stack | None, Stack | None] = (None, None, None)
+    scaled: bool = True
+
+    @property
+    def factor(self) -> float:
+        """What gradients of queries and keys are multiplied by."""
+        return self.rules.scale if self.scaled else 1.0
 
     @property
     def group(self) -> int:
@@ -69,7 +81,7 @@ class Gradients:
         kept = Stack(nl.ndarray(self.q.tensor.shape, dtype=nl.float32, buffer=nl.private_hbm), self.q.rows)
         for head in st.share(range(self.k.tensor.shape[0])):
             for section in sections:
-                before = None if section is sections[0] else kept
+                before = self.begun[0] if section is sections[0] else kept
                 after = self.dq if section is sections[-1] else kept
                 yield from self._section(head, section, ones, (before, after))
 
@@ -89,7 +101,7 @@ class Gradients:
                     yield _last([partial(each.load, kept[0]) for each in sums])
                 for block in blocks:
                     yield from block.pass_by(queries, sums)
-                scale = self.rules.scale if kept[1] is self.dq else 1.0
+                scale = self.factor if kept[1] is self.dq else 1.0
                 yield _last([partial(each.store, kept[1], scale) for each in sums])
                 passed += queries
             if self.sinks is not None and kept[0] is None:
@@ -97,11 +109,14 @@ class Gradients:
         yield _last([block.store for block in blocks])
 
     def _queries(self, index: int, span: slice, ones: Any) -> Queries:
+        q, gradient = (Matrix(stack, index, span) for stack in (self.q, self.gradient))
+        if self.products is not None:
+            return Queries(q, gradient, None, self.bias(index, span), self.products(index, span))
+        assert self.out is not None
         count = st.ceil_div(st.size(span), TILE)
         ragged = st.size(span) % TILE > 0
         products = st.filled((TILE, count), nl.float32, 0.0) if ragged else st.sbuf((TILE, count), nl.float32)
-        q, gradient, out = (Matrix(stack, index, span) for stack in (self.q, self.gradient, self.out))
-        queries = Queries(q, gradient, out, self.bias(index, span), products)
+        queries = Queries(q, gradient, Matrix(self.out, index, span), self.bias(index, span), products)
         queries.compute(ones)
         return queries
 
@@ -118,6 +133,9 @@ class _Block:
         call = self.call
         self.keys = Keys(Matrix(call.k, self.head, self.span), Matrix(call.v, self.head, self.span))
         self.dk, self.dv = Sums(call.dk, self.head, self.span), Sums(call.dv, self.head, self.span)
+        for sums, begun in zip((self.dk, self.dv), call.begun[1:], strict=True):
+            if begun is not None:
+                sums.load(begun)
 
     def pass_by(self, queries: list[Queries], sums: list[Sums]) -> Iterator[Step]:
         """Steps with some queries of one head."""
@@ -139,7 +157,7 @@ class _Block:
 
     def store(self) -> None:
         """Write the gradients."""
-        self.dk.store(self.call.dk, self.call.rules.scale)
+        self.dk.store(self.call.dk, self.call.factor)
         self.dv.store(self.call.dv)
 
 

@@ -24,6 +24,7 @@ class Rules:
         window: keys that it sees at most; 0 for all.
         first, stop: ``(heads or 1, queries)`` in device memory: the first key that a query sees, and the one after the
             last; None without such limits.
+        shift: added to positions of queries where `causal` is asked: 0, or 0 or -1 as a scalar of the device.
     """
 
     scale: float
@@ -31,6 +32,7 @@ class Rules:
     window: int
     first: Any = None
     stop: Any = None
+    shift: Any = 0
 
     def visible(self, queries: slice, keys: slice) -> slice:
         """Keys among which are all that some queries see, in whole tiles, counted from the first one of `keys`."""
@@ -46,13 +48,13 @@ class Rules:
         count = st.size(keys)
         if self.causal and keys.stop - 1 > queries.start:
             skip = max(0, queries.start - keys.start) // TILE * TILE
-            _keep(weights[:, skip:count], -1, 1, queries.start - keys.start - skip)
+            _keep(weights[:, skip:count], -1, 1, self.shift + (queries.start - keys.start - skip))
         if self.window and queries.stop - 1 >= keys.start + self.window:
             part = min(count, st.ceil_div(queries.stop - self.window - keys.start, TILE) * TILE)
             _keep(weights[:, 0:part], 1, -1, keys.start - queries.start + self.window - 1)
 
 
-def _keep(weights: Any, column: int, partition: int, offset: int) -> None:
+def _keep(weights: Any, column: int, partition: int, offset: Any) -> None:
     """Keep weights where the sum of an offset and steps for each row and column is not negative."""
     nisa.affine_select(
         dst=weights,

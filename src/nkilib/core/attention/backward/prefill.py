@@ -51,7 +51,7 @@ def prefill_gradients(
         sinks = SinkGradients(sink, results[3]).add
     first, stop = (None if bound is None else by_head(bound, stacks[0].places) for bound in (bound_min, bound_max))
     Gradients(
-        **dict(zip(STACKS, stacks, strict=True)),
+        **dict[str, Any](zip(STACKS, stacks, strict=True)),
         rules=Rules(scale, causal_mask, sliding_window or 0, first, stop),
         bias=partial(_bias, neg_max, inverse),
         sinks=sinks,
