@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 import string
@@ -18,6 +19,7 @@ import scipy.special
 from ml_dtypes import bfloat16
 
 import nki
+import nki.isa as nisa
 import nki.language as nl
 from nki.driver.call import call
 from nki.driver.launch import Launch, trace_only
@@ -356,3 +358,21 @@ def test_kernels_that_one_line_of_the_package_makes_are_told_apart() -> None:
 
     assert made("negate")
     assert made("negate") == made("negate") != made("abs")
+
+
+def _reading(value: Any) -> Any:
+    def kernel(tile: Any) -> None:
+        value(tile, 1.0)
+
+    return kernel
+
+
+def test_instructions_of_the_package_count_by_name_and_others_by_value() -> None:
+    own = [manifest_of(_reading(each)) for each in (nisa.memset, nisa.memset, nisa.tensor_copy)]
+    assert [each.reason for each in own] == [""] * 3
+    assert own[0].digest == own[1].digest != own[2].digest
+    other = copy.copy(nisa.memset)
+    other.__module__ = __name__
+    before = manifest_of(_reading(other))
+    other.rules = ()
+    assert len({own[0].digest, before.digest, manifest_of(_reading(other)).digest}) == 3

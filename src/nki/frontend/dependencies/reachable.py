@@ -22,6 +22,7 @@ from nki.frontend.dependencies.foreign_code import (
 )
 from nki.frontend.dependencies.identity_checks import MISSING
 from nki.frontend.dependencies.value_contents import named, write_object
+from nki.spec.instruction import Instruction
 
 # What classes carry that no kernel's meaning depends on, or that follows from the rest and is filled when first used.
 _BESIDES_CLASS = frozenset(
@@ -70,6 +71,9 @@ class ReachableWalk:
             self._function(value, label)
         elif isinstance(value, type):
             self._class(value, label)
+        elif type(value) is Instruction and origin_of_module(value.__module__) == "package":
+            # As a module's own: what was declared with this package belongs to its version.
+            self.writer.text("instruction", value.__module__, value.name)
         elif isinstance(value, ModuleType):
             self.writer.refuse(f"{label} is a module of class {type(value).__qualname__}, which computes its names")
         else:
