@@ -3,8 +3,9 @@
     y[t] = sum over k of weight[t, k] * mlp[expert[t, k]](x[t])
     mlp[e](x) = (activation(x @ gate[e]) * (x @ up[e])) @ down[e]
 
-Who chooses the experts, and how, does not matter. The kernels are `nkilib.core.moe_tkg` for few tokens, where weights
-are streamed past all of them, and `nkilib.core.moe_cte` for many, in blocks of tokens of one expert.
+Who chooses the experts, and how, does not matter. Other forms are in `moe_forms`. The kernels are `nkilib.core.moe_tkg`
+for few tokens, where weights are streamed past all of them, and `nkilib.core.moe_cte` for many, in blocks of tokens of
+one expert.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from typing import Any
 import numpy as np
 
 import nki
-import nki.language as nl
 from nki.graph.patterns import Match, Op, Pattern, Rewriter, Value, combiner, unconverted
 from nkilib.core.moe.moe_cte.moe_cte_utils import SkipMode
 from nkilib.core.moe_cte import MoECTEImplementation, MoECTESpec, moe_cte
 from nkilib.core.moe_tkg import moe_tkg
 from nkilib.core.utils.common_types import ActFnType, ExpertAffinityScaleMode
 from nkilib.errors import KernelLimit
-from nkilib.patterns.matching import activation
+from nkilib.patterns.moe_forms import Mixture, affinities, batched, before_reshape, dense, gated, halves
 from nkilib.patterns.routing import Order, are_ends, function_of, is_identity, is_inverse, members, order_of, source_of
 from nkilib.patterns.tables import Table
 
@@ -85,11 +85,19 @@ class _Routed:
 def match_few(r: Rewriter, op: Op) -> Match | None:
     """The mixture of experts whose sum over the choices of each token an operation is, for few tokens."""
     found = _routed(r, op)
-    if found is None or found.x.type.shape[0] > _FEW:
+    if found is not None and found.x.type.shape[0] > _FEW:
         return None
-    rank = r.constant(np.zeros((1, 1), np.int32))
-    tensors = (found.x, found.gate_up, found.down, _affinities(r, found), found.experts, rank)
-    return _match(r, op, found, tensors)
+    every = _every(r, found) if found is not None else (batched(r, op) or dense(r, op))
+    if every is None:
+        return None
+    experts, rank = r.constant(np.zeros((every.x.type.shape[0], 1), np.int32)), r.constant(np.zeros((1, 1), np.int32))
+    tensors = (every.x, every.gate_up, every.down, every.affinities, experts, rank)
+    return _match(op, every.activation, tensors)
+
+
+def _every(r: Rewriter, found: _Routed) -> Mixture:
+    shares = affinities(r, found.weights, found.experts, found.ends.type.size)
+    return Mixture(found.x, found.gate_up, found.down, shares, found.activation)
 
 
 def match_many(r: Rewriter, op: Op) -> Match | None:
@@ -97,15 +105,14 @@ def match_many(r: Rewriter, op: Op) -> Match | None:
     found = _routed(r, op)
     if found is None or found.x.type.shape[0] <= _FEW:
         return None
-    affinities = _affinities(r, found)
-    places, experts = _blocks(r, found)
-    tensors = (found.x, found.gate_up, found.down, r.reshape(affinities, (affinities.type.size, 1)), places, experts)
-    return _match(r, op, found, tensors)
+    every, (places, experts) = _every(r, found), _blocks(r, found)
+    shares = r.reshape(every.affinities, (every.affinities.type.size, 1))
+    return _match(op, found.activation, (found.x, found.gate_up, found.down, shares, places, experts))
 
 
-def _match(r: Rewriter, op: Op, found: _Routed, tensors: Sequence[Value]) -> Match:
+def _match(op: Op, activation: str, tensors: Sequence[Value]) -> Match:
     kind = op.results[0].type
-    facts = {"activation": found.activation}
+    facts = {"activation": activation}
 
     def finish(r: Rewriter, values: Sequence[Value]) -> Sequence[Value]:
         return (r.convert(r.reshape(values[0], kind.shape), kind.dtype),)
@@ -151,13 +158,7 @@ def _last_gather(r: Rewriter, op: Op) -> tuple[Op | None, tuple[int, int]]:
         return None, (0, 0)
     total = inner.operands[0]
     tokens, choices, *_ = total.type.shape
-    return r.maker(_before_reshape(r, total), "gather"), (tokens, choices)
-
-
-def _before_reshape(r: Rewriter, value: Value) -> Value:
-    while (op := r.maker(unconverted(r, value), "reshape")) is not None:
-        value = op.operands[0]
-    return unconverted(r, value)
+    return r.maker(before_reshape(r, total), "gather"), (tokens, choices)
 
 
 def _table(r: Rewriter, value: Value, source: Value) -> Any:
@@ -178,7 +179,7 @@ def _weights(r: Rewriter, value: Value, order: Order) -> Value | None:
     wide = r.maker(unconverted(r, value), "broadcast_in_dim")
     if wide is None or tuple(wide.attributes["broadcast_dimensions"])[:1] != (0,):
         return None
-    gather = r.maker(_before_reshape(r, wide.operands[0]), "gather")
+    gather = r.maker(before_reshape(r, wide.operands[0]), "gather")
     if gather is None or not _gathers_rows(gather) or gather.operands[0].type.shape != order.places.type.shape:
         return None
     return gather.operands[0] if is_identity(_table(r, gather.operands[1], order.places)) else None
@@ -189,32 +190,16 @@ def _experts(
 ) -> tuple[Value, Value, Value, Value, str] | None:
     """Tokens, weights of experts, ends of groups and the activation, if a value is what experts make of choices."""
     last = _grouped(r, value)
-    gated = None if last is None else r.maker(unconverted(r, last.x), "multiply")
-    for one, up in (gated.operands, gated.operands[::-1]) if gated is not None else ():
-        function = activation(r, one)
-        first = None if function is None else _halves(r, function[1], unconverted(r, up))
-        if last is None or function is None or first is None or first.ends is not last.ends:
-            continue
-        x = _tokens(r, first.x, order, pair)
-        if x is not None and are_ends(r, first.ends, order):
-            inner, features = last.flat.type.shape[0], last.flat.type.shape[1] // last.ends.type.size
-            return x, first.weight(r, 2, inner), last.weight(r, features), first.ends, function[0]
-    return None
-
-
-def _halves(r: Rewriter, gate: Value, up: Value) -> _Grouped | None:
-    """The products whose columns are those of the gate, then as many others."""
-    parts = [r.maker(each, "slice") for each in (gate, up)]
-    if any(part is None for part in parts):
+    function = None if last is None else gated(r, unconverted(r, last.x))
+    both = None if function is None else halves(r, function[1], function[2])
+    first = None if both is None else _grouped(r, both)
+    if last is None or function is None or first is None or first.ends is not last.ends:
         return None
-    first, second = (part for part in parts if part is not None)
-    rows, columns = first.operands[0].type.shape if len(first.operands[0].type.shape) == 2 else (0, 0)
-    bounds = [
-        (tuple(each.attributes["start_indices"]), tuple(each.attributes["limit_indices"])) for each in (first, second)
-    ]
-    wanted = [((0, 0), (rows, columns // 2)), ((0, columns // 2), (rows, columns))]
-    same = first.operands[0] is second.operands[0] and columns % 2 == 0 and bounds == wanted
-    return _grouped(r, first.operands[0]) if same else None
+    x = _tokens(r, first.x, order, pair)
+    if x is None or not are_ends(r, first.ends, order):
+        return None
+    inner, features = last.flat.type.shape[0], last.flat.type.shape[1] // last.ends.type.size
+    return x, first.weight(r, 2, inner), last.weight(r, features), first.ends, function[0]
 
 
 def _tokens(r: Rewriter, value: Value, order: Order, pair: tuple[int, int]) -> Value | None:
@@ -262,7 +247,7 @@ def _grouped(r: Rewriter, value: Value) -> _Grouped | None:
     if select is None or wide is None or r.scalar_of(select.operands[2]) != 0:
         return None
     ends = members(r, wide.operands[0]) if tuple(wide.attributes["broadcast_dimensions"]) == (0, 1) else None
-    product = r.maker(_before_reshape(r, select.operands[1]), "dot_general")
+    product = r.maker(before_reshape(r, select.operands[1]), "dot_general")
     if ends is None or product is None or product.attributes["lhs_batching_dimensions"]:
         return None
     a, (x, flat) = product.attributes, product.operands
@@ -280,15 +265,6 @@ def _narrowed(r: Rewriter, value: Value) -> Value:
 
 
 # -------------------------------------------------------------------------------------------------- what is handed over
-
-
-def _affinities(r: Rewriter, found: _Routed) -> Value:
-    """(tokens, experts): the sum of the weights with which a token chose an expert."""
-    experts = found.ends.type.size
-    shape = (*found.weights.type.shape, experts)
-    chosen = Table(r, found.experts).number().over(shape, (0, 1))
-    weights = Table(r, found.weights).number(nl.float32).over(shape, (0, 1))
-    return weights.where(chosen.compared("EQ", np.arange(experts)), 0).sum(1).value
 
 
 def _blocks(r: Rewriter, found: _Routed) -> tuple[Value, Value]:

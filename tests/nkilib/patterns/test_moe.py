@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 import torch
 from torch.nn.functional import grouped_mm, silu
 
-from tests.nkilib.patterns.conftest import of_torch, replaced
+from tests.nkilib.patterns.conftest import normal, of_jax, of_torch, replaced
 
 H, I, E = 64, 32, 4  # noqa: E741 - the names of the documentation
 
@@ -54,6 +56,18 @@ class _Mixture(torch.nn.Module):
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
         return place
+
+
+class _Batched(_Mixture):
+    """Weights are gathered for each choice."""
+
+    def mixed(self, x: Any, weights: Any, experts: Any) -> Any:
+        """The weighted sum of what the chosen experts make of each token."""
+        chosen = experts.reshape(-1)
+        repeated = x.repeat_interleave(self.choices, 0)[:, :, None]
+        gate, up = torch.bmm(self.gate_up[chosen], repeated)[:, :, 0].chunk(2, -1)
+        made = torch.bmm(self.down[chosen], (silu(gate) * up)[:, :, None])[:, :, 0]
+        return (made * weights.reshape(-1, 1)).view(*weights.shape, H).sum(1).to(x.dtype)
 
 
 def _tokens(count: int) -> Any:
@@ -101,3 +115,24 @@ def test_what_only_looks_like_a_mixture_stays(kind: Callable[[], torch.nn.Module
 def test_who_chose_the_experts_does_not_matter() -> None:
     """A token may choose an expert twice."""
     assert replaced(of_torch(_OtherOrder(), _tokens(6), patterns=["moe_cte", "moe_tkg"])) == ["moe_tkg"]
+
+
+def test_weights_that_were_gathered_for_each_choice() -> None:
+    assert replaced(of_torch(_Batched(), _tokens(5), patterns=["moe_cte", "moe_tkg"])) == ["moe_tkg"]
+
+
+def _all_experts(x: Any, weights: Any, gate: Any, up: Any, down: Any) -> Any:
+    inner = jax.nn.silu(jnp.einsum("td,edi->tei", x, gate)) * jnp.einsum("td,edi->tei", x, up)
+    return jnp.einsum("teh,te->th", jnp.einsum("tei,eih->teh", inner, down), weights)
+
+
+def _other_tokens(x: Any, weights: Any, gate: Any, up: Any, down: Any) -> Any:
+    inner = jax.nn.silu(jnp.einsum("td,edi->tei", x, gate)) * jnp.einsum("td,edi->tei", x[::-1], up)
+    return jnp.einsum("teh,te->th", jnp.einsum("tei,eih->teh", inner, down), weights)
+
+
+@pytest.mark.parametrize(("function", "found"), [(_all_experts, ["moe_tkg"]), (_other_tokens, [])])
+def test_all_experts_of_jax(function: Callable[..., Any], found: list[str]) -> None:
+    shapes = ((6, H), (6, E), (E, H, I), (E, H, I), (E, I, H))
+    inputs = [normal(*shape, dtype="bfloat16", scale=0.3, seed=seed) for seed, shape in enumerate(shapes)]
+    assert replaced(of_jax(function, *inputs, patterns=["moe_cte", "moe_tkg"])) == found
