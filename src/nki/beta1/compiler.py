@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
@@ -38,7 +39,7 @@ class _Sbuf:
             func: called with the indices of a block, its partitions, and the bytes in each of them; returns the first
                 partition and the byte.
         """
-        return Allocated(MemoryRegion.sbuf, lambda block, rows, size: _pair(func(block, rows, size), "ncc.sbuf.alloc"))
+        return Allocated(MemoryRegion.sbuf, lambda *block: _pair(_asked(func, *block), "ncc.sbuf.alloc"))
 
     @staticmethod
     def mod_alloc(
@@ -72,7 +73,7 @@ class _Psum:
         """Banks that a function gives: it returns bank, first partition and byte, of which the last two are 0."""
 
         def address(block: Block, rows: int, size: int) -> tuple[int, int]:
-            bank, partition, byte = func(block, rows, size)
+            bank, partition, byte = _asked(func, block, rows, size)
             return int(partition), int(bank) * tile_size.psum_bank_fmax_bytes + int(byte)
 
         return Allocated(MemoryRegion.psum, address)
@@ -141,6 +142,16 @@ def no_reorder() -> str:
 def allocation_scope() -> Iterator[None]:
     """A scope of the old compiler's allocator; it changes nothing here."""
     yield
+
+
+def _asked(func: Callable[..., Any], block: Block, rows: int, size: int) -> Any:
+    """What a function of the kernel says of a block; it takes its arguments by name, as the documents have them."""
+    given = {"idx": block, "pdim_size": rows, "fdim_size": size}
+    try:
+        inspect.signature(func).bind(**given)
+    except TypeError:
+        return func(block, rows, size)
+    return func(**given)
 
 
 def _same(func: Any) -> Any:

@@ -149,9 +149,9 @@ class Tensor:
 
     # --- other forms of it
 
-    def reshape(self, *shape: Any) -> Tensor:
+    def reshape(self, shape: Any, *more: Any) -> Tensor:
         """A view with another shape of the same elements, in the same order; on chip the partitions stay."""
-        given = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        given = shape if isinstance(shape, Sequence) else (shape, *more)
         sizes = tuple(int(size) for size in given)
         if sizes == self.shape:
             return self
