@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -225,3 +226,23 @@ def test_two_trips_that_write_one_place_of_a_result():
     with pytest.raises(NkiError) as caught:
         twice(_array(4, 8), 2)
     assert caught.value.code == "beta1.unexpected_output_dependencies"
+
+
+@jit
+def sums(a, b, start):
+    out = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.float32, buffer=nl.shared_hbm)
+    total = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    if start:
+        total[...] = nl.full(out.shape, 2.0, nl.float32)
+    for i in nl.affine_range(a.shape[0] // 32):
+        total += nl.matmul(nl.load(a[i * 32 : i * 32 + 32]), nl.load(b[i * 32 : i * 32 + 32]), transpose_x=True)
+    nl.store(out, nl.copy(total))
+    return out
+
+
+@pytest.mark.parametrize("start", [False, True])
+def test_a_sum_of_products_begins_with_what_was_written(start):
+    a, b = _array(96, 16), _array(96, 24)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*accumulate-foreign")
+        assert np.allclose(both(sums, a, b, start), a.T @ b + 2 * start, rtol=1e-5)

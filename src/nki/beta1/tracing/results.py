@@ -239,7 +239,9 @@ def _accumulated(target: Tensor, value: Tensor, box: Box) -> bool:
     destination = target.elements(box).view_record
     if destination.shape != last.view.shape:
         return False
-    return _issue_again(session, last, {"dst": destination, "accumulate": True})
+    # The first product of a sum overwrites what is there, zeros of nl.zeros or nothing at all.
+    add = True if session.holds_other_values(destination.buffer) else None
+    return _issue_again(session, last, {"dst": destination, "accumulate": add})
 
 
 def _made_last(session: Session, value: Tensor) -> Last | None:
