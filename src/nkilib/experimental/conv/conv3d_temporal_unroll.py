@@ -1,14 +1,16 @@
 """Convolution of volumes with few output channels: all depths of the output in one product.
 
 Math as in `conv3d`. A product there has as many rows as output channels, and with few of them the Tensor engine stands
-mostly empty. Here a product has a row for each output channel *and depth*: an input plane, seen through one tap of
-height and width, meets the filters of all depths of the output that read it at once, zeros where one does not.
+mostly empty. Here a product has a row for each output channel, depth *and several rows of the output*: a row of an
+input plane, seen through one tap of width, meets the filters of all of them that read it at once, zeros where one does
+not.
 
 Layouts: as in `conv3d`. Dtypes: bfloat16, float16 or float32. Limits: none; more than 128 rows are several products.
 
-Plan: DMA loads the filter once; Vector puts it, for each input plane, beside itself for all depths of the output. The
-Tensor engine sums up over planes and taps in PSUM, Scalar adds the bias and applies the activation on the way out. The
-Tensor engine bounds it, by about ``D / (D_out * K_d)`` of what `conv3d` needs.
+Plan: DMA loads the filter once; Vector puts it, for each input plane, beside itself for all depths and rows. The Tensor
+engine sums up over planes and taps in PSUM, Scalar adds the bias and applies the activation on the way out. The Tensor
+engine bounds it, with ``D / (D_out * K_d)`` of the products of `conv3d`, and where r rows share one with
+``(r + K_h - 1) / (r * K_h)`` of those.
 
 Source: nki/library/api/conv3d-temporal-unroll.rst.
 """
@@ -29,6 +31,9 @@ from nkilib.experimental.conv.planes import padded_plane
 from nkilib.streaming import size, spans
 
 _FLOATS = (nl.bfloat16, nl.float16, nl.float32)
+
+_FILTER_BYTES = 48 * 1024
+"""Of a partition, for filters beside each other."""
 
 _COLUMN_TILE = 32
 """Columns of the Tensor engine that the published kernel gives to each depth of the output."""
@@ -102,7 +107,7 @@ def conv3d_temporal_unroll(
 
 
 class _Unrolled:
-    """Some depths and channels of the output, whose product is at most 128 of them."""
+    """Some depths and channels of the output, whose product is at most 128 of them, times as many rows as have room."""
 
     def __init__(self, made: Convolution, depths: slice, channels: slice) -> None:
         self._made, self._depths, self._channels = made, depths, channels
@@ -110,19 +115,19 @@ class _Unrolled:
         reach = made.space.depth.reach(depths)
         inside = range(max(0, reach.start), min(reach.stop, made.space.depth.size))
         self._planes = {plane: found for plane in inside if (found := self._readers(plane))}
-        self._filters = {
-            (plane, part.start): self._beside(plane, part) for part in self._parts for plane in self._planes
-        }
+        self._keys = [(plane, part.start) for part in self._parts for plane in self._planes]
+        self._filters: dict[int, dict[tuple[int, int], Any]] = {}
 
     def write(self, *, by_rows: bool) -> None:
         """All outputs of these depths and channels."""
-        bias = self._bias()
-        blocks = view_blocks(self._made, len(self._planes) + 1)
-        if by_rows:
-            blocks = [half for block in blocks if (half := _share_of_rows(block)) is not None]
-        for block in blocks if by_rows else streaming.share(blocks):
-            slabs = {key: self._slab(block, *key) for key in self._filters}
-            self._outputs(block, slabs, bias)
+        bias: dict[int, Any] = {}
+        blocks = view_blocks(self._made, len(self._planes) + 1, int(nl.tile_size.psum_bank_fmax))
+        for block in self._by_rows(blocks) if by_rows else streaming.share(blocks):
+            slabs = {key: self._slab(block, *key) for key in self._keys}
+            for start, together, count in self._groups(block):
+                if together not in bias:
+                    bias[together] = self._bias(together)
+                self._outputs(block, slabs, start, together, count, bias[together])
 
     def _readers(self, plane: int) -> list[tuple[int, int]]:
         """Which depths of the output, counted from the first of these, read a plane, each through which tap."""
@@ -135,59 +140,112 @@ class _Unrolled:
             if axis.position(output, tap) == plane
         ]
 
-    def _beside(self, plane: int, part: slice) -> Any:
-        """The filters of all depths for a plane: (input channels, taps of height and width, channels and depths)."""
-        rows = self._loaded(part)
-        shape = (size(part), rows.shape[2], size(self._channels), size(self._depths))
+    def _groups(self, block: Block) -> list[tuple[int, int, int]]:
+        """Rows of a block: the first one, how many share a product, and how many such groups share a bank of PSUM."""
+        rows, bank = size(block.rows), nl.tile_size.psum_bank_fmax
+        most = min(rows, self._most)
+        whole, rest = divmod(rows, most)
+        found = [
+            (part.start * most, most, size(part))
+            for part in spans(whole, max(1, bank // min(size(block.columns), bank)))
+        ]
+        return [*found, (whole * most, rest, 1)] if rest else found
+
+    @property
+    def _most(self) -> int:
+        """Rows that share a product at most: of 128 results, and as many as there is room for filters."""
+        space, each = self._made.space, size(self._channels) * size(self._depths)
+        most = max(1, nl.tile_size.gemm_stationary_fmax // each)
+        one = len(self._keys) * space.width.taps * each * self._made.x.dtype.itemsize
+        while most > 1 and one * most * space.height.reached(most) > _FILTER_BYTES:
+            most -= 1
+        return most
+
+    def _beside(self, plane: int, part: slice, together: int) -> Any:
+        """The filters of all depths and rows for a plane, zeros where one does not read it.
+
+        Returns:
+            (input channels, positions of rows, taps of width, output channels and depths and rows).
+        """
+        rows, space = self._loaded(part), self._made.space
+        wide, channels, depths = space.width.taps, size(self._channels), size(self._depths)
+        shape = (size(part), space.height.reached(together), wide, channels, depths, together)
         tile = streaming.filled(shape, rows.dtype, 0.0)
+        position, tap_step, channel_step = wide * channels * depths * together, channels * depths * together, depths
+        along = space.height.stride * position + 1  # from the place of one row to that of the next, a position on
         for depth, tap in self._planes[plane]:
-            nisa.tensor_copy(dst=tile[:, :, :, depth], src=rows[:, tap])
-        return tile.reshape((*shape[:2], shape[2] * shape[3]))
+            for high in range(space.height.taps):
+                place = high * space.height.dilation * position + depth * together
+                pattern = [
+                    [shape[1] * position, shape[0]],
+                    [along, together],
+                    [tap_step, wide],
+                    [channel_step * together, channels],
+                ]
+                source = rows[:, tap, high].expand_dim(1).broadcast(1, together)
+                nisa.tensor_copy(dst=tile.ap(pattern=pattern, offset=place), src=source)
+        return tile.reshape((*shape[:3], channels * depths * together))
 
     def _loaded(self, part: slice) -> Any:
-        """The filter's rows of some input channels: (channels, taps of depth, those of height and width, channels)."""
-        every = self._made.filters
-        deep, high, wide, inner, outer = every.shape
-        rows = every.reshape((deep, high * wide, inner, outer))[:, :, part, self._channels]
-        return streaming.load(rows.permute((2, 0, 1, 3)))
+        """The filter's rows of some input channels: (channels, taps of depth, of height, of width, channels)."""
+        rows = self._made.filters[:, :, :, part, self._channels]
+        return streaming.load(rows.permute((3, 0, 1, 2, 4)))
 
-    def _bias(self) -> Any:
-        """As a column, each channel as often as there are depths; or 0."""
+    def _bias(self, together: int) -> Any:
+        """As a column, each channel as often as there are depths and rows; or 0."""
         if self._made.bias is None:
             return 0.0
-        count = size(self._channels)
-        column = streaming.sbuf((count * size(self._depths), 1), nl.float32)
-        source = self._made.bias[self._channels].reshape((count, 1)).broadcast(1, size(self._depths))
-        streaming.copy(column, source)
+        count, times = size(self._channels), size(self._depths) * together
+        column = streaming.sbuf((count * times, 1), nl.float32)
+        streaming.copy(column, self._made.bias[self._channels].reshape((count, 1)).broadcast(1, times))
         return column
 
     def _slab(self, block: Block, plane: int, first: int) -> Any:
         part = next(each for each in self._parts if each.start == first)
         return padded_plane(self._made.x, block.batch, plane, part, *reached(self._made.space, block))
 
-    def _outputs(self, block: Block, slabs: dict[tuple[int, int], Any], bias: Any) -> None:
-        """Those of a block, as many rows at a time as one bank of PSUM holds."""
-        made, bank = self._made, nl.tile_size.psum_bank_fmax
-        wide = min(size(block.columns), bank)
-        for rows in spans(size(block.rows), max(1, bank // wide)):
-            for columns in spans(size(block.columns), wide):
-                count = size(self._channels) * size(self._depths)
-                shape = (count, size(rows), size(columns))
-                tile = streaming.sbuf(shape, made.out.dtype)
-                finish(summed(self._products(rows, columns, slabs), shape), made.activation, bias, into=tile)
-                down = slice(block.rows.start + rows.start, block.rows.start + rows.stop)
-                across = slice(block.columns.start + columns.start, block.columns.start + columns.stop)
-                streaming.store(made.out[block.batch, self._channels, self._depths, down, across], tile)
+    def _outputs(
+        self, block: Block, slabs: dict[tuple[int, int], Any], start: int, together: int, count: int, bias: Any
+    ) -> None:
+        """Some groups of rows of a block."""
+        made, rows = self._made, count * together
+        down = slice(block.rows.start + start, block.rows.start + start + rows)
+        for columns in spans(size(block.columns), nl.tile_size.psum_bank_fmax):
+            results = size(self._channels) * size(self._depths) * together
+            shape = (results, count, size(columns))
+            tile = streaming.sbuf(shape, made.out.dtype)
+            products = self._products(slabs, start, together, count, columns)
+            finish(summed(products, shape), made.activation, bias, into=tile)
+            across = slice(block.columns.start + columns.start, block.columns.start + columns.stop)
+            place = made.out[block.batch, self._channels, self._depths, down, across]
+            streaming.store(place.reshape_dim(2, (count, together)).permute((0, 1, 3, 2, 4)), tile)
 
-    def _products(self, rows: slice, columns: slice, slabs: dict[tuple[int, int], Any]) -> list[tuple[Any, Any]]:
-        space = self._made.space
-        taps = [(h, w) for h in range(space.height.taps) for w in range(space.width.taps)]
-        found = []
+    def _products(
+        self, slabs: dict[tuple[int, int], Any], start: int, together: int, count: int, columns: slice
+    ) -> list[tuple[Any, Any]]:
+        space, found = self._made.space, []
+        if together not in self._filters:
+            parts = {part.start: part for part in self._parts}
+            self._filters[together] = {(p, first): self._beside(p, parts[first], together) for p, first in self._keys}
+        step = together * space.height.stride
         for key, slab in slabs.items():
-            for number, (h, w) in enumerate(taps):
-                down = strided(rows, space.height.stride, h * space.height.dilation)
-                across = strided(columns, space.width.stride, w * space.width.dilation)
-                found.append((self._filters[key][:, number], slab[:, down, across]))
+            for position in range(space.height.reached(together)):
+                first = start * space.height.stride + position
+                down = slice(first, first + (count - 1) * step + 1, step)
+                for w in range(space.width.taps):
+                    across = strided(columns, space.width.stride, w * space.width.dilation)
+                    found.append((self._filters[together][key][:, position, w], slab[:, down, across]))
+        return found
+
+    def _by_rows(self, blocks: list[Block]) -> list[Block]:
+        """This core's blocks of each volume, or its rows of them where there are fewer than cores."""
+        found = []
+        for batch in range(self._made.x.shape[0]):
+            own = [block for block in blocks if block.batch == batch]
+            if len(own) >= nl.num_programs(0):
+                found += streaming.share(own)
+            else:
+                found += [half for block in own if (half := _share_of_rows(block)) is not None]
         return found
 
 

@@ -159,11 +159,15 @@ def finish(total: Any, activation: ActFnType | None, bias: Any, into: Any) -> No
         nisa.tensor_tensor(dst=into, data1=into, data2=into, op=nl.multiply)
 
 
-def view_blocks(made: Convolution, planes: int) -> list[Block]:
-    """Blocks with as many rows and columns as have room for some planes of the input and the zeros around them."""
+def view_blocks(made: Convolution, planes: int, widest: int | None = None) -> list[Block]:
+    """Blocks with as many rows and columns as have room for some planes of the input and the zeros around them.
+
+    Args:
+        widest: columns at most, so that there is room for more rows; None for all.
+    """
     space, parts = made.space, streaming.spans(made.x.shape[1], nl.tile_size.pmax)
     room = _INPUT_BYTES // (len(parts) * planes * made.x.dtype.itemsize)
-    columns = space.width.outputs
+    columns = min(space.width.outputs, widest or space.width.outputs)
     while columns > 1 and space.width.reached(columns) * space.height.reached(1) > room:
         columns = -(-columns // 2)
     rows = max(1, min(space.height.outputs, room // space.width.reached(columns)))
