@@ -123,6 +123,11 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "conv3d_temporal_unroll": Entry(f"{_CONV}.conv3d_temporal_unroll", _CONV, "conv3d-temporal-unroll"),
         "conv3d_transpose": Entry(f"{_CONV}.conv3d_transpose", _CONV, "conv3d-transpose"),
         "attention_bwd": Entry("nkilib.core.attention.attention_bwd"),
+        "attention_kv_parallel_segmented_cte": Entry(
+            "nkilib.core.attention.attention_kv_parallel_segmented_cte",
+            "nkilib.core.attention",
+            "attention-kv-parallel-segmented-cte",
+        ),
         "attention_segmented_cte": Entry(
             "nkilib.core.attention.attention_segmented_cte", "nkilib.core.attention", "attention-segmented-cte"
         ),

@@ -210,11 +210,11 @@ def limits(block: Block, segment: Segment) -> tuple[Any, Any]:
     first, place = call.constants.filled(0.0), segment.first
     stop = sight.used if place is None else call.constants.filled(float(segment.length))
     if known.first is not None:
-        first = _column(block, known.first)
+        first = _column(block, known.first, sight.behind)
     elif sight.window and place is not None:
         first = block.position(1 - sight.window - place)
     if known.stop is not None:
-        stop = _column(block, known.stop)
+        stop = _column(block, known.stop, sight.behind)
     elif sight.causal and place is not None:
         stop = block.position(sight.shift + 1 - place)
     if segment.prior and sight.least is not None:
@@ -228,6 +228,11 @@ def _larger(one: Any, other: Any) -> Any:
     return made
 
 
-def _column(block: Block, limit: Any) -> Any:
-    """A number for each query, ``(queries, 1)``."""
-    return st.load(limit[block.head if limit.shape[0] > 1 else 0, block.span])
+def _column(block: Block, limit: Any, behind: Any) -> Any:
+    """A number for each query, ``(queries, 1)``, less what is behind."""
+    column = st.load(limit[block.head if limit.shape[0] > 1 else 0, block.span])
+    if behind is None:
+        return column
+    made = st.sbuf(column.shape, nl.float32)
+    nisa.tensor_tensor(dst=made, data1=column, data2=behind[0 : block.count, :], op=nl.subtract)
+    return made

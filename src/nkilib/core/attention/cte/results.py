@@ -65,7 +65,7 @@ def finish(block: Block) -> None:
             )
     else:
         nisa.tensor_copy(dst=made, src=totals[:, :, 0:features])
-    _store(block, made)
+    put(block, made)
     if call.sums is not None:
         _store_softmax(block, inverses if call.normalized else weights)
 
@@ -95,7 +95,7 @@ def _sink_weight(block: Block) -> Any:
     return result
 
 
-def _store(block: Block, made: Any) -> None:
+def put(block: Block, made: Any) -> None:
     """Results of a block into device memory, whole tiles at once."""
     call, out = block.call, block.of(block.call.out, not block.call.columns)
     if call.columns:

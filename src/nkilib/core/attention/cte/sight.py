@@ -57,6 +57,7 @@ class Sight:
         used: used keys of the prefix, ``(128, 1)`` float32; None without one.
         unused: for each tile of the prefix a column of float32: 0 for keys that are used, else the lowest number.
         least: the first key of a prefix whose place is known, ``(128, 1)`` float32, if it begins before the sequence.
+        behind: keys before a segment that first and last keys count as well, ``(128, 1)`` float32; None for none.
         shift: added to positions of queries where `causal` is asked: 0, or 0 or -1 as a scalar of the device.
     """
 
@@ -68,6 +69,7 @@ class Sight:
     used: Any = None
     unused: Any = None
     least: Any = None
+    behind: Any = None
     shift: Any = 0
 
     @property

@@ -63,8 +63,7 @@ class Segments:
         if not blocks:
             return
         sums = watched(blocks) if kind is Columns else None
-        bytes_of_block = st.ceil_div(share.width, TILE) * (self.call.features + 1) * 4
-        for some in st.spans(len(blocks), max(1, _SUMS_BYTES // bytes_of_block)):
+        for some in st.spans(len(blocks), together(self.call, share.width)):
             self._pass(kind, blocks[some])
         if sums is not None:
             again(share, sums, self._exactly)
@@ -141,6 +140,11 @@ class Segments:
         nisa.iota(dst=used, pattern=[[0, 1]], offset=left, channel_multiplier=0)
         sight = replace(call.sight, used=used, unused=unused(self.segment, used, run))
         return replace(call, sight=sight, constants=Constants())
+
+
+def together(call: Call, width: int) -> int:
+    """Blocks of queries whose sums SBUF has room for, of a width."""
+    return max(1, _SUMS_BYTES // (st.ceil_div(width, TILE) * (call.features + 1) * 4))
 
 
 def sight_of(window: int, ahead: int, queries: int, prior: Any) -> Sight:
