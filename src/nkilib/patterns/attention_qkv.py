@@ -66,13 +66,17 @@ def match(r: Rewriter, op: Op) -> Match | None:
         return None
     mine = _part(r, op)
     if mine is None:
+        if rotated(r, op) is not None:
+            raise NearMiss("what is rotated is no product whose columns are heads, the kernel rotates all features")
         return None
     x = mine.heads.product.x
     expected = sum(user.name == "dot_general" and user.operands[0] is x for user in r.users(x))
     recent = [*r.written[-_NEAR:], op]
     products = [each for each in recent if each.name == "dot_general" and each.operands[0] is x]
+    if mine.turn is not None and expected != 3:
+        raise NearMiss(f"{expected} products read its rows, the kernel makes queries, keys and values")
     if expected != 3 or len(products) != expected:
-        return None
+        return None  # or the others come later
     parts = {part.heads.product.weight: part for each in recent if (part := _part(r, each, x)) is not None}
     if len(parts) != 3 or all(part.end is not mine.end for part in parts.values()):
         return None

@@ -12,11 +12,14 @@ from __future__ import annotations
 from typing import Any
 
 import nki
-from nki.graph.patterns import Match, Op, Pattern, Rewriter, Value, unconverted
+from nki.graph.patterns import ELEMENTWISE, Match, NearMiss, Op, Pattern, Rewriter, Value, unconverted
 from nkilib.core.mlp import mlp
 from nkilib.core.utils.common_types import ActFnType, NormType
 from nkilib.errors import KernelLimit
 from nkilib.patterns.matching import Linear, activation, bare, ends, linear, norm, of_linear, row, rows
+
+_MOST_OPERATIONS = 32
+"""Of an activation."""
 
 _BIAS = {"gate": "gate_proj_bias_tensor", "up": "up_proj_bias_tensor", "down": "down_proj_bias_tensor"}
 
@@ -44,8 +47,10 @@ def match(r: Rewriter, op: Op) -> Match | None:
         return None
     function, products = inner
     x = bare(r, products["up"].x)
-    if any(bare(r, each.x) is not x for each in products.values()) or x.type.dtype is not op.results[0].type.dtype:
-        return None
+    if any(bare(r, each.x) is not x for each in products.values()):
+        raise NearMiss("its first products read different rows")
+    if x.type.dtype is not op.results[0].type.dtype:
+        raise NearMiss(f"it makes {op.results[0].type.dtype} of {x.type.dtype}, the kernel has one dtype")
     before = norm(r, r.maker(x))
     named = _tensors(r, products | {"down": down})
     if before is not None:
@@ -77,7 +82,30 @@ def _inner(r: Rewriter, value: Value) -> tuple[str, dict[str, Linear]] | None:
         up = of_linear(r, other)
         if function is not None and gate is not None and up is not None:
             return function[0], {"gate": gate, "up": up}
+        if up is not None and function is None and _is_made_of(r, gated, up.x):
+            names = ", ".join(ActFnType.__members__)
+            raise NearMiss(f"the function of its gate is unknown, the kernel has {names}")
     return None
+
+
+def _is_made_of(r: Rewriter, value: Value, x: Value) -> bool:
+    """Whether a value is a function of one product with the rows `x`, element by element."""
+    products: set[Value] = set()
+    pending, seen = [value], set[Value]()
+    while pending and len(seen) < _MOST_OPERATIONS:
+        now = unconverted(r, pending.pop())
+        op = r.maker(now)
+        if now in seen or r.scalar_of(now) is not None:
+            continue
+        seen.add(now)
+        found = of_linear(r, now)
+        if found is not None and bare(r, found.x) is bare(r, x):
+            products.add(now)
+        elif op is not None and op.name in ELEMENTWISE:
+            pending += op.operands
+        else:
+            return False
+    return len(products) == 1 and value not in products
 
 
 def _tensors(r: Rewriter, products: dict[str, Linear]) -> dict[str, Value]:

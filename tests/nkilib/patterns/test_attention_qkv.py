@@ -115,3 +115,34 @@ def test_a_decoding_step_is_faster_with_it() -> None:
     made, plain = of_torch(block, *inputs), of_torch(block, *inputs, patterns=[])
     assert "attention_qkv" in replaced(made) and made.profile().makespan_ns < plain.profile().makespan_ns
     assert np.isfinite(made.profile().makespan_ns)
+
+
+class _Partly(_Block):
+    """Half of the features are rotated, as some models do."""
+
+    def forward(self, x: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        q = self.q(self.norm(x)).view((*x.shape[:2], -1, D)).transpose(1, 2)
+        angles = torch.outer(places.float(), 100.0 ** (-torch.arange(0, D // 2) / D))[None, None]
+        turned = _turned(q[..., : D // 2], angles.cos().to(x.dtype), angles.sin().to(x.dtype))
+        return torch.cat((turned, q[..., D // 2 :]), -1), x
+
+
+@pytest.mark.usefixtures("always")
+def test_a_part_of_the_features_is_left_to_the_graph_compiler() -> None:
+    made = of_torch(_Partly(normed=False, bias=False), *_inputs(3, torch.float32), patterns=ONLY)
+    (near,) = made.report.near
+    assert replaced(made) == [] and near.reason.startswith("what is rotated is no product whose columns are heads")
+
+
+class _Alone(_Block):
+    def forward(self, x: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Keys come from other rows."""
+        q, *_ = super().forward(x, places)
+        return q, x
+
+
+@pytest.mark.usefixtures("always")
+def test_queries_alone_are_left_to_the_graph_compiler() -> None:
+    made = of_torch(_Alone(normed=False, bias=False), *_inputs(3, torch.float32), patterns=ONLY)
+    (near,) = made.report.near
+    assert near.reason == "1 products read its rows, the kernel makes queries, keys and values"

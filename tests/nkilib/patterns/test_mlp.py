@@ -162,3 +162,26 @@ def test_the_timing_model_decides() -> None:
     (found,) = made.report.replaced
     assert found.pattern == "mlp" and found.ns < found.own_ns
     assert made.profile().makespan_ns < without.profile().makespan_ns
+
+
+def _reasons(made: Any) -> list[str]:
+    return [each.reason for each in made.report.near if each.pattern == "mlp"]
+
+
+@pytest.mark.usefixtures("always")
+def test_a_gate_with_another_function_is_nearly_one() -> None:
+    def function(x: Any, gate: Any, up: Any, down: Any) -> Any:
+        return (jnp.tanh(x @ gate) * (x @ up)) @ down
+
+    made = of_jax(function, normal(*TOKENS, H), *_weights())
+    (reason,) = _reasons(made)
+    assert replaced(made) == [] and reason.startswith("the function of its gate is unknown, the kernel has SiLU")
+
+
+@pytest.mark.usefixtures("always")
+def test_products_of_other_rows_are_nearly_one() -> None:
+    def function(x: Any, gate: Any, up: Any, down: Any) -> Any:
+        return (jax.nn.silu(jnp.sin(x) @ gate) * (x @ up)) @ down
+
+    made = of_jax(function, normal(*TOKENS, H), *_weights())
+    assert replaced(made) == [] and _reasons(made) == ["its first products read different rows"]

@@ -4,7 +4,7 @@ A distribution makes its patterns known with entry points of the group ``nki.pat
 """
 
 from nki.graph.ir import Op, TensorType, Value
-from nki.graph.passes.kinds import combiner, is_pointwise
+from nki.graph.passes.kinds import ELEMENTWISE, combiner, is_pointwise
 from nki.graph.passes.lossless import computed_alike, lossless
 from nki.graph.passes.rewriter import Rewriter
 from nki.graph.patterns.known_values import known
@@ -13,6 +13,7 @@ from nki.graph.patterns.recognition import either_way, match_rms_norm, unconvert
 from nki.graph.patterns.registry import register, register_pattern, unregister
 
 __all__ = [
+    "ELEMENTWISE",
     "Choose",
     "Match",
     "Matcher",
