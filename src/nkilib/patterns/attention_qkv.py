@@ -18,7 +18,7 @@ import nki
 import nki.language as nl
 from nki.graph.patterns import Match, NearMiss, Op, Pattern, Rewriter, TensorType, Value
 from nkilib.core.qkv import qkv
-from nkilib.core.utils.common_types import NormType, QKNormConfig
+from nkilib.core.utils.common_types import NormType, QKNormConfig, QKVOutputLayout
 from nkilib.errors import KernelLimit
 from nkilib.patterns.heads import Heads, Rotated, beside, by_token, heads_of, moved_from, rotated
 from nkilib.patterns.matching import ends, last, linear, norm, row
@@ -29,12 +29,17 @@ _NEAR = 256
 
 @nki.jit
 def projected(*tensors: Any, names: str, norm: str, eps: float, heads: tuple[int, int, int], head_eps: float) -> Any:
-    """`qkv` of tensors that are named in the order in which they are given; heads: of queries, of keys, features."""
+    """`qkv` of tensors that are named in the order in which they are given; heads: of queries, of keys, features.
+
+    A step of decoding has three results (B, S, features), a prompt one, (heads, B, S, features of a head).
+    """
     given: dict[str, Any] = dict(zip(names.split(), tensors, strict=True))
     x, (queries, keys, head) = given["input"], heads
-    for name in ("k_cache", "v_cache"):  # keys and values have tensors of their own so
+    step = x.shape[1] == 1
+    for name in ("k_cache", "v_cache") if step else ():  # keys and values have tensors of their own so
         given[name] = nl.ndarray((*x.shape[:2], keys * head), dtype=x.dtype, buffer=nl.shared_hbm)
     return qkv(
+        output_layout=QKVOutputLayout.BSD if step else QKVOutputLayout.NBSd,
         fused_norm_type=NormType[norm],
         norm_eps=eps,
         fused_rope=True,
@@ -164,12 +169,34 @@ def _finished(op: Op, parts: Sequence[_Part], tensors: tuple[Value, ...], facts:
 
     def finish(r: Rewriter, values: Sequence[Value]) -> Sequence[Value]:
         made = []
-        for part, value in zip(parts, values, strict=True):
+        divided = values if len(values) > 1 else _divided(r, values[0], parts)
+        for part, value in zip(parts, divided, strict=True):
             moved = r.reshape(part.heads.moved(r, value), part.end.type.shape)
             made.append(r.convert(moved, part.end.type.dtype))
         return [made[n] for n in order]
 
     return Match(tensors, tuple(parts[n].end for n in order), facts, finish)
+
+
+def _divided(r: Rewriter, value: Value, parts: Sequence[_Part]) -> list[Value]:
+    """The columns of each product of ``(heads, B, S, features)``; moves that follow are made one with these."""
+    _, *rest, features = value.type.shape
+    found, start = [], 0
+    for part in parts:
+        count = part.width // features
+        limits = (start + count, *rest, features)
+        kind = TensorType((count, *rest, features), value.type.dtype)
+        heads = r.one(
+            "slice",
+            [value],
+            kind,
+            start_indices=(start, 0, 0, 0),
+            limit_indices=limits,
+            strides=(1, 1, 1, 1),
+        )
+        found.append(r.reshape(r.transpose(heads, (1, 2, 0, 3)), (*rest, part.width)))
+        start += count
+    return found
 
 
 ATTENTION_QKV = Pattern("attention_qkv", match, projected, choose="faster", refuses=(KernelLimit,))

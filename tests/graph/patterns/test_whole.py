@@ -57,6 +57,14 @@ def test_two_that_are_in_each_other_s_way_are_not_both_used() -> None:
     assert len(_left_out({"a": 5.0, "b": 5.0}, together=7.0)) == 1
 
 
+def test_what_was_left_out_first_comes_back_if_it_helps_without_others() -> None:
+    def time_without(keys: frozenset[str]) -> float:
+        return {"": 100.0, "a": 99.0, "b": 90.0, "ab": 95.0}["".join(sorted(keys))]
+
+    used = {"a": Times(9.9, 10.0), "b": Times(9.0, 10.0)}
+    assert left_out(used, 100.0, 9, time_without) == {"b": Times(99.0, 95.0)}
+
+
 def test_a_large_model_is_compared_once() -> None:
     costs = {"a": 5.0, "b": -1.0}
     assert _left_out(costs, operations=10**6) == {} and _left_out(costs).keys() == {"b"}

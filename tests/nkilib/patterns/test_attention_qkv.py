@@ -117,19 +117,18 @@ def test_a_decoding_step_is_faster_with_it() -> None:
     assert np.isfinite(made.profile().makespan_ns)
 
 
-class _Partly(_Block):
-    """Half of the features are rotated, as some models do."""
-
+class _Squashed(_Block):
     def forward(self, x: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        q = self.q(self.norm(x)).view((*x.shape[:2], -1, D)).transpose(1, 2)
-        angles = torch.outer(places.float(), 100.0 ** (-torch.arange(0, D // 2) / D))[None, None]
-        turned = _turned(q[..., : D // 2], angles.cos().to(x.dtype), angles.sin().to(x.dtype))
-        return torch.cat((turned, q[..., D // 2 :]), -1), x
+        """Something is computed between the product and the rotation."""
+        q = torch.tanh(self.q(self.norm(x))).view((*x.shape[:2], -1, D)).transpose(1, 2)
+        angles = torch.outer(places.float(), 100.0 ** (-torch.arange(0, D, 2) / D))
+        both = torch.cat((angles, angles), -1)[None, None]
+        return _turned(q, both.cos().to(x.dtype), both.sin().to(x.dtype)), x
 
 
 @pytest.mark.usefixtures("always")
-def test_a_part_of_the_features_is_left_to_the_graph_compiler() -> None:
-    made = of_torch(_Partly(normed=False, bias=False), *_inputs(3, torch.float32), patterns=ONLY)
+def test_what_is_computed_before_the_rotation_is_left_to_the_graph_compiler() -> None:
+    made = of_torch(_Squashed(normed=False, bias=False), *_inputs(3, torch.float32), patterns=ONLY)
     (near,) = made.report.near
     assert replaced(made) == [] and near.reason.startswith("what is rotated is no product whose columns are heads")
 

@@ -41,6 +41,11 @@ def left_out(used: Mapping[str, Times], ns: float, operations: int, time_without
         now = time_without(frozenset((*found, key)))
         if now < best:
             found[key], best = Times(best, now), now
+    for key in list(found)[:-1]:  # what was left out first may be worth it without the others
+        now = time_without(frozenset(each for each in found if each != key))
+        if now < best:
+            del found[key]
+            best = now
     if possible and found.keys() != possible.keys():
         now = time_without(frozenset(possible))
         if now < best:
