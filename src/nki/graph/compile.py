@@ -38,7 +38,7 @@ from nki.graph.passes.context import GraphContext, Replacement, Traffic
 from nki.graph.passes.pipeline import STAGES, run_passes
 from nki.graph.patterns.choice import Times
 from nki.graph.patterns.selection import replacements
-from nki.graph.patterns.whole import left_out
+from nki.graph.patterns.whole import Everything, left_out
 from nki.graph.report import GraphReport, report_of
 from nki.graph.stablehlo.read import read
 from nki.graph.stablehlo.write import write
@@ -162,7 +162,7 @@ class GraphCompilation:
             used = {key: Times(*each) for key, each in self._context.used.items()}
             size = sum(1 for _ in kept.walk())
             without = left_out(used, self._ns(found.programs), size, partial(self._time_without, kept))
-        if not without:
+        if not (without or isinstance(without, Everything)):
             return found
         self._context = self._fresh(left_out=without)
         return self._made(self._passed(kept, SIMPLIFIED))
@@ -219,9 +219,9 @@ class GraphCompilation:
         """
         return self._time_in(module, self._fresh(patterns=patterns), {})
 
-    def _time_without(self, module: Module, keys: frozenset[str]) -> float:
+    def _time_without(self, module: Module, keys: Mapping[str, Times]) -> float:
         """What the model takes in ns where parts with these keys are left as they are."""
-        context = self._fresh(left_out=dict.fromkeys(keys, (0.0, 0.0)))
+        context = self._fresh(left_out=keys)
         return self._time_in(copy_module(module), context, self._donated(module.main))
 
     def _fresh(self, **changes: Any) -> GraphContext:

@@ -107,7 +107,7 @@ class Replacement:
             remember(key, times, all(each.lasting for each in (self, *later)))
         if not times.faster:
             raise Slower(times, cut.others)
-        if key in context.left_out:
+        if times.own_ns is not None and key in context.left_out:
             raise Slower(Times(*context.left_out[key]), whole=" as a whole, if not by itself")
         context.used[key] = times
         return self._called(r, op, found, self._reference(op, found, context)), times

@@ -20,8 +20,25 @@ _MOST_TRIALS = 4
 _MOST_OPERATIONS = 4096
 """Of models in which kernels are left out one by one; a larger one is linked once again, without any."""
 
-TimeWithout = Callable[[frozenset[str]], float]
+TimeWithout = Callable[[Mapping[str, Times]], float]
 """What the model takes in ns where the parts with these keys are left as they are."""
+
+
+class Everything(dict[str, Times]):
+    """All parts, also those that nobody found yet: a pattern may find one where another one left it."""
+
+    def __init__(self, times: Times) -> None:
+        super().__init__()
+        self._times = times
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> Times:
+        return self._times
+
+
+_UNKNOWN = Times(0.0, 0.0)
 
 
 def left_out(used: Mapping[str, Times], ns: float, operations: int, time_without: TimeWithout) -> dict[str, Times]:
@@ -38,16 +55,16 @@ def left_out(used: Mapping[str, Times], ns: float, operations: int, time_without
     best = ns
     alone = len(possible) == 1  # then leaving it out is the trial without any
     for key in doubtful[: 0 if alone or operations > _MOST_OPERATIONS else _MOST_TRIALS]:
-        now = time_without(frozenset((*found, key)))
+        now = time_without({**found, key: _UNKNOWN})
         if now < best:
             found[key], best = Times(best, now), now
     for key in list(found)[:-1]:  # what was left out first may be worth it without the others
-        now = time_without(frozenset(each for each in found if each != key))
+        now = time_without({each: times for each, times in found.items() if each != key})
         if now < best:
             del found[key]
             best = now
-    if possible and found.keys() != possible.keys():
-        now = time_without(frozenset(possible))
+    if possible:
+        now = time_without(Everything(_UNKNOWN))
         if now < best:
-            return dict.fromkeys(possible, Times(ns, now))
+            return Everything(Times(ns, now))
     return found
