@@ -21,6 +21,7 @@ from nki.graph.ir import Group, Op, TensorType, Value
 from nki.graph.kernels import compile_function
 from nki.options import from_environment
 from nki.target.load import load_target
+from tests.graph import xla
 
 Array = np.ndarray[Any, Any]
 
@@ -148,6 +149,11 @@ _FORMATS = {
 }
 
 
+def by_xla(reference: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of JAX by XLA's CPU compiler, quickly: it runs once."""
+    return jax.jit(reference, compiler_options=xla.QUICK)
+
+
 def check(
     made: Group,
     inputs: Sequence[Array],
@@ -213,7 +219,7 @@ def check_function(function: Callable[..., Any], inputs: Sequence[Array], error:
     Returns:
         The largest error.
     """
-    jitted = jax.jit(function)
+    jitted = by_xla(function)
     executable = compile_module(jitted.lower(*inputs).as_text(), target=target)
     worst = 0.0
     leaves = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(jitted(*inputs))]
