@@ -11,7 +11,7 @@ from typing import Any
 import nki
 import nki.language as nl
 from nkilib.core.moe.moe_cte import variants
-from nkilib.core.moe.moe_cte.layer import make_layer
+from nkilib.core.moe.moe_cte.layer import layer_of
 from nkilib.core.moe.moe_cte.moe_cte_utils import SkipMode
 from nkilib.core.utils.common_types import ActFnType, ExpertAffinityScaleMode
 
@@ -49,27 +49,7 @@ def blockwise_mm_baseline_shard_intermediate(
     expert_affinity_multiply_on_I: bool = False,
 ) -> Any:
     """`moe_cte` with shard_on_i."""
-    layer = make_layer(
-        gate_up_proj_scale,
-        down_proj_scale,
-        hidden=hidden_states,
-        affinities=expert_affinities_masked,
-        gate_up=gate_up_proj_weight,
-        down=down_proj_weight,
-        ids=token_position_to_id,
-        experts=block_to_expert,
-        block=block_size,
-        gate_up_bias=gate_and_up_proj_bias,
-        down_bias=down_proj_bias,
-        activation=activation_function,
-        skip=skip_dma or SkipMode(),
-        dtype=compute_dtype,
-        accumulating=is_tensor_update_accumulating,
-        scaling=expert_affinities_scaling_mode,
-        scale_intermediate=expert_affinity_multiply_on_I,
-        gate_clamp=(gate_clamp_lower_limit, gate_clamp_upper_limit),
-        up_clamp=(up_clamp_lower_limit, up_clamp_upper_limit),
-    )
+    layer = layer_of(locals())
     return variants.shard_on_i(layer, checkpoint_activation)
 
 
@@ -101,28 +81,7 @@ def blockwise_mm_baseline_shard_intermediate_hybrid(
     up_clamp_upper_limit: float | None = None,
 ) -> Any:
     """`moe_cte` with shard_on_i_hybrid."""
-    layer = make_layer(
-        gate_up_proj_scale,
-        down_proj_scale,
-        hidden=hidden_states,
-        affinities=expert_affinities_masked,
-        gate_up=gate_up_proj_weight,
-        down=down_proj_weight,
-        ids=token_position_to_id,
-        experts=block_to_expert,
-        block=block_size,
-        gate_up_bias=gate_and_up_proj_bias,
-        down_bias=down_proj_bias,
-        saved_gate_up=gate_up_activations_T,
-        saved_down=down_activations,
-        activation=activation_function,
-        skip=skip_dma or SkipMode(),
-        dtype=compute_dtype,
-        accumulating=is_tensor_update_accumulating,
-        scaling=expert_affinities_scaling_mode,
-        gate_clamp=(gate_clamp_lower_limit, gate_clamp_upper_limit),
-        up_clamp=(up_clamp_lower_limit, up_clamp_upper_limit),
-    )
+    layer = layer_of(locals())
     return variants.shard_on_i_hybrid(layer, conditions, num_static_block)
 
 
@@ -151,25 +110,5 @@ def blockwise_mm_shard_intermediate_dropping(
     up_clamp_upper_limit: float | None = None,
 ) -> Any:
     """`moe_cte` with shard_on_i_dropping."""
-    layer = make_layer(
-        gate_up_proj_scale,
-        down_proj_scale,
-        hidden=hidden_states,
-        affinities=expert_affinities_masked,
-        gate_up=gate_up_proj_weight,
-        down=down_proj_weight,
-        ids=token_position_to_id,
-        experts=block_to_expert,
-        block=block_size,
-        gate_up_bias=gate_and_up_proj_bias,
-        down_bias=down_proj_bias,
-        activation=activation_function,
-        skip=skip_dma or SkipMode(),
-        dtype=compute_dtype,
-        accumulating=is_tensor_update_accumulating,
-        scaling=expert_affinities_scaling_mode,
-        scale_intermediate=expert_affinity_multiply_on_I,
-        gate_clamp=(gate_clamp_lower_limit, gate_clamp_upper_limit),
-        up_clamp=(up_clamp_lower_limit, up_clamp_upper_limit),
-    )
+    layer = layer_of(locals())
     return variants.shard_on_i_dropping(layer)

@@ -7,7 +7,7 @@ from typing import Any
 import nki
 import nki.language as nl
 from nkilib.core.moe.moe_cte import variants
-from nkilib.core.moe.moe_cte.layer import make_layer
+from nkilib.core.moe.moe_cte.layer import layer_of
 from nkilib.core.moe.moe_cte.moe_cte_utils import BlockShardStrategy, SkipMode
 from nkilib.core.utils.common_types import ActFnType, ExpertAffinityScaleMode
 
@@ -46,27 +46,7 @@ def bwmm_shard_on_block(
         (rows of hidden_states, H); where tokens may be in several blocks (rows, 2, H), with the sum in place 0 and
         zeros in place 1.
     """
-    layer = make_layer(
-        gate_up_proj_scale,
-        down_proj_scale,
-        hidden=hidden_states,
-        affinities=expert_affinities_masked,
-        gate_up=gate_up_proj_weight,
-        down=down_proj_weight,
-        ids=token_position_to_id,
-        experts=block_to_expert,
-        block=block_size,
-        gate_up_bias=gate_and_up_proj_bias,
-        down_bias=down_proj_bias,
-        saved_down=down_activations,
-        activation=activation_function,
-        skip=skip_dma or SkipMode(),
-        dtype=compute_dtype,
-        accumulating=is_tensor_update_accumulating,
-        scaling=expert_affinities_scaling_mode,
-        gate_clamp=(gate_clamp_lower_limit, gate_clamp_upper_limit),
-        up_clamp=(up_clamp_lower_limit, up_clamp_upper_limit),
-    )
+    layer = layer_of(locals())
     return variants.shard_on_block(
         layer, block_sharding_strategy, n_block_per_iter, paired=is_tensor_update_accumulating
     )

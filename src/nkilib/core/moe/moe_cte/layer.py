@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,45 @@ class Layer:
     def scales_middle(self) -> bool:
         """Whether what the last product gets is scaled with affinities."""
         return self.scaling == ExpertAffinityScaleMode.POST_SCALE and self.scale_intermediate
+
+
+_NAMES = {
+    "hidden_states": "hidden",
+    "expert_affinities_masked": "affinities",
+    "gate_up_proj_weight": "gate_up",
+    "down_proj_weight": "down",
+    "token_position_to_id": "ids",
+    "block_to_expert": "experts",
+    "block_size": "block",
+    "gate_and_up_proj_bias": "gate_up_bias",
+    "down_proj_bias": "down_bias",
+    "gate_up_activations_T": "saved_gate_up",
+    "down_activations": "saved_down",
+    "activation_function": "activation",
+    "compute_dtype": "dtype",
+    "is_tensor_update_accumulating": "accumulating",
+    "expert_affinities_scaling_mode": "scaling",
+    "expert_affinity_multiply_on_I": "scale_intermediate",
+}
+"""What kernels call the attributes of a layer."""
+
+
+def layer_of(given: Mapping[str, Any], **more: Any) -> Layer:
+    """The checked layer of a call.
+
+    Args:
+        given: arguments by name, ``locals()`` where a kernel begins; those that are of no layer are left out.
+        more: attributes for which the kernel has names of its own.
+
+    Raises:
+        KernelLimit: the kernel does not compute it.
+    """
+    found = {attribute: given[name] for name, attribute in _NAMES.items() if name in given}
+    for name in ("gate", "up"):
+        if f"{name}_clamp_upper_limit" in given:
+            found[f"{name}_clamp"] = (given[f"{name}_clamp_lower_limit"], given[f"{name}_clamp_upper_limit"])
+    scales = {f"{name}_scale": given.get(f"{name}_proj_scale") for name in ("gate_up", "down")}
+    return make_layer(**{**scales, **found, "skip": given["skip_dma"] or SkipMode(), **more})
 
 
 def make_layer(gate_up_scale: Any, down_scale: Any, **given: Any) -> Layer:

@@ -29,7 +29,7 @@ import nki
 import nki.language as nl
 from nkilib import limits
 from nkilib.core.moe.moe_cte import gradients, variants
-from nkilib.core.moe.moe_cte.layer import Layer, make_layer
+from nkilib.core.moe.moe_cte.layer import Layer, layer_of
 from nkilib.core.moe.moe_cte.moe_cte_utils import BlockShardStrategy, SkipMode
 from nkilib.core.utils.common_types import ActFnType, ExpertAffinityScaleMode
 
@@ -186,33 +186,17 @@ def moe_cte(
         (rows of hidden_states, H). With ``spec.shard_on_I.checkpoint_activation``, and with shard_on_i_dropping, a
         tuple of that, the (N, 2, I, B), and unless affinities scale the intermediate dimension the (N, B, H) of above.
     """
+    given = dict(locals())
     absent = {"gate_up_in_scale": gate_up_in_scale, "down_in_scale": down_in_scale}
     limits.not_built({**absent, "skip_gate_proj": skip_gate_proj or None}, "moe_cte")
     limits.one_of("accumulation_dtype", accumulation_dtype, (None, nl.float32))
     scales = quantization_config or QuantizationConfig()
     settings = spec.shard_on_I or ShardOnIConfig()
-    layer = make_layer(
-        gate_up_proj_scale if gate_up_proj_scale is not None else scales.gate_up_proj_scale,
-        down_proj_scale if down_proj_scale is not None else scales.down_proj_scale,
-        hidden=hidden_states,
-        affinities=expert_affinities_masked,
-        gate_up=gate_up_proj_weight,
-        down=down_proj_weight,
-        ids=token_position_to_id,
-        experts=block_to_expert,
-        block=block_size,
-        gate_up_bias=gate_and_up_proj_bias,
-        down_bias=down_proj_bias,
-        saved_gate_up=gate_up_activations_T,
-        saved_down=down_activations,
-        activation=activation_function,
-        skip=skip_dma or SkipMode(),
-        dtype=compute_dtype,
-        accumulating=is_tensor_update_accumulating,
-        scaling=expert_affinities_scaling_mode,
+    layer = layer_of(
+        given,
+        gate_up_scale=gate_up_proj_scale if gate_up_proj_scale is not None else scales.gate_up_proj_scale,
+        down_scale=down_proj_scale if down_proj_scale is not None else scales.down_proj_scale,
         scale_intermediate=settings.expert_affinity_multiply_on_I,
-        gate_clamp=(gate_clamp_lower_limit, gate_clamp_upper_limit),
-        up_clamp=(up_clamp_lower_limit, up_clamp_upper_limit),
     )
     return _variant(spec, layer, conditions)
 

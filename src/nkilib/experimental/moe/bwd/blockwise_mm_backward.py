@@ -30,7 +30,7 @@ import nki.language as nl
 from nkilib import limits, streaming
 from nkilib.core.moe.moe_cte.block import Share, share_of
 from nkilib.core.moe.moe_cte.blockwise import meet
-from nkilib.core.moe.moe_cte.layer import Layer, make_layer
+from nkilib.core.moe.moe_cte.layer import Layer, layer_of
 from nkilib.core.moe.moe_cte.moe_cte_utils import SkipMode
 from nkilib.core.utils.common_types import ActFnType
 from nkilib.experimental.moe.bwd.inner import SLOPES, inner_of
@@ -98,6 +98,7 @@ def blockwise_mm_bwd(
     Returns:
         The gradients of the first four arguments, and with `bias` those of biases (E, 2, I) and (E, H).
     """
+    given = dict(locals())
     limits.not_built(
         {
             "block_tile_size": block_tile_size,
@@ -110,22 +111,11 @@ def blockwise_mm_bwd(
     limits.one_of("shard_option", shard_option, tuple(ShardOption))
     other = None if shard_option == ShardOption.SHARD_ON_HIDDEN else shard_option
     limits.without_effect("blockwise_mm_bwd", "as two cores share both dimensions", shard_option=other)
-    layer = make_layer(
-        None,
-        None,
-        hidden=hidden_states,
-        affinities=expert_affinities_masked,
-        gate_up=gate_up_proj_weight,
-        down=down_proj_weight,
-        ids=token_position_to_id,
-        experts=block_to_expert,
-        block=block_size,
+    layer = layer_of(
+        given,
         saved_gate_up=gate_up_proj_act_checkpoint_T,
         saved_down=down_proj_act_checkpoint,
         activation=activation_type,
-        skip=skip_dma or SkipMode(),
-        dtype=compute_dtype,
-        accumulating=is_tensor_update_accumulating,
         scale_intermediate=affinity_option == AffinityOption.AFFINITY_ON_I,
     )
     outs = (

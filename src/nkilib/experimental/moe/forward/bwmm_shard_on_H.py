@@ -8,7 +8,7 @@ from typing import Any
 import nki
 import nki.language as nl
 from nkilib.core.moe.moe_cte import variants
-from nkilib.core.moe.moe_cte.layer import make_layer
+from nkilib.core.moe.moe_cte.layer import layer_of
 from nkilib.core.moe.moe_cte.moe_cte_utils import SkipMode
 from nkilib.core.utils.common_types import ExpertAffinityScaleMode
 
@@ -34,22 +34,6 @@ def blockwise_mm_baseline_shard_hidden(
     Returns:
         (rows of hidden_states, H); tensors that were passed for checkpoints are written.
     """
-    layer = make_layer(
-        None,
-        None,
-        hidden=hidden_states,
-        affinities=expert_affinities_masked,
-        gate_up=gate_up_proj_weight,
-        down=down_proj_weight,
-        ids=token_position_to_id,
-        experts=block_to_expert,
-        block=block_size,
-        saved_gate_up=gate_up_activations_T,
-        saved_down=down_activations,
-        skip=skip_dma or SkipMode(),
-        dtype=compute_dtype,
-        accumulating=is_tensor_update_accumulating,
-        scaling=expert_affinities_scaling_mode,
-    )
+    layer = layer_of(locals())
     result = variants.shard_on_i(layer)
     return result[0] if isinstance(result, tuple) else result
