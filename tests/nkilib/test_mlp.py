@@ -134,6 +134,14 @@ def test_row_scales_in_prefill() -> None:
     check(fp8=QuantizationType.ROW, dtype=bfloat16, tokens=130, i=130)
 
 
+@pytest.mark.parametrize("tokens", [3, 130])
+def test_weights_of_8_bits_without_scales(tokens: int) -> None:
+    given = call(tokens, dtype=bfloat16, norm=NormType.RMS_NORM)
+    for name in ("gate", "up", "down"):
+        given[f"{name}_proj_weights_tensor"] = given[f"{name}_proj_weights_tensor"].astype(FP8)
+    close(nki.simulate(mlp)(**given), mlp_reference(**given))
+
+
 def test_products_of_8_bits_take_half_of_the_time() -> None:
     given = call(tokens=512, h=1024, i=2048, fp8=QuantizationType.STATIC, dtype=bfloat16)
     shapes = {name: nki.ShapeDtype(v.shape, v.dtype) if hasattr(v, "shape") else v for name, v in given.items()}

@@ -4,7 +4,7 @@
     out = (activation(clamp(x @ gate + b_gate)) * clamp(x @ up + b_up)) @ down + b_down
 
 Shapes: hidden (B, S, H), gate and up (H, I), down (I, H), out (B, S, H); vectors (1, H) or (1, I). dtypes: float32,
-bfloat16 or float16; weights of float8_e4m3 and float8_e5m2 as well, with scales. Sums are float32.
+bfloat16 or float16; weights of float8_e4m3 and float8_e5m2 as well, with scales or none. Sums are float32.
 
 Plan: up to 512 tokens stay in SBUF with their features on partitions, so that the first product leaves its result where
 the second one contracts it, and weights are read once for all of them. Scalar applies the activation and Vector the

@@ -82,7 +82,7 @@ def check_weights(matrices: Mapping[str, Any], scales: Mapping[str, Any], kind: 
     for (name, weights), (named, scale) in zip(matrices.items(), scales.items(), strict=True):
         if weights is None:
             continue
-        limits.dtype(name, weights, FLOATS if kind is QuantizationType.NONE else FLOATS_OF_8_BITS)
+        limits.dtype(name, weights, FLOATS + FLOATS_OF_8_BITS if kind is QuantizationType.NONE else FLOATS_OF_8_BITS)
         if scale is not None:
             check_scale(named, scale, weights.shape[1] if kind is QuantizationType.ROW else 1)
 
