@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.library.cases import all_cases
 
 import nki
 import nki.isa as nisa
@@ -116,3 +117,11 @@ def test_written_tables_belong_to_kernels_of_the_catalogue() -> None:
     assert names
     for entries in tuned.TABLES.values():
         assert set(entries) <= set(CATALOGUE)
+
+
+def test_written_entries_are_found_by_what_kernels_ask_for() -> None:
+    """A size that a kernel asks for since leaves its entries without effect."""
+    asked = {case.kernel: case.sizes.keys() for case in all_cases() if case.sizes}
+    for entries in tuned.TABLES.values():
+        for name, some in entries.items():
+            assert {frozenset(sizes) for sizes, _ in some} == {frozenset(asked[name])}, name

@@ -66,6 +66,6 @@ def plan_of(sizes: tuple[int, int, int, int], tiles: Mapping[str, int] | None) -
     queries, keys, prior, d = sizes
     trip = st.ceil_div(keys, TILE) + st.ceil_div(prior, TILE)
     rule = {"ahead": 5, "vector": 4 if d > _NARROW else 3, "section": 8192, "exact": 50 + 2 * trip}
-    plan = tuned.choose("attention_cte", {"queries": queries, "keys": keys}, rule, tiles)
+    plan = tuned.choose("attention_cte", {"queries": queries, "keys": keys, "d": d}, rule, tiles)
     limits.multiple('tiles["section"]', plan["section"], CHUNK, "keys are loaded so many at a time")
     return plan
