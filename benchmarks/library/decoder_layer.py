@@ -1,12 +1,13 @@
 """A decoder layer of the shape of Llama 3 8B, built of the library's functions by hand, and by the graph compiler.
 
-usage: python -m benchmarks.library.decoder_layer [--phase prefill|decoding] [--how TEXT] [--json FILE]
+usage: python -m benchmarks.library.decoder_layer [--phase prefill|decoding] [--how TEXT] [--run] [--json FILE]
 
 Prefill of 2,048 positions, and a step of decoding whose cache has 8,192: hidden 4,096, 32 heads of 128, 8 heads of
 keys, inner size 14,336, bfloat16, weights as (features, results). "by hand" calls functions of the library in PyTorch;
 "own" is the same layer in operators of PyTorch, as the graph compiler makes it: alone, with its pattern of attention,
 and with the library's patterns. The roofline is the larger of the products at the peak rate and of the bytes that have
-to move: weights, the cache, what comes in and goes out.
+to move: weights, the cache, what comes in and goes out. --run executes the layer by hand in a small size, and compares
+it with PyTorch in float32, which PyTorch in bfloat16 is compared with as well.
 """
 
 from __future__ import annotations
@@ -39,61 +40,91 @@ from nkilib.core.qkv import qkv
 from nkilib.core.utils.common_types import NormType, QKVOutputLayout
 from nkilib.patterns.every import PATTERNS
 
-H, HEADS, SHARED, D, INNER = 4096, 32, 8, 128, 14336
-POSITIONS, CACHE, EPS, TARGET = 2048, 8192, 1e-5, "trn2"
-GROUP = HEADS // SHARED
+EPS, TARGET, D = 1e-5, "trn2", 128
 Tensors = dict[str, torch.Tensor]
+Make = Callable[[tuple[int, ...]], torch.Tensor]
 
 
-def weights() -> Tensors:
-    """The weights of a layer; nobody looks at their values."""
+@dataclass(frozen=True)
+class Sizes:
+    """Of a layer, a prompt and a cache: features, heads, heads of keys, inner features, positions, places."""
+
+    hidden: int
+    heads: int
+    shared: int
+    inner: int
+    positions: int
+    cache: int
+
+
+LLAMA = Sizes(4096, 32, 8, 14336, 2048, 8192)
+SMALL = Sizes(512, 4, 2, 640, 200, 300)
+"""What is executed."""
+
+
+def empty(shape: tuple[int, ...]) -> torch.Tensor:
+    """A tensor whose values nobody looks at."""
+    return torch.empty(shape, dtype=torch.bfloat16)
+
+
+def weights(of: Sizes, make: Make = empty) -> Tensors:
+    """The weights of a layer."""
+    h = of.hidden
     shapes = {
-        "gain": (1, H), "heads": (H, (HEADS + 2 * SHARED) * D), "out": (HEADS * D, H), "second": (1, H),
-        "gate": (H, INNER), "up": (H, INNER), "down": (INNER, H),
+        "gain": (1, h), "heads": (h, (of.heads + 2 * of.shared) * D), "out": (of.heads * D, h), "second": (1, h),
+        "gate": (h, of.inner), "up": (h, of.inner), "down": (of.inner, h),
     }  # fmt: skip
-    return {name: torch.empty(shape, dtype=torch.bfloat16) for name, shape in shapes.items()}
+    return {name: make(shape) for name, shape in shapes.items()}
 
 
-def inputs(phase: str) -> Tensors:
+def inputs(of: Sizes, phase: str, make: Make = empty) -> Tensors:
     """What a layer is called with besides its weights."""
-    new = POSITIONS if phase == "prefill" else 1
-    made = {"x": torch.empty((1, new, H), dtype=torch.bfloat16)}
-    made |= {name: torch.empty((1, new, D), dtype=torch.bfloat16) for name in ("cos", "sin")}
+    new = of.positions if phase == "prefill" else 1
+    made = {"x": make((1, new, of.hidden)), "cos": make((1, new, D)), "sin": make((1, new, D))}
     if phase == "decoding":
-        made |= {name: torch.empty((SHARED, 1, CACHE, D), dtype=torch.bfloat16) for name in ("keys", "values")}
-        made["place"] = torch.tensor([CACHE - 1])
+        made |= {name: make((of.shared, 1, of.cache, D)) for name in ("keys", "values")}
+        made["place"] = torch.tensor([of.cache - 1])
     return made
+
+
+def parts(of: Sizes) -> tuple[slice, slice, slice]:
+    """The queries, keys and values among heads."""
+    ends = (0, of.heads, of.heads + of.shared, of.heads + 2 * of.shared)
+    return slice(*ends[:2]), slice(*ends[1:3]), slice(*ends[2:])
 
 
 # ----------------------------------------------------------------------------------------------------------- by hand
 
 
 @nki.jit
-def attended(heads: Any) -> Any:
-    """Attention of a prompt: queries, keys and values are parts of one tensor."""
-    q, k, v = (heads[part].reshape((-1, POSITIONS, D)) for part in PARTS)
+def attended(heads: Any, shared: int) -> Any:
+    """Attention of a prompt: queries, keys and values are parts of one tensor, and `shared` heads are of keys."""
+    count, positions = heads.shape[0] - 2 * shared, heads.shape[2]
+    each = slice(0, count), slice(count, count + shared), slice(count + shared, count + 2 * shared)
+    q, k, v = (heads[part].reshape((-1, positions, D)) for part in each)
     return attention_cte(q, k, v, D**-0.5, tp_k=True, tp_out=True)
-
-
-PARTS = slice(0, HEADS), slice(HEADS, HEADS + SHARED), slice(HEADS + SHARED, HEADS + 2 * SHARED)
 
 
 @nki.jit
 def attended_step(heads: Any, keys: Any, values: Any, positions: Any, seen: Any) -> Any:
     """Attention of one new token: each head of keys with its queries counts as a sequence."""
-    q, k, v = (heads[part].reshape((SHARED, -1, 1, D)) for part in PARTS)
-    out = nl.ndarray((SHARED, GROUP, D, 1), dtype=heads.dtype, buffer=nl.shared_hbm)
+    shared, cache = keys.shape[0], keys.shape[2]
+    count = heads.shape[0] - 2 * shared
+    each = slice(0, count), slice(count, count + shared), slice(count + shared, count + 2 * shared)
+    q, k, v = (heads[part].reshape((shared, -1, 1, D)) for part in each)
+    out = nl.ndarray((shared, count // shared, D, 1), dtype=heads.dtype, buffer=nl.shared_hbm)
     cfg = AttnTKGConfig(
-        bs=SHARED, q_head=GROUP, s_active=1, curr_sprior=CACHE, full_sprior=CACHE, d_head=D, tp_k_prior=True,
+        bs=shared, q_head=count // shared, s_active=1, curr_sprior=cache, full_sprior=cache, d_head=D, tp_k_prior=True,
         use_pos_id=True,
     )  # fmt: skip
     return attention_tkg(q, k, v, keys, values, seen, out, cfg, None, rope_pos_ids=positions)[0]
 
 
-def _heads(x: Any, w: Tensors, cos: Any, sin: Any) -> Any:
+def _heads(of: Sizes, x: Any, w: Tensors, cos: Any, sin: Any) -> Any:
     return qkv(
         x, w["heads"], QKVOutputLayout.NBSd, fused_norm_type=NormType.RMS_NORM, gamma_norm_weights=w["gain"],
-        norm_eps=EPS, fused_rope=True, cos_cache=cos, sin_cache=sin, d_head=D, num_q_heads=HEADS, num_kv_heads=SHARED,
+        norm_eps=EPS, fused_rope=True, cos_cache=cos, sin_cache=sin, d_head=D, num_q_heads=of.heads,
+        num_kv_heads=of.shared,
     )  # fmt: skip
 
 
@@ -106,21 +137,21 @@ def _after(x: Any, attention: Any, w: Tensors) -> Any:
     return total + made
 
 
-def prefill_by_hand(x: Any, cos: Any, sin: Any, **w: Any) -> Any:
+def prefill_by_hand(of: Sizes, x: Any, cos: Any, sin: Any, **w: Any) -> Any:
     """The layer's result, and keys and values of the cache."""
-    heads = _heads(x, w, cos, sin)
-    attention = attended(heads).reshape(1, HEADS, D, POSITIONS)
-    return _after(x, attention, w), heads[PARTS[1]], heads[PARTS[2]]
+    heads = _heads(of, x, w, cos, sin)
+    attention = attended(heads, of.shared).reshape(1, of.heads, D, of.positions)
+    return _after(x, attention, w), heads[parts(of)[1]], heads[parts(of)[2]]
 
 
-def decoding_by_hand(x: Any, cos: Any, sin: Any, keys: Any, values: Any, place: Any, **w: Any) -> Any:
+def decoding_by_hand(of: Sizes, x: Any, cos: Any, sin: Any, keys: Any, values: Any, place: Any, **w: Any) -> Any:
     """The layer's result, and the cache with the new token."""
-    heads = _heads(x, w, cos, sin)
-    scaled = torch.cat([heads[PARTS[0]] * D**-0.5, heads[HEADS:]])
-    positions = place.float().reshape(1, 1).expand(SHARED, 1).contiguous()
-    seen = torch.ones((1, SHARED, GROUP, 1), dtype=torch.uint8)
-    attention = attended_step(scaled, keys, values, positions, seen).reshape(1, HEADS, D, 1)
-    cache = (old.index_copy(2, place, heads[part]) for old, part in zip((keys, values), PARTS[1:], strict=True))
+    heads = _heads(of, x, w, cos, sin)
+    scaled = torch.cat([heads[: of.heads] * D**-0.5, heads[of.heads :]])
+    positions = place.float().reshape(1, 1).expand(of.shared, 1).contiguous()
+    seen = torch.ones((1, of.shared, of.heads // of.shared, 1), dtype=torch.uint8)
+    attention = attended_step(scaled, keys, values, positions, seen).reshape(1, of.heads, D, 1)
+    cache = (old.index_copy(2, place, heads[part]) for old, part in zip((keys, values), parts(of)[1:], strict=True))
     return (_after(x, attention, w), *cache)
 
 
@@ -132,38 +163,41 @@ def _turned(x: Any, cos: Any, sin: Any) -> Any:
     return x * cos + torch.cat((-second, first), -1) * sin
 
 
-def _own(x: Any, cos: Any, sin: Any, w: Tensors, cache: Callable[[Any, Any], tuple[Any, Any, Any]]) -> Any:
-    normal = rms_norm(x, (H,), w["gain"].reshape(H), EPS)
-    made = (normal @ w["heads"]).reshape(1, x.shape[1], HEADS + 2 * SHARED, D).transpose(1, 2)
-    q, k = (_turned(made[:, part], cos, sin) for part in PARTS[:2])
-    keys, values, mask = cache(k, made[:, PARTS[2]])
+Cache = Callable[[Any, Any], tuple[Any, Any, Any]]
+
+
+def _own(of: Sizes, x: Any, cos: Any, sin: Any, w: Tensors, cache: Cache) -> Any:
+    normal = rms_norm(x, (of.hidden,), w["gain"].reshape(of.hidden), EPS)
+    made = (normal @ w["heads"]).reshape(1, x.shape[1], of.heads + 2 * of.shared, D).transpose(1, 2)
+    q, k = (_turned(made[:, part], cos, sin) for part in parts(of)[:2])
+    keys, values, mask = cache(k, made[:, parts(of)[2]])
     out = scaled_dot_product_attention(q, keys, values, attn_mask=mask, enable_gqa=True)
-    out = out.transpose(1, 2).reshape(1, x.shape[1], HEADS * D)
+    out = out.transpose(1, 2).reshape(1, x.shape[1], of.heads * D)
     total = x + out @ w["out"]
-    normal = rms_norm(total, (H,), w["second"].reshape(H), EPS)
+    normal = rms_norm(total, (of.hidden,), w["second"].reshape(of.hidden), EPS)
     return total + (silu(normal @ w["gate"]) * (normal @ w["up"])) @ w["down"]
 
 
-def prefill(x: Any, cos: Any, sin: Any, **w: Any) -> Any:
+def prefill(of: Sizes, x: Any, cos: Any, sin: Any, **w: Any) -> Any:
     """The layer in operators of PyTorch, as `prefill_by_hand`."""
     kept: list[Any] = []
 
     def cache(k: Any, v: Any) -> tuple[Any, Any, Any]:
         kept.extend((k, v))
-        return k, v, torch.ones((POSITIONS, POSITIONS), dtype=torch.bool).tril()
+        return k, v, torch.ones((of.positions, of.positions), dtype=torch.bool).tril()
 
-    return (_own(x, cos, sin, w, cache), *kept)
+    return (_own(of, x, cos, sin, w, cache), *kept)
 
 
-def decoding(x: Any, cos: Any, sin: Any, keys: Any, values: Any, place: Any, **w: Any) -> Any:
+def decoding(of: Sizes, x: Any, cos: Any, sin: Any, keys: Any, values: Any, place: Any, **w: Any) -> Any:
     """The layer in operators of PyTorch, as `decoding_by_hand`."""
     kept: list[Any] = []
 
     def cache(k: Any, v: Any) -> tuple[Any, Any, Any]:
         kept.extend(old.index_copy(2, place, new[0][:, None]) for old, new in ((keys, k), (values, v)))
-        return kept[0][None, :, 0], kept[1][None, :, 0], torch.arange(CACHE)[None] <= place
+        return kept[0][None, :, 0], kept[1][None, :, 0], torch.arange(of.cache)[None] <= place
 
-    return (_own(x, cos, sin, w, cache), *kept)
+    return (_own(of, x, cos, sin, w, cache), *kept)
 
 
 # ----------------------------------------------------------------------------------------------------------- figures
@@ -193,24 +227,24 @@ LAYERS: dict[str, dict[str, Callable[..., Any]]] = {
 }
 
 
-def least_ns(phase: str) -> float:
+def least_ns(of: Sizes, phase: str) -> float:
     """The time of the products at the peak rate, or of the bytes that have to move, whichever is longer."""
-    target, new = load_target(TARGET), POSITIONS if phase == "prefill" else 1
-    seen = POSITIONS / 2 if phase == "prefill" else CACHE
-    numbers = sum(each.numel() for each in weights().values())
-    flops = 2 * new * (numbers + 2 * seen * HEADS * D)
-    cache = 2 * SHARED * D * (CACHE if phase == "decoding" else new)
-    moved = 2 * (numbers + cache + 2 * new * H)
+    target, new = load_target(TARGET), of.positions if phase == "prefill" else 1
+    seen = of.positions / 2 if phase == "prefill" else of.cache
+    numbers = sum(each.numel() for each in weights(of).values())
+    flops = 2 * new * (numbers + 2 * seen * of.heads * D)
+    cache = 2 * of.shared * D * (of.cache if phase == "decoding" else new)
+    moved = 2 * (numbers + cache + 2 * new * of.hidden)
     return max(flops / (target.peak.tensor_bf16_tflops * 1e3), moved / target.dma.aggregate_gbps)
 
 
-def figure(phase: str, how: str, function: Callable[..., Any], patterns: Sequence[str] | None) -> Figure:
+def figure(of: Sizes, phase: str, how: str, function: Callable[..., Any], patterns: Sequence[str] | None) -> Figure:
     """A layer, compiled and timed."""
-    named = {**inputs(phase), **weights()}
+    named = {**inputs(of, phase), **weights(of)}
 
     class Layer(torch.nn.Module):
         def forward(self, *given: torch.Tensor) -> Any:
-            return function(**dict(zip(named, given, strict=True)))
+            return function(of, **dict(zip(named, given, strict=True)))
 
     with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
         program = torch.export.export(Layer(), tuple(named.values()), strict=False)
@@ -221,7 +255,38 @@ def figure(phase: str, how: str, function: Callable[..., Any], patterns: Sequenc
     made = compile_module(module_of(program, kernels.converters), target=TARGET, patterns=chosen, donated=donated)
     spent = spent_by_cores(made.programs, load_target(TARGET))[0]
     used = [each.pattern for each in made.report.replaced]
-    return Figure(phase, how, spent.ns, spent.nbytes, least_ns(phase) / spent.ns, used)
+    return Figure(phase, how, spent.ns, spent.nbytes, least_ns(of, phase) / spent.ns, used)
+
+
+def errors(of: Sizes, phase: str, seed: int = 7) -> tuple[float, float]:
+    """The largest differences from PyTorch in float32, as parts of the largest number of each result.
+
+    Returns:
+        Of the layer by hand, and of PyTorch in bfloat16.
+    """
+    torch.manual_seed(seed)
+
+    def normal(shape: tuple[int, ...]) -> torch.Tensor:
+        scale = shape[0] ** -0.5 if len(shape) == 2 and shape[0] > 1 else 1.0  # products keep their size
+        return (torch.randn(shape) * scale).to(torch.bfloat16)
+
+    named = {**inputs(of, phase, normal), **weights(of, normal)}
+    half = torch.rand((1, named["x"].shape[1], D // 2)) * 6
+    named |= {
+        name: torch.cat([turn(half)] * 2, -1).bfloat16() for name, turn in (("cos", torch.cos), ("sin", torch.sin))
+    }
+    wide = {name: each.float() if each.is_floating_point() else each for name, each in named.items()}
+    exact, *made = (
+        LAYERS[phase][how](of, **{name: each.clone() for name, each in given.items()})
+        for how, given in (("own", wide), ("by hand", named), ("own", named))
+    )
+    by_hand, framework = (max(map(_apart, each, exact)) for each in made)
+    return by_hand, framework
+
+
+def _apart(made: torch.Tensor, exact: torch.Tensor) -> float:
+    exact = exact.reshape(made.shape)
+    return float((made.float() - exact).abs().max() / exact.abs().max())
 
 
 def main() -> None:
@@ -229,8 +294,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--phase", default="", choices=["", *LAYERS])
     parser.add_argument("--how", default="", help="only ways with this in their name")
+    parser.add_argument("--run", action="store_true", help="execute the layers by hand in a small size")
     parser.add_argument("--json", default="", help="a file that the figures go to")
     args = parser.parse_args()
+    if args.run:
+        for phase in LAYERS:
+            print(f"{phase:9} error {{:.1e}}, of PyTorch in bfloat16 {{:.1e}}".format(*errors(SMALL, phase)))
+        return
     for pattern in PATTERNS:
         register(pattern)
     print(f"{'':36} {'time us':>10} {'MB moved':>10} {'roofline':>8}")
@@ -243,7 +313,7 @@ def main() -> None:
             ("own, the library's patterns", ways["own"], None),
         ):
             if args.phase in ("", phase) and args.how in how:
-                found.append(figure(phase, how, function, patterns))
+                found.append(figure(LLAMA, phase, how, function, patterns))
                 print(found[-1], flush=True)
     if args.json:
         Path(args.json).write_text(json.dumps([asdict(each) for each in found], indent=1))
