@@ -23,6 +23,8 @@ def disjoint(a: Footprint, b: Footprint) -> bool:
         a, b = b, a
     if run_count(a.dims) > _MOST_RUNS:
         return _apart_by_steps(a, b)
+    if len(a.dims) == len(b.dims) == 1:
+        return _apart_run_by_run(a, b)
     return not any(_meets(low, low + a.run, b.low, b.dims, b.run) for low in starts(a.low, a.dims))
 
 
@@ -67,6 +69,22 @@ def _apart_in_step(a: Footprint, b: Footprint) -> bool:
     shift = b.low - a.low
     first = max(-(b_count - 1), -(-(shift - a.run + 1) // stride))
     return first > min(a_count - 1, (shift + b.run - 1) // stride)
+
+
+def _apart_run_by_run(a: Footprint, b: Footprint) -> bool:
+    """Whether two patterns of different strides share no byte: only runs of a that lie within b are asked about.
+
+    Places of device memory that tensors of different shapes take one after another are compared so very often.
+    """
+    (stride, count), (step, runs) = a.dims[0], b.dims[0]
+    first, last = max(0, -(-(b.low - a.run + 1 - a.low) // stride)), min(count - 1, (b.high - 1 - a.low) // stride)
+    before, behind = b.low + b.run - 1, b.low - a.run + 1
+    for low in range(a.low + first * stride, a.low + last * stride + 1, stride):
+        # runs of b from the first one that ends behind this one's beginning to the last one that begins in it
+        least, most = -((before - low) // step), (low - behind) // step
+        if (least if least > 0 else 0) <= (most if most < runs else runs - 1):
+            return False
+    return True
 
 
 def _apart_by_steps(a: Footprint, b: Footprint) -> bool:
