@@ -9,6 +9,20 @@ from typing import Any, Protocol
 import numpy as np
 
 import nki
+import nki.language as nl
+
+ALLOWED = {
+    nl.float32: 256 * 2.0**-24,
+    nl.bfloat16: 8 * 2.0**-8,
+    nl.float16: 8 * 2.0**-11,
+    nl.float8_e4m3: 2 * 2.0**-4 + 8 * 2.0**-8,
+}
+"""Error that is allowed, by dtype, in its largest relative roundings.
+
+Values of 16 bits are rounded several times on their way, a result and its reference once each. Values of 32 bits are
+sums of thousands of others. A number beside a tie that rounding to 16 bits moved becomes its neighbour in
+8 bits, two roundings away, and its scale moved too.
+"""
 
 
 class Make(Protocol):
@@ -37,7 +51,9 @@ class Case:
         lnc: cores of the launch.
         target: that it is timed for.
         ranks: that the run of the error has, each with arrays of its own; the time is that of one.
-        tolerance: error that is allowed: the largest difference, as a part of the reference's root mean square.
+        exact: whether values are only moved or counted, so that no difference is allowed.
+        rounded: the narrowest dtype that values are rounded to, where it is none of the arguments'.
+        tolerance: the error that is allowed, where neither of these says it; None: they do.
         small: smaller arguments for the error, where the case itself takes too long to run on a host; None: the same.
         tiles: configurations of tiles that a tuner tries, as the kernel's argument ``tiles``.
         sizes: by which `nkilib.tuned` finds an entry.
@@ -55,7 +71,9 @@ class Case:
     lnc: int = 1
     ranks: int = 1
     target: str = "trn2"
-    tolerance: float = 2e-2
+    exact: bool = False
+    rounded: Any = None
+    tolerance: float | None = None
     small: Callable[[Make], dict[str, Any]] | None = None
     tiles: tuple[Mapping[str, int], ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -69,6 +87,17 @@ class Case:
         """What names the case in tables and files."""
         cores = f", {self.lnc} cores" if self.lnc > 1 else ""
         return f"{self.kernel}: {self.name}{cores}" + ("" if self.target == "trn2" else f", {self.target}")
+
+    @property
+    def allowed(self) -> float:
+        """The error that is allowed: `ALLOWED` of the narrowest dtype that values are rounded to.
+
+        Arguments of 8 bits count as the numbers that they are: the reference has the same ones.
+        """
+        if self.tolerance is not None or self.exact:
+            return self.tolerance or 0.0
+        found = [self.rounded] if self.rounded else [each for each in _dtypes(self.shapes()) if each in ALLOWED]
+        return max((ALLOWED[each] for each in found if each.itemsize > 1 or self.rounded), default=ALLOWED[nl.float32])
 
     def shapes(self) -> dict[str, Any]:
         """The arguments without data."""
@@ -84,10 +113,19 @@ class Case:
 
         def make(shape: tuple[int, ...], dtype: Any = None, fill: Callable[..., Any] | None = None) -> Any:
             values = rng.standard_normal(shape) if fill is None else fill(rng, shape)
-            return np.asarray(values).astype((dtype or nki.language.bfloat16).numpy)
+            return np.asarray(values).astype((dtype or nl.bfloat16).numpy)
 
         return (self.small or self.arguments)(make)
 
 
 def _shape(shape: tuple[int, ...], dtype: Any = None, fill: Any = None) -> Any:
-    return nki.ShapeDtype(shape, dtype or nki.language.bfloat16)
+    return nki.ShapeDtype(shape, dtype or nl.bfloat16)
+
+
+def _dtypes(value: Any) -> set[Any]:
+    """Of all arrays among arguments."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, (tuple, list)):
+        return {dtype for each in value for dtype in _dtypes(each)}
+    return {value.dtype} if isinstance(value, nki.ShapeDtype) else set()

@@ -36,7 +36,7 @@ class Measured:
         instructions: that run.
         least_ns: the larger of products at the peak rate and compulsory bytes at the full rate of DMA.
         least_by: which of them: "tensor" or "dma".
-        error: largest difference from the reference, as a part of its root mean square; of several results the worst.
+        error: largest difference from the reference, as `error` has it.
         official_ns: predicted time of the published kernel.
         note: why something is missing.
         seconds: that the prediction took.
@@ -103,7 +103,11 @@ def measured(case: Case, official: str = "", run: bool = False) -> Measured:
 
 
 def error(case: Case) -> float:
-    """The largest difference of the results of a run from the reference, each as a part of its root mean square."""
+    """The largest difference of the results of a run from the reference.
+
+    Each is a part of the number itself, or of the root mean square of its result where that is larger: what is small
+    beside the others is the difference of others.
+    """
     launched = kernel(case.kernel)[case.lnc]
     with target(case.target):
         if case.ranks == 1:
@@ -139,9 +143,13 @@ def _difference(made: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> flo
     if made.shape != wanted.shape:
         raise ValueError(f"the kernel returns {made.shape}, its reference {wanted.shape}")
     a, b = made.astype(np.float64), wanted.astype(np.float64)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    scale = float(np.sqrt(np.mean(np.square(b[np.isfinite(b)])))) or 1.0
-    return float(np.max(np.where(same, 0.0, np.abs(a - b)), initial=0.0)) / scale
+    differ = (a != b) & ~(np.isnan(a) & np.isnan(b))
+    finite = b[np.isfinite(b)]
+    rms = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
+    a, b = a[differ], b[differ]
+    if not (np.isfinite(a) & np.isfinite(b)).all():
+        return float("inf")
+    return float(np.max(np.abs(a - b) / np.maximum(np.abs(b), rms or 1.0), initial=0.0))
 
 
 @contextlib.contextmanager

@@ -133,7 +133,8 @@ _EXPLAINED = """\
 Times are predicted by the timing model ([timing.md](../timing.md)), for the slowest core; nothing was measured on a
 device. The share of the roofline is that of the least time for the case: products at the peak rate, or each argument
 and result moved once at the documented full rate of DMA. It can be above 100 %, since DMA writes to HBM faster than
-that. The error is the largest difference from the reference in NumPy, as a part of the root mean square of the result.
+that. The error is the largest difference from the reference in NumPy, as a part of the number itself, or of the root
+mean square of the result where that is larger.
 *Published* is the kernel of that name in the published library (2.29), for the same call on the same compiler and
 model; *refused* means that it does not take this call."""
 

@@ -38,6 +38,21 @@ def test_an_error_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measure.error(case) > 0.1
 
 
+@pytest.mark.parametrize(
+    ("made", "wanted", "error"),
+    [
+        ([1.0, -1.0, 8.5], [1.0, -1.0, 8.0], 0.0625),  # a part of the number itself
+        ([3.0, 4.0, 0.5], [3.0, 4.0, 0.0], 0.5 / (25 / 3) ** 0.5),  # or of the root mean square
+        ([np.inf, np.nan, 2.0], [np.inf, np.nan, 1.0], 1.0),
+        ([np.nan, 1.0], [1.0, 1.0], np.inf),
+        ([3e38, 1.0], [np.inf, 1.0], np.inf),
+        ([0.25], [0.0], 0.25),
+    ],
+)
+def test_a_difference_is_a_part_of_what_is_large(made: list[float], wanted: list[float], error: float) -> None:
+    assert measure._difference(np.array(made), np.array(wanted)) == pytest.approx(error)
+
+
 def test_lines_are_counted_without_words(tmp_path: Path) -> None:
     package = tmp_path / "lib" / "part"
     package.mkdir(parents=True)

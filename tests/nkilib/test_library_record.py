@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.library import record, source
 from benchmarks.library.case import Case
 from benchmarks.library.cases import all_cases
 from benchmarks.library.measure import measured
+
+import nki.language as nl
 
 CASE = next(case for case in all_cases() if case.key == "cumsum: 64 x 8192, bfloat16")
 
@@ -52,3 +55,25 @@ def test_a_source_is_what_a_kernel_reaches(monkeypatch: pytest.MonkeyPatch) -> N
     before = source.source_of("cumsum")
     monkeypatch.setattr(source, "TABLES", {3: {"cumsum": (({"rows": 1}, {"columns": 2}),)}})
     assert source.source_of("cumsum") != before
+
+
+def test_recorded_errors_are_allowed() -> None:
+    """Of each case that is recorded; a kernel that is not measured yet has no record."""
+    recorded = {name: record.record_of(name) for name in {case.kernel for case in all_cases()}}
+    errors = {row["key"]: row["error"] for kept in recorded.values() if kept for row in kept["cases"]}
+    assert len(errors) > 150
+    assert {key: error for key, error in errors.items() if error is None} == {}
+    above = {case.key: errors[case.key] for case in all_cases() if errors.get(case.key, 0.0) > case.allowed}
+    assert above == {}
+
+
+def test_what_is_allowed_follows_from_dtypes() -> None:
+    def case(*dtypes: Any, **more: Any) -> Case:
+        arrays = lambda make: {"x": make((2,), dtypes[0]), "rest": [make((2,), each) for each in dtypes[1:]]}  # noqa: E731
+        return Case("cumsum", "any", arrays, 0, 1, **more)
+
+    assert case(nl.float32).allowed == case(nl.float32, nl.int32).allowed == 2.0**-16
+    assert case(nl.float32, nl.bfloat16).allowed == 2.0**-5
+    assert case(nl.float16, nl.float8_e4m3).allowed == 2.0**-8
+    assert case(nl.bfloat16, rounded=nl.float8_e4m3).allowed == 2.0**-3 + 2.0**-5
+    assert case(nl.bfloat16, exact=True).allowed == 0.0

@@ -15,7 +15,7 @@ def _case(tokens: int, experts: int) -> Case:
         return {"input_tensor": chosen, "chunk_size": min(tokens, 4096)}
 
     moved = 4 * experts * (2 * tokens + 1)
-    return Case("find_nonzero_indices", f"{tokens} x {experts}", arguments, 0, moved, lnc=2, tolerance=0.0)
+    return Case("find_nonzero_indices", f"{tokens} x {experts}", arguments, 0, moved, lnc=2, exact=True)
 
 
 CASES = [_case(4096, 128), _case(1024, 16), _case(16384, 32)]

@@ -71,7 +71,6 @@ def output(tokens: int, heads: int, columns: int, lnc: int = 1) -> Case:
         hbm_bytes=heads * 128 * (512 + columns) + 2 * tokens * (heads * 512 + columns),
         lnc=lnc,
         target="trn3",
-        tolerance=3e-2,
         official=False,
         small=lambda make: arguments(make, 40, 640),
         peak="mx",

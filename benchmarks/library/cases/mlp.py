@@ -54,7 +54,6 @@ def _case(name: str, tokens: int, features: int, inner: int, *, small: int = 0, 
         lnc=lnc,
         small=(lambda make: arguments(make, small)) if small else None,
         official=official,
-        tolerance=2e-2 if norm is NormType.NO_NORM else 4e-2,  # what a norm makes is rounded once more
         peak="fp8" if kind is QuantizationType.STATIC else "bf16",
     )
 
@@ -84,7 +83,6 @@ def _backward_case(name: str, tokens: int, features: int, inner: int, small: int
         hbm_bytes=2 * (3 * tokens * features + 6 * features * inner),
         small=lambda make: arguments(make, small),
         official=False,
-        tolerance=4e-2,
     )
 
 

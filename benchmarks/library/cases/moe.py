@@ -118,7 +118,6 @@ def blockwise(name: str, sizes: Experts, how: str, lnc: int = 1, **more: Any) ->
         flops=2 * sizes.blocks * sizes.block * weights,
         hbm_bytes=2 * (2 * sizes.tokens * sizes.hidden + min(sizes.experts, sizes.blocks) * weights),
         lnc=lnc,
-        tolerance=6e-2,
         small=replace(sizes, tokens=300, hidden=256, inner=192, block=128).arguments(spec, **more),
     )
 
@@ -206,7 +205,6 @@ def backward(name: str, sizes: Experts, lnc: int = 1) -> Case:
         flops=4 * sizes.blocks * sizes.block * weights,
         hbm_bytes=2 * (3 * sizes.tokens * sizes.hidden + 2 * min(sizes.experts, sizes.blocks) * weights),
         lnc=lnc,
-        tolerance=6e-2,
         small=of(replace(sizes, tokens=300, hidden=256, inner=192, block=128)),
     )
 
@@ -221,6 +219,7 @@ def ordered(count: int, lnc: int = 1) -> Case:
         hbm_bytes=8 * count,
         lnc=lnc,
         official=False,
+        exact=True,
     )
 
 
@@ -239,6 +238,7 @@ def packed(tokens: int, hidden: int, experts: int, k: int, lnc: int = 1) -> Case
         hbm_bytes=2 * tokens * (k + 1) * hidden,
         lnc=lnc,
         official=False,
+        exact=True,
         meaning=lambda rows: np.ascontiguousarray(rows).view(np.uint16),
     )
 

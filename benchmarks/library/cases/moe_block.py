@@ -40,7 +40,6 @@ def _routed(
         lnc=lnc,
         small=lambda make: arguments(make) | {"router_mm_dtype": nl.float32},  # the same experts are chosen then
         official=False,
-        tolerance=8e-2,  # affinities of up to 1 round to bfloat16, and most of what their mean is made of is 0
     )
 
 

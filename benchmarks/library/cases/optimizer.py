@@ -38,7 +38,6 @@ def _case(kernel: str, tensors: str, results: int, numbers: dict[str, float], ln
         0,
         moved,
         lnc,
-        tolerance=1e-5,
         small=lambda make: given(make, _SMALL),
         official=False,
     )

@@ -28,9 +28,7 @@ def _case(tokens: int, columns: int, lnc: int = 1, options: str = "", **of_kargs
     moved = tokens * columns * (7 if options else 3)
     kind = kargs.quantization_type.name + ("" if kargs.needs_rms_normalization() else ", no norm")
     name = f"{tokens} x {columns}, {kind}" + (f", {options}" if options else "")
-    # a number beside a tie may round to its neighbour, which is an eighth away; the largest is ten times the root mean
-    # square of a row that was multiplied with normal factors
-    meaning = {"tolerance": 1.25, "meaning": _numbers if kargs.is_row_quant() else None}
+    meaning = {"rounded": nl.float8_e4m3, "meaning": _numbers if kargs.is_row_quant() else None}
     return Case("rmsnorm_quant_kernel", name, arguments, 0, moved, lnc, official=not options, **meaning)
 
 

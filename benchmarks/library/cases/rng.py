@@ -22,7 +22,7 @@ def _numbers(count: int) -> Case:
         flops=0,
         hbm_bytes=4 * count,
         small=lambda make: arguments(make, 9000),
-        tolerance=0.0,
+        exact=True,
         official=False,
     )
 
@@ -36,7 +36,7 @@ def _state(kernel: str) -> Case:
         },
         flops=0,
         hbm_bytes=24 if kernel.startswith("get") else 48,
-        tolerance=0.0,
+        exact=True,
         official=False,
     )
 

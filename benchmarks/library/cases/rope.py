@@ -20,9 +20,7 @@ def _rope(
     elements = head * batch * sequence * (2 * heads + 1)
     name = f"{heads} heads of {head}, {batch} x {sequence} positions, {dtype}"
     layout = "" if options.get("contiguous_layout", True) else ", neighbours"
-    # products of bfloat16 are rounded before they are added, one unit of the last place of the larger one
-    tolerance = 7e-2 if dtype is nl.bfloat16 else 1e-5
-    return Case("RoPE", name + layout, arguments, 0, elements * dtype.itemsize, lnc, tolerance=tolerance)
+    return Case("RoPE", name + layout, arguments, 0, elements * dtype.itemsize, lnc)
 
 
 def _hf(
@@ -38,8 +36,7 @@ def _hf(
     elements = 2 * sequence * head * (batch * sum(heads) + 1)
     name = f"{heads[0]} + {heads[1]} heads of {head}, {batch} x {sequence} positions, {dtype}"
     gradient = ", gradient" if options.get("backward") else ""
-    tolerance = 7e-2 if dtype is nl.bfloat16 else 1e-5
-    return Case("rope_hf", name + gradient, arguments, 0, elements * dtype.itemsize, lnc, tolerance=tolerance)
+    return Case("rope_hf", name + gradient, arguments, 0, elements * dtype.itemsize, lnc)
 
 
 CASES = [

@@ -32,7 +32,7 @@ def _case(rows: int, columns: int, k: int, lnc: int = 1) -> Case:
 
     name = f"{k} of {columns}, {rows} rows"
     moved = 4 * rows * (columns + 2 * k)
-    return Case("rotational_topk", name, arguments, 0, moved, lnc, tolerance=0.0, small=small, theirs=theirs)
+    return Case("rotational_topk", name, arguments, 0, moved, lnc, exact=True, small=small, theirs=theirs)
 
 
 def _by_gpsimd(rows: int, columns: int, k: int) -> Case:
@@ -48,7 +48,7 @@ def _by_gpsimd(rows: int, columns: int, k: int) -> Case:
         arguments,
         0,
         moved,
-        tolerance=0.0,
+        exact=True,
         small=lambda make: arguments(make, min(rows, 16)),
         official=False,
         meaning=lambda found: found if found.dtype != "uint32" else found * 0,
