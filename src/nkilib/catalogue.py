@@ -187,6 +187,10 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
             "nkilib.experimental.subkernels.topk_reduce", "nkilib.experimental.subkernels", "topk-reduce"
         ),
         "mla_qkv_cte_kernel": Entry(f"{_MLA}.mla_qkv_cte", _MLA, "mla-qkv-cte"),
+        "qkv_mla_mx": Entry("nkilib.experimental.qkv.qkv_cte_mla", "nkilib.experimental.qkv", "qkv-cte-mla"),
+        "qkv_mla_mx_deepseek_v4": Entry(
+            "nkilib.experimental.qkv.qkv_cte_mla_v4", "nkilib.experimental.qkv", "qkv-cte-mla"
+        ),
         "mla_sparse_attention_cte_kernel": Entry(f"{_MLA}.mla_sparse_attention_cte", _MLA, "mla-sparse-attention-cte"),
         "mla_vupmx_oproj_cte_kernel": Entry(f"{_MLA}.mla_vup_oproj_cte", _MLA, "mla-vup-oproj-cte"),
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 import nki.isa as nisa
 import nki.language as nl
-from nkilib import streaming
+from nkilib import limits, streaming
 from nkilib.experimental.mla.deepseek.packed import BLOCK, X4, Packed, Weights, even, product, turned
 from nkilib.experimental.quantize_mxfp8.swizzle import PACK, TILE
 from nkilib.streaming import ceil_div, filled, load, psum, sbuf, size, spans
@@ -141,18 +141,22 @@ def normalize_rows(values: Any, gamma: Any, eps: Any, into: Any) -> None:
 
 def inverse_rms(values: Any, eps: Any) -> Any:
     """(tokens, 1) of (tokens, columns)."""
-    tokens, columns = values.shape
-    squares, total = sbuf((tokens, columns), nl.bfloat16), sbuf((tokens, 1), nl.float32)
+    total = sbuf((values.shape[0], 1), nl.float32)
+    sum_squares(values, total)
+    nisa.activation(dst=total, op=nl.rsqrt, data=total, scale=1.0 / values.shape[1], bias=eps[0 : values.shape[0], :])
+    return total
+
+
+def sum_squares(values: Any, into: Any) -> None:
+    """The sum of squares (tokens, 1) of (tokens, columns), by Scalar."""
     nisa.activation(
-        dst=squares,
+        dst=sbuf(values.shape, nl.bfloat16),
         op=nl.square,
         data=values,
         reduce_op=nl.add,
-        reduce_res=total,
+        reduce_res=into,
         reduce_cmd=nisa.reduce_cmd.reset_reduce,
     )
-    nisa.activation(dst=total, op=nl.rsqrt, data=total, scale=1.0 / columns, bias=eps[0:tokens, :])
-    return total
 
 
 # ----------------------------------------------------------------------------------------------------------- rotation
@@ -188,3 +192,15 @@ def _pairs(values: Any, interleaved: bool) -> tuple[Any, Any]:
         split = values.reshape_dim(2, (half, 2))
         return split[:, :, :, 0], split[:, :, :, 1]
     return values[:, :, 0:half], values[:, :, half:]
+
+
+def check_ranks(ranks: tuple[int, int, int]) -> None:
+    """Sizes of latents of queries, of keys, and of the rotated part.
+
+    Raises:
+        KernelLimit: they are out of bounds (``nkilib.shape``).
+    """
+    for name, rank in zip(("qk_lora_rank", "kv_lora_rank"), ranks, strict=False):
+        limits.multiple(name, rank, TILE, "a tile of MX products contracts 512 numbers")
+    limits.between("qk_rope_head_dim", ranks[2], 2, BLOCK, "it shares a bank of PSUM with other heads")
+    limits.multiple("qk_rope_head_dim", ranks[2], 2, "pairs are rotated")

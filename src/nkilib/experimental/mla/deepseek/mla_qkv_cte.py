@@ -30,6 +30,7 @@ from nkilib import limits, streaming
 from nkilib.experimental.mla.deepseek.latents import (
     TOKENS,
     angles,
+    check_ranks,
     normalize_rows,
     normalized,
     packed_states,
@@ -270,18 +271,6 @@ def _check_states(x: Any, weights: Any, scales: Any, cos: Any, sin: Any, ranks: 
         limits.shape(name, tensor, ("B", "S", ranks[2]), sizes)
         limits.dtype(name, tensor, (nl.bfloat16,))
     return width
-
-
-def check_ranks(ranks: tuple[int, int, int]) -> None:
-    """Sizes of latents of queries, of keys, and of the rotated part.
-
-    Raises:
-        KernelLimit: they are out of bounds (``nkilib.shape``).
-    """
-    for name, rank in zip(("qk_lora_rank", "kv_lora_rank"), ranks, strict=False):
-        limits.multiple(name, rank, TILE, "a tile of MX products contracts 512 numbers")
-    limits.between("qk_rope_head_dim", ranks[2], 2, BLOCK, "it shares a bank of PSUM with other heads")
-    limits.multiple("qk_rope_head_dim", ranks[2], 2, "pairs are rotated")
 
 
 def _check_rest(q_gamma: Any, kv_gamma: Any, absorb: Any, heads: int, ranks: tuple[int, int, int]) -> None:
