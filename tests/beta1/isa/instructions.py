@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import nki.beta1.language as nl
 from nki.beta1.kernel import jit
+from nki.core.errors import NkiError
 
 RANDOM = np.random.default_rng(7)
 
@@ -47,3 +49,17 @@ def both(kernel: Callable[..., Any], *arrays: np.ndarray, target: str = "trn2") 
         assert a.dtype == b.dtype and a.shape == b.shape
         assert a.tobytes() == b.tobytes(), "compiled and simulated differ"
     return one
+
+
+def refused(body: Callable[..., Any], *arrays: np.ndarray, tensors: bool = False) -> NkiError:
+    """The error of `body` on tiles with the arrays, or on tensors in HBM; it shows the line and a caret."""
+
+    def kernel(*inputs):
+        body(*(inputs if tensors else [nl.load(each) for each in inputs]))
+        return inputs[0]
+
+    with pytest.raises(NkiError) as caught:
+        jit(kernel)(*arrays)
+    text = str(caught.value)
+    assert "^" in text and body.__code__.co_filename.rsplit("/", 1)[1] in text, "the line, and a caret"
+    return caught.value

@@ -9,9 +9,7 @@ import pytest
 import nki.beta1.isa as nisa
 import nki.beta1.language as nl
 from nki.beta1.errors import Beta1Error
-from nki.beta1.kernel import jit
-from nki.core.errors import NkiError
-from tests.beta1.isa.instructions import both, computed, floats, integers
+from tests.beta1.isa.instructions import both, computed, floats, integers, refused
 
 BF16 = ml_dtypes.bfloat16
 
@@ -163,17 +161,6 @@ def test_masked_parts_keep_what_was_there():
     assert np.array_equal(both(kernel, a, b), wanted)
 
 
-def _refused(body, *arrays):
-    def kernel(*inputs):
-        body(*[nl.load(each) for each in inputs])
-        return inputs[0]
-
-    with pytest.raises(NkiError) as caught:
-        jit(kernel)(*arrays)
-    assert "^" in str(caught.value) and "test_elementwise.py" in str(caught.value), "the line, and a caret"
-    return caught.value
-
-
 @pytest.mark.parametrize(
     ("code", "words", "body"),
     [
@@ -205,5 +192,5 @@ def _refused(body, *arrays):
     ],
 )
 def test_what_is_refused(code, words, body):
-    error = _refused(body, floats(128, 64))
+    error = refused(body, floats(128, 64))
     assert isinstance(error, Beta1Error) and error.code == code and words in str(error) and error.fix

@@ -239,9 +239,15 @@ def _accumulated(target: Tensor, value: Tensor, box: Box) -> bool:
     destination = target.elements(box).view_record
     if destination.shape != last.view.shape:
         return False
-    # The first product of a sum overwrites what is there, zeros of nl.zeros or nothing at all.
-    add = True if session.holds_other_values(destination.buffer) else None
-    return _issue_again(session, last, {"dst": destination, "accumulate": add})
+    tracer = session.tracer
+    begins = session.sums.begins(destination, tracer.program, tracer.target)
+    if begins is None and not tracer.target.pe.accumulate_over_foreign_psum:
+        return False
+    if not _issue_again(session, last, {"dst": destination, "accumulate": not begins}):
+        return False
+    if begins:
+        session.sums.begun(destination)
+    return True
 
 
 def _made_last(session: Session, value: Tensor) -> Last | None:

@@ -9,13 +9,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-import nki.isa as nisa
 from nki.beta1.errors import refused
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.grid import GridAxis, programs_of
 from nki.beta1.tracing.programs import Programs
 from nki.beta1.tracing.promises import AffineLoop, broken_promises
-from nki.core.tensor import Buffer, MemoryRegion, View
+from nki.beta1.tracing.sums import Sums
+from nki.core.tensor import View
 from nki.frontend.trace import Tracer
 from nki.spec.program import Issued
 
@@ -33,6 +33,7 @@ class Session:
         superseded: instructions whose result was computed once more, where it was assigned, and that result.
         auto_alloc: whether addresses that the kernel chooses are ignored.
         loops: runs of nl.affine_range.
+        sums: what was written to PSUM.
         last: the instruction that made the last value alone, see `nki.beta1.tracing.results`.
     """
 
@@ -47,8 +48,7 @@ class Session:
     last: Any = None
     loops: list[AffineLoop] = field(default_factory=list)
     auto_alloc: bool = False
-    _seen: int = 0
-    _others: set[int] = field(default_factory=set)
+    sums: Sums = field(default_factory=Sums)
 
     def __post_init__(self) -> None:
         self.programs = Programs(list(programs_of(self.grid, self.tracer.core)), self.begin)
@@ -64,17 +64,6 @@ class Session:
         """The instructions so far."""
         return self.tracer.program.body.items  # type: ignore[return-value]
 
-    def holds_other_values(self, buffer: Buffer) -> bool:
-        """Whether something else than products, or a fill with zeros, was written to a tile of PSUM."""
-        for issued in self.items[self._seen :]:
-            if issued.instruction is nisa.nc_matmul or (
-                issued.instruction is nisa.memset and issued.arguments.value == 0
-            ):
-                continue
-            self._others.update(view.buffer.id for view in issued.written() if view.buffer.region is MemoryRegion.psum)
-        self._seen = len(self.items)
-        return buffer.id in self._others
-
     def finish(self) -> None:
         """Leave out the superseded instructions that nobody reads, and check the promises of loops."""
         self._leave_out()
@@ -87,6 +76,7 @@ class Session:
         read = {id(view.buffer) for issued in self.items for view in _reads(issued)}
         needless = [(issued, view) for issued, view in self.superseded if id(view.buffer) not in read]
         gone, unused = {id(issued) for issued, _ in needless}, {id(view.buffer) for _, view in needless}
+        gone |= {id(issued) for issued in self.sums.needless}
         if not gone:
             return
         body = self.tracer.program.body
