@@ -9,6 +9,7 @@ from typing import Any
 from nki.beta1.errors import refused
 from nki.beta1.front_end import Beta1FrontEnd
 from nki.beta1.tracing.grid import cores_of, grid_of
+from nki.core.errors import ExecutionError
 from nki.driver.launch import Launch
 from nki.kernel import Kernel
 
@@ -35,6 +36,21 @@ class Beta1Kernel(Kernel[...]):
         axes = grid_of(grid, self.func.__name__)
         cores = cores_of(axes)
         return self._launched(front_end=Beta1FrontEnd(axes), lnc=cores if cores > 1 else None)
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call on arrays of the host, or in the body of another kernel.
+
+        Raises:
+            IndexError: a kernel that is simulated reaches outside of a tensor with an index of run time; Python's own
+                error, as the first NKI's simulator has it, with the coded one as its cause.
+        """
+        try:
+            return super().run(args, kwargs)
+        except ExecutionError as error:
+            if self._launch.eager and "element" in error.facts:
+                element, total = error.facts["element"], error.facts["total"]
+                raise IndexError(f"index {element} is out of bounds for axis 0 with size {total}") from error
+            raise
 
     def _launched(self, **changes: Any) -> Beta1Kernel:
         return Beta1Kernel(replace(self._launch, **changes), self.cache, self.derivative)

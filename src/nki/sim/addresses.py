@@ -144,7 +144,7 @@ class Addresses(EngineState):
             return placed
         if self._oob is oob_mode.skip:
             return None
-        raise _out_of_bounds(view, f"index {value} reaches elements {low} to {high}", total)
+        raise _out_of_bounds(view, f"index {value} reaches elements {low} to {high}", total, first=placed.offset)
 
     def _row_starts(self, view: View, dynamic: VectorOffset) -> DynamicRows:
         """The rows of a gather or scatter; out of bounds is an error unless such accesses are skipped.
@@ -164,7 +164,9 @@ class Addresses(EngineState):
         row = int(np.argmax(partly if partly.any() else ~inside))
         if not partly[row]:
             if self._oob is oob_mode.error:
-                raise _out_of_bounds(view, f"row {row} has index {int(rows[row])}", total, dynamic.scale)
+                raise _out_of_bounds(
+                    view, f"row {row} has index {int(rows[row])}", total, dynamic.scale, first=int(starts[row])
+                )
             return DynamicRows(starts, inside)
         reached = (
             f"row {row} has index {int(rows[row])} and reaches elements {starts[row] + low} to {starts[row] + high}"
@@ -224,8 +226,16 @@ def _column(values: np.ndarray, view: View) -> np.ndarray:
     return values.reshape(-1, *[1] * (view.ndim - 1))
 
 
-def _out_of_bounds(view: View, what: str, total: int, row: int = 0, fix: str = _SKIP) -> ExecutionError:
-    """`total` elements are there; `row` is how many of them an index counts by, where it counts rows."""
+def _out_of_bounds(
+    view: View, what: str, total: int, row: int = 0, fix: str = _SKIP, first: int | None = None
+) -> ExecutionError:
+    """The error for an address outside of a tensor.
+
+    Args:
+        total: elements that are there.
+        row: how many of them an index counts by, where it counts rows.
+        first: the element that the index means, where it means one.
+    """
     whole = row > 0 and total % row == 0
     extent = f"has {total // row} rows" if whole else f"holds {total} elements of {view.dtype}"
     return ExecutionError(
@@ -234,6 +244,7 @@ def _out_of_bounds(view: View, what: str, total: int, row: int = 0, fix: str = _
         rule="dynamic addresses stay inside their tensor",
         source="nki/api/nki/isa dma_copy",
         fix=fix,
+        facts={"total": total} if first is None else {"total": total, "element": first},
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import nki.beta1.isa as nisa
 import nki.beta1.language as nl
+from nki.beta1.kernel import jit
 from tests.beta1.isa.instructions import both, computed, floats, integers, refused
 
 BF16 = ml_dtypes.bfloat16
@@ -276,3 +277,20 @@ def _indices(*shape):
 def test_what_is_refused(code, words, body):
     error = refused(body, floats(64, 40), tensors=True)
     assert error.code == code and words in str(error) and error.fix
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_an_index_outside_is_the_error_of_python_in_the_simulator(store):
+    @jit(mode="simulation")
+    def kernel(x, y):
+        out = nl.ndarray((50, 40), dtype=x.dtype, buffer=nl.shared_hbm)
+        idx, i_f = nl.load(y), nl.arange(40)[None, :]
+        if store:
+            nl.store(out[idx, i_f], nl.zeros((2, 40), nl.float32))
+        else:
+            nl.load(x[idx, i_f])
+        return out
+
+    with pytest.raises(IndexError, match=r"^index 2040 is out of bounds for axis 0 with size 2000$") as caught:
+        kernel(floats(50, 40), np.array([[3], [51]], np.int32))
+    assert type(caught.value) is IndexError and "row 1 has index 51" in str(caught.value.__cause__)

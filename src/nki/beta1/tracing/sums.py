@@ -54,7 +54,9 @@ class Sums:
         """Note what the instructions since the last time wrote."""
         items = program.body.items
         for issued in items[self._seen :]:
-            for view in issued.written() if isinstance(issued, Issued) else ():
+            if not isinstance(issued, Issued):
+                continue
+            for view in issued.written():
                 if view.buffer.region is not MemoryRegion.psum:
                     continue
                 found = self._written.setdefault(id(view.buffer), {})
