@@ -250,7 +250,7 @@ CASES: Mapping[str, Callable[[bool], Row]] = {
         for name in CONFIGURATIONS
         for phase in ("prefill", "decoding")
     },
-    **{f"{name} training": partial(training, name) for name in ("gpt2", "llama")},
+    "llama training": partial(training, "llama"),
 }
 
 
