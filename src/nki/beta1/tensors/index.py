@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nki.beta1.errors import Beta1TypeError, condition_on_arange, refused
+from nki.beta1.tensors.conjunction import joined
 from nki.beta1.tensors.mask import Comparison, Mask
 
 Shape = tuple[int, ...]
@@ -191,7 +192,7 @@ class Index:
         if number is None and not isinstance(other, Index):
             return NotImplemented
         expression, relation = normal(self, other if number is None else number)
-        return Mask((Comparison(expression, relation),))
+        return Mask(joined((Comparison(expression, relation),), 2))
 
 
 class Grid(tuple[Index, ...]):

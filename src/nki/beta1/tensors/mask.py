@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nki.beta1.errors import Beta1ValueError, condition_on_arange, refused
+from nki.beta1.tensors.conjunction import check_joined, waits
 
 if TYPE_CHECKING:
     from nki.beta1.tensors.index import Index
@@ -148,6 +149,8 @@ class Mask:
         found = [each.decided(_of(each.index.shape)) for each in self.comparisons]
         if None not in found:
             return all(found)
+        if waits(self.comparisons, 1):
+            return True
         raise condition_on_arange()
 
     def region(self, shape: tuple[int, ...]) -> Region:
@@ -194,6 +197,7 @@ def region_of(mask: Any, shape: tuple[int, ...]) -> Region:
     Raises:
         Beta1Error: something else than a mask or a truth value ("beta1.unsupported_expression_in_mask").
     """
+    check_joined()
     if mask is None or (isinstance(mask, bool | np.bool_) and mask):
         return Region(_of(shape))
     if isinstance(mask, bool | np.bool_):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nki.beta1.errors import refused
+from nki.beta1.tensors.conjunction import forget
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.grid import GridAxis, programs_of
 from nki.beta1.tracing.programs import Programs
@@ -108,6 +109,7 @@ _CURRENT: ContextVar[Session | None] = ContextVar("nki_beta1_session", default=N
 def session(tracer: Tracer, grid: tuple[GridAxis, ...]) -> Iterator[Session]:
     """The session of a trace, for what is called in it."""
     made = Session(tracer, grid)
+    forget()
     token = _CURRENT.set(made)
     try:
         yield made
