@@ -123,6 +123,21 @@ def test_a_predicated_copy_of_a_number_keeps_what_a_mask_leaves_out():
     assert np.array_equal(computed(body, a, p), np.where((p != 0) & (ROWS >= 64), 4, wanted))
 
 
+def test_parts_that_begin_in_partitions_where_no_engine_does():
+    a, b, p = floats(128, 96), floats(128, 96), integers(128, 96, high=2, dtype=np.uint8)
+
+    def body(x, y, z):
+        i_p, i_f = nl.mgrid[0:128, 0:96]
+        nisa.tensor_copy_predicated(src=y, dst=x, predicate=z, mask=(i_p >= 5) & (i_p < 70))
+        x[...] = nisa.tensor_tensor(x, y, op=np.add, mask=(i_p + i_f < 90) & (i_p >= 77))
+        nisa.select_reduce(dst=x, predicate=z, on_true=y, on_false=0.5, mask=i_p >= 99)
+        return x
+
+    wanted = np.where((p != 0) & (ROWS >= 5) & (ROWS < 70), b, a)
+    wanted = np.where((ROWS + COLUMNS < 90) & (ROWS >= 77), wanted + b, wanted)
+    assert np.array_equal(computed(body, a, b, p), np.where(ROWS >= 99, np.where(p != 0, b, 0.5), wanted))
+
+
 def test_iota():
     def kernel():
         outs = []

@@ -9,8 +9,9 @@ import nki.isa as nisa
 from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.tensors.mask import Region
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import common_region, on_chip, part_of, tile
+from nki.beta1.tracing.operands import changed, common_region, on_chip, part_of, reachable, tile
 from nki.beta1.tracing.predicate import copy_where
+from nki.beta1.tracing.results import put
 from nki.core.dtypes import DType, float32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import shown
@@ -142,13 +143,14 @@ def into(
     }
     destination = target.elements(region.box)
     if not region.rest and dtype in (None, target.dtype):
-        issue(destination, **taken)
+        changing = changed if keeps else put
+        changing(destination, lambda dst: issue(dst, **taken))
         return
     made = new_tile(destination.shape, target.dtype if dtype is None else dtype)
     if keeps:
-        nisa.tensor_copy(dst=made, src=destination)
+        nisa.tensor_copy(dst=made, src=reachable(destination))
     issue(made, **taken)
     if region.rest:
         copy_where(destination, made, region.box, region.rest)
     else:
-        nisa.tensor_copy(dst=destination, src=made)
+        put(destination, lambda dst: nisa.tensor_copy(dst=dst, src=made))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import nki.isa as nisa
@@ -57,6 +57,14 @@ def reachable(view: NkiTensor) -> NkiTensor:
     first = new_tile(view.shape, view.dtype)
     nisa.dma_copy(dst=first, src=view)
     return first
+
+
+def changed(view: NkiTensor, issue: Callable[[NkiTensor], Any]) -> None:
+    """Change elements of a part of SBUF or PSUM, by way of a copy if it is in partitions where no engine begins."""
+    own = reachable(view)
+    issue(own)
+    if own is not view:
+        nisa.dma_copy(dst=view, src=own)
 
 
 def on_chip(value: Any, name: str, function: str) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import nki.isa as nisa
 from nki.beta1.tensors.mask import Box, Comparison
+from nki.beta1.tracing.operands import changed
 from nki.core.dtypes import float32, uint8, uint16, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.isa import alu
@@ -20,7 +21,8 @@ def copy_where(destination: NkiTensor, source: NkiTensor, box: Box, conditions: 
     if source.dtype != destination.dtype:
         value = new_tile(source.shape, destination.dtype)
         nisa.tensor_copy(dst=value, src=source)
-    nisa.tensor_copy_predicated(dst=destination, src=value, predicate=predicate(box, conditions, destination.shape))
+    chosen = predicate(box, conditions, destination.shape)
+    changed(destination, lambda dst: nisa.tensor_copy_predicated(dst=dst, src=value, predicate=chosen))
 
 
 def predicate(box: Box, conditions: Sequence[Comparison], shape: tuple[int, ...]) -> NkiTensor:

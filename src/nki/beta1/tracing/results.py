@@ -151,7 +151,7 @@ def assign(target: Tensor, value: Any) -> None:
     if is_number(value):
         for box in target.region().boxes():
             destination = target.elements(box)
-            _put(destination, lambda dst: nisa.memset(dst=dst, value=_of_dtype(value, target)))
+            put(destination, lambda dst: nisa.memset(dst=dst, value=_of_dtype(value, target)))
         return
     if isinstance(value, LoopReduction):
         masked = Tensor(value.value.memory, value.value.access, value.value.joined(value.mask))
@@ -180,10 +180,10 @@ def write(target: Tensor, value: Tensor) -> None:
     if region.rest:
         copy_where(destination, source, region.box, region.rest)
     else:
-        _put(destination, lambda dst: nisa.tensor_copy(dst=dst, src=source))
+        put(destination, lambda dst: nisa.tensor_copy(dst=dst, src=source))
 
 
-def _put(destination: NkiTensor, issue: Callable[[NkiTensor], Any]) -> None:
+def put(destination: NkiTensor, issue: Callable[[NkiTensor], Any]) -> None:
     """Write to a tile, by way of another one if it is in partitions where no engine begins."""
     if destination.buffer is not MemoryRegion.sbuf or starts_where_engines_reach(destination):
         issue(destination)
