@@ -100,6 +100,29 @@ def test_one_index_on_a_middle_dimension_and_alone():
     assert np.array_equal(out, a[:, 4]) and np.array_equal(row, a[2])
 
 
+def test_one_index_stands_where_an_int_may():
+    a, b, index = floats(6, 32, 4, 40), floats(8), np.array([[3]], np.int32)
+
+    def kernel(x, y, z):
+        outs = [nl.ndarray(size, dtype=x.dtype, buffer=nl.shared_hbm) for size in ((32, 40), (1, 1), (4, 40), (32, 3))]
+        at = nl.load(z)
+        nl.store(outs[0], nl.load(x[at[0, 0], :, 1, :]))
+        nl.store(outs[1], nl.load(y[at]))
+        nl.store(outs[2], nl.load(x[1, at[0, 0] + 4][...]))
+        tile = nl.load(x[at[0, 0], :, 2])
+        i_p, i_f = nl.mgrid[0:32, 0:3]
+        nl.store(outs[3], nisa.tensor_copy_dynamic_src(tile[i_p, at[0, 0] + i_f]))
+        nl.store(x[at[0, 0] + 1, 0:4, :, :], nl.load(x[0, 0:4]))
+        return (*outs, x)
+
+    one, two, three, four, written = both(kernel, a.copy(), b, index)
+    assert np.array_equal(one, a[3, :, 1]) and np.array_equal(two, b[3:4, None]) and np.array_equal(three, a[1, 7])
+    assert np.array_equal(four, a[3, :, 2, 3:6])
+    wanted = a.copy()
+    wanted[4, 0:4] = a[0, 0:4]
+    assert np.array_equal(written, wanted)
+
+
 def test_indices_outside_are_skipped():
     a, index = floats(50, 40), np.array([3, 70, 0, -1, 49, 50], np.int32)[:, None]
 

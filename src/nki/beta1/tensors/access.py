@@ -89,9 +89,14 @@ def access_of(key: Any, shape: Shape, keep: bool, name: str) -> Access:
             f"give at most {len(shape)} indices",
             kind=Beta1IndexError,
         )
-    if any(_is_advanced(each) for each in keys):
+    if any(_is_advanced(each) and not _is_one(each) for each in keys):
         return _advanced(keys, shape)
     return _basic(keys, shape, keep, name)
+
+
+def _is_one(key: Any) -> bool:
+    """Whether an index is one number of run time, which stands where an int may stand."""
+    return is_tile(key) and all(size == 1 for part in key.run_time_index() for size in part.shape)
 
 
 def _is_advanced(key: Any) -> bool:
@@ -110,19 +115,23 @@ def _basic(keys: list[Any], shape: Shape, keep: bool, name: str) -> Access:
     missing = len(shape) - sum(each is not None and each is not Ellipsis for each in keys)
     keys[at : at + 1] = [slice(None)] * missing
     sizes: list[int] = []
-    placed: list[tuple[int, int, int | None]] = []  # start, step and the axis
+    placed: list[tuple[int, int, int | None, Any]] = []  # start, step, the axis, and what is added at run time
     for each in keys:
         if each is None:
             sizes.append(1)
             continue
         dim = len(placed)
-        start, size, step = _part(each, shape[dim], dim, name)
+        index, tile = each.run_time_index() if is_tile(each) else (each, None)
+        start, size, step = (index.const, None, 1) if tile is not None else _part(each, shape[dim], dim, name)
         if size is None and keep and dim == 0:
             size = 1
-        placed.append((start, step, None if size is None else len(sizes)))
+        placed.append((start, step, None if size is None else len(sizes), tile))
         if size is not None:
             sizes.append(size)
-    axes = [Axis(start, tuple(step if axis == at else 0 for axis in range(len(sizes)))) for start, step, at in placed]
+    axes = [
+        Axis(start, tuple(step if axis == at else 0 for axis in range(len(sizes))), tile)
+        for start, step, at, tile in placed
+    ]
     return Access(tuple(sizes), tuple(axes))
 
 
