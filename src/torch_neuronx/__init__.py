@@ -8,10 +8,11 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, distribution
 
 import nki as nki
+from nki.beta1.frameworks import nki_jit
 from nki.interop.torch import Wrapped, enable_device, nki_op, wrap_nki
 from nki.version import version
 
-__all__ = ["Wrapped", "nki", "nki_op", "wrap_nki"]
+__all__ = ["Wrapped", "nki", "nki_jit", "nki_op", "wrap_nki"]
 
 
 def _refuse_to_hide_the_sdk() -> None:

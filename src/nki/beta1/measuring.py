@@ -10,6 +10,7 @@ from typing import Any
 
 from nki.beta1.errors import refused
 from nki.beta1.kernel import Beta1Kernel, kernel_of
+from nki.frontend.host import ShapeDtype
 from nki.measure import Profiler
 from nki.profiling.record import Profile
 
@@ -46,7 +47,7 @@ class BenchmarkResult:
 
 
 class Measured:
-    """A kernel that is timed when it is called; its results are those of the kernel.
+    """A kernel that is timed when it is called; its results are those of the kernel, if there are arrays.
 
     Attributes:
         benchmark_result: of the last call; None before the first one.
@@ -65,7 +66,8 @@ class Measured:
         profile = Profiler(self.kernel)(*args, **kwargs)
         self.benchmark_result = BenchmarkResult(profile)
         self._after(profile)
-        return self.kernel(*args, **kwargs)
+        without_values = any(isinstance(each, ShapeDtype) for each in (*args, *kwargs.values()))
+        return None if without_values else self.kernel(*args, **kwargs)
 
 
 def benchmark(

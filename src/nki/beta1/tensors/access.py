@@ -140,17 +140,22 @@ def _part(key: Any, size: int, dim: int, name: str) -> tuple[int, int | None, in
     if isinstance(key, DynamicSlice):
         key = slice(key.start, key.start + key.size)
     if isinstance(key, slice):
-        start, stop, step = (None if v is None else _integer(v) for v in (key.start, key.stop, key.step))
-        if (stop is not None and stop > size) or (start is not None and start > size):
-            raise out_of_bounds(name, dim, start or 0, (stop or size) - 1, size)
-        found = range(size)[slice(start, stop, step)]
+        found = _positions(key, size)
         if not found:
             raise out_of_bounds(name, dim, found.start, found.stop - 1, size)
         return found.start, len(found), found.step
     number = _integer(key)
-    if not -size <= number < size:
+    if number < -size:
         raise out_of_bounds(name, dim, number, number, size)
-    return number % size, None, 1
+    return number % size if number < 0 else number, None, 1
+
+
+def _positions(key: slice, size: int) -> range:
+    """The positions of a slice. What lies behind the end stays in it: a mask may leave that out."""
+    start, stop, step = (None if v is None else _integer(v) for v in (key.start, key.stop, key.step))
+    if (step or 1) < 0 or (start or 0) < 0 or (stop or 0) < 0:
+        return range(size)[slice(start, stop, step)]
+    return range(start or 0, size if stop is None else stop, step or 1)
 
 
 def _integer(key: Any) -> int:
