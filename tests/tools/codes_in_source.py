@@ -83,8 +83,13 @@ def codes() -> dict[str, str]:
         if called(node) in positions:
             argument = code_argument(node, positions[called(node)])
             for text in literals(argument) if argument is not None else ():
-                found[text] = f"{shown(path)}:{node.lineno}"
+                found[_family(path, node) + text] = f"{shown(path)}:{node.lineno}"
     return {text: place for text, place in found.items() if "." in text and " " not in text}
+
+
+def _family(path: Path, node: ast.Call) -> str:
+    """What `nki.beta1.errors.refused` puts in front of a code of the published list."""
+    return "beta1." if called(node) == "refused" and path.is_relative_to(PACKAGE / "beta1") else ""
 
 
 def computed() -> list[str]:
