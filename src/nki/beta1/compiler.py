@@ -14,7 +14,7 @@ from nki.language import tile_size
 
 Block = tuple[int, ...]
 Address = Callable[[Block, int, int], tuple[int, int]]
-"""Of a block, its partitions and the bytes of one partition: the first partition, and the byte in it."""
+"""A function that gives a block its place, of its index, partitions and bytes in each: first partition, and byte."""
 
 AUTO_ALLOC = "__nki_force_auto_alloc__"
 """The attribute of a function whose own addresses are ignored."""

@@ -134,7 +134,7 @@ class Tensor:
         return any(self.access.axes[self.memory.partition].steps[:1])
 
     def joined(self, mask: Any) -> Any:
-        """Its own mask and another one."""
+        """Where its own mask and another one are true."""
         if self.mask is None or mask is None:
             return mask if self.mask is None else self.mask
         return self.mask & mask

@@ -18,7 +18,7 @@ _MOST_TRIALS = 4
 """Kernels that are left out one by one, those that save the least."""
 
 _MOST_OPERATIONS = 4096
-"""Of models in which kernels are left out one by one; a larger one is linked once again, without any."""
+"""The size of models in which kernels are left out one by one; a larger one is linked once again, without any."""
 
 TimeWithout = Callable[[Mapping[str, Times]], float]
 """What the model takes in ns where the parts with these keys are left as they are."""
