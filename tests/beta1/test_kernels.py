@@ -246,3 +246,27 @@ def test_a_sum_of_products_begins_with_what_was_written(start):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*accumulate-foreign")
         assert np.allclose(both(sums, a, b, start), a.T @ b + 2 * start, rtol=1e-5)
+
+
+@jit
+def reduced(a, how):
+    out = nl.ndarray((a.shape[0], 1), dtype=a.dtype, buffer=nl.shared_hbm)
+    i_p, i_f = nl.mgrid[0 : a.shape[0], 0 : a.shape[1]]
+    function = {"sum": nl.sum, "max": nl.max, "min": nl.min, "prod": nl.prod, "mean": nl.mean}[how]
+    nl.store(out, function(nl.load(a), axis=1, mask=i_f <= i_p))
+    return out
+
+
+@pytest.mark.parametrize("how", ["sum", "max", "min", "prod"])
+def test_a_reduction_leaves_out_what_a_condition_of_two_axes_does(how):
+    a = _array(20, 24) - 0.5
+    inside = np.tri(20, 24, dtype=bool)
+    start = {"sum": 0.0, "max": -np.inf, "min": np.inf, "prod": 1.0}[how]
+    wanted = getattr(np, how)(a, axis=1, keepdims=True, where=inside, initial=start)
+    assert np.allclose(both(reduced, a, how), wanted, rtol=1e-5)
+
+
+def test_a_mean_under_such_a_condition_is_refused():
+    with pytest.raises(Beta1Error) as caught:
+        reduced(_array(4, 4), "mean")
+    assert caught.value.code == "beta1.unsupported_expression_in_mask" and "nl.mean" in str(caught.value)

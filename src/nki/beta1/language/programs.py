@@ -11,7 +11,7 @@ from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of, operation
 from nki.beta1.tensors.mask import region_of
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import on_chip, tile
+from nki.beta1.tracing.operands import boxed, on_chip, tile
 from nki.beta1.tracing.results import LoopReduction, placed
 from nki.beta1.tracing.session import Session, current
 from nki.core.dtypes import DType
@@ -86,7 +86,7 @@ def all_reduce(
     source, operator = on_chip(x, "x", "all_reduce"), operation(op, "op")
     kind = kind_of(dtype, source.dtype)
     axes = _axes(program_axes, len(session.grid))
-    box = region_of(mask, source.shape).box
+    box = boxed("nl.all_reduce", region_of(mask, source.shape)).box
     value = copied(tile(source, "x", "nl.all_reduce", box), kind)
 
     def combined(brought: dict[tuple[int, ...], NkiTensor]) -> dict[tuple[int, ...], NkiTensor]:

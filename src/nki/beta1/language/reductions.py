@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,10 +10,12 @@ import nki.language as nl
 from nki.beta1.language.arguments import hints_only, kind_of
 from nki.beta1.tensors.mask import Region, region_of
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import common_region, on_chip, tile
+from nki.beta1.tracing.operands import boxed, common_region, on_chip, tile
+from nki.beta1.tracing.predicate import copy_where
 from nki.beta1.tracing.results import placed, undefined
 from nki.core.dtypes import DType, float32, uint8
 from nki.core.nki_tensor import NkiTensor
+from nki.language.memory import filled_tile
 
 Function = Callable[..., Tensor]
 
@@ -68,11 +71,33 @@ def reduced(
     if region.empty:
         return undefined(function, [source], tuple(wanted))
     value = tile(source, "x", function, region.box)
+    if region.rest:
+        value = _neutral_outside(function, value, region)
     order = (*left, *axes)
     moved = value if order == tuple(range(source.ndim)) else value.permute(order)
     last = tuple(range(source.ndim - len(axes), source.ndim))
     return placed(function, lambda: compute(moved, last), tuple(wanted), Region(tuple(kept)), explicit=explicit)
 
+
+def _neutral_outside(function: str, value: NkiTensor, region: Region) -> NkiTensor:
+    """A copy of a tile with what changes no result where the mask is false."""
+    if function not in _NEUTRAL:
+        boxed(function, region)
+    neutral = _NEUTRAL[function]
+    number = neutral(value.dtype) if callable(neutral) else neutral
+    made = filled_tile(value.shape, value.dtype, int(number) if value.dtype.is_integer else number)
+    copy_where(made, value, region.box, region.rest)
+    return made
+
+
+_NEUTRAL: dict[str, Any] = {
+    "nl.sum": 0.0,
+    "nl.prod": 1.0,
+    "nl.all": 1.0,
+    "nl.max": lambda kind: kind.min if kind.is_integer else -math.inf,
+    "nl.min": lambda kind: kind.max if kind.is_integer else math.inf,
+}
+"""Numbers that change no result of a reduction."""
 
 REDUCTIONS = {name: _reduction(name) for name in ("max", "min", "sum", "prod", "var")}
 REDUCTIONS["mean"] = _reduction("mean", lambda own: float32 if own.is_integer else own)
@@ -84,10 +109,10 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
     hints_only("nl.matmul", kwargs)
     left, right = on_chip(x, "x", "matmul"), on_chip(y, "y", "matmul")
     shape = (left.shape[1 if transpose_x else 0], right.shape[1])
-    one, two = left.region().box, right.region().box
+    one, two = (boxed("nl.matmul", each.region()).box for each in (left, right))
     region = Region((one[1 if transpose_x else 0], two[1]))
     if mask is not None:
-        own = region_of(mask, shape)
+        own = boxed("nl.matmul", region_of(mask, shape))
         region = Region(tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(region.box, own.box, strict=True)))
     contracted = (max(one[0 if transpose_x else 1][0], two[0][0]), min(one[0 if transpose_x else 1][1], two[0][1]))
     box = (contracted, region.box[0]) if transpose_x else (region.box[0], contracted)
@@ -100,6 +125,7 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
     hints_only("nl.transpose", kwargs)
     source = on_chip(x, "x", "transpose")
     shape, region = common_region("nl.transpose", [source], mask)
+    boxed("nl.transpose", region)
     value = tile(source, "x", "nl.transpose", region.box)
     return placed(
         "nl.transpose",

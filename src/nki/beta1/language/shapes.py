@@ -10,7 +10,7 @@ from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of, operation
 from nki.beta1.tensors.mask import region_of
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import common_region, in_hbm, on_chip, part_of, tile
+from nki.beta1.tracing.operands import boxed, common_region, in_hbm, on_chip, part_of, tile
 from nki.beta1.tracing.results import placed, undefined
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import uint32
@@ -69,7 +69,7 @@ def atomic_rmw(dst: Any, value: Any, op: Any, *, mask: Any = None, **kwargs: Any
     target, source = in_hbm(dst, "dst", "atomic_rmw"), on_chip(value, "value", "atomic_rmw")
     if operation(op, "op") != alu.ADD:
         raise refused("argument", "nl.atomic_rmw got another operator than addition", "pass op=np.add")
-    region = region_of(mask, target.shape)
+    region = boxed("nl.atomic_rmw", region_of(mask, target.shape))
     current("nl.atomic_rmw")
     for row in range(*region.box[0]):
         box = ((row, row + 1), *region.box[1:])
@@ -92,7 +92,7 @@ def device_print(prefix: str, x: Any, *, mask: Any = None, **kwargs: Any) -> Non
     hints_only("nl.device_print", kwargs)
     if not isinstance(x, Tensor):
         raise refused("argument", f"nl.device_print got {x!r}", "pass a tensor")
-    region = region_of(mask, x.shape)
+    region = boxed("nl.device_print", region_of(mask, x.shape))
     if not region.empty:
         value = tile(x, "x", "nl.device_print", region.box, sbuf=True) if x.on_chip else x.elements(region.box)
         nl.device_print(prefix, value)

@@ -14,7 +14,7 @@ from nki.beta1.tensors.dynamic import is_dynamic
 from nki.beta1.tensors.mask import Mask, Region
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import in_hbm, on_chip, part_of, tile
+from nki.beta1.tracing.operands import boxed, in_hbm, on_chip, part_of, tile
 from nki.beta1.tracing.results import assigned_region, elementwise, placed
 from nki.beta1.tracing.session import current
 from nki.core.nki_tensor import NkiTensor
@@ -120,7 +120,7 @@ def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs:
             "load the rows first: nl.load(tensor[idx[i_p, 0], i_f]), and transpose the tile",
         )
     kind = kind_of(dtype, source.dtype)
-    region = _masked(source, mask)
+    region = boxed("nl.load_transpose2d", _masked(source, mask))
     if region.empty:
         return _existing(new_tile(source.shape[::-1], kind), Region(tuple((0, 0) for _ in source.shape)))
     found = placed("nl.load_transpose2d", lambda: nl.load_transpose2d(source.elements(region.box), dtype=kind))

@@ -123,6 +123,22 @@ def common_region(function: str, operands: Sequence[Any], mask: Any) -> tuple[tu
     return shape, Region(tuple((low, max(low, high)) for low, high in box), tuple(rest))
 
 
+def boxed(function: str, region: Region) -> Region:
+    """A region that is a box.
+
+    Raises:
+        Beta1Error: a condition joins two axes ("beta1.unsupported_expression_in_mask").
+    """
+    if region.rest and not region.empty:
+        raise refused(
+            "unsupported_expression_in_mask",
+            f"the mask of {function} joins two axes",
+            "give it a mask for each axis, or choose with nl.where before",
+            rule="the mask of an instruction that combines or moves elements leaves a rectangular part of them",
+        )
+    return region
+
+
 def part_of(box: Box, operand: Tensor, shape: tuple[int, ...]) -> Box:
     """The box of an operand that meets a box of the shape that it broadcasts to."""
     if operand.ndim != len(shape):

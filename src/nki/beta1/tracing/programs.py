@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from queue import SimpleQueue
 from typing import Any
 
 from nki.beta1.errors import refused
@@ -30,13 +31,14 @@ class _Follower:
         self.error: BaseException | None = None
         self.ended = self.stopped = False
         self.result: Any = None
-        self._turn, self._back = threading.Semaphore(0), threading.Semaphore(0)
+        self._turn: SimpleQueue[None] = SimpleQueue()
+        self._back: SimpleQueue[None] = SimpleQueue()
         context = copy_context()
         self.thread = threading.Thread(target=lambda: context.run(self._run, run, programs), daemon=True)
         self.thread.start()
 
     def _run(self, run: Callable[[Coordinates], Any], programs: Programs) -> None:
-        self._turn.acquire()
+        self._turn.get()
         try:
             if not self.stopped:
                 programs.mine.follower = self
@@ -46,20 +48,20 @@ class _Follower:
         except BaseException as error:  # noqa: BLE001 - it is raised again where the first program waits
             self.error = error
         self.ended = True
-        self._back.release()
+        self._back.put(None)
 
     def step(self) -> None:
         """Let it run until its next meeting, or its end."""
-        self._turn.release()
-        self._back.acquire()
+        self._turn.put(None)
+        self._back.get()
         if self.error is not None:
             raise self.error
 
     def meet(self, brought: Any) -> None:
         """Called in its thread: wait until the first program has been there."""
         self.brought = brought
-        self._back.release()
-        self._turn.acquire()
+        self._back.put(None)
+        self._turn.get()
         if self.stopped:
             raise _Stopped
 
@@ -67,8 +69,8 @@ class _Follower:
         """End the thread."""
         if not self.ended:
             self.stopped = True
-            self._turn.release()
-            self._back.acquire()
+            self._turn.put(None)
+            self._back.get()
 
 
 class Programs:
