@@ -270,3 +270,29 @@ def test_a_mean_under_such_a_condition_is_refused():
     with pytest.raises(Beta1Error) as caught:
         reduced(_array(4, 4), "mean")
     assert caught.value.code == "beta1.unsupported_expression_in_mask" and "nl.mean" in str(caught.value)
+
+
+@jit
+def kept(a, count):
+    out = nl.ndarray((32, 3), dtype=a.dtype, buffer=nl.shared_hbm)
+    row = nl.ndarray((1, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    i_p, i_f = nl.arange(32)[:, None], nl.arange(3)[None, :]
+    columns = nl.full((32, 3), 7.0, a.dtype)
+    columns[:, 1] = nl.max(nl.load(a), axis=1, mask=i_p < count)
+    columns[i_p, i_f] = nl.load(a[i_p, 0], mask=i_p >= 32 - count)
+    nl.store(out, columns)
+    nl.store(row, nl.zeros((1, 32), a.dtype))
+    nl.store(row[0, 0:32], nl.load(a[0, 0:32], mask=nl.arange(32) < count))
+    return out, row
+
+
+def test_an_assignment_keeps_what_the_value_does_not_have():
+    a = _array(32, 40)
+    for count in (32, 5, 0):
+        wanted = np.full((32, 3), 7, np.float32)
+        wanted[:count, 1] = a.max(1)[:count]
+        wanted[32 - count :] = a[32 - count :, :1]
+        flat = np.where(np.arange(32) < count, a[0, :32], 0)[None]
+        for kernel in (kept, kept.simulated()):
+            out, row = kernel(a, count)
+            assert np.array_equal(out, wanted) and np.array_equal(row, flat)

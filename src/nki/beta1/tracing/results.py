@@ -17,7 +17,7 @@ from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.mask import Box, Mask, Region
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import common_region, part_of, starts_where_engines_reach, tile
+from nki.beta1.tracing.operands import boxed, common_region, part_of, starts_where_engines_reach, tile
 from nki.beta1.tracing.predicate import copy_where
 from nki.beta1.tracing.session import Session, current
 from nki.core.dtypes import float32
@@ -202,11 +202,36 @@ def assigned_region(target: Tensor, value: Tensor) -> Region:
             f"shape {list(value.shape)}",
             "index both so that their shapes are equal; sizes of 1 in the value are repeated",
         )
-    if value.ndim != target.ndim or value.shape != target.shape:
-        own = value.region()
-        return Region(target.region().box, (*target.region().rest, *own.rest))
-    _, region = common_region("assignment", [value], target.mask)
-    return region
+    own = _existing_part(value)
+    if own.rest and value.shape != target.shape:
+        boxed("an assignment to another shape", own)
+    wanted = target.region()
+    seen = _moved(own.box, value.shape, target.shape)
+    box = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(wanted.box, seen, strict=True))
+    return Region(tuple((low, max(low, high)) for low, high in box), (*wanted.rest, *own.rest))
+
+
+def _existing_part(value: Tensor) -> Region:
+    """Where a value is there, and its own mask is true."""
+    own, seen = value.region(), value.visible()
+    if seen is None:
+        return own
+    box = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(own.box, seen, strict=True))
+    return Region(tuple((low, max(low, high)) for low, high in box), own.rest)
+
+
+def _moved(box: Box, shape: tuple[int, ...], wanted: tuple[int, ...]) -> Box:
+    """A box of a value in the axes of what it is assigned to."""
+    if any(low >= high for low, high in box):
+        return tuple((0, 0) for _ in wanted)
+    if len(shape) != len(wanted) and _squeezed(shape) == _squeezed(wanted):
+        left = iter([own for own, size in zip(box, shape, strict=True) if size != 1])
+        return tuple(next(left) if size != 1 else (0, 1) for size in wanted)
+    more = len(wanted) - len(shape)
+    aligned = [
+        own if own_size == size else (0, size) for own, own_size, size in zip(box, shape, wanted[more:], strict=True)
+    ]
+    return (*((0, size) for size in wanted[:more]), *aligned)
 
 
 def update(target: Tensor, function: str, other: Any) -> None:
