@@ -296,3 +296,39 @@ def test_an_assignment_keeps_what_the_value_does_not_have():
         for kernel in (kept, kept.simulated()):
             out, row = kernel(a, count)
             assert np.array_equal(out, wanted) and np.array_equal(row, flat)
+
+
+@jit
+def windows(a):
+    h, w = a.shape
+    out = nl.ndarray((h - 2, w - 2), dtype=a.dtype, buffer=nl.shared_hbm)
+    back = nl.ndarray((h, w), dtype=a.dtype, buffer=nl.shared_hbm)
+    for k in nl.affine_range((h + 127) // 128):
+        i_h, i_kh, i_w = nl.mgrid[0:128, 0:3, 0:w]
+        rows = nl.load(a[k * 128 + i_h + i_kh, i_w], mask=k * 128 + i_h < h - 2)
+        twice = nl.multiply(rows, 2.0, mask=i_w < w - 1)
+        j_h, j_kh, j_w, j_kw = nl.mgrid[0:128, 0:3, 0 : w - 2, 0:3]
+        best = nl.max(rows[j_h, j_kh, j_w + j_kw], axis=[1, 3])
+        more = nl.max(twice[j_h, j_kh, j_w + j_kw], axis=[1, 3])
+        o_h, o_w = nl.mgrid[0:128, 0 : w - 2]
+        nl.store(out[k * 128 + o_h, o_w], best + more, mask=(k * 128 + o_h < h - 2) & (o_w < w - 3))
+        nl.store(out[k * 128 + o_h, o_w], best, mask=(k * 128 + o_h < h - 2) & (o_w >= w - 3))
+        p_h, p_w = nl.mgrid[0:128, 0:w]
+        own = nl.load(a[k * 128 + p_h, p_w], mask=(k * 128 + p_h < h) & (p_w < w - 4))
+        nl.store(back[k * 128 + p_h, p_w], own[p_h, w - 1 - p_w] + 1.0, mask=(k * 128 + p_h < h) & (p_w >= 4))
+        nl.store(back[k * 128 + p_h, p_w], nl.zeros((128, w), nl.float32), mask=(k * 128 + p_h < h) & (p_w < 4))
+    return out, back
+
+
+def test_windows_of_what_a_mask_leaves():
+    a = _array(300, 40)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*memory.uninitialized")
+        pairs = zip(windows(a), windows.simulated()(a), strict=True)
+        found = [one for one, two in pairs if np.array_equal(one, two)]
+    wanted = np.lib.stride_tricks.sliding_window_view(a, (3, 3)).max((2, 3))
+    wanted = np.where(np.arange(38) < 37, 3 * wanted, wanted)
+    assert np.array_equal(found[0], wanted)
+    turned = a[:, ::-1] + 1
+    turned[:, :4] = 0
+    assert np.array_equal(found[1], turned)

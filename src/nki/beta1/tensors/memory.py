@@ -152,16 +152,22 @@ def visible(memory: Memory, access: Access) -> Box | None:
     box = [(0, size) for size in access.shape]
     if memory.exists is None:
         return tuple(box)
-    for axis, (low, high) in zip(access.axes, memory.exists, strict=True):
+    for dim, (axis, (low, high)) in enumerate(zip(access.axes, memory.exists, strict=True)):
+        least, most = access.bounds(dim, None)
+        if low <= least and most < high:
+            continue
         moved = [at for at, step in enumerate(axis.steps) if step and access.shape[at] > 1]
         if not moved:
             if not low <= axis.start < high:
                 return tuple((0, 0) for _ in box)
             continue
-        if len(moved) > 1 or axis.steps[moved[0]] <= 0:
+        if len(moved) > 1:
             return None
         at, step = moved[0], axis.steps[moved[0]]
-        first, after = -(-(low - axis.start) // step), -(-(high - axis.start) // step)
+        if step > 0:
+            first, after = -(-(low - axis.start) // step), -(-(high - axis.start) // step)
+        else:
+            first, after = (axis.start - high) // -step + 1, (axis.start - low) // -step + 1
         box[at] = (max(box[at][0], first), min(box[at][1], after))
     return tuple((low, max(low, high)) for low, high in box)
 

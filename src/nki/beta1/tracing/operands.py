@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import nki.isa as nisa
 from nki.beta1.errors import Beta1TypeError, refused
+from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.mask import Box, Region, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.core.nki_tensor import NkiTensor
@@ -34,7 +36,9 @@ def tile(value: Any, name: str, function: str, box: Box | None = None, *, sbuf: 
     seen = checked.visible()
     whole = tuple((0, size) for size in checked.shape)
     wanted = whole if box is None else box
-    if seen is None or any(low < a or high > b for (low, high), (a, b) in zip(wanted, seen, strict=True)):
+    if seen is None:
+        checked = _of_all(checked)
+    elif any(low < a or high > b for (low, high), (a, b) in zip(wanted, seen, strict=True)):
         checked, wanted = _filled_up(checked, seen, wanted), tuple((0, high - low) for low, high in wanted)
     found = checked.elements(wanted)
     partitions = wanted[0][1] - wanted[0][0] if wanted else 1
@@ -175,15 +179,24 @@ def column(value: Any, name: str, function: str, box: Box | None, kind: Any = No
     return found
 
 
-def _filled_up(value: Tensor, seen: Box | None, wanted: Box) -> Tensor:
+def _filled_up(value: Tensor, seen: Box, wanted: Box) -> Tensor:
     """A tile with what exists of a box; the rest is as undefined as on the device."""
     made = new_tile(tuple(high - low for low, high in wanted), value.dtype)
-    if seen is not None:
-        both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(seen, wanted, strict=True)]
-        if all(low < high for low, high in both):
-            key = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(both, wanted, strict=True))
-            nisa.tensor_copy(dst=made[key], src=value.elements(tuple(both)))
+    both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(seen, wanted, strict=True)]
+    if all(low < high for low, high in both):
+        key = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(both, wanted, strict=True))
+        nisa.tensor_copy(dst=made[key], src=value.elements(tuple(both)))
     return Tensor.of(made)
+
+
+def _of_all(value: Tensor) -> Tensor:
+    """An access to a tile that exists in parts of it which are no box of the access: to a tile of all elements."""
+    memory = value.memory
+    if memory.exists is not None and (memory.whole is None or memory.whole.shape != memory.sizes):
+        part = Tensor(memory, Access.of_whole(memory.sizes))
+        everything = tuple((0, size) for size in memory.sizes)
+        memory = _filled_up(part, memory.exists, everything).memory
+    return Tensor(replace(memory, exists=None, blocks={}), value.access, value.mask)
 
 
 def region_of_memory(value: Tensor) -> MemoryRegion:
