@@ -18,7 +18,7 @@ from nki.core.errors import ArgumentError
 from nki.core.locks import cached_property
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import one_line, shown
-from nki.core.source import GENERATED
+from nki.core.source import GENERATED, Location
 from nki.core.tensor import NKIObject
 from nki.spec.arrays import Arrays
 from nki.spec.convert import Parameter, Prepare, prepare_of
@@ -29,7 +29,7 @@ from nki.spec.no_tensor import NoTensor
 from nki.spec.operand import Operand
 from nki.spec.program import Issued
 from nki.spec.rule import Rule
-from nki.spec.signature import Key, Signature, known, remember
+from nki.spec.signature import Key, Seen, Signature, add, known, remember
 from nki.spec.sink import Sink, current_sink
 from nki.spec.step import Cost
 from nki.spec.verify import verify
@@ -237,6 +237,24 @@ class Instruction(Generic[P]):
         if key is None or findings or disabled:
             return issued, None
         return issued, remember(key, target, arguments, issued.engine)
+
+    def again(self, arguments: Any, location: Location, sink: Sink) -> tuple[Issued, Signature | None] | None:
+        """The record of an issued instruction with other arguments, and its signature; None if they break a rule."""
+        target, disabled = sink.target, sink.options.disabled_rules
+        key: list[Any] = [self, id(target), Instruction.again]
+        seen: Seen = {}
+        named = zip(self.operands, arguments, strict=True)
+        static = all([add(key, value, seen) for name, value in named if name != "name"])
+        signature = known(tuple(key)) if static else None
+        if signature is not None:
+            return Issued(self, arguments, location, signature.engine), signature
+        issued = Issued(self, arguments, location, self.engine_for(arguments, target))
+        findings = verify(issued, target, disabled)
+        if any(finding.severity == "error" for finding in findings):
+            return None
+        if findings or disabled or not static:
+            return issued, None
+        return issued, remember(tuple(key), target, arguments, issued.engine)
 
     def effects(self, arguments: Any) -> tuple[str, ...]:
         """Names of `EFFECTS` that an instruction with these arguments has."""

@@ -206,7 +206,6 @@ def test_nc_stream_shuffle_in_place_and_of_one_row():
             "joins two axes",
             lambda x: nisa.nc_matmul(x, x, mask=nl.arange(64)[:, None] >= nl.arange(40)[None, :]),
         ),
-        ("nc_transpose.size", "", lambda x: nisa.nc_transpose(x, engine=nisa.vector_engine)),
         ("nc_stream_shuffle.mask", "", lambda x: nisa.nc_stream_shuffle(x, x, [0, 1])),
     ],
 )

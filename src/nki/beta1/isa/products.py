@@ -126,7 +126,8 @@ def nc_transpose(
 ) -> Tensor:
     """The transpose of a tile, whose free dimensions are one: ``(F, P)`` for ``(P, F)``.
 
-    The Tensor engine writes it to PSUM; the Vector engine, which takes 32 x 32 and less, to SBUF.
+    The Tensor engine writes it to PSUM; the Vector engine, which takes 32 x 32 and less, to SBUF. What is larger goes
+    to the Tensor engine, whichever one is asked for.
 
     Args:
         mask: in the axes of `data`.
@@ -159,7 +160,7 @@ def nc_transpose(
 
 def _transposed(value: NkiTensor, engine: Engine) -> NkiTensor:
     most = current("nc_transpose").tracer.target.limits.vector_transpose
-    if engine is Engine.vector or (engine is Engine.unknown and max(value.shape) <= most):
+    if engine in (Engine.vector, Engine.unknown) and max(value.shape) <= most:
         made = new_tile(value.shape[::-1], value.dtype)
         nisa.nc_transpose(dst=made, data=value, engine=Engine.vector)
         return made

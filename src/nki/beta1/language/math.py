@@ -11,7 +11,7 @@ from nki.beta1.language.arguments import hints_only, kind_of, operation, promote
 from nki.beta1.tensors.index import Index
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.results import elementwise
-from nki.core.dtypes import DType, uint8
+from nki.core.dtypes import DType, float32, uint8
 from nki.language.arguments import is_number
 from nki.language.combine import combine
 from nki.spec.operator import Operator, names_operator
@@ -59,7 +59,8 @@ def _composite(name: str) -> Function:
         hints_only(f"nl.{name}", kwargs)
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
             return _of_python(name, x, y)
-        kind = kind_of(dtype, promoted(x, y))
+        found = promoted(x, y)
+        kind = kind_of(dtype, found if found.is_float or name != "divide" else float32)
         return elementwise(f"nl.{name}", [x, y], mask, lambda a, b: today(a, b, dtype=kind), explicit=dtype is not None)
 
     return _named(function, name, getattr(today, "__nki_operator__", None), f"``{name}(x, y)``.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from nki.beta1.errors import Beta1IndexError, refused
@@ -33,27 +34,41 @@ class Access(NamedTuple):
 
     @staticmethod
     def of_whole(shape: Shape) -> Access:
-        """All of a tensor."""
-        unit = [tuple(int(axis == dim) for axis in range(len(shape))) for dim in range(len(shape))]
-        return Access(shape, tuple(Axis(0, steps) for steps in unit))
+        """All of a tensor; the same object for the same shape."""
+        return _of_whole(shape)
 
     def then(self, inner: Access) -> Access:
         """The part of this part that `inner` means."""
-        return Access(inner.shape, tuple(_composed(axis, inner) for axis in self.axes))
+        if self is _of_whole(self.shape):
+            return inner
+        return Access(inner.shape, tuple([_composed(axis, inner) for axis in self.axes]))
 
     def bounds(self, dim: int, box: Sequence[tuple[int, int]] | None) -> tuple[int, int]:
         """The smallest and the largest index of a dimension, in a box of the access."""
         axis = self.axes[dim]
         low = high = axis.start
-        ranges = [(0, size) for size in self.shape] if box is None else box
-        for step, (first, after) in zip(axis.steps, ranges, strict=True):
-            ends = sorted((step * first, step * (after - 1)))
-            low, high = low + ends[0], high + ends[1]
+        for at, step in enumerate(axis.steps):
+            if not step:
+                continue
+            first, after = (0, self.shape[at]) if box is None else box[at]
+            one, two = step * first, step * (after - 1)
+            low, high = (low + one, high + two) if one < two else (low + two, high + one)
         return low, high
 
 
+@lru_cache(maxsize=1 << 12)
+def _of_whole(shape: Shape) -> Access:
+    return Access(shape, tuple([Axis(0, _unit(dim, len(shape))) for dim in range(len(shape))]))
+
+
+@lru_cache(maxsize=1 << 8)
+def _unit(dim: int, rank: int, step: int = 1) -> Shape:
+    """Steps of an index that varies along one axis."""
+    return tuple([step if axis == dim else 0 for axis in range(rank)])
+
+
 def _composed(axis: Axis, inner: Access) -> Axis:
-    steps = [0] * len(inner.shape)
+    steps: Shape = (0,) * len(inner.shape)
     start, tile = axis.start, axis.tile
     for factor, part in zip(axis.steps, inner.axes, strict=True):
         if not factor:
@@ -67,8 +82,9 @@ def _composed(axis: Axis, inner: Access) -> Axis:
                     "add both indices to one tile first",
                 )
             tile = part.tile
-        steps = [own + factor * more for own, more in zip(steps, part.steps, strict=True)]
-    return Axis(start, tuple(steps), tile)
+        more = part.steps if factor == 1 else tuple([factor * each for each in part.steps])
+        steps = tuple(map(operator.add, steps, more)) if any(steps) else more
+    return Axis(start, steps, tile)
 
 
 def access_of(key: Any, shape: Shape, keep: bool, name: str) -> Access:
@@ -81,17 +97,21 @@ def access_of(key: Any, shape: Shape, keep: bool, name: str) -> Access:
         name: for messages.
     """
     keys = list(key) if isinstance(key, tuple) else [key]
-    given = sum(each is not None and each is not Ellipsis for each in keys)
-    if given > len(shape):
+    if len(keys) > len(shape) and (given := sum([each is not None and each is not Ellipsis for each in keys])) > len(
+        shape
+    ):
         raise refused(
             "too_many_indices",
             f"{name}{list(shape)} has {len(shape)} dimensions, the index has {given}",
             f"give at most {len(shape)} indices",
             kind=Beta1IndexError,
         )
-    if any(_is_advanced(each) and not _is_one(each) for each in keys):
+    if any([type(each) not in _PLAIN and _is_advanced(each) and not _is_one(each) for each in keys]):
         return _advanced(keys, shape)
     return _basic(keys, shape, keep, name)
+
+
+_PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
 def _is_one(key: Any) -> bool:
@@ -109,11 +129,9 @@ def is_tile(key: Any) -> bool:
 
 
 def _basic(keys: list[Any], shape: Shape, keep: bool, name: str) -> Access:
-    if not any(each is Ellipsis for each in keys):
-        keys = [*keys, Ellipsis]
-    at = next(position for position, each in enumerate(keys) if each is Ellipsis)
-    missing = len(shape) - sum(each is not None and each is not Ellipsis for each in keys)
-    keys[at : at + 1] = [slice(None)] * missing
+    given = sum([each is not None and each is not Ellipsis for each in keys])
+    at = next((position for position, each in enumerate(keys) if each is Ellipsis), len(keys))
+    keys[at : at + 1] = [slice(None)] * (len(shape) - given)
     sizes: list[int] = []
     placed: list[tuple[int, int, int | None, Any]] = []  # start, step, the axis, and what is added at run time
     for each in keys:
@@ -121,17 +139,21 @@ def _basic(keys: list[Any], shape: Shape, keep: bool, name: str) -> Access:
             sizes.append(1)
             continue
         dim = len(placed)
-        index, tile = each.run_time_index() if is_tile(each) else (each, None)
-        start, size, step = (index.const, None, 1) if tile is not None else _part(each, shape[dim], dim, name)
+        tile: Any = None
+        start: int
+        size: int | None
+        if type(each) not in _PLAIN and is_tile(each):
+            index, tile = each.run_time_index()
+            start, size, step = index.const, None, 1
+        else:
+            start, size, step = _part(each, shape[dim], dim, name)
         if size is None and keep and dim == 0:
             size = 1
         placed.append((start, step, None if size is None else len(sizes), tile))
         if size is not None:
             sizes.append(size)
-    axes = [
-        Axis(start, tuple(step if axis == at else 0 for axis in range(len(sizes))), tile)
-        for start, step, at, tile in placed
-    ]
+    rank = len(sizes)
+    axes = [Axis(start, _unit(-1 if at is None else at, rank, step), tile) for start, step, at, tile in placed]
     return Access(tuple(sizes), tuple(axes))
 
 
@@ -152,6 +174,8 @@ def _part(key: Any, size: int, dim: int, name: str) -> tuple[int, int | None, in
 
 def _positions(key: slice, size: int) -> range:
     """The positions of a slice. What lies behind the end stays in it: a mask may leave that out."""
+    if key.start is None and key.stop is None and key.step is None:
+        return range(size)
     start, stop, step = (None if v is None else _integer(v) for v in (key.start, key.stop, key.step))
     if (step or 1) < 0 or (start or 0) < 0 or (stop or 0) < 0:
         return range(size)[slice(start, stop, step)]
@@ -159,6 +183,8 @@ def _positions(key: slice, size: int) -> range:
 
 
 def _integer(key: Any) -> int:
+    if type(key) is int:
+        return key
     try:
         return operator.index(key)
     except TypeError:
@@ -186,8 +212,8 @@ def _advanced(keys: list[Any], shape: Shape) -> Access:
     for index, (_, tile) in zip(indices, parts, strict=True):
         wide = index.over(sizes)
         axes.append(Axis(wide.const, wide.steps + (0,) * len(rest), tile))
-    unit = [tuple(int(axis == dim) for axis in range(len(rest))) for dim in range(len(rest))]
-    axes += [Axis(0, (0,) * len(sizes) + steps) for steps in unit]
+    rank = len(sizes) + len(rest)
+    axes += [Axis(0, _unit(len(sizes) + dim, rank)) for dim in range(len(rest))]
     return Access(sizes + rest, tuple(axes))
 
 

@@ -77,13 +77,15 @@ class Memory:
             if (low < 0 or high >= size) and access.axes[dim].tile is None:
                 raise out_of_bounds(self.name, dim, low, high, size)
         base = self._tensor(access)
-        corner = (0,) * len(access.shape) if box is None else tuple(low for low, _ in box)
-        shape = access.shape if box is None else tuple(high - low for low, high in box)
+        shape = access.shape if box is None else tuple([high - low for low, high in box])
         offset, strides = self.offset, [0] * len(shape)
         for axis, step in zip(access.axes, self.steps, strict=True):
-            offset += step * (axis.start + sum(a * c for a, c in zip(axis.steps, corner, strict=True)))
+            offset += step * axis.start
             for at, own in enumerate(axis.steps):
-                strides[at] += step * own
+                if own:
+                    strides[at] += step * own
+        if box is not None:
+            offset += sum([stride * low for stride, (low, _) in zip(strides, box, strict=True)])
         if self.on_chip:
             shape, strides = self._on_chip(access, shape, strides)
         elif not shape:

@@ -33,9 +33,8 @@ def tile(value: Any, name: str, function: str, box: Box | None = None, *, sbuf: 
         Beta1Error: no tensor on chip ("beta1.unsupported_memory", "beta1.argument").
     """
     checked = on_chip(value, name, function)
-    seen = checked.visible()
-    whole = tuple((0, size) for size in checked.shape)
-    wanted = whole if box is None else box
+    wanted = tuple([(0, size) for size in checked.shape]) if box is None else box
+    seen = checked.visible() if checked.memory.exists is not None else wanted
     if seen is None:
         checked = _of_all(checked)
     elif any(low < a or high > b for (low, high), (a, b) in zip(wanted, seen, strict=True)):
@@ -112,7 +111,9 @@ def not_a_tensor(value: Any, name: str, function: str, wanted: str) -> Exception
 def common_region(function: str, operands: Sequence[Any], mask: Any) -> tuple[tuple[int, ...], Region]:
     """The shape that tiles broadcast to, and where a result exists: where the mask is true and all operands exist."""
     tensors = [each for each in operands if isinstance(each, Tensor)]
-    shape = broadcast(function, [each.shape for each in tensors])
+    shape = tensors[0].shape if len(tensors) == 1 else broadcast(function, [each.shape for each in tensors])
+    if mask is None and all([each.mask is None and each.memory.exists is None for each in tensors]):
+        return shape, Region(tuple([(0, size) for size in shape]))
     region = region_of(mask, shape)
     box, rest = list(region.box), list(region.rest)
     for each in tensors:

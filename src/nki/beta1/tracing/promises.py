@@ -50,12 +50,13 @@ def broken_promises(
     several = [loop for loop in loops if len(loop.starts) > 1]
     if not several:
         return
-    needs, accesses = dependences(items, program, target), Accesses(program, target)
+    tree = _Trips(several, len(items))
+    watched = _shared(tree, items)
+    needs, accesses = dependences([items[at] for at in watched], program, target), Accesses(program, target)
     told: set[Location] = set()
-    for later, earlier_ones in enumerate(needs):
-        around = [loop for loop in several if loop.trip(later) is not None]
-        for earlier in earlier_ones if around else ():
-            for loop in around:
+    for at, earlier_ones in enumerate(needs):
+        for earlier, later in [(watched[each], watched[at]) for each in earlier_ones]:
+            for loop in tree.around(later):
                 trips = loop.trip(earlier), loop.trip(later)
                 if trips[0] is None or trips[0] == trips[1] or loop.location in told:
                     continue
@@ -63,6 +64,45 @@ def broken_promises(
                 if found is not None:
                     told.add(loop.location)
                     yield _finding(found, items[earlier], items[later], loop, (trips[0], trips[1] or 0))
+
+
+class _Trips:
+    """Which trip of the innermost loop each instruction belongs to, and which trip that one is in.
+
+    Attributes:
+        of: the number of the trip, by position of the instruction; 0 outside of all loops.
+    """
+
+    def __init__(self, loops: Sequence[AffineLoop], count: int) -> None:
+        self.of = [0] * count
+        self._loops: list[tuple[AffineLoop, int] | None] = [None]
+        for loop in sorted(loops, key=lambda each: (each.starts[0], -each.end)):  # what is inside comes later
+            for start, end in zip(loop.starts, [*loop.starts[1:], loop.end], strict=True):
+                if start < end:
+                    self._loops.append((loop, self.of[start]))
+                    self.of[start:end] = [len(self._loops) - 1] * (end - start)
+
+    def around(self, position: int) -> Iterator[AffineLoop]:
+        """The loops around an instruction, from the inside."""
+        found = self._loops[self.of[position]]
+        while found is not None:
+            yield found[0]
+            found = self._loops[found[1]]
+
+
+def _shared(trips: _Trips, items: Sequence[Issued]) -> list[int]:
+    """The positions of instructions on buffers that are written, and that instructions of several trips reach."""
+    first: dict[int, int] = {}
+    several, written = set(), set()
+    for issued, trip in zip(items, trips.of, strict=True):
+        for _, view in issued.views():
+            if first.setdefault(id(view.buffer), trip) != trip:
+                several.add(id(view.buffer))
+        written.update([id(view.buffer) for view in issued.written()])
+    wanted = several & written
+    if not wanted:
+        return []
+    return [at for at, each in enumerate(items) if any([id(view.buffer) in wanted for _, view in each.views()])]
 
 
 def _broken(earlier: Issued, later: Issued, accesses: Accesses) -> View | None:

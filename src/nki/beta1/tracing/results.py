@@ -29,7 +29,6 @@ from nki.language.broadcasting import fit
 from nki.language.memory import new_tile
 from nki.spec.operator import Operator
 from nki.spec.program import Issued
-from nki.spec.verify import verify
 
 
 def elementwise(
@@ -108,22 +107,24 @@ class Last:
 def _last(
     session: Session, made: NkiTensor, start: int, explicit: bool, compute: Callable[[], NkiTensor]
 ) -> Last | None:
-    view, items = made.view_record, session.items[start:]
-    writers = [each for each in items if any(written.buffer is view.buffer for written in each.written())]
-    if len(writers) != 1 or writers[0] is not items[-1] or view not in writers[0].written():
+    view, items = made.view_record, session.items
+    if len(items) == start or all(written is not view and written != view for written in items[-1].written()):
         return None
-    return Last(writers[0], view, explicit, compute) if _repeatable(writers[0]) else None
+    for each in items[start:-1]:
+        if any(written.buffer is view.buffer for written in each.written()):
+            return None
+    return Last(items[-1], view, explicit, compute) if _repeatable(items[-1]) else None
 
 
 def _repeatable(issued: Issued) -> bool:
     """Whether an instruction leaves the same behind when it runs a second time."""
     effects = issued.instruction.effects(issued.arguments)
-    if set(effects) - {"accumulator"}:
+    if effects and set(effects) - {"accumulator"}:
         return False
     if effects and getattr(issued.arguments, "reduce_cmd", None) is nisa.reduce_cmd.reduce:
         return False
-    reads = {view.buffer for name, view in issued.views() if issued.instruction.operands[name].reads}
-    return not any(view.buffer in reads for view in issued.written())
+    operands, written = issued.instruction.operands, [view.buffer for view in issued.written()]
+    return not any([view.buffer in written for name, view in issued.views() if operands[name].reads])
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +196,17 @@ def put(destination: NkiTensor, issue: Callable[[NkiTensor], Any]) -> None:
 
 def assigned_region(target: Tensor, value: Tensor) -> Region:
     """What of the target is written."""
-    if _squeezed(value.shape) != _squeezed(target.shape) and not _broadcasts(value.shape, target.shape):
+    if value.shape != target.shape and (
+        _squeezed(value.shape) != _squeezed(target.shape) and not _broadcasts(value.shape, target.shape)
+    ):
         raise refused(
             "store_dst_shape_smaller_than_other_shape",
             f"illegal assignment: shape {list(target.shape)} of destination `{target.name}` does not take a value of "
             f"shape {list(value.shape)}",
             "index both so that their shapes are equal; sizes of 1 in the value are repeated",
         )
+    if value.shape == target.shape and all([e.mask is None and e.memory.exists is None for e in (value, target)]):
+        return Region(tuple([(0, size) for size in target.shape]))
     own = _existing_part(value)
     if own.rest and value.shape != target.shape:
         boxed("an assignment to another shape", own)
@@ -288,11 +293,10 @@ def _made_last(session: Session, value: Tensor) -> Last | None:
 def _issue_again(session: Session, last: Last, changes: dict[str, Any]) -> bool:
     """The instruction with other arguments, if they are legal."""
     tracer, arguments = session.tracer, last.issued.arguments._replace(**changes)
-    instruction = last.issued.instruction
-    issued = Issued(instruction, arguments, last.issued.location, instruction.engine_for(arguments, tracer.target))
-    if any(finding.severity == "error" for finding in verify(issued, tracer.target, tracer.options.disabled_rules)):
+    found = last.issued.instruction.again(arguments, last.issued.location, tracer)
+    if found is None:
         return False
-    tracer.issue(issued)
+    tracer.issue(*found)
     session.superseded.append((last.issued, last.view))
     session.last = session.tracer.retained = None
     return True
