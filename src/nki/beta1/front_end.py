@@ -8,19 +8,21 @@ from typing import Any
 
 import nki.language as nl
 from nki.beta1.compiler import AUTO_ALLOC
+from nki.beta1.errors import refused
 from nki.beta1.language.transfer import store
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.grid import GridAxis
-from nki.beta1.tracing.session import session
+from nki.beta1.tracing.session import in_session, session
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
+from nki.frontend.foreign import map_tree
 from nki.frontend.host import HostArray
 from nki.frontend.protocol import FrontEnd, Place
 from nki.frontend.python_errors import spelled
 from nki.frontend.trace import Tracer
 from nki.frontend.values import Arguments, Parameters, SeeArray, bind, map_leaves
 from nki.spec.rule import Finding
-from nki.spec.sink import with_sink
+from nki.spec.sink import current_sink, with_sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,59 @@ class Beta1FrontEnd(FrontEnd):
         return spelled(problem, function, args, kwargs)
 
     def inside(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """A part of the kernel that calls it; one of today gets tensors of today back.
+
+        Raises:
+            Beta1Error: a grid (``beta1.nested_kernel_with_spmd_grid``), or a loop of the device around it
+                (``beta1.inside_device_loop``).
+        """
+        in_another_kernel(function.__name__, self.grid)
         bind(function, args, kwargs, function.__name__)
-        return function(*args, **kwargs)
+        if in_session():
+            return function(*args, **kwargs)
+        with session(_tracer(function.__name__), ()) as running:
+            running.auto_alloc = getattr(function, AUTO_ALLOC, False)
+            args, kwargs = map_tree((args, dict(kwargs)), _taken)
+            result = running.programs.run(lambda: function(*args, **kwargs))[0]
+            returned = map_tree(result, _given)
+            running.finish()
+        return returned
+
+
+def _taken(value: Any) -> Any:
+    return Tensor.of(value) if isinstance(value, NkiTensor) else value
+
+
+def _given(value: Any) -> Any:
+    """Tiles stay on chip: the kernel that gets them goes on with them."""
+    return value.elements() if isinstance(value, Tensor) else value
+
+
+def _tracer(name: str) -> Tracer:
+    """The trace of the kernel of today that calls the kernel `name`."""
+    sink = current_sink(name)
+    assert isinstance(sink, Tracer), "kernels are traced by it alone"
+    if sink.in_device_loop:
+        raise refused(
+            "inside_device_loop",
+            f"{name}, a kernel of the first NKI, is called in a loop of the device",
+            "call it in a Python loop, such as `for i in range(n):`, or rewrite it with `nki migrate`",
+            rule="loops of the first NKI are unrolled",
+        )
+    return sink
+
+
+def in_another_kernel(name: str, grid: tuple[GridAxis, ...]) -> None:
+    """Raise Beta1Error if a kernel that another one calls has a grid (``beta1.nested_kernel_with_spmd_grid``)."""
+    if not grid:
+        return
+    sizes = ", ".join(str(axis.size) for axis in grid)
+    raise refused(
+        "nested_kernel_with_spmd_grid",
+        f"{name}[{sizes}] is called in another kernel",
+        f"write {name}(...) in a loop, and pass what each program computes as an argument",
+        rule="calling a kernel with an SPMD grid inside another kernel is not supported",
+    )
 
 
 def _returned(value: Any) -> Any:

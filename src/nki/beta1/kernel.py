@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from nki.beta1.errors import refused
 from nki.beta1.front_end import Beta1FrontEnd
@@ -29,13 +29,20 @@ _HINTS = frozenset(
 to its parameters (`kernel_return`) is seen when it is traced."""
 
 
+_OWN = Beta1FrontEnd()
+FRONT_ENDS: dict[Any, Beta1FrontEnd] = {}
+"""Of functions that are not written in the first NKI, though they are launched as its kernels are: those that libraries
+serve, which models undecorate and decorate again."""
+
+
 class Beta1Kernel(Kernel[...]):
     """A kernel of the first NKI: call it, or ``kernel[grid]`` first."""
 
     def __getitem__(self, grid: Any) -> Beta1Kernel:
         axes = grid_of(grid, self.func.__name__)
         cores = cores_of(axes)
-        return self._launched(front_end=Beta1FrontEnd(axes), lnc=cores if cores > 1 else None)
+        front_end = replace(cast(Beta1FrontEnd, self._launch.front_end), grid=axes)
+        return self._launched(front_end=front_end, lnc=cores if cores > 1 else None)
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on arrays of the host, or in the body of another kernel.
@@ -95,7 +102,7 @@ def kernel_of(function: Any, target: str = "") -> Beta1Kernel:
     inner = getattr(function, "kernel", None)
     if isinstance(inner, Beta1Kernel):
         return inner
-    return Beta1Kernel(Launch(function, front_end=Beta1FrontEnd(), target=target))
+    return Beta1Kernel(Launch(function, front_end=FRONT_ENDS.get(function, _OWN), target=target))
 
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:

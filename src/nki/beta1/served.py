@@ -7,9 +7,14 @@ import sys
 from importlib.util import find_spec
 from types import ModuleType
 
+from nki.beta1 import library
+
 _ALIASES = {
     "nki": "nki.beta1",
     "nki.compiler": "nki.beta1.compiler",
+    "nki.compiler.backends": "nki.beta1.backends",
+    "nki.compiler.backends.neuron": "nki.beta1.backends",
+    "nki.compiler.backends.neuron.dimensions": "nki.beta1.backends",
     "nki.isa": "nki.beta1.isa",
     "nki.isa.constants": "nki.beta1.isa.constants",
     "nki.isa.neuron_isa": "nki.beta1.isa",
@@ -33,6 +38,7 @@ def serve(package: ModuleType | None = None) -> None:
         sys.modules[f"neuronxcc.{name}"] = module
         if "." not in name:
             setattr(top, name, module)
+    library.install()
 
 
 def _package() -> ModuleType:

@@ -8,6 +8,7 @@ from typing import Any
 
 from nki.core.nki_tensor import NkiTensor
 from nki.frontend.check.language_check import check_function
+from nki.frontend.foreign import called
 from nki.frontend.host import HostArray
 from nki.frontend.protocol import FrontEnd, Place
 from nki.frontend.python_errors import spelled
@@ -42,7 +43,7 @@ class NkiFrontEnd(FrontEnd):
 
     def inside(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         bind(function, args, kwargs, function.__name__)
-        return function(*args, **kwargs)
+        return called(function, args, kwargs)
 
 
 NKI = NkiFrontEnd()

@@ -191,6 +191,11 @@ class Tracer:
         self._check_order()
         return self._regions.open(WhileLoop(condition, Block(), self.locator.capture()))
 
+    @property
+    def in_device_loop(self) -> bool:
+        """Whether instructions go to the body of a loop that the device runs."""
+        return self._regions.current.block is not self.program.body
+
     def depend(self, consumer: Issued, producers: Sequence[Issued]) -> None:
         current = self._regions.current
         if current.recording:  # a later pass over a loop's body repeats the edges of the first

@@ -103,6 +103,10 @@ class Tensor:
             )
         return self.memory.view(self.access, box)
 
+    def nki_tensor(self) -> NkiTensor:
+        """The elements, for a kernel of today that is called with them."""
+        return self.elements()
+
     def visible(self) -> Box | None:
         """The box in which it exists: a masked instruction leaves the rest undefined."""
         return visible(self.memory, self.access)

@@ -117,6 +117,11 @@ def session(tracer: Tracer, grid: tuple[GridAxis, ...]) -> Iterator[Session]:
         _CURRENT.reset(token)
 
 
+def in_session() -> bool:
+    """Whether a kernel of the first NKI is traced here."""
+    return _CURRENT.get() is not None
+
+
 def current(function: str) -> Session:
     """The session of the running kernel. Raises Beta1Error "beta1.nki_api_outside_of_nki_kernel"."""
     found = _CURRENT.get()
