@@ -332,3 +332,19 @@ def test_windows_of_what_a_mask_leaves():
     turned = a[:, ::-1] + 1
     turned[:, :4] = 0
     assert np.array_equal(found[1], turned)
+
+
+@jit
+def quotients(a):
+    out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    rows = nl.ndarray(a.shape, dtype=nl.int32, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    nl.store(out, tile / 4)
+    nl.store(rows, nl.floor(tile / 4, dtype=nl.int32))
+    return out, rows
+
+
+def test_a_quotient_of_integers_is_no_integer():
+    a = np.arange(96, dtype=np.int32).reshape(4, 24)
+    out, rows = quotients(a)
+    assert np.array_equal(out, a / np.float32(4)) and np.array_equal(rows, a // 4)
