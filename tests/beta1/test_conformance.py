@@ -34,3 +34,49 @@ def turned_by_the_vector_engine(x):
 def test_a_transpose_that_is_too_large_for_the_vector_engine():
     x = np.arange(64 * 128, dtype=np.float32).reshape(64, 128)
     assert np.array_equal(both(turned_by_the_vector_engine, x), x.T)
+
+
+@jit
+def below_the_diagonal(x, y):
+    out = nl.ndarray((3, 64, 96), dtype=x.dtype, buffer=nl.shared_hbm)
+    i_p, i_f = nl.mgrid[0:64, 0:96]
+    one, two = nl.load(x), nl.load(y)
+    nl.store(out[0], nl.where(i_p >= i_f, one, two))
+    nl.store(out[1], nl.where((i_p > i_f) & (i_f < 40), 7, two))
+    nl.store(out[2], nl.where(i_f != 3, one, -1.0))
+    return out
+
+
+def test_where_a_comparison_of_indices_is_true():
+    x, y = np.random.default_rng(1).random((2, 64, 96), np.float32)
+    row, column = np.indices(x.shape)
+    wanted = [
+        np.where(row >= column, x, y),
+        np.where((row > column) & (column < 40), 7, y),
+        np.where(column != 3, x, -1),
+    ]
+    assert np.array_equal(both(below_the_diagonal, x, y), np.array(wanted, np.float32))
+
+
+@jit
+def twice_along_three_axes(x):
+    out = nl.ndarray((8, 8, 8, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    made = nl.zeros((8, 8, 8, 8), dtype=x.dtype, buffer=nl.sbuf)
+    i_p = nl.arange(8)[:, None, None, None, None, None, None]
+    i_a, i_b = nl.arange(3)[None, :, None, None, None, None, None], nl.arange(2)[None, None, :, None, None, None, None]
+    i_c, i_d = nl.arange(3)[None, None, None, :, None, None, None], nl.arange(2)[None, None, None, None, :, None, None]
+    i_e, i_f = nl.arange(3)[None, None, None, None, None, :, None], nl.arange(2)[None, None, None, None, None, None, :]
+    made[i_p, 1 + 2 * i_a + i_b, 1 + 2 * i_c + i_d, 1 + 2 * i_e + i_f] = (
+        tile[i_p, i_a + i_b, i_c + i_d, i_e + i_f] + 2 * tile[i_p, i_a - i_b + 1, i_c - i_d + 1, i_e - i_f + 1]
+    )
+    nl.store(out, made)
+    return out
+
+
+def test_accesses_with_more_free_axes_than_an_engine_walks():
+    x = np.arange(8 * 64, dtype=np.float32).reshape(8, 4, 4, 4)
+    at, other = np.array([0, 1, 1, 2, 2, 3]), np.array([1, 0, 2, 1, 3, 2])
+    wanted = np.zeros((8, 8, 8, 8), np.float32)
+    wanted[:, 1:7, 1:7, 1:7] = x[np.ix_(range(8), at, at, at)] + 2 * x[np.ix_(range(8), other, other, other)]
+    assert np.array_equal(both(twice_along_three_axes, x), wanted)

@@ -187,7 +187,7 @@ def _engine_access(label: str, view: View, target: Target, at: Location) -> Iter
             start=start,
             partitions=partitions,
         )
-    if dims - 1 > target.access.max_free_dims and _merged_dims(view) > target.access.max_free_dims:
+    if dims - 1 > target.access.max_free_dims and merged_dims(view) > target.access.max_free_dims:
         yield _finding(
             "operand.rank",
             f"{label} has {dims - 1} free dimensions that do not merge",
@@ -199,7 +199,7 @@ def _engine_access(label: str, view: View, target: Target, at: Location) -> Iter
         )
 
 
-def _merged_dims(view: View) -> int:
+def merged_dims(view: View) -> int:
     """Free dimensions that remain when contiguous neighbours are merged and size 1 is dropped."""
     dims = [(n, s) for n, s in zip(view.shape[1:], view.strides[1:], strict=True) if n != 1]
     return len(dims) - sum(1 for (_, outer), (n, inner) in pairwise(dims) if outer == n * inner)

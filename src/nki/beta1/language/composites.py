@@ -7,20 +7,27 @@ from typing import Any
 import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of, promoted
-from nki.beta1.tensors.mask import region_of
+from nki.beta1.tensors.index import broadcast_shapes
+from nki.beta1.tensors.mask import Mask, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.operands import common_region, on_chip, tile
-from nki.beta1.tracing.results import elementwise, placed, undefined
+from nki.beta1.tracing.results import assign, elementwise, placed, undefined
 from nki.beta1.tracing.session import current
-from nki.core.dtypes import int32
+from nki.core.dtypes import DType, int32
 from nki.language.arguments import is_number
-from nki.language.memory import filled_tile
+from nki.language.memory import filled_tile, new_tile
 
 
 def where(condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:
-    """`x` where the condition is not 0, else `y`; all three broadcast, and `x`, `y` may be numbers."""
+    """`x` where the condition is not 0, else `y`; all three broadcast, and `x`, `y` may be numbers.
+
+    Args:
+        condition: a tile, or a comparison of index expressions.
+    """
     hints_only("nl.where", kwargs)
     kind = kind_of(dtype, promoted(x, y))
+    if isinstance(condition, Mask):
+        return _where_mask(condition, x, y, kind, mask)
     return elementwise(
         "nl.where",
         [condition, x, y],
@@ -28,6 +35,17 @@ def where(condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None
         lambda chosen, one, other: nl.where(chosen, one, other, dtype=kind),
         explicit=dtype is not None,
     )
+
+
+def _where_mask(condition: Mask, x: Any, y: Any, kind: DType, mask: Any) -> Tensor:
+    """`y`, and `x` on top of it where a comparison of index expressions is true."""
+    tiles = [each.shape for each in (x, y) if isinstance(each, Tensor)]
+    shape = broadcast_shapes(*[each.index.shape for each in condition.comparisons], *tiles)
+    made = Tensor.of(new_tile(shape, kind))
+    part = Tensor(made.memory, made.access, mask)
+    assign(part, y)
+    assign(part[condition], Tensor.of(filled_tile(shape, kind, x)) if is_number(x) else x)
+    return part
 
 
 def softmax(

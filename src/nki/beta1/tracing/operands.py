@@ -19,6 +19,7 @@ from nki.language.broadcasting import spread
 from nki.language.combine import in_sbuf
 from nki.language.memory import new_tile
 from nki.spec.sink import current_target
+from nki.spec.verify import merged_dims
 
 Number = bool | int | float
 
@@ -47,15 +48,17 @@ def tile(value: Any, name: str, function: str, box: Box | None = None, *, sbuf: 
     return in_sbuf(found) if sbuf else found
 
 
-def starts_where_engines_reach(view: NkiTensor) -> bool:
-    """Whether engines reach a part of SBUF or PSUM: they begin at partitions that are multiples of a quadrant."""
-    record = view.view_record
-    return record.start_partition in current_target().access.start_partitions(record.shape[0])
+def engines_reach(view: NkiTensor) -> bool:
+    """Whether engines reach a part of SBUF or PSUM: they begin at certain partitions, and walk few free dimensions."""
+    record, access = view.view_record, current_target().access
+    if len(record.shape) - 1 > access.max_free_dims and merged_dims(record) > access.max_free_dims:
+        return False
+    return record.start_partition in access.start_partitions(record.shape[0])
 
 
 def reachable(view: NkiTensor) -> NkiTensor:
-    """A part of SBUF as it is, or a copy if it is in partitions where no engine begins; a DMA brings it there."""
-    if view.buffer is not MemoryRegion.sbuf or starts_where_engines_reach(view):
+    """A part of SBUF as it is, or a copy if no engine reaches it; a DMA brings it there."""
+    if view.buffer is not MemoryRegion.sbuf or engines_reach(view):
         return view
     first = new_tile(view.shape, view.dtype)
     nisa.dma_copy(dst=first, src=view)
@@ -63,7 +66,7 @@ def reachable(view: NkiTensor) -> NkiTensor:
 
 
 def changed(view: NkiTensor, issue: Callable[[NkiTensor], Any]) -> None:
-    """Change elements of a part of SBUF or PSUM, by way of a copy if it is in partitions where no engine begins."""
+    """Change elements of a part of SBUF or PSUM, by way of a copy if it is in SBUF, and no engine reaches it."""
     own = reachable(view)
     issue(own)
     if own is not view:
