@@ -12,6 +12,7 @@ import numpy as np
 
 from nki.core.errors import LaunchError
 from nki.core.html import html_table
+from nki.core.names.removed_table import MIGRATE
 from nki.driver.compiled import Cache
 from nki.driver.measure import profile_of
 from nki.driver.prepare import prepare
@@ -26,7 +27,7 @@ _MODES = ("device", "host")
 
 
 @alone
-def profile(kernel: Any, *, run: bool = False) -> Profiler:
+def profile(kernel: Any = None, *, run: bool = False, **older: Any) -> Profiler:
     """What a call of the kernel takes on the target, and why: ``nki.profile(kernel)(a, b).summary()``.
 
     The kernel is checked and compiled. It does not run, so that only shapes and dtypes of the arrays count, for which
@@ -35,10 +36,19 @@ def profile(kernel: Any, *, run: bool = False) -> Profiler:
     Args:
         kernel: a kernel, ``kernel[lnc]``, or a plain function. The result can be subscripted as well.
         run: run it on copies of the arrays if it has such loops, and count their trips.
+        older: keywords of the first NKI, which are refused.
 
     Raises:
-        LaunchError: no kernel (``jit.function``), or its arguments as well (``jit.called``).
+        LaunchError: no kernel (``jit.function``), its arguments as well (``jit.called``), or another keyword
+            (``profile.argument``).
     """
+    if older:
+        raise LaunchError(
+            "profile.argument",
+            f"nki.profile({', '.join(f'{name}={value!r}' for name, value in older.items())})"[:200],
+            rule="the keyword of nki.profile is run",
+            fix=f"write nki.profile(kernel)(arguments).save(folder); {MIGRATE}",
+        )
     return Profiler(kernel_of("nki.profile", kernel), run=run)
 
 
@@ -74,7 +84,8 @@ def benchmark(
             "benchmark.argument",
             f"nki.benchmark({', '.join(f'{name}={value!r}' for name, value in older.items())})"[:200],
             rule="the keywords of nki.benchmark are warmup_iter, benchmark_iter and mode",
-            fix="write result = nki.benchmark(kernel, warmup_iter=5, benchmark_iter=10)(arguments), and result.mean_ms",
+            fix="write result = nki.benchmark(kernel, warmup_iter=5, benchmark_iter=10)(arguments), and result.mean_ms"
+            + (f"; {MIGRATE}" if older.keys() & _FIRST_NKI else ""),
         )
     if mode.__class__ is not str or mode not in _MODES or not (_counts(benchmark_iter, 1) and _counts(warmup_iter, 0)):
         raise LaunchError(
@@ -88,6 +99,10 @@ def benchmark(
         return Benchmark(kernel_of("nki.benchmark", found), warmup_iter, benchmark_iter, mode)
 
     return of if kernel is None else of(kernel)
+
+
+_FIRST_NKI = {"additional_compile_opt", "iters", "save_neff_name", "save_trace_name", "warmup"}
+"""Keywords of nki.benchmark in the first NKI."""
 
 
 def _counts(value: Any, least: int) -> bool:

@@ -11,6 +11,7 @@ import pytest
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import NkiError
+from nki.core.names.removed_table import MIGRATE
 from tests.support import rejection
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
@@ -111,7 +112,7 @@ def test_a_statement_of_its_own_may_lack_a_source_or_a_destination() -> None:
         (
             lambda x, a: nisa.tensor_copy(dst=x, src=x, mask=None),
             "call.unknown-argument",
-            "slice the tensors instead; mask= was removed",
+            f"slice the tensors instead; mask= was removed: {MIGRATE}",
         ),
         (lambda x, a: nisa.core_barrier(), "call.missing", "add data=..."),
     ],

@@ -45,6 +45,15 @@ GONE = [
     ("nki.compiler", "sbuf", "buffer=nl.sbuf"),
     ("nki.isa", "tensor_copy_dynamic_src", "scalar_offset"),
     ("nki.isa", "tensor_copy_dynamic_dst", "scalar_offset"),
+    ("nki", "trace", "@nki.jit"),
+    ("nki.language", "bfp16", "nl.bfloat16"),
+    ("nki.language", "finfo", "dtype.min"),
+    ("nki.language", "gemm_grid", "slice the tensor"),
+    ("nki.language", "gemm_stationary_grid", "slice the tensor"),
+    ("nki.isa", "builtin_custom_op", "with instructions"),
+    ("nki.isa", "constants", "nisa.reduce_cmd"),
+    ("nki.isa", "fp32", "nl.float32.min"),
+    ("nki.compiler", "allocation_scope", "delete it"),
 ]
 
 
@@ -145,3 +154,23 @@ def test_a_module_that_was_not_imported_yet_is_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.delattr(nki, "simulator", raising=False)
     with pytest.raises(AttributeError, match=r"before `import nki\.simulator`"):
         getattr(nki, "simulator")  # noqa: B009 - mypy knows the module
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("nki", "baremetal"), ("nki", "trace"), ("nki.language", "mgrid"), ("nki.isa", "fp32"), ("nki.compiler", "sbuf")],
+)
+def test_names_of_the_first_nki_tell_how_to_migrate(module: str, name: str) -> None:
+    with pytest.raises(RemovedError) as caught:
+        getattr(importlib.import_module(module), name)
+    assert "nki migrate" in caught.value.fix and "open-nki-neuronxcc" in caught.value.fix
+
+
+def test_keywords_of_the_first_nki_tell_how_to_migrate() -> None:
+    for call in (
+        lambda: nki.profile(working_directory="/tmp/x", save_neff_name="file.neff"),
+        lambda: nki.benchmark(warmup=10, iters=100),
+    ):
+        with pytest.raises(NkiError) as caught:
+            call()
+        assert "nki migrate" in caught.value.fix

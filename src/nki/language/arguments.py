@@ -13,6 +13,7 @@ from nki.core.calls import Misfit, misfit, spelled
 from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError, DtypeError, NkiError, TensorError
 from nki.core.lists import is_numbers, tensor_fix
+from nki.core.names.removed_table import MIGRATE
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import FP32_MAX
 from nki.core.shown import shown
@@ -188,5 +189,5 @@ def _call_error(name: str, signature: inspect.Signature, found: Misfit) -> Argum
         "call.arguments",
         f"nl.{name} {found.message}",
         rule=f"nl.{name}({spelled(signature)})",
-        fix="slice the tensors instead; mask= was removed" if found.names == ("mask",) else found.fix,
+        fix=f"slice the tensors instead; mask= was removed: {MIGRATE}" if found.names == ("mask",) else found.fix,
     )

@@ -16,6 +16,7 @@ from nki.core.calls import misfit, spelled
 from nki.core.dtypes import DType
 from nki.core.errors import ArgumentError
 from nki.core.locks import cached_property
+from nki.core.names.removed_table import MIGRATE
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import one_line, shown
 from nki.core.source import GENERATED, Location
@@ -315,7 +316,11 @@ class Instruction(Generic[P]):
         message, rule = f"{self.label} {found.message}", f"{self.label}({spelled(self.__signature__)})"
         match found.kind:
             case "unknown":
-                fix = "slice the tensors instead; mask= was removed" if found.names == ("mask",) else found.fix
+                fix = (
+                    f"slice the tensors instead; mask= was removed: {MIGRATE}"
+                    if found.names == ("mask",)
+                    else found.fix
+                )
                 return ArgumentError("call.unknown-argument", message, rule=rule, fix=fix)
             case "surplus":
                 return ArgumentError("call.too-many", message, rule=rule, fix=found.fix)

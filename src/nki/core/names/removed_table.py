@@ -19,33 +19,47 @@ class Removed:
     instead: str
 
 
+MIGRATE = "`nki migrate FILE` rewrites kernels of the first NKI, and open-nki-neuronxcc runs them as they are"
+"""What to do with a file that is written in it."""
+
+
+def _first(since: str, instead: str) -> Removed:
+    """A name of the first NKI."""
+    return Removed(since, f"{instead}; {MIGRATE}")
+
+
 _SCALAR_OFFSET = "use nisa.tensor_copy with tensor.ap(..., scalar_offset=index)"
 _CAST = "use nl.copy(x, dtype=...), or give the dst of an instruction that dtype"
 _WIDE = "no engine computes with 64 bits"
 _LAUNCH = "launch the kernel on two cores with kernel[2](...), and divide the work by nl.program_id(0)"
 
 NKI: Mapping[str, Removed] = {
-    "baremetal": Removed("0.1", "call the kernel: @nki.jit kernels run on NumPy, torch and JAX arrays"),
-    "simulate_kernel": Removed("0.1", "use nki.simulate(kernel)(*arguments)"),
-    "tensor": Removed("0.2", "annotate with nki.typing.tensor[shape]"),
+    "baremetal": _first("0.1", "call the kernel: @nki.jit kernels run on NumPy, torch and JAX arrays"),
+    "simulate_kernel": _first("0.1", "use nki.simulate(kernel)(*arguments)"),
+    "trace": _first("0.2", "write @nki.jit, or call the function as it is: kernels may call each other"),
+    "tensor": _first("0.2", "annotate with nki.typing.tensor[shape]"),
 }
 
 LANGUAGE: Mapping[str, Removed] = {
-    "all_reduce": Removed("0.2", "exchange tiles between two cores with nisa.sendrecv, and add them with nl.add"),
-    "arange": Removed("0.2", "slice the tensor: tensor[0:128, 0:512], or tensor.ap(pattern) for other strides"),
-    "atomic_rmw": Removed("0.2", "use nisa.dma_compute(dst=out, srcs=[tile, out], reduce_op=nl.add)"),
+    "all_reduce": _first("0.2", "exchange tiles between two cores with nisa.sendrecv, and add them with nl.add"),
+    "arange": _first("0.2", "slice the tensor: tensor[0:128, 0:512], or tensor.ap(pattern) for other strides"),
+    "atomic_rmw": _first("0.2", "use nisa.dma_compute(dst=out, srcs=[tile, out], reduce_op=nl.add)"),
+    "bfp16": _first("0.2", "use nl.bfloat16"),
     "cast": Removed("", _CAST),
     "constexpr": Removed("", "leave the annotation out: arguments that are no arrays are constants of the kernel"),
     "dot": Removed("", "use nl.matmul(x, y), or nisa.nc_matmul"),
+    "finfo": _first("0.2", "use dtype.min and dtype.max, as nl.bfloat16.min"),
     "float64": Removed("", f"use nl.float32: {_WIDE}"),
+    "gemm_grid": _first("0.2", "slice the tensor: tensor[0:128, 0:512]"),
+    "gemm_stationary_grid": _first("0.2", "slice the tensor: tensor[0:128, 0:128]"),
     "int64": Removed("", f"use nl.int32: {_WIDE}"),
-    "loop_reduce": Removed(
+    "loop_reduce": _first(
         "0.2", "accumulate in the loop: nisa.tensor_tensor(dst=total, data1=total, data2=x, op=nl.add)"
     ),
-    "mgrid": Removed("0.2", "slice the tensor: tensor[0:128, 0:512], or tensor.ap(pattern) for other strides"),
-    "nc": Removed("0.2", _LAUNCH),
-    "par_dim": Removed("0.2", "put the partitions first: nl.ndarray((128, 512), ...)"),
-    "spmd_dim": Removed("0.2", _LAUNCH),
+    "mgrid": _first("0.2", "slice the tensor: tensor[0:128, 0:512], or tensor.ap(pattern) for other strides"),
+    "nc": _first("0.2", _LAUNCH),
+    "par_dim": _first("0.2", "put the partitions first: nl.ndarray((128, 512), ...)"),
+    "spmd_dim": _first("0.2", _LAUNCH),
     "static_cast": Removed("", _CAST),
 }
 
@@ -53,13 +67,14 @@ _DECORATOR = "delete the decorator: @nki.jit is all that a kernel needs"
 _ADDRESS = "write buffer=nl.{0}; nl.ndarray(..., buffer=nl.{0}, address=(partition, offset)) fixes the place"
 
 COMPILER: Mapping[str, Removed] = {
-    "enable_stack_allocator": Removed("0.2", _DECORATOR),
-    "force_auto_alloc": Removed("0.2", f"{_DECORATOR}; tensors without an address= are placed by the compiler"),
-    "multi_buffer": Removed("0.2", "allocate a tile in each trip of the loop, or a list of tiles before it"),
-    "no_reorder": Removed("0.2", "write `with nl.no_reorder():`"),
-    "psum": Removed("0.2", _ADDRESS.format("psum")),
-    "sbuf": Removed("0.2", _ADDRESS.format("sbuf")),
-    "skip_middle_end_transformations": Removed("0.2", _DECORATOR),
+    "allocation_scope": _first("0.2", "delete it: tiles are freed after their last use"),
+    "enable_stack_allocator": _first("0.2", _DECORATOR),
+    "force_auto_alloc": _first("0.2", f"{_DECORATOR}; tensors without an address= are placed by the compiler"),
+    "multi_buffer": _first("0.2", "allocate a tile in each trip of the loop, or a list of tiles before it"),
+    "no_reorder": _first("0.2", "write `with nl.no_reorder():`"),
+    "psum": _first("0.2", _ADDRESS.format("psum")),
+    "sbuf": _first("0.2", _ADDRESS.format("sbuf")),
+    "skip_middle_end_transformations": _first("0.2", _DECORATOR),
 }
 
 _ACTIVATION = """
@@ -88,10 +103,13 @@ ISA: Mapping[str, Removed] = {
         name: Removed("", f"write nisa.tensor_reduce(dst=y, op=nl.{operator}, data=x, axis=1)")
         for name, operator in _REDUCTIONS.items()
     },
+    "builtin_custom_op": _first("0.2", "write the operator with instructions"),
+    "constants": _first("0.2", "import from nki.isa: nisa.reduce_cmd, nisa.engine"),
     "copy": Removed("", "write nisa.tensor_copy(dst=y, src=x)"),
     "divide": Removed(
         "", "write nisa.reciprocal(dst=r, data=y), and multiply with nisa.tensor_tensor(..., op=nl.multiply)"
     ),
+    "fp32": _first("0.2", "use nl.float32.min and nl.float32.max"),
     "invert": Removed("", "write nl.invert(x)"),
     "load": Removed("", "write nisa.dma_copy(dst=tile, src=tensor)"),
     "matmul": Removed("", "write nisa.nc_matmul(dst=psum, stationary=x, moving=y): psum is x transposed, times y"),
