@@ -51,7 +51,6 @@ GONE = [
     ("nki.language", "gemm_grid", "slice the tensor"),
     ("nki.language", "gemm_stationary_grid", "slice the tensor"),
     ("nki.isa", "builtin_custom_op", "with instructions"),
-    ("nki.isa", "constants", "nisa.reduce_cmd"),
     ("nki.isa", "fp32", "nl.float32.min"),
     ("nki.compiler", "allocation_scope", "delete it"),
 ]

@@ -104,7 +104,6 @@ ISA: Mapping[str, Removed] = {
         for name, operator in _REDUCTIONS.items()
     },
     "builtin_custom_op": _first("0.2", "write the operator with instructions"),
-    "constants": _first("0.2", "import from nki.isa: nisa.reduce_cmd, nisa.engine"),
     "copy": Removed("", "write nisa.tensor_copy(dst=y, src=x)"),
     "divide": Removed(
         "", "write nisa.reciprocal(dst=r, data=y), and multiply with nisa.tensor_tensor(..., op=nl.multiply)"
