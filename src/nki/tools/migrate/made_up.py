@@ -1,0 +1,160 @@
+"""Made-up arguments for kernels that the file does not call: sizes are tried until the kernel can be traced."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nki.beta1.tracing.grid import grid_of
+from nki.core.errors import NkiError
+from nki.tools.migrate.calls import Call
+
+SIZES = (128, 512, 1024, 2048, 256, 64, 4096, 8192)
+"""Sizes that all dimensions have, one after the other."""
+_ENOUGH = 4
+"""How many sizes are traced; the one that leads to most lines is taken."""
+_MOST = 40
+"""How often sizes are corrected after an access outside of a tensor."""
+
+
+@dataclass
+class Seen:
+    """What the source says of a parameter.
+
+    Attributes:
+        array: whether it is used as a tensor.
+        rank: how many dimensions it has; 0 if nothing says so.
+    """
+
+    array: bool = False
+    rank: int = 0
+    sizes: dict[int, int] = field(default_factory=dict)
+
+
+def made_up(kernel: Any, name: str, trace: Callable[[Call], int]) -> tuple[Call | None, str]:
+    """A call that can be traced, or None and why the last one could not.
+
+    Args:
+        trace: traces a call, raises what is wrong with it, and returns how many lines it came to.
+    """
+    function = kernel.func
+    seen, grid_rank = _seen(function)
+    parameters = inspect.signature(function).parameters
+    reason = "no sizes were found for its arguments"
+    grids = [()] if not grid_rank else [(2,) * grid_rank, (1,) * grid_rank]
+    for grid in grids:
+        found: list[tuple[int, int, Call]] = []
+        for at, size in enumerate(SIZES):
+            lines, call, problem = _with_size(name, parameters, seen, size, grid, trace)
+            reason = problem or reason
+            if call is not None:
+                found.append((lines, -at, call))
+            if len(found) == _ENOUGH:
+                break
+        if found:
+            return max(found, key=lambda each: each[:2])[2], ""
+    return None, reason
+
+
+def _with_size(
+    name: str, parameters: Any, seen: dict[str, Seen], size: int, grid: Any, trace: Callable[[Call], int]
+) -> tuple[int, Call | None, str]:
+    shapes = {
+        key: [each.sizes.get(at, size) for at in range(each.rank or 2)] for key, each in seen.items() if each.array
+    }
+    reason = ""
+    for _ in range(_MOST):
+        kwargs: dict[str, Any] = {}
+        for key, parameter in parameters.items():
+            if key in shapes:
+                kwargs[key] = np.broadcast_to(np.zeros((), np.float32), tuple(shapes[key]))
+            elif parameter.default is inspect.Parameter.empty and parameter.kind not in (
+                parameter.VAR_POSITIONAL,
+                parameter.VAR_KEYWORD,
+            ):
+                kwargs[key] = _scalar(key, size)
+        axes = grid_of(grid if len(grid) != 1 else grid[0], name) if grid else ()
+        call = Call(name, (), kwargs, axes, "made-up arguments")
+        try:
+            lines = trace(call)
+        except NkiError as problem:
+            reason = problem.message
+            if not _corrected(problem, shapes):
+                return 0, None, reason
+        except Exception as problem:  # noqa: BLE001 - whatever the kernel does
+            reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            return 0, None, reason
+        else:
+            return lines, call, ""
+    return 0, None, reason
+
+
+def _corrected(problem: NkiError, shapes: dict[str, list[int]]) -> bool:
+    """Make a tensor as large as an access needs it."""
+    facts = problem.facts
+    named = re.search(r"tensor `(\w+)`", problem.message)
+    if problem.code != "beta1.tensor_access_out_of_bound" or named is None or named[1] not in shapes:
+        return False
+    shape, dim, most = shapes[named[1]], int(facts["dimension"]), int(facts["high"])
+    if dim >= len(shape) or most < shape[dim] or most > 1 << 17:
+        return False
+    shape[dim] = most + 1
+    return True
+
+
+def _scalar(name: str, size: int) -> Any:
+    if "eps" in name:
+        return 1e-6
+    if any(word in name for word in ("scale", "alpha", "beta", "lr", "prob", "rate")):
+        return 0.5
+    if name.startswith(("use_", "is_", "causal", "mixed")):
+        return False
+    return 1 if not any(word in name for word in ("dim", "size", "n_")) else size
+
+
+def _seen(function: Any) -> tuple[dict[str, Seen], int]:  # noqa: C901 - one case for each form
+    """What the source of a function says of its parameters, and the rank of its grid."""
+    found = {name: Seen() for name in inspect.signature(function).parameters}
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    grid = 0
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(
+                targets=[ast.Tuple(elts=names)], value=ast.Attribute(value=ast.Name(id=name), attr="shape")
+            ):
+                if name in found:
+                    found[name].rank = len(names)
+            case ast.Subscript(
+                value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(value=at)
+            ):
+                if name in found and isinstance(at, int) and at >= 0:
+                    found[name].rank = max(found[name].rank, at + 1)
+            case ast.Subscript(value=ast.Name(id=name), slice=index) if name in found:
+                parts = index.elts if isinstance(index, ast.Tuple) else [index]
+                plain = not any(isinstance(each, ast.Constant) and each.value is Ellipsis for each in parts)
+                found[name].array = True
+                if plain:
+                    found[name].rank = max(found[name].rank, len(parts))
+            case ast.Attribute(value=ast.Name(id=name), attr="shape" | "dtype" | "reshape") if name in found:
+                found[name].array = True
+            case ast.Call(func=ast.Attribute(attr="program_id"), args=[ast.Constant(value=int(axis))]):
+                grid = max(grid, axis + 1)
+            case ast.Call(
+                func=ast.Attribute(attr="program_id"), keywords=[ast.keyword(value=ast.Constant(value=int(axis)))]
+            ):
+                grid = max(grid, axis + 1)
+            case ast.Call(func=ast.Attribute(attr="load" | "store" | "load_transpose2d"), args=[ast.Name(id=name), *_]):
+                if name in found:
+                    found[name].array = True
+        if isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                if keyword.arg in ("src", "dst") and isinstance(keyword.value, ast.Name) and keyword.value.id in found:
+                    found[keyword.value.id].array = True
+    return found, grid

@@ -1,0 +1,218 @@
+"""One file from the first NKI to today's language: facts, new text, and a proof that both are the same."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+from nki.beta1.kernel import Beta1Kernel, kernel_of
+from nki.beta1.served import serve
+from nki.driver.launch import trace_results
+from nki.kernel import Kernel
+from nki.options import Options
+from nki.target.model import Target
+from nki.tools.migrate.calls import Call, load
+from nki.tools.migrate.facts import HOOK, Facts, instrumented
+from nki.tools.migrate.host import Host
+from nki.tools.migrate.imports import new_imports
+from nki.tools.migrate.names import Names
+from nki.tools.migrate.problems import MARK, Left
+from nki.tools.migrate.programs import Programs
+from nki.tools.migrate.proof import launch_of
+from nki.tools.migrate.rewriter import Rewriter
+
+
+@dataclass
+class Migrated:
+    """What became of a file.
+
+    Attributes:
+        old, new: its texts.
+        left: statements that stay as they were.
+        facts_errors: kernels that could not be traced, and why.
+    """
+
+    old: str
+    new: str
+    left: list[Left] = field(default_factory=list)
+    untraced: dict[str, str] = field(default_factory=dict)
+
+
+def migrate(path: Path, text: str, calls: list[Call], target: Target, options: Options) -> Migrated:
+    """The text of a file in today's language."""
+    module = cst.parse_module(text)
+    names = Names(module)
+    facts = Facts()
+    untraced = gather(path, module, facts, calls, target, options)
+    used = {node.value for node in _names_of(module)}
+    grids = {call.kernel: call.grid for call in calls if call.grid}
+    wrapper = _File(module, names, facts, used, grids)
+    changed = module.visit(wrapper)
+    changed = changed.visit(Host(grids, names, decorated(module, names)))
+    lines = _lines(module)
+    left = [Left(lines.get(node, 0), reason) for node, reason in wrapper.left]
+    return Migrated(text, new_imports(changed, names, wrapper.needs).code, left, untraced)
+
+
+def gather(
+    path: Path, module: cst.Module, facts: Facts, calls: list[Call], target: Target, options: Options
+) -> dict[str, str]:
+    """Trace the kernels with the example calls, and write down what their expressions are."""
+    serve()
+    text = instrumented(module, facts)
+    file = path.with_name(f"<facts of {path.name}>")
+    linecache.cache[str(file)] = (len(text), None, text.splitlines(True), str(file))
+    found = load(path, text, f"_facts_{path.stem}", **{HOOK: facts.record})
+    failed = {}
+    for call in calls:
+        kernel = kernel_in(found, call.kernel)
+        if kernel is None:
+            failed[call.kernel] = "there is no such kernel"
+            continue
+        try:
+            trace_results(launch_of(kernel, call), call.args, call.kwargs, target, options, collect=True)
+        except Exception as problem:  # noqa: BLE001 - whatever the kernel does
+            failed[call.kernel] = f"{type(problem).__name__}: {problem}".splitlines()[0]
+    return failed
+
+
+def kernel_in(module: Any, name: str) -> Any:
+    """The kernel of a function of that name."""
+    for value in vars(module).values():
+        inner = getattr(value, "kernel", value)
+        if isinstance(inner, Beta1Kernel | Kernel) and inner.func.__name__ == name:
+            return inner
+    plain = vars(module).get(name)
+    if callable(plain) and hasattr(plain, "__code__"):
+        return kernel_of(plain)
+    return None
+
+
+def _names_of(node: cst.CSTNode) -> list[cst.Name]:
+    found = [node] if isinstance(node, cst.Name) else []
+    for child in node.children:
+        found += _names_of(child)
+    return found
+
+
+def _lines(module: cst.Module) -> dict[cst.CSTNode, int]:
+    positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+    return {node: position.start.line for node, position in positions.items()}
+
+
+class _File(cst.CSTTransformer):
+    """Rewrites the functions of a file that were traced, one after another."""
+
+    def __init__(self, module: cst.Module, names: Names, facts: Facts, used: set[str], grids: dict[str, Any]) -> None:
+        self._grids = grids
+        self._module = module
+        self._names = names
+        self._facts = facts
+        self._used = used
+        self.left: list[tuple[cst.CSTNode, str]] = []
+        self.needs: set[str] = set()
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
+        return False
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        if not self._traced(original_node):
+            return self._untraced(original_node)
+        name = original_node.name.value
+        kept: frozenset[str] = frozenset()
+        while True:
+            rewriter = Rewriter(self._module, self._names, self._facts, kept, set(self._used))
+            rewriter._accumulated = _accumulated(original_node, self._names)
+            programs = Programs(self._names, self._grids.get(name, ()), rewriter._used)
+            rewriter.programs = programs
+            body = rewriter.body(original_node.body)
+            if rewriter.names_left <= kept:
+                break
+            kept = kept | frozenset(rewriter.names_left)
+        self.left += rewriter.left
+        self.needs |= rewriter.needs
+        changed = original_node.with_changes(body=body, decorators=self._decorators(original_node))
+        return programs.looped(changed, self._module)
+
+    def _untraced(self, node: cst.FunctionDef) -> cst.FunctionDef:
+        """A function that was not executed stays as it is; if it uses the language, it is marked."""
+        calls = [each for each in _expressions(node.body) if isinstance(each, cst.Call)]
+        if not any(self._names.canonical(each.func).startswith(("nl.", "nisa.", "ncc.")) for each in calls):
+            return node
+        reason = "it was not executed: give arguments with --arg"
+        self.left.append((node, reason))
+        mark = cst.EmptyLine(comment=cst.Comment(f"{MARK}{reason}"))
+        return node.with_changes(leading_lines=(*node.leading_lines, mark), decorators=self._decorators(node))
+
+    def _traced(self, node: cst.FunctionDef) -> bool:
+        return any(self._facts.of(each) for each in _expressions(node.body))
+
+    def _decorators(self, node: cst.FunctionDef) -> list[cst.Decorator]:
+        found = []
+        for decorator in node.decorators:
+            inner = decorator.decorator
+            function = inner.func if isinstance(inner, cst.Call) else inner
+            name = self._names.canonical(function)
+            if name.startswith("ncc."):
+                continue
+            if name in ("nki.jit", "nki.trace", "nki.baremetal", "nki.benchmark", "nki.profile"):
+                plain = (
+                    cst.Attribute(function.value, cst.Name("jit")) if isinstance(function, cst.Attribute) else function
+                )
+                decorator = decorator.with_changes(decorator=plain)
+            found.append(decorator)
+        return found
+
+
+def decorated(module: cst.Module, names: Names) -> frozenset[str]:
+    """The functions that decorators make kernels of."""
+    found: set[str] = set()
+
+    class Look(cst.CSTVisitor):
+        def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+            inner = [each.decorator for each in node.decorators]
+            functions = [each.func if isinstance(each, cst.Call) else each for each in inner]
+            if any(names.canonical(each).startswith("nki.") for each in functions):
+                found.add(node.name.value)
+
+    module.visit(Look())
+    return frozenset(found)
+
+
+def _expressions(node: cst.CSTNode) -> list[cst.CSTNode]:
+    found: list[cst.CSTNode] = [node] if isinstance(node, cst.BaseExpression) else []
+    for child in node.children:
+        found += _expressions(child)
+    return found
+
+
+def _accumulated(function: cst.FunctionDef, names: Names) -> frozenset[str]:
+    """Names of tiles that nothing but products is added to."""
+    added: set[str] = set()
+    others: set[str] = set()
+
+    class Look(cst.CSTVisitor):
+        def visit_AugAssign(self, node: cst.AugAssign) -> None:
+            product = isinstance(node.value, cst.Call) and names.canonical(node.value.func) in (
+                "nisa.nc_matmul",
+                "nl.matmul",
+            )
+            (added if product else others).add(_root(node.target))
+
+        def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
+            if isinstance(node.target, cst.Subscript):
+                others.add(_root(node.target))
+
+    function.visit(Look())
+    return frozenset(added - others)
+
+
+def _root(node: cst.CSTNode) -> str:
+    while isinstance(node, cst.Subscript | cst.Attribute):
+        node = node.value
+    return node.value if isinstance(node, cst.Name) else ""

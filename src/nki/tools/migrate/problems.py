@@ -1,0 +1,24 @@
+"""What cannot be rewritten, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MARK = "# nki migrate: "
+
+
+class Unmigrated(Exception):
+    """A statement that stays as it was. The text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A statement that was left as it was.
+
+    Attributes:
+        line: its line in the original file.
+        reason: why.
+    """
+
+    line: int
+    reason: str

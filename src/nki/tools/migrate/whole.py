@@ -1,0 +1,106 @@
+"""A file from beginning to end: example calls, the new text, and the proof for each kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import linecache
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nki.beta1.kernel import Beta1Kernel
+from nki.beta1.served import serve
+from nki.driver.launch import trace_results
+from nki.options import Options
+from nki.spec.program import Issued
+from nki.target.model import Target
+from nki.tools.migrate.calls import Call, load, own_calls
+from nki.tools.migrate.made_up import made_up
+from nki.tools.migrate.migration import Migrated, kernel_in, migrate
+from nki.tools.migrate.proof import Proof, launch_of, prove
+
+SECONDS = 60.0
+"""For what the file does by itself."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What became of a file.
+
+    Attributes:
+        proofs: of each kernel, by name.
+        calls: with which arguments, by kernel.
+    """
+
+    text: Migrated
+    proofs: dict[str, Proof]
+    calls: dict[str, Call]
+
+
+def migrate_file(path: Path, given: Mapping[str, Any], target: Target, options: Options) -> Whole:
+    """Rewrite a file, and compare each of its kernels with what became of it."""
+    text = path.read_text()
+    serve()
+    old = load(path, text, f"_old_{path.stem}")
+    calls, missing = example_calls(path, old, given, target, options)
+    migrated = migrate(path, text, list(calls.values()), target, options)
+    proofs = {name: Proof(None, f"it was not executed: {reason}") for name, reason in missing.items()}
+    if migrated.new == text:
+        return Whole(migrated, proofs, calls)
+    file = str(path.with_name(f"<new {path.name}>"))
+    linecache.cache[file] = (len(migrated.new), None, migrated.new.splitlines(True), file)
+    try:
+        new = load(Path(file), migrated.new, f"_new_{path.stem}")
+    except Exception as problem:  # noqa: BLE001 - whatever the file does
+        reason = f"the new file cannot be imported: {type(problem).__name__}: {problem}"
+        return Whole(migrated, {**proofs, **{name: Proof(None, reason) for name in calls}}, calls)
+    for name, call in calls.items():
+        before, after = kernel_in(old, name), kernel_in(new, name)
+        grid = {}
+        if any(axis.serial > 1 or axis.cores == 1 for axis in call.grid):
+            grid = {"grid": tuple(axis.size for axis in call.grid)}
+        if after is None or isinstance(after, Beta1Kernel):
+            proofs[name] = Proof(None, "it is no kernel any more")
+            continue
+        proofs[name] = prove(before, after, call, grid, target, options)
+    return Whole(migrated, proofs, calls)
+
+
+def example_calls(
+    path: Path, module: Any, given: Mapping[str, Any], target: Target, options: Options
+) -> tuple[dict[str, Call], dict[str, str]]:
+    """A call for each kernel of a file, and why there is none."""
+    calls = {call.kernel: call for call in own_calls(path, SECONDS)}
+    missing: dict[str, str] = {}
+    for name, kernel in kernels_of(module).items():
+        parameters = inspect.signature(kernel.func).parameters
+        if given and given.keys() & parameters.keys():
+            own = {key: value for key, value in given.items() if key in parameters}
+            grid = calls[name].grid if name in calls else ()
+            calls[name] = Call(name, (), own, grid, "--arg")
+        if name in calls:
+            continue
+
+        def trace(call: Call, kernel: Any = kernel) -> int:
+            tracers, _ = trace_results(launch_of(kernel, call), call.args, call.kwargs, target, options, collect=False)
+            return len({item.location for item in tracers[0].program.body.items if isinstance(item, Issued)})
+
+        with contextlib.redirect_stdout(None):
+            call, reason = made_up(kernel, name, trace)
+        if call is None:
+            missing[name] = reason
+        else:
+            calls[name] = call
+    return calls, missing
+
+
+def kernels_of(module: Any) -> dict[str, Any]:
+    """The kernels that a file defines, by the names of their functions."""
+    found = {}
+    for value in vars(module).values():
+        inner = getattr(value, "kernel", value)
+        if isinstance(inner, Beta1Kernel) and inner.func.__module__ == module.__name__:
+            found[inner.func.__name__] = inner
+    return found

@@ -1,0 +1,212 @@
+"""Old kernels, the text that becomes of them, and that both give equal bits."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from nki.driver.prepare import chosen_target
+from nki.tools.migrate.whole import Whole, migrate_file
+from nki.tools.options import options_of
+
+IMPORTS = """\
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+import numpy as np
+
+"""
+NEW_IMPORTS = IMPORTS.replace("neuronxcc.nki as nki", "nki").replace("neuronxcc.", "")
+
+CASES = {
+    "slices": (
+        """
+        @nki.jit
+        def kernel(a, b):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            ip = nl.arange(128)[:, None]
+            i_f = nl.arange(64)[None, :]
+            for i in nl.affine_range(a.shape[1] // 64):  # each column
+                # a sum
+                left = nl.load(a[ip, i * 64 + i_f])
+                right = nl.load(b[ip, i * 64 + i_f])
+                nl.store(out[ip, i * 64 + i_f], value=(left + right) * 2)
+            return out
+        """,
+        """
+        @nki.jit
+        def kernel(a, b):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            for i in range(a.shape[1] // 64):  # each column
+                # a sum
+                left = nl.load(a[0:128, nl.ds(i * 64, 64)])
+                right = nl.load(b[0:128, nl.ds(i * 64, 64)])
+                nl.store(out[0:128, nl.ds(i * 64, 64)], nl.multiply(nl.add(left, right), 2))
+            return out
+        """,
+        "a=128x128, b=128x128",
+    ),
+    "masks": (
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            rows, columns = a.shape
+            ip, i_f = nl.mgrid[0:128, 0:columns]
+            for i in nl.affine_range((rows + 127) // 128):
+                tile = nl.load(a[i * 128 + ip, i_f], mask=(i * 128 + ip < rows))
+                total = nl.sum(tile, axis=1)
+                nl.store(out[i * 128 + ip, i_f], value=tile / total, mask=(i * 128 + ip < rows))
+            return out
+        """,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            rows, columns = a.shape
+            for i in range((rows + 127) // 128):
+                p_size = min(128, rows - i * 128)
+                tile = nl.load(a[nl.ds(i * 128, p_size), 0:columns])
+                total = nl.sum(tile, axis=1)
+                nl.store(out[nl.ds(i * 128, p_size), 0:columns], nl.divide(tile, total))
+            return out
+        """,
+        "a=200x64",
+    ),
+    "blocks": (
+        """
+        @nki.jit
+        def kernel(a, b):
+            out = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+            lefts = nl.ndarray((2, nl.par_dim(128), 128), dtype=a.dtype, buffer=nl.sbuf)
+            i_a = nl.mgrid[0:128, 0:128]
+            i_b = nl.mgrid[0:128, 0:64]
+            for k in nl.affine_range(2):
+                lefts[k, i_a.p, i_a.x] = nl.load(a[k * 128 + i_a.p, i_a.x])
+            product = nl.zeros((128, 64), dtype=nl.float32, buffer=nl.psum)
+            for k in nl.affine_range(2):
+                right = nl.load(b[k * 128 + i_b.p, i_b.x])
+                product += nl.matmul(lefts[k, i_a.p, i_a.x], right, transpose_x=True)
+            nl.store(out, nl.copy(product))
+            return out
+        """,
+        """
+        @nki.jit
+        def kernel(a, b):
+            out = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+            lefts = [nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf) for _ in range(2)]
+            for k in range(2):
+                nisa.dma_copy(dst=lefts[k], src=a[nl.ds(k * 128, 128), 0:128])
+            product = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.psum)
+            for k in range(2):
+                right = nl.load(b[nl.ds(k * 128, 128), 0:64])
+                nisa.nc_matmul(dst=product, stationary=lefts[k], moving=right)
+            nl.store(out, nl.copy(product))
+            return out
+        """,
+        "a=256x128, b=256x64",
+    ),
+    "instructions": (
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            tile = nl.load(a)
+            largest = nisa.tensor_reduce(np.max, data=tile, axis=[1], negate=True)
+            power = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+            power[...] = nisa.activation(op=np.exp, data=tile, bias=largest, scale=1.0)
+            scaled = nisa.tensor_scalar(power, np.multiply, 2.0)
+            nl.store(out, value=scaled)
+            return out
+        """,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            tile = nl.load(a)
+            largest = nl.ndarray((tile.shape[0], 1), dtype=tile.dtype, buffer=nl.sbuf)
+            nisa.tensor_reduce(dst=largest, op=nl.maximum, data=tile, axis=[1], negate=True)
+            power = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.activation(dst=power, op=nl.exp, data=tile, bias=largest, scale=1.0)
+            scaled = nl.ndarray(power.shape, dtype=power.dtype, buffer=nl.sbuf)
+            nisa.tensor_scalar(dst=scaled, data=power, op0=nl.multiply, operand0=2.0)
+            nl.store(out, scaled)
+            return out
+        """,
+        "a=128x64",
+    ),
+    "programs": (
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            ip = nl.program_id(0) * 128 + nl.arange(128)[:, None]
+            i_f = nl.arange(64)[None, :]
+            nl.store(out[ip, i_f], value=nl.exp(nl.load(a[ip, i_f])))
+            return out
+
+
+        if __name__ == "__main__":
+            kernel[2](np.ones((256, 64), np.float32))
+        """,
+        """
+        @nki.jit
+        def kernel(a, grid):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            for program_0 in range(grid[0]):
+                nl.store(out[nl.ds(program_0 * 128, 128), 0:64], nl.exp(nl.load(a[nl.ds(program_0 * 128, 128), 0:64])))
+            return out
+
+
+        if __name__ == "__main__":
+            kernel(np.ones((256, 64), np.float32), grid=(2,))
+        """,
+        "",
+    ),
+}
+
+
+def rewritten(tmp_path: Path, body: str, given: str = "") -> Whole:
+    path = tmp_path / "kernels.py"
+    path.write_text(IMPORTS + textwrap.dedent(body))
+    options = options_of()
+    import numpy as np
+
+    arrays = {}
+    for each in filter(None, given.split(", ")):
+        name, _, shape = each.partition("=")
+        arrays[name] = np.random.default_rng(0).standard_normal(tuple(map(int, shape.split("x")))).astype(np.float32)
+    return migrate_file(path, arrays, chosen_target("trn2", options.target, ""), options)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_kernel_becomes_one_of_today_with_equal_bits(name: str, tmp_path: Path) -> None:
+    old, new, given = CASES[name]
+    whole = rewritten(tmp_path, old, given)
+    assert whole.text.new == NEW_IMPORTS + textwrap.dedent(new)
+    assert not whole.text.left
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_what_cannot_be_rewritten_stays_with_its_reason(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            ip = nl.arange(64)[:, None]
+            i_f = nl.arange(64)[None, :]
+            nl.store(out[ip, i_f], value=nl.load(a[ip, i_f]), mask=(ip + i_f < 100))  # a triangle
+            return out
+        """,
+        "a=64x64",
+    )
+    (left,) = whole.text.left
+    assert left.line == 12
+    assert "joins several axes" in left.reason
+    assert f"    # nki migrate: {left.reason}\n    nl.store(out[ip, i_f], value=nl.load(a[ip, i_f])" in whole.text.new
+    assert "ip = nl.arange(64)[:, None]" in whole.text.new
+    assert not whole.proofs["kernel"].equal
