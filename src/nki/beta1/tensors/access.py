@@ -194,6 +194,9 @@ def _integer(key: Any) -> int:
 
 
 def _advanced(keys: list[Any], shape: Shape) -> Access:
+    if all([type(each) is Index or type(each) is int for each in keys]):
+        known = [(each, (), ()) if type(each) is int else (each.const, each.shape, each.steps) for each in keys]
+        return _affine(tuple(known), shape)
     if any(isinstance(each, slice | DynamicSlice) or each is None for each in keys):
         raise refused(
             "unsupported_mixing_basic_advanced_tensor_indexing",
@@ -213,6 +216,16 @@ def _advanced(keys: list[Any], shape: Shape) -> Access:
         wide = index.over(sizes)
         axes.append(Axis(wide.const, wide.steps + (0,) * len(rest), tile))
     rank = len(sizes) + len(rest)
+    axes += [Axis(0, _unit(len(sizes) + dim, rank)) for dim in range(len(rest))]
+    return Access(sizes + rest, tuple(axes))
+
+
+@lru_cache(maxsize=1 << 14)
+def _affine(parts: tuple[tuple[int, Shape, Shape], ...], shape: Shape) -> Access:
+    """The access of index tensors and ints alone, each of them as constant, shape and steps."""
+    sizes, rest = broadcast_shapes(*[each for _, each, _ in parts]), shape[len(parts) :]
+    rank = len(sizes) + len(rest)
+    axes = [Axis(const, (0,) * (len(sizes) - len(own)) + steps + (0,) * len(rest)) for const, own, steps in parts]
     axes += [Axis(0, _unit(len(sizes) + dim, rank)) for dim in range(len(rest))]
     return Access(sizes + rest, tuple(axes))
 

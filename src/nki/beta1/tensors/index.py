@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -169,6 +170,8 @@ class Index:
 
     def _over(self, shape: Shape) -> Index:
         """The expression itself, with more axes in front and the extents of `shape`."""
+        if self.shape == shape:
+            return self
         sizes = broadcast_shapes(self.shape, shape)
         return Index(self.const, sizes, (0,) * (len(sizes) - self.ndim) + self.steps)
 
@@ -239,6 +242,7 @@ def arange(*args: Any) -> Index:
     return Index(found.start, (len(found),), (found.step if len(found) > 1 else 0,))
 
 
+@lru_cache(maxsize=1 << 12)
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """The shape that all of them broadcast to. Raises Beta1Error."""
     try:

@@ -50,6 +50,7 @@ class Memory:
     exists: Box | None = None
     name: str = ""
     blocks: dict[Shape, NkiTensor] = field(default_factory=dict)
+    _views: dict[tuple[Access, Box | None], NkiTensor] = field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
     def of(tensor: NkiTensor) -> Memory:
@@ -72,6 +73,14 @@ class Memory:
 
     def view(self, access: Access, box: Box | None) -> NkiTensor:
         """The elements of an access, or of a box of it, as a tensor of instructions."""
+        if is_dynamic(access):
+            return self._view(access, box)
+        found = self._views.get((access, box))
+        if found is None:
+            found = self._views[access, box] = self._view(access, box)
+        return found
+
+    def _view(self, access: Access, box: Box | None) -> NkiTensor:
         for dim, size in enumerate(self.sizes):
             low, high = access.bounds(dim, box)
             if (low < 0 or high >= size) and access.axes[dim].tile is None:
