@@ -7,13 +7,15 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from nki.beta1.kernel import kernel_of
+from nki.beta1.front_end import Beta1FrontEnd
+from nki.beta1.kernel import Beta1Kernel, kernel_of
 from nki.beta1.served import serve
+from nki.beta1.tracing.grid import nc
 from nki.core.errors import RemovedModuleError, UsageError
 from nki.core.source import UNKNOWN
 from nki.driver.launch import Launch
@@ -55,7 +57,7 @@ def launch_of(value: Any, shown: str) -> Launch:
     if isinstance(value, Kernel):
         return value.launch()
     if isinstance(value, FunctionType):
-        return kernel_of(value).launch() if _is_of_the_first_nki(value) else Launch(value)
+        return kernel_of(value).launch() if _has_its_modules(value) else Launch(value)
     raise _usage(
         "kernel.kind",
         f"{shown} is a {type(value).__name__}",
@@ -63,7 +65,39 @@ def launch_of(value: Any, shown: str) -> Launch:
     )
 
 
-def _is_of_the_first_nki(function: FunctionType) -> bool:
+def is_of_the_first_nki(launch: Launch) -> bool:
+    """Whether a kernel is written in that language."""
+    return isinstance(launch.front_end, Beta1FrontEnd)
+
+
+def on_grid(launch: Launch, lnc: int | None, grid: tuple[int | str, ...]) -> Launch:
+    """The launch that a command line asks for.
+
+    Args:
+        lnc: cores, as ``kernel[lnc]``; of the first NKI ``kernel[nl.nc(lnc)]``. None if nothing was said.
+        grid: of kernels of the first NKI, such as (4, "nc2"); empty if nothing was said.
+
+    Raises:
+        UsageError: a grid of a kernel of today, or both of lnc and grid (``command.grid``).
+    """
+    if not grid:
+        if lnc is None or not is_of_the_first_nki(launch):
+            return launch if lnc is None else replace(launch, lnc=lnc)
+        return Beta1Kernel(launch)[nc(lnc)].launch()
+    shown = ",".join(map(str, grid))
+    if not is_of_the_first_nki(launch):
+        raise _grid_refused(f"--grid {shown} with {launch.name}, a kernel of today's NKI", "write --lnc 2 for cores")
+    if lnc is not None:
+        raise _grid_refused(f"--grid {shown} and --lnc {lnc}", f"write the cores into the grid: --grid {shown},nc{lnc}")
+    return Beta1Kernel(launch)[tuple(nc(int(axis[2:])) if isinstance(axis, str) else axis for axis in grid)].launch()
+
+
+def _grid_refused(message: str, fix: str) -> UsageError:
+    rule = "grids are of the first NKI; a kernel of today is launched on a number of cores"
+    return UsageError("command.grid", message, rule=rule, fix=fix, location=UNKNOWN)
+
+
+def _has_its_modules(function: FunctionType) -> bool:
     """Whether names of its module are modules of that language."""
     return any(
         isinstance(value, ModuleType) and value.__name__.startswith("nki.beta1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -26,6 +27,33 @@ IMITATE_OPTION = click.option(
     help="Compile as the device's compiler does, or for the least time; overrides NKI_IMITATE.",
 )
 """For commands that compile; `options_of` knows of it."""
+
+
+_GRID = "nki.grid"
+
+
+def _read_grid(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Keep what --grid says with the command, for `said_grid`."""
+    axes = [] if value is None else value.split(",")
+    if not all(re.fullmatch(r"(nc)?[1-9][0-9]*", axis) for axis in axes):
+        raise click.BadParameter(f"{value!r} is no grid; write numbers, and nc2 for two cores: 4,2 or 8,nc2")
+    context.meta[_GRID] = tuple(axis if axis.startswith("nc") else int(axis) for axis in axes)
+
+
+GRID_OPTION = click.option(
+    "--grid",
+    metavar="4,nc2",
+    callback=_read_grid,
+    expose_value=False,
+    help="Grid of a kernel of the first NKI, as kernel[4, nl.nc(2)] in Python.",
+)
+"""For commands that launch a kernel; `said_grid` knows of it."""
+
+
+def said_grid() -> tuple[int | str, ...]:
+    """What --grid says to the command that runs: programs, and "nc2" for two cores; empty if it says nothing."""
+    context = click.get_current_context(silent=True)
+    return () if context is None else context.meta.get(_GRID, ())
 
 
 def options_of(target: str | None = None, variables: Mapping[str, str] | None = None) -> Options:

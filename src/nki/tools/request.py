@@ -19,8 +19,8 @@ from nki.driver.prepare import chosen_target, prepare
 from nki.options import Options
 from nki.target.model import Target
 from nki.tools.arguments import FORMS, parse_arguments
-from nki.tools.kernel_file import load_kernel
-from nki.tools.options import IMITATE_OPTION, options_of
+from nki.tools.kernel_file import is_of_the_first_nki, load_kernel, on_grid
+from nki.tools.options import GRID_OPTION, IMITATE_OPTION, options_of, said_grid
 from nki.tools.output import Command, locate_kernel, quiet_stdout
 from nki.tools.suggestions.command_line_words import on_the_command_line
 from nki.tools.user_code import kernel_errors
@@ -37,6 +37,7 @@ _PARAMETERS = (
     click.option("--arg", "args", multiple=True, metavar="NAME=VALUE", help=FORMS),
     TARGET,
     click.option("--lnc", type=click.IntRange(1), help="Number of cores, as kernel[N] in Python."),
+    GRID_OPTION,
     click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random arrays."),
     IMITATE_OPTION,
     JSON,
@@ -94,7 +95,9 @@ def read_request(
     """
     with quiet_stdout(as_json):
         loaded = load_kernel(kernel)
-    launch = loaded.launch if lnc is None else replace(loaded.launch, lnc=lnc)
+    launch = on_grid(loaded.launch, lnc, said_grid())
+    if is_of_the_first_nki(launch):
+        click.echo(f"note: {kernel} is for the first NKI; `nki migrate {loaded.path.name}` rewrites it", err=True)
     locate_kernel(of_function(launch.function.__code__))
     options = options_of()  # which the file may have set as well
     found = chosen_target(target or "", options.target, launch.target)

@@ -16,7 +16,7 @@ from nki.tools.grade.reference import load_reference
 from nki.tools.grade.sets import read_ranges, read_sets
 from nki.tools.grade.show import grade_json, show_grade
 from nki.tools.grade.trials import Judgement
-from nki.tools.options import options_of
+from nki.tools.options import options_of, said_grid
 from nki.tools.output import REFUSED, stdout, working, write_json
 from nki.tools.request import kernel_command
 
@@ -88,6 +88,7 @@ def command(  # noqa: PLR0913 - one parameter for each option
         options=options,
         lnc=lnc,
         limits=Limits(seconds=seconds, memory=memory << 20),
+        grid=said_grid(),
     )
     with working(f"grading {kernel}"):
         made = grade(request)

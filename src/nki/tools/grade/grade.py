@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 from nki.core.errors import NkiError, UsageError
@@ -39,6 +40,7 @@ class GradeRequest:
         sets: arguments; the first one is timed.
         derive: whether a further set of sizes is derived.
         judgement: how values are judged.
+        lnc, grid: what the candidate is launched on; the baseline runs on as many cores.
         traces: in how many processes the candidate is traced, so that what depends on the process shows.
     """
 
@@ -52,6 +54,12 @@ class GradeRequest:
     lnc: int | None
     limits: Limits
     traces: int = 2
+    grid: tuple[int | str, ...] = ()
+
+    @property
+    def cores(self) -> int:
+        """How many cores the candidate runs on."""
+        return prod((int(axis[2:]) for axis in self.grid if isinstance(axis, str)), start=self.lnc or 1)
 
 
 @dataclass(slots=True)
@@ -143,13 +151,14 @@ def _processes(request: GradeRequest, asked: Sequence[ArgumentSet]) -> tuple[lis
     texts = [chosen.texts() for chosen in asked]
     options = replace(request.options, target=base_of(request.target.name))
 
-    def run(files: Files, sets: list[list[str]]) -> Heard:
+    def run(files: Files, sets: list[list[str]], lnc: int | None, grid: tuple[int | str, ...] = ()) -> Heard:
         name = f"{files.inside}::{files.name}" if files.name else str(files.inside)
-        return run_process(files, Task(name, sets, request.lnc, options), request.limits)
+        return run_process(files, Task(name, sets, lnc, options, grid), request.limits)
 
     with closed_to_others(), ThreadPoolExecutor(request.traces + 1) as pool:
-        mine = [pool.submit(run, request.candidate, texts) for _ in range(request.traces)]
-        other = None if request.baseline is None else pool.submit(run, request.baseline, texts[:1])
+        mine = [pool.submit(run, request.candidate, texts, request.lnc, request.grid) for _ in range(request.traces)]
+        lnc = request.cores if request.grid else request.lnc
+        other = None if request.baseline is None else pool.submit(run, request.baseline, texts[:1], lnc)
         return [each.result() for each in mine], None if other is None else other.result()
 
 
@@ -167,7 +176,7 @@ def _programs(made: Grade, answers: Answers) -> dict[int, JudgedProgram]:
             continue
         if number not in answers.traced:
             continue
-        traced, cores = answers.traced[number], request.lnc or 1
+        traced, cores = answers.traced[number], request.cores
         judged = in_time(
             request.limits.seconds,
             "checking the program",
@@ -275,7 +284,7 @@ def _baseline_ns(request: GradeRequest, heard: Heard, first: Question) -> float:
     answers = answers_of(heard, 1)
     found = [each for each in [*answers.faults, *answers.refused.get(0, [])] if each.severity == "error"]
     if not found:
-        cores, most = request.lnc or 1, request.limits.memory
+        cores, most = request.cores, request.limits.memory
         judged = judge_program(answers.traced[0], request.sets[0], request.target, request.options, cores, most)
         if isinstance(judged, JudgedProgram):
             options, seconds = poisoned(request.options), request.limits.seconds

@@ -24,7 +24,7 @@ def grade_json(made: Grade) -> dict[str, Any]:
         "reference": request.judgement.reference.shown,
         "target": request.target.name,
         "validated": request.target.validated,
-        "cores": request.lnc or 1,
+        "cores": request.cores,
         "passed": made.passed,
         "score": made.score,
         "explain": explained("grade.score"),

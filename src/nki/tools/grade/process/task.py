@@ -19,24 +19,27 @@ class Task:
         sets: for each trace the arguments as on the command line; arrays have a shape and a dtype, and no values.
         lnc: cores, as ``kernel[lnc]``; None if no grid was asked for.
         options: of the trace.
+        grid: of a kernel of the first NKI, as `nki.tools.kernel_file.on_grid` takes it.
     """
 
     kernel: str
     sets: list[list[str]]
     lnc: int | None
     options: Options
+    grid: tuple[int | str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """JSON types only."""
         options = asdict(self.options)
         options["disabled_rules"] = sorted(self.options.disabled_rules)
-        return {"kernel": self.kernel, "sets": self.sets, "lnc": self.lnc, "options": options}
+        written = {"kernel": self.kernel, "sets": self.sets, "lnc": self.lnc, "options": options}
+        return {**written, "grid": list(self.grid)}
 
 
 def task_of(written: Mapping[str, Any]) -> Task:
     """The task that `Task.to_json` wrote."""
     options = {**written["options"], "disabled_rules": frozenset(written["options"]["disabled_rules"])}
-    return Task(written["kernel"], written["sets"], written["lnc"], Options(**options))
+    return Task(written["kernel"], written["sets"], written["lnc"], Options(**options), tuple(written["grid"]))
 
 
 def config_read(written: Mapping[str, Any]) -> CompileConfig:

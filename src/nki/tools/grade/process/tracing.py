@@ -12,14 +12,14 @@ from nki.compiler import CompileConfig
 from nki.core.errors import FrontendError, NkiError
 from nki.core.source import UNKNOWN, of_function
 from nki.core.tensor import View
-from nki.driver.launch import Launch, trace_results
+from nki.driver.launch import trace_results
 from nki.spec.rule import Finding, finding_of
 from nki.store.payload import finding_written, tree_written
 from nki.store.traced import pack_traced
 from nki.target.load import load_target
 from nki.tools.arguments import parse_arguments
 from nki.tools.grade.process.task import Task
-from nki.tools.kernel_file import KernelFile, load_kernel
+from nki.tools.kernel_file import KernelFile, load_kernel, on_grid
 from nki.tools.user_code import kernel_errors
 
 Send = Callable[[dict[str, Any]], None]
@@ -45,8 +45,7 @@ def trace_sets(task: Task, send: Send) -> None:
 
 
 def _traced(loaded: KernelFile, task: Task, number: int, found: Sequence[Finding]) -> dict[str, Any]:
-    launch, target = loaded.launch, load_target(task.options.target)
-    launch = launch if task.lnc is None else _on(launch, task.lnc)
+    launch, target = on_grid(loaded.launch, task.lnc, task.grid), load_target(task.options.target)
     arguments = parse_arguments(task.sets[number])
     with kernel_errors(launch.name, str(loaded.path)):
         tracers, result = trace_results(launch, (), arguments, target, task.options)
@@ -62,10 +61,6 @@ def _traced(loaded: KernelFile, task: Task, number: int, found: Sequence[Finding
         "config": (launch.compile_config or CompileConfig()).plain(),
         "findings": _written(findings),
     }
-
-
-def _on(launch: Launch, cores: int) -> Launch:
-    return replace(launch, lnc=cores)
 
 
 def _refused(number: int, findings: Iterable[Finding]) -> dict[str, Any]:
