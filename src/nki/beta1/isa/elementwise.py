@@ -53,10 +53,12 @@ def tensor_tensor(
 
 
 def _combined(own: Operator, a: NkiTensor, b: NkiTensor, kind: DType, where: Engine) -> NkiTensor:
-    if a.shape != b.shape and a.view_record.free_size == b.view_record.free_size:
-        b = b.reshape(a.shape)
-    shape, inner = common_shape(own.name, (a, b)), kind
-    a, b = fit(a, shape), fit(b, shape)
+    shape, inner = a.shape, kind
+    if shape != b.shape:
+        if a.view_record.free_size == b.view_record.free_size:
+            b = b.reshape(shape)
+        shape = common_shape(own.name, (a, b))
+        a, b = fit(a, shape), fit(b, shape)
     if own.is_bitvec:
         inner = promoted(a, b)
         a, b = cast(a, inner), cast(b, inner)

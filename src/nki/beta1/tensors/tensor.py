@@ -75,7 +75,7 @@ class Tensor:
 
     @property
     def on_chip(self) -> bool:
-        return self.memory.on_chip
+        return self.memory.partition is not None
 
     def __len__(self) -> int:
         return self.shape[0]

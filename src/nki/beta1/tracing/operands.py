@@ -114,7 +114,8 @@ def not_a_tensor(value: Any, name: str, function: str, wanted: str) -> Exception
 def common_region(function: str, operands: Sequence[Any], mask: Any) -> tuple[tuple[int, ...], Region]:
     """The shape that tiles broadcast to, and where a result exists: where the mask is true and all operands exist."""
     tensors = [each for each in operands if isinstance(each, Tensor)]
-    shape = tensors[0].shape if len(tensors) == 1 else broadcast(function, [each.shape for each in tensors])
+    shapes = [each.access.shape for each in tensors]
+    shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast(function, shapes)
     if mask is None and all([each.mask is None and each.memory.exists is None for each in tensors]):
         return shape, Region(tuple([(0, size) for size in shape]))
     region = region_of(mask, shape)
