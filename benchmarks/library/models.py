@@ -110,7 +110,7 @@ class Step(Prompt):
         cache = hub.StaticCache(config=self.model.config, max_cache_len=keys.shape[3])
         for layer, old_keys, old_values in zip(cache.layers, keys, values, strict=True):
             layer.keys, layer.values, layer.is_initialized = old_keys.clone(), old_values.clone(), True
-            layer.dtype, layer.device, layer.cumulative_length = keys.dtype, keys.device, place.clone()
+            layer.dtype, layer.device, layer.cumulative_length = keys.dtype, keys.device, place
             layer.max_batch_size, layer.num_heads, layer.head_dim = keys.shape[1], keys.shape[2], keys.shape[4]
             layer.k_head_dim = layer.v_head_dim = keys.shape[4]
         found = self.model(words, past_key_values=cache, position_ids=place.reshape(1, 1), use_cache=True)

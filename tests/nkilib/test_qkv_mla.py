@@ -12,7 +12,7 @@ import nki
 from nkilib.errors import KernelLimit
 from nkilib.experimental.mla.deepseek.latents_reference import normalized, unpermuted
 from nkilib.experimental.mla.deepseek.packed_reference import weights
-from nkilib.experimental.qkv import qkv_mla_mx, qkv_mla_mx_deepseek_v4
+from nkilib.experimental.qkv import qkv_cte_mla, qkv_mla_mx, qkv_mla_mx_deepseek_v4
 from nkilib.experimental.qkv.qkv_cte_mla_reference import qkv_mla_mx_reference
 from nkilib.experimental.qkv.qkv_cte_mla_v4_reference import qkv_mla_mx_deepseek_v4_reference
 from tests.nkilib.mla import RNG, close, close_in_mean, normal, packed, same_in_frameworks
@@ -107,6 +107,10 @@ def test_any_size_of_v4(sizes: Any, heads: int, ranks: Any, columns: int, cores:
     )
     close_in_mean(made[:1], wanted[:1], 1e-2)
     close_in_mean(made[1:], wanted[1:], 3e-3)  # bfloat16 has 8 bits
+
+
+def test_where_the_documentation_has_it() -> None:
+    assert qkv_cte_mla.qkv_mla_mx_deepseek_v4 is qkv_mla_mx_deepseek_v4
 
 
 def test_near_what_is_not_quantized() -> None:

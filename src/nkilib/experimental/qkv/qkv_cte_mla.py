@@ -36,7 +36,11 @@ from nkilib.experimental.mla.deepseek.latents import (
 )
 from nkilib.experimental.mla.deepseek.packed import BLOCK, Packed, Weights, blocks_of_core, check_weights
 from nkilib.experimental.qkv.head_products import TOKENS, Group, check_gamma, check_states, groups
+from nkilib.experimental.qkv.qkv_cte_mla_v4 import qkv_mla_mx_deepseek_v4
 from nkilib.streaming import filled, sbuf, size, spans
+
+__all__ = ["qkv_mla_mx", "qkv_mla_mx_deepseek_v4"]
+"""The documentation has both at this path."""
 
 
 @nki.jit
