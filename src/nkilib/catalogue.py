@@ -191,6 +191,11 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
         "qkv_mla_mx_deepseek_v4": Entry(
             "nkilib.experimental.qkv.qkv_cte_mla_v4", "nkilib.experimental.qkv", "qkv-cte-mla"
         ),
+        "sparse_attention_indexer_mx_bf16score": Entry(
+            "nkilib.experimental.sparse_attention_indexer.sparse_attention_indexer_mx_bf16score",
+            "nkilib.experimental.sparse_attention_indexer",
+            "sparse-attention-indexer-mx-bf16score",
+        ),
         "mla_sparse_attention_cte_kernel": Entry(f"{_MLA}.mla_sparse_attention_cte", _MLA, "mla-sparse-attention-cte"),
         "mla_vupmx_oproj_cte_kernel": Entry(f"{_MLA}.mla_vup_oproj_cte", _MLA, "mla-vup-oproj-cte"),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from benchmarks.library.case import Case, Make
 
 import nki.language as nl
@@ -204,6 +205,59 @@ def of_v4(tokens: int, heads: int, lnc: int = 1) -> Case:
     )
 
 
+def fine(make: Make, depth: int, columns: int) -> tuple[Any, Any]:
+    """Packed weights, and their scales for 32 numbers."""
+    return make((depth // 4, columns), nl.uint32, words), make((depth // 32, columns), nl.uint8, scales)
+
+
+def indexer(queries: int, keys: int, chosen: int, lnc: int = 1) -> Case:
+    """A case of `sparse_attention_indexer_mx_bf16score`: 64 heads, the last tokens of so many."""
+    width, rank, heads = 7168, 1536, 64
+
+    def arguments(make: Make, count: int = queries, end: int = keys, some: int = heads) -> dict[str, Any]:
+        tiles = -(-count // 128)
+        up, up_scale = fine(make, rank, some * 128)
+        down, down_scale = fine(make, width, 128)
+        return {
+            "x": make((count, width)),
+            "wq_b": up,
+            "wk": down,
+            "k_norm_gamma": make((128,), fill=gammas),
+            "k_norm_beta": make((128,)),
+            "weights_proj": make((some, width)),
+            "cos": make((count, 32), nl.float32),
+            "sin": make((count, 32), nl.float32),
+            "k_cache": make((1, 128, end)),
+            "mask": make((count, end), nl.float32, lambda rng, shape: np.zeros(shape)),
+            "n_heads": some,
+            "head_dim": 128,
+            "rope_head_dim": 64,
+            "index_topk": min(chosen, end // 32 * 16),
+            "start_pos": end - count,
+            "wq_b_scale": up_scale,
+            "wk_scale": down_scale,
+            "qr_qtz_hbm": make((tiles, 128, rank // 512, 128), nl.uint32, words),
+            "qr_scale_hbm": make((tiles, 128, rank // 512, 128), nl.uint8, scales),
+            "emit_flat_topk": True,
+        }
+
+    products = rank * heads * 128 + width * 128
+    return Case(
+        kernel="sparse_attention_indexer_mx_bf16score",
+        name=f"{queries} queries, {chosen} of {keys} keys",
+        arguments=arguments,
+        flops=2 * queries * (products + 4 * heads * (width + keys * 128)),
+        hbm_bytes=products + queries * (2 * width + rank + 8 * keys + 4 * chosen) + 256 * keys,
+        lnc=lnc,
+        target="trn3",
+        tolerance=_TIES,
+        official=False,
+        small=lambda make: arguments(make, 40, 200, 4),
+        meaning=lambda found: found if found.dtype != "int32" else found * 0,
+        peak="mx",
+    )
+
+
 CASES = [
     sparse_attention(32, 128, 2048, 8192),
     sparse_attention(64, 128, 2048, 8192, lnc=2),
@@ -219,4 +273,6 @@ CASES = [
     unabsorbed(1024, 64, lnc=2),
     of_v4(512, 64),
     of_v4(1024, 64, lnc=2),
+    indexer(256, 2048, 512),
+    indexer(256, 2048, 512, lnc=2),
 ]

@@ -99,13 +99,27 @@ def gpsimd_topk(inp: nl.NkiTensor, config: GpsimdTopkConfig) -> tuple[nl.NkiTens
             if config.sorted or wide != k:
                 values, order = _sorted(values, k)
                 places = looked_up(places, order)
-            put(values, _indices(places, plan.length), found, here)
+            put(values, positions(places, plan.length), found, here)
     return found
 
 
 def _search(source: Any, rows: slice, plan: TopkPlan, lengths: Any, k: int, into: tuple[Any, Any]) -> None:
     """The k largest of at most eight rows, and their places in the snake, in any order: (rows, k or a little more)."""
-    tile = sbuf((size(rows) * _SEGMENTS, plan.length), source.dtype)
+    for target, made in zip(into, snakes(source, rows, plan, lengths, k), strict=True):
+        store(target, made[:, : ceil_div(k, _SEGMENTS)])
+
+
+def snakes(source: Any, rows: slice, plan: TopkPlan, lengths: Any, k: int) -> tuple[Any, Any]:
+    """The k largest of at most eight rows, and their places in the snake, as the instruction leaves them.
+
+    Args:
+        source: (all rows, V) in HBM; other dtypes are converted to bfloat16.
+        lengths: (128, 1), how many elements the segment on each partition has.
+
+    Returns:
+        Values in bfloat16, places in uint32, (16 * rows, k), of which the first ``ceil(k / 16)`` columns count.
+    """
+    tile = sbuf((size(rows) * _SEGMENTS, plan.length), nl.bfloat16)
     load_segments(source, rows, plan, tile)
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=MASKED)
     missing = _SEGMENTS * plan.length - source.shape[1]
@@ -114,12 +128,10 @@ def _search(source: Any, rows: slice, plan: TopkPlan, lengths: Any, k: int, into
         tail, limit = tile[:, first:], lengths[: tile.shape[0]]
         bounds = {"comp_op0": nl.less, "comp_op1": nl.less, "bound0": limit, "bound1": limit}
         nisa.range_select(dst=tail, on_true_tile=tail, range_start=first, **bounds)
-    columns = ceil_div(k, _SEGMENTS)
-    values = filled((tile.shape[0], k), source.dtype, float("-inf"))
+    values = filled((tile.shape[0], k), nl.bfloat16, float("-inf"))
     places = filled((tile.shape[0], k), nl.uint32, 0)
     nisa.topk(val_dst=values, idx_dst=places, src=tile, n=min(_SEGMENTS * plan.length, _MOST))
-    for target, made in zip(into, (values, places), strict=True):
-        store(target, made[:, :columns])
+    return values, places
 
 
 def _sorted(values: Any, k: int) -> tuple[Any, Any]:
@@ -129,7 +141,7 @@ def _sorted(values: Any, k: int) -> tuple[Any, Any]:
     return taken(pool, k)
 
 
-def _indices(places: Any, length: int) -> Any:
+def positions(places: Any, length: int) -> Any:
     """Indices in the row of places in the snake."""
     segment, element, indices = (sbuf(places.shape, nl.uint32) for _ in range(3))
     nisa.tensor_scalar(dst=segment, data=places, op0=nl.bitwise_and, operand0=_SEGMENTS - 1)
