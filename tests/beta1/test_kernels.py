@@ -348,3 +348,16 @@ def test_a_quotient_of_integers_is_no_integer():
     a = np.arange(96, dtype=np.int32).reshape(4, 24)
     out, rows = quotients(a)
     assert np.array_equal(out, a / np.float32(4)) and np.array_equal(rows, a // 4)
+
+
+@jit
+def ids_added(a):
+    out = nl.ndarray((3, *a.shape), dtype=a.dtype, buffer=nl.shared_hbm)
+    i = nl.program_id(0)
+    nl.store(out[i], nl.load(a) + i)
+    return out
+
+
+def test_program_ids_are_numbers_of_instructions():
+    a = _array(4, 8)
+    assert np.array_equal(both(ids_added[3], a), np.stack([a, a + 1, a + 2]))

@@ -56,6 +56,7 @@ class Case:
         cure: the change after which it is accepted; None if the fix is to leave the call out.
         defects: what is wrong with the product here until it is mended, by aspect: modes, words, caret or cure.
         only_calls: eager runs accept it, with a warning (tests/frontend/test_capacity.py).
+        jit: what makes a kernel of the function.
     """
 
     kernel: Any
@@ -67,6 +68,7 @@ class Case:
     cure: Cure | None
     defects: dict[str, str]
     only_calls: bool = False
+    jit: Callable[[Any], Any] = nki.jit
 
     @property
     def function(self) -> Kernel:
@@ -99,6 +101,7 @@ class Topic:
 
     file: str
     cases: list[Case] = field(default_factory=list)
+    jit: Callable[[Any], Any] = nki.jit
 
     def __post_init__(self) -> None:
         """The messages stand beside the kernels."""
@@ -118,7 +121,7 @@ class Topic:
         """Decorator of a kernel that must be refused."""
 
         def note(kernel: Any) -> Any:
-            self.cases.append(Case(kernel, code, args, target, lnc, at, cure, defects or {}, only_calls))
+            self.cases.append(Case(kernel, code, args, target, lnc, at, cure, defects or {}, only_calls, self.jit))
             return kernel
 
         return note
@@ -134,7 +137,7 @@ def errors(case: Case) -> tuple[NkiError, NkiError]:
 def _error(case: Case, *, eager: bool) -> NkiError:
     with environment(NEURON_PLATFORM_TARGET_OVERRIDE=case.target):
         try:
-            _run(case.kernel, case.args, case.lnc, eager)
+            _run(case.kernel, case.args, case.lnc, eager, case.jit)
         except NkiError as error:
             return error
     raise AssertionError(f"{case.name} was accepted in {'eager' if eager else 'compiled'} mode")
@@ -153,11 +156,11 @@ def check_cure(case: Case) -> None:
     ):
         warnings.simplefilter("ignore", NkiWarning)
         for eager in (True, False):
-            _run(kernel, args, cure.lnc or case.lnc, eager)
+            _run(kernel, args, cure.lnc or case.lnc, eager, case.jit)
 
 
-def _run(kernel: Any, args: tuple[Any, ...], lnc: int | None, eager: bool) -> None:
-    made = kernel if hasattr(kernel, "func") else nki.jit(kernel)
+def _run(kernel: Any, args: tuple[Any, ...], lnc: int | None, eager: bool, jit: Callable[[Any], Any]) -> None:
+    made = kernel if hasattr(kernel, "func") else jit(kernel)
     made = made if lnc is None else made[lnc]
     made = nki.simulate(made) if eager else made
     made(*_fresh(args))

@@ -104,13 +104,13 @@ def underlined(text: str) -> str:
 
 
 def check_span(error: NkiError) -> None:
-    """The marked columns are those of a whole expression, or of an assignment with an operator, on that line."""
+    """The marked columns are those of a whole expression, or of a statement that computes, on that line."""
     frame = error.location.frames[0]
     line = linecache.getline(frame.file, frame.line)
     end = frame.end_column if frame.end_line == frame.line and frame.end_column else None
     spans = set()
     for node in ast.walk(ast.parse(Path(frame.file).read_text(encoding="utf-8"))):
-        if isinstance(node, ast.expr | ast.AugAssign | ast.FunctionDef) and node.lineno == frame.line:
+        if isinstance(node, ast.expr | ast.AugAssign | ast.FunctionDef | ast.If) and node.lineno == frame.line:
             first = len(line.encode()[: node.col_offset].decode())
             last = len(line.encode()[: node.end_col_offset].decode()) if node.end_lineno == frame.line else None
             last = len(line.rstrip()) if isinstance(node, ast.FunctionDef) else last

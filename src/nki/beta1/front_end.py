@@ -12,6 +12,7 @@ from nki.beta1.errors import refused
 from nki.beta1.language.transfer import store
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.grid import GridAxis
+from nki.beta1.tracing.outputs import annotations_of, check_shape, wrong_outputs
 from nki.beta1.tracing.session import in_session, session
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
@@ -44,15 +45,20 @@ class Beta1FrontEnd(FrontEnd):
         return Arguments(bind(function, args, kwargs, function.__name__), Parameters(function), see)
 
     def trace(self, function: Callable[..., Any], tracer: Tracer, arguments: Arguments, place: Place) -> Any:
+        annotations = annotations_of(function)
+
         def make(host: HostArray, name: str) -> Any:
+            check_shape(annotations.get(name), name, host.array.shape)
             return Tensor.of(tracer.input(host.array.shape, host.dtype, name, lambda buffer: place(buffer, host)))
 
         args, kwargs = arguments.build(make)
         with session(tracer, self.grid) as running:
             running.auto_alloc = getattr(function, AUTO_ALLOC, False)
             results = running.programs.run(lambda: tracer.run(function, args, kwargs, self.spell))
-            returned = with_sink(tracer, lambda: map_leaves(results[0], _returned))
+            tensors: list[NkiTensor] = []
+            returned = with_sink(tracer, lambda: map_leaves(results[0], lambda value: _returned(value, tensors)))
             running.finish()
+            running.report(wrong_outputs(function, running.items, tensors, tracer))
         return returned
 
     def spell(
@@ -116,8 +122,13 @@ def in_another_kernel(name: str, grid: tuple[GridAxis, ...]) -> None:
     )
 
 
-def _returned(value: Any) -> Any:
-    return _whole(value) if isinstance(value, Tensor) else value
+def _returned(value: Any, tensors: list[NkiTensor]) -> Any:
+    """What a kernel returns, as today's kernels return it; tensors are noted."""
+    if not isinstance(value, Tensor):
+        return value
+    made = _whole(value)
+    tensors.append(made)
+    return made
 
 
 def _whole(tensor: Tensor) -> NkiTensor:

@@ -31,8 +31,8 @@ to its parameters (`kernel_return`) is seen when it is traced."""
 
 _OWN = Beta1FrontEnd()
 FRONT_ENDS: dict[Any, Beta1FrontEnd] = {}
-"""Of functions that are not written in the first NKI, though they are launched as its kernels are: those that libraries
-serve, which models undecorate and decorate again."""
+"""Front ends of functions that are launched as kernels of the first NKI, though they are written in another language:
+those that libraries serve, which models undecorate and decorate again."""
 
 
 class Beta1Kernel(Kernel[...]):

@@ -141,6 +141,7 @@ def nc_transpose(
     shape = (prod(source.shape[1:]), source.shape[0])
     if region.empty:
         return undefined(name, [source], shape)
+    _check_free(source, region)
     whole = all((low, high) == (0, size) for (low, high), size in zip(region.box[1:], source.shape[1:], strict=True))
     if source.ndim > 2 and (region.rest or not whole):
         raise refused(
@@ -156,6 +157,18 @@ def nc_transpose(
         return cast(_transposed(value, where), kind)
 
     return placed(name, compute, shape, turned, explicit=dtype is not None)
+
+
+def _check_free(source: Tensor, region: Region) -> None:
+    """Raise Beta1Error if the transpose would have more partitions than the target."""
+    most, free = current("nc_transpose").tracer.target.partitions, prod(region.shape[1:])
+    if free > most:
+        raise refused(
+            "size_of_dimension_exceed_arch_limit",
+            f"{free} elements per partition of 'data{list(source.shape)}' of 'nc_transpose' exceed the architecture "
+            f"limitation of {most}",
+            f"transpose parts of {most} columns: nisa.nc_transpose(data[:, i * {most} : (i + 1) * {most}])",
+        )
 
 
 def _transposed(value: NkiTensor, engine: Engine) -> NkiTensor:

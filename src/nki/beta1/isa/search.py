@@ -6,11 +6,11 @@ from typing import Any
 
 import nki.isa as nisa
 from nki.beta1.errors import refused
-from nki.beta1.isa.shared import copied_to_sbuf, plain, region_of_input, tiles
+from nki.beta1.isa.shared import copied_to_sbuf, region_of_input, tiles
 from nki.beta1.language.arguments import hints_only, kind_of
 from nki.beta1.tensors.mask import Region
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import tile
+from nki.beta1.tracing.operands import plain, tile
 from nki.beta1.tracing.results import placed, undefined
 from nki.core.dtypes import uint32
 from nki.core.nki_tensor import NkiTensor

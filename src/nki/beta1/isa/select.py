@@ -10,11 +10,12 @@ import nki.isa as nisa
 from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.isa.activations import reduced_column
 from nki.beta1.isa.enumerations import fp32
-from nki.beta1.isa.shared import apart, columns, engine_of, into, plain, tiles, vector
+from nki.beta1.isa.shared import apart, columns, engine_of, into, tiles, vector
 from nki.beta1.language.arguments import hints_only, kind_of, operation
 from nki.beta1.tensors.index import Index
 from nki.beta1.tensors.mask import Comparison, Mask, region_of
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.operands import plain
 from nki.beta1.tracing.predicate import COMPARED
 from nki.beta1.tracing.results import elementwise, placed
 from nki.core.dtypes import DType, bool_, float32, uint8, uint16, uint32

@@ -9,7 +9,7 @@ import nki.isa as nisa
 from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.tensors.mask import Region
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import changed, common_region, on_chip, part_of, reachable, tile
+from nki.beta1.tracing.operands import changed, common_region, on_chip, part_of, plain, reachable, tile
 from nki.beta1.tracing.predicate import copy_where
 from nki.beta1.tracing.results import put
 from nki.core.dtypes import DType, float32
@@ -58,11 +58,6 @@ def columns(function: str, data: Tensor, **operands: Any) -> list[Any]:
             )
         found.append(value if value.ndim == 2 else value.reshape((value.shape[0], 1)))
     return found
-
-
-def plain(value: Any) -> Any:
-    """A number of NumPy as one of Python; anything else as it is."""
-    return value.item() if is_number(value) and hasattr(value, "item") else value
 
 
 def vector(value: Any, kind: DType = float32) -> Any:

@@ -33,6 +33,7 @@ def where(condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None
         [condition, x, y],
         mask,
         lambda chosen, one, other: nl.where(chosen, one, other, dtype=kind),
+        names=("condition", "x", "y"),
         explicit=dtype is not None,
     )
 
@@ -94,6 +95,7 @@ def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None, **kwargs:
         [x, rate],
         mask,
         lambda value, chance: nl.dropout(value, chance, dtype=kind),
+        names=("x", "rate"),
         explicit=dtype is not None,
     )
 

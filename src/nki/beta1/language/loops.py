@@ -24,11 +24,14 @@ def affine_range(*args: Any, **kwargs: Any) -> Iterator[int]:
 
 def _watched(trips: Iterator[int], session: Session, loop: AffineLoop) -> Iterator[int]:
     session.loops.append(loop)
+    program = session.program
+    session.inside.append(program)
     try:
         for trip in trips:
             loop.starts.append(len(session.items))
             yield trip
     finally:
+        session.inside.remove(program)
         loop.end = len(session.items)
 
 

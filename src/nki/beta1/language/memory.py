@@ -106,6 +106,13 @@ def _in_hbm(sizes: tuple[int, ...], kind: DType, region: MemoryRegion, name: str
     session = current("nl.ndarray")
     if region is not MemoryRegion.shared_hbm:
         return Tensor.of(nl.ndarray(sizes, kind, region, name))
+    if session.program in session.inside:
+        raise refused(
+            "shared_hbm_must_in_kernel_level",
+            f"a shared_hbm tensor {list(sizes)} is created in a loop",
+            "create it before the loop; one for each trip has a dimension more: (trips, ...)",
+            rule="shared_hbm tensors are created at the top level of the kernel",
+        )
     if session.made == len(session.shared):
         session.shared.append(Tensor.of(nl.ndarray(sizes, kind, region, name)))
     session.made += 1
@@ -117,7 +124,7 @@ def _on_chip(
 ) -> Tensor:
     current("nl.ndarray")
     blocks, tile = sizes[:partition], sizes[partition:]
-    _check_partitions(tile)
+    check_partitions(tile)
     tile = tile if len(tile) > 1 else (*tile, 1)
     if not blocks and address is None:
         made = nl.ndarray(tile, kind, region, name)
@@ -146,7 +153,8 @@ def _separate(
     return Memory((*blocks, *tile), steps, 0, kind, region, len(blocks), None, make, one, name=name or "tile")
 
 
-def _check_partitions(tile: tuple[int, ...]) -> None:
+def check_partitions(tile: tuple[int, ...]) -> None:
+    """Raise Beta1Error if a tile has more partitions than the target."""
     most = current("nl.ndarray").tracer.target.partitions
     if tile[0] > most:
         raise refused(

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import nki.language as nl
+from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of
 from nki.beta1.tensors.mask import Region, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.operands import boxed, common_region, on_chip, tile
 from nki.beta1.tracing.predicate import copy_where
 from nki.beta1.tracing.results import placed, undefined
+from nki.beta1.tracing.session import current
 from nki.core.dtypes import DType, float32, uint8
 from nki.core.nki_tensor import NkiTensor
 from nki.language.memory import filled_tile
@@ -126,6 +128,7 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
     source = on_chip(x, "x", "transpose")
     shape, region = common_region("nl.transpose", [source], mask)
     boxed("nl.transpose", region)
+    _check_matrix(source, region)
     value = tile(source, "x", "nl.transpose", region.box)
     return placed(
         "nl.transpose",
@@ -134,3 +137,22 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
         Region(region.box[::-1]),
         explicit=dtype is not None,
     )
+
+
+def _check_matrix(source: Tensor, region: Region) -> None:
+    """Raise Beta1Error for what the Tensor engine does not transpose at once."""
+    most = current("nl.transpose").tracer.target.partitions
+    if source.ndim > 2:
+        raise refused(
+            "exceed_max_supported_dimension",
+            f"parameter 'x{list(source.shape)}' of 'transpose' exceeds the maximum of 2 dimensions",
+            f"index one of its dimensions with an int, or reshape it: x.reshape(({source.shape[0]}, ...))",
+        )
+    for dim, size in enumerate(region.shape):
+        if size > most:
+            raise refused(
+                "size_of_dimension_exceed_arch_limit",
+                f"size {size} of dimension {dim} in 'x{list(source.shape)}' of 'transpose' exceeds the architecture "
+                f"limitation of {most}",
+                f"transpose parts of {most} columns: nl.transpose(x[:, i * {most} : (i + 1) * {most}])",
+            )

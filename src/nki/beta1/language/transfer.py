@@ -9,6 +9,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of
+from nki.beta1.language.memory import check_partitions
 from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.dynamic import is_dynamic
 from nki.beta1.tensors.mask import Mask, Region
@@ -40,6 +41,7 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, mode: OobMode = OobMo
     kind = kind_of(dtype, source.dtype)
     region = _masked(source, mask)
     shape = source.shape if source.ndim > 1 else (*source.shape, 1) if source.shape else (1, 1)
+    check_partitions(shape)
     if not region.rest and region.shape == source.shape:
 
         def whole() -> NkiTensor:

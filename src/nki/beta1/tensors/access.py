@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from nki.beta1.errors import Beta1IndexError, refused
 from nki.beta1.tensors.index import Index, broadcast_shapes
 from nki.core.access import DynamicSlice
+from nki.core.shown import shown
 
 Shape = tuple[int, ...]
 
@@ -26,11 +27,29 @@ class Axis(NamedTuple):
     tile: Any = None
 
 
+class Limit(NamedTuple):
+    """A dimension of a part, which a part of that part would reach outside of, had no mask cut it.
+
+    Attributes:
+        axis: the index of the dimension.
+        dim, size: which one it is, and its extent.
+    """
+
+    axis: Axis
+    dim: int
+    size: int
+
+
 class Access(NamedTuple):
-    """A part of a tensor: its shape, and the index of every dimension of the tensor."""
+    """A part of a tensor: its shape, and the index of every dimension of the tensor.
+
+    Attributes:
+        limits: of the parts that it is a part of; what an instruction takes of it has to be inside of them.
+    """
 
     shape: Shape
     axes: tuple[Axis, ...]
+    limits: tuple[Limit, ...] = ()
 
     @staticmethod
     def of_whole(shape: Shape) -> Access:
@@ -41,11 +60,33 @@ class Access(NamedTuple):
         """The part of this part that `inner` means."""
         if self is _of_whole(self.shape):
             return inner
-        return Access(inner.shape, tuple([_composed(axis, inner) for axis in self.axes]))
+        found = self.mapped(inner.shape, lambda axis: _composed(axis, inner))
+        beyond = [
+            Limit(axis, dim, size)
+            for dim, (axis, size) in enumerate(zip(inner.axes, self.shape, strict=True))
+            if axis.tile is None and not _inside(inner.bounds(axis, None), size)
+        ]
+        return found._replace(limits=(*found.limits, *beyond)) if beyond else found
 
-    def bounds(self, dim: int, box: Sequence[tuple[int, int]] | None) -> tuple[int, int]:
+    def mapped(self, shape: Shape, change: Callable[[Axis], Axis]) -> Access:
+        """The access in another shape, given what becomes of each index."""
+        limits = tuple([limit._replace(axis=change(limit.axis)) for limit in self.limits])
+        return Access(shape, tuple([change(axis) for axis in self.axes]), limits)
+
+    def check(self, box: Sequence[tuple[int, int]] | None, sizes: Shape, name: str) -> None:
+        """Raise Beta1Error if a box reaches outside of a tensor of these sizes, or of a part that this is a part of."""
+        for dim, size in enumerate(sizes):
+            self._check(self.axes[dim], box, dim, size, name)
+        for axis, dim, size in self.limits:
+            self._check(axis, box, dim, size, name)
+
+    def _check(self, axis: Axis, box: Sequence[tuple[int, int]] | None, dim: int, size: int, name: str) -> None:
+        low, high = self.bounds(axis, box)
+        if (low < 0 or high >= size) and axis.tile is None:
+            raise out_of_bounds(name, dim, low, high, size)
+
+    def bounds(self, axis: Axis, box: Sequence[tuple[int, int]] | None) -> tuple[int, int]:
         """The smallest and the largest index of a dimension, in a box of the access."""
-        axis = self.axes[dim]
         low = high = axis.start
         for at, step in enumerate(axis.steps):
             if not step:
@@ -65,6 +106,10 @@ def _of_whole(shape: Shape) -> Access:
 def _unit(dim: int, rank: int, step: int = 1) -> Shape:
     """Steps of an index that varies along one axis."""
     return tuple([step if axis == dim else 0 for axis in range(rank)])
+
+
+def _inside(bounds: tuple[int, int], size: int) -> bool:
+    return bounds[0] >= 0 and bounds[1] < size
 
 
 def _composed(axis: Axis, inner: Access) -> Axis:
@@ -146,7 +191,7 @@ def _basic(keys: list[Any], shape: Shape, keep: bool, name: str) -> Access:
             index, tile = each.run_time_index()
             start, size, step = index.const, None, 1
         else:
-            start, size, step = _part(each, shape[dim], dim, name)
+            start, size, step = _part(each, shape, dim, name)
         if size is None and keep and dim == 0:
             size = 1
         placed.append((start, step, None if size is None else len(sizes), tile))
@@ -157,14 +202,20 @@ def _basic(keys: list[Any], shape: Shape, keep: bool, name: str) -> Access:
     return Access(tuple(sizes), tuple(axes))
 
 
-def _part(key: Any, size: int, dim: int, name: str) -> tuple[int, int | None, int]:
+def _part(key: Any, shape: Shape, dim: int, name: str) -> tuple[int, int | None, int]:
     """Start, extent and step of one dimension; an int has no extent."""
+    size = shape[dim]
     if isinstance(key, DynamicSlice):
         key = slice(key.start, key.start + key.size)
     if isinstance(key, slice):
         found = _positions(key, size)
         if not found:
-            raise out_of_bounds(name, dim, found.start, found.stop - 1, size)
+            raise refused(
+                "empty_slice",
+                f"{found.start}:{found.stop} of dimension {dim} of tensor `{name}`{list(shape)} holds no element",
+                "bound the loop by the size of the tensor, so that every slice has one element at least",
+                kind=Beta1IndexError,
+            )
         return found.start, len(found), found.step
     number = _integer(key)
     if number < -size:
@@ -188,8 +239,11 @@ def _integer(key: Any) -> int:
     try:
         return operator.index(key)
     except TypeError:
+        fix = "use ints, slices, nl.ds, nl.arange and nl.mgrid"
         raise refused(
-            "unsupported_index", f"a tensor is indexed with {key!r}", "use ints, slices, nl.ds, nl.arange and nl.mgrid"
+            "unsupported_index",
+            f"a tensor is indexed with {shown(key)}",
+            "divide with //, which gives an int" if isinstance(key, float) else fix,
         ) from None
 
 
@@ -236,7 +290,9 @@ def out_of_bounds(name: str, dim: int, low: int, high: int, size: int) -> Except
         "tensor_access_out_of_bound",
         f"out-of-bound access for tensor `{name}` on dimension {dim}: "
         f"index range [{low}, {high}] exceeds the dimension size of {size}",
-        "keep the index inside, or give the instruction a mask= that leaves out what is outside",
+        f"count from 0 to {size - 1}"
+        if high < 0
+        else f"keep the index below {size}, or leave out the rest by a mask of the instruction: mask=index < {size}",
         facts={"dimension": dim, "low": low, "high": high, "size": size},
         kind=Beta1IndexError,
     )

@@ -17,6 +17,7 @@ import numpy as np
 from nki.beta1.errors import Beta1TypeError, condition_on_arange, refused
 from nki.beta1.tensors.conjunction import joined
 from nki.beta1.tensors.mask import Comparison, Mask
+from nki.core.shown import shown
 
 Shape = tuple[int, ...]
 
@@ -288,10 +289,22 @@ def _part(key: Any, size: int, index: Index, whole: Any) -> tuple[int, int | Non
 def _not_subscripted(index: Index, key: Any) -> Exception:
     return refused(
         "index_subscript",
-        f"an index tensor of shape {list(index.shape)} is subscripted with {key!r}",
+        f"an index tensor of shape {list(index.shape)} is subscripted with [{_written(key)}]",
         "put axes in with None: nl.arange(128)[:, None]",
         kind=Beta1TypeError,
     )
+
+
+def _written(key: Any) -> str:
+    """A subscript as its author wrote it."""
+    if isinstance(key, tuple):
+        return ", ".join(map(_written, key))
+    if isinstance(key, slice):
+        start, stop, step = ("" if bound is None else str(bound) for bound in (key.start, key.stop, key.step))
+        return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
+    if key is None or key is Ellipsis:
+        return "None" if key is None else "..."
+    return shown(key)
 
 
 def _not_affine(what: str) -> Exception:

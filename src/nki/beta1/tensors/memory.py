@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from nki.beta1.errors import refused
-from nki.beta1.tensors.access import Access, out_of_bounds
+from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.dynamic import dynamic_of, is_dynamic
 from nki.beta1.tensors.mask import Box
 from nki.core.dtypes import DType
@@ -81,10 +80,7 @@ class Memory:
         return found
 
     def _view(self, access: Access, box: Box | None) -> NkiTensor:
-        for dim, size in enumerate(self.sizes):
-            low, high = access.bounds(dim, box)
-            if (low < 0 or high >= size) and access.axes[dim].tile is None:
-                raise out_of_bounds(self.name, dim, low, high, size)
+        access.check(box, self.sizes, self.name)
         base = self._tensor(access)
         shape = access.shape if box is None else tuple([high - low for low, high in box])
         offset, strides = self.offset, [0] * len(shape)
@@ -112,7 +108,7 @@ class Memory:
         assert self.partition is not None and self.make is not None, "only blocks on chip are tensors of their own"
         at = []
         for dim in range(self.partition):
-            low, high = access.bounds(dim, None)
+            low, high = access.bounds(access.axes[dim], None)
             if low != high:
                 if self.together is not None and not self.blocks:
                     return self._joined()
@@ -163,8 +159,8 @@ def visible(memory: Memory, access: Access) -> Box | None:
     box = [(0, size) for size in access.shape]
     if memory.exists is None:
         return tuple(box)
-    for dim, (axis, (low, high)) in enumerate(zip(access.axes, memory.exists, strict=True)):
-        least, most = access.bounds(dim, None)
+    for axis, (low, high) in zip(access.axes, memory.exists, strict=True):
+        least, most = access.bounds(axis, None)
         if low <= least and most < high:
             continue
         moved = [at for at, step in enumerate(axis.steps) if step and access.shape[at] > 1]
@@ -181,12 +177,3 @@ def visible(memory: Memory, access: Access) -> Box | None:
             first, after = (axis.start - high) // -step + 1, (axis.start - low) // -step + 1
         box[at] = (max(box[at][0], first), min(box[at][1], after))
     return tuple((low, max(low, high)) for low, high in box)
-
-
-def undefined(memory: Memory) -> Any:
-    """The error for an instruction that reads as a whole what a mask left undefined."""
-    return refused(
-        "masked_out",
-        f"tensor `{memory.name}`{list(memory.sizes)} exists in {memory.exists} alone: a mask left out the rest",
-        "give this instruction the same mask, or fill the tile before the masked instruction writes to it",
-    )

@@ -122,6 +122,13 @@ class Tensor:
             return Tensor(self.memory, self.access, self.joined(key))
         first = self._keeps_first()
         inner = access_of(key, self.shape, first, self.name)
+        if self.on_chip and len(inner.shape) == 1 and _has_index(key):
+            raise refused(
+                "1d_arange_not_supported",
+                f"indexing tensor `{self.name}`{list(self.shape)} with 1d arange is not supported",
+                "say which axis it is: nl.arange(n)[:, None] for partitions, nl.arange(n)[None, :] for a free axis",
+                rule="a tile has two dimensions at least",
+            )
         found = Tensor(self.memory, self.access.then(inner), self.mask)
         return found.expand_dims(1) if first and found.ndim == 1 else found
 
@@ -168,17 +175,19 @@ class Tensor:
     def _regrouped(self, sizes: Shape) -> Tensor:
         """Axes of size 1 put in or left out."""
         kept = [at for at, size in enumerate(self.shape) if size != 1]
-        axes = []
-        for axis in self.access.axes:
+
+        def regrouped(axis: Axis) -> Axis:
             left = iter([axis.steps[at] for at in kept])
-            axes.append(Axis(axis.start, tuple(next(left) if size != 1 else 0 for size in sizes), axis.tile))
-        return Tensor(self.memory, Access(sizes, tuple(axes)), self.mask)
+            return axis._replace(steps=tuple(next(left) if size != 1 else 0 for size in sizes))
+
+        return Tensor(self.memory, self.access.mapped(sizes, regrouped), self.mask)
 
     def expand_dims(self, axis: int) -> Tensor:
         """A view with a new axis of size 1."""
         at = axis + self.ndim + 1 if axis < 0 else axis
-        axes = tuple(Axis(a.start, (*a.steps[:at], 0, *a.steps[at:]), a.tile) for a in self.access.axes)
-        return Tensor(self.memory, Access((*self.shape[:at], 1, *self.shape[at:]), axes), self.mask)
+        shape = (*self.shape[:at], 1, *self.shape[at:])
+        access = self.access.mapped(shape, lambda a: a._replace(steps=(*a.steps[:at], 0, *a.steps[at:])))
+        return Tensor(self.memory, access, self.mask)
 
     def broadcast_to(self, shape: Any) -> Tensor:
         """A view that repeats axes of size 1, and may have more in front."""
@@ -190,16 +199,14 @@ class Tensor:
                 f"{self.describe()} does not broadcast to {list(sizes)}",
                 "only axes of size 1 are repeated",
             )
-        axes = tuple(
-            Axis(
-                a.start,
-                (0,) * more
-                + tuple(s if n == own else 0 for s, n, own in zip(a.steps, sizes[more:], self.shape, strict=True)),
-                a.tile,
+
+        def repeated(axis: Axis) -> Axis:
+            steps = tuple(
+                step if size == own else 0 for step, size, own in zip(axis.steps, sizes[more:], self.shape, strict=True)
             )
-            for a in self.access.axes
-        )
-        return Tensor(self.memory, Access(sizes, axes), self.mask)
+            return axis._replace(steps=(0,) * more + steps)
+
+        return Tensor(self.memory, self.access.mapped(sizes, repeated), self.mask)
 
     def view(self, dtype: Any) -> Tensor:
         """A view of the bytes as another dtype; the last axis grows or shrinks."""
@@ -270,6 +277,10 @@ class RunTimeIndex:
         return RunTimeIndex(self.tile, self.added + other)
 
     __radd__ = __add__
+
+
+def _has_index(key: Any) -> bool:
+    return any(isinstance(each, Index) for each in (key if isinstance(key, tuple) else (key,)))
 
 
 def _without_ones(shape: Shape) -> Shape:

@@ -170,10 +170,17 @@ def broadcast(function: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ..
     return tuple(found.pop() if found else 1 for found in sizes)
 
 
+def plain(value: Any) -> Any:
+    """A number of NumPy, or a program id, as a number of Python; anything else as it is."""
+    if is_number(value) and hasattr(value, "item"):
+        return value.item()
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def column(value: Any, name: str, function: str, box: Box | None, kind: Any = None) -> Any:
     """A number, or one element per partition: what instructions take for whole rows."""
     if is_number(value):
-        return value.item() if hasattr(value, "item") else value
+        return plain(value)
     found = tile(
         value, name, function, None if box is None else part_of(box, value, tuple(high - low for low, high in box))
     )

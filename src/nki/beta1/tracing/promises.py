@@ -140,12 +140,13 @@ def _overwritten(issued: Issued, view: View) -> bool:
 
 
 def _finding(view: View, earlier: Issued, later: Issued, loop: AffineLoop, trips: tuple[int, int]) -> Finding:
-    name = view.buffer.name
+    name, frame = view.buffer.name, earlier.location.frame
+    line = f" in line {frame.line}" if frame is not None else ""
     return Finding(
         "beta1.unexpected_output_dependencies",
         "error",
         f"trip {trips[1]} of an affine_range uses `{name}`, {view.describe()}, in {later.instruction.label}, which "
-        f"{earlier.instruction.label} wrote in trip {trips[0]} ({earlier.location})",
+        f"{earlier.instruction.label} wrote in trip {trips[0]}{line}",
         "trips of nl.affine_range may run in any order, so that none uses what another one wrote, sums excepted",
         DOCUMENT,
         "write nl.sequential_range, or make the tensor in the body of the loop",

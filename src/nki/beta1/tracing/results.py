@@ -17,7 +17,7 @@ from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.mask import Box, Mask, Region
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import boxed, common_region, engines_reach, part_of, tile
+from nki.beta1.tracing.operands import boxed, common_region, engines_reach, part_of, plain, tile
 from nki.beta1.tracing.predicate import copy_where
 from nki.beta1.tracing.session import Session, current
 from nki.core.dtypes import float32
@@ -32,21 +32,28 @@ from nki.spec.program import Issued
 
 
 def elementwise(
-    function: str, operands: Sequence[Any], mask: Any, compute: Callable[..., NkiTensor], *, explicit: bool = False
+    function: str,
+    operands: Sequence[Any],
+    mask: Any,
+    compute: Callable[..., NkiTensor],
+    *,
+    names: Sequence[str] = "xyz",
+    explicit: bool = False,
 ) -> Tensor:
     """The tile of a function that computes each element of its own, where the mask is true and all operands exist.
 
     Args:
         operands: tiles, which broadcast, and numbers.
-        compute: gets the operands as tensors and numbers; returns a new tile.
+        compute: gets the operands as tensors and numbers of Python; returns a new tile.
+        names: of the operands, for messages.
         explicit: whether the caller chose the dtype of the result.
     """
     shape, region = common_region(function, operands, mask)
     if region.empty:
         return undefined(function, operands, shape)
     values = [
-        tile(each, f"operand {at}", function, part_of(region.box, each, shape)) if isinstance(each, Tensor) else each
-        for at, each in enumerate(operands)
+        tile(each, name, function, part_of(region.box, each, shape)) if isinstance(each, Tensor) else plain(each)
+        for name, each in zip(names, operands, strict=False)
     ]
     return placed(function, lambda: compute(*values), shape, region, explicit=explicit)
 
@@ -145,7 +152,7 @@ def assign(target: Tensor, value: Any) -> None:
     if not target.on_chip:
         raise refused(
             "unsupported_memory",
-            f"{target.describe()} is assigned {shown(value)}",
+            f"{target.describe()} is assigned {_told(value)}",
             "write nl.store(tensor[...], value)",
             rule="tensors in HBM are written by nl.store",
         )
@@ -161,7 +168,7 @@ def assign(target: Tensor, value: Any) -> None:
     if not isinstance(value, Tensor):
         raise refused(
             "argument",
-            f"{target.describe()} is assigned {shown(value)}",
+            f"{target.describe()} is assigned {_told(value)}",
             "assign a tile or a number",
             kind=Beta1TypeError,
         )
@@ -317,6 +324,10 @@ def _fitting(source: NkiTensor, destination: NkiTensor) -> NkiTensor:
     if _squeezed(source.shape) == _squeezed(destination.shape) and source.shape[0] == destination.shape[0]:
         return source.reshape(destination.shape)
     return fit(source, destination.shape)
+
+
+def _told(value: Any) -> str:
+    return value.describe() if isinstance(value, Tensor) else shown(value)
 
 
 def _of_dtype(value: Any, target: Tensor) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from nki.beta1.tracing.sums import Sums
 from nki.core.tensor import View
 from nki.frontend.trace import Tracer
 from nki.spec.program import Issued
+from nki.spec.rule import Finding
 
 
 @dataclass(eq=False, slots=True)
@@ -34,6 +35,7 @@ class Session:
         superseded: instructions whose result was computed once more, where it was assigned, and that result.
         auto_alloc: whether addresses that the kernel chooses are ignored.
         loops: runs of nl.affine_range.
+        inside: the programs that are in a run of nl.affine_range, once for each run.
         sums: what was written to PSUM.
         last: the instruction that made the last value alone, see `nki.beta1.tracing.results`.
     """
@@ -48,6 +50,7 @@ class Session:
     programs: Programs = field(init=False)
     last: Any = None
     loops: list[AffineLoop] = field(default_factory=list)
+    inside: list[tuple[int, ...]] = field(default_factory=list)
     auto_alloc: bool = False
     sums: Sums = field(default_factory=Sums)
 
@@ -68,10 +71,13 @@ class Session:
     def finish(self) -> None:
         """Leave out the superseded instructions that nobody reads, and check the promises of loops."""
         self._leave_out()
-        tracer = self.tracer
-        for finding in broken_promises(self.loops, self.items, tracer.program, tracer.target):
-            if finding.code not in tracer.options.disabled_rules:
-                tracer.report(finding)
+        self.report(broken_promises(self.loops, self.items, self.tracer.program, self.tracer.target))
+
+    def report(self, findings: Iterable[Finding]) -> None:
+        """Report what was found at the end of the kernel, but for rules that are switched off."""
+        for finding in findings:
+            if finding.code not in self.tracer.options.disabled_rules:
+                self.tracer.report(finding)
 
     def _leave_out(self) -> None:
         read = {id(view.buffer) for issued in self.items for view in _reads(issued)}
