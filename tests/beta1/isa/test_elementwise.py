@@ -194,3 +194,34 @@ def test_masked_parts_keep_what_was_there():
 def test_what_is_refused(code, words, body):
     error = refused(body, floats(128, 64))
     assert isinstance(error, Beta1Error) and error.code == code and words in str(error) and error.fix
+
+
+def test_operands_of_other_ranks_and_repeated_rows():
+    a, b, row, one = floats(128, 64), floats(128, 4, 16), floats(1, 64), floats(1, 1)
+
+    def body(x, y, r, s):
+        mixed = nisa.tensor_tensor(y, x, nl.add)
+        both = nisa.scalar_tensor_tensor(
+            data=y, op0=np.multiply, operand0=s.broadcast_to((128, 1)), op1=np.add, operand1=x
+        )
+        return mixed, both, nisa.tensor_tensor(x, r.broadcast_to((128, 64)), nl.multiply)
+
+    mixed, both_of_them, rows = computed(body, a, b, row, one)
+    wide = a.reshape(b.shape)
+    assert np.array_equal(mixed, b + wide) and np.array_equal(both_of_them, b * one[0, 0] + wide)
+    assert np.array_equal(rows, a * row)
+
+
+def test_sums_beside_leave_out_what_a_mask_does():
+    a = floats(128, 64)
+
+    def body(x):
+        total, made = nl.full((128, 1), -1.0, nl.float32), nl.zeros((128, 64), nl.float32)
+        inside = (nl.arange(64)[None, :] < 10) & (nl.arange(128)[:, None] < 64)
+        made[...] = nisa.activation_reduce(np.square, x, reduce_op=np.add, reduce_res=total[:, 0], mask=inside)
+        return made, total
+
+    made, total = computed(body, a)
+    rows, columns = np.indices(a.shape)
+    assert np.array_equal(made, np.where((rows < 64) & (columns < 10), a * a, 0))
+    assert np.allclose(total[:64, 0], (a * a)[:64, :10].sum(1), rtol=1e-5) and (total[64:] == -1).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nki.isa as nisa
-from nki.beta1.isa.shared import apart, columns, engine_of, tiles, vector
+from nki.beta1.isa.shared import alike, apart, columns, engine_of, tiles, vector
 from nki.beta1.language.arguments import hints_only, kind_of, operation, promoted
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.results import elementwise
@@ -43,7 +43,8 @@ def tensor_tensor(
     name = "tensor_tensor"
     hints_only(f"nisa.{name}", kwargs)
     own, where = operation(op, "op"), engine_of(engine, name)
-    operands = tiles(name, data1=data1, data2=data2)
+    one, two = tiles(name, data1=data1, data2=data2)
+    operands = [one, alike(one, two)]
     kind = kind_of(dtype, promoted(*operands))
 
     def compute(a: NkiTensor, b: NkiTensor) -> NkiTensor:
@@ -55,8 +56,6 @@ def tensor_tensor(
 def _combined(own: Operator, a: NkiTensor, b: NkiTensor, kind: DType, where: Engine) -> NkiTensor:
     shape, inner = a.shape, kind
     if shape != b.shape:
-        if a.view_record.free_size == b.view_record.free_size:
-            b = b.reshape(shape)
         shape = common_shape(own.name, (a, b))
         a, b = fit(a, shape), fit(b, shape)
     if own.is_bitvec:
@@ -155,7 +154,8 @@ def scalar_tensor_tensor(
     """
     name = "scalar_tensor_tensor"
     hints_only(f"nisa.{name}", kwargs)
-    source, other = tiles(name, data=data, operand1=operand1)
+    source, second_tile = tiles(name, data=data, operand1=operand1)
+    other = alike(source, second_tile)
     (one,) = columns(name, source, operand0=operand0)
     first, second, kind = operation(op0, "op0"), operation(op1, "op1"), kind_of(dtype, source.dtype)
 

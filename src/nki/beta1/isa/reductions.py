@@ -8,7 +8,7 @@ import nki.isa as nisa
 from nki.beta1.errors import refused
 from nki.beta1.isa.activations import reduced_column
 from nki.beta1.isa.elementwise import step
-from nki.beta1.isa.shared import apart, columns, region_of_input, tiles, vector
+from nki.beta1.isa.shared import alike, apart, columns, region_of_input, tiles, vector
 from nki.beta1.language.arguments import hints_only, kind_of, operation, promoted
 from nki.beta1.language.reductions import reduced
 from nki.beta1.tensors.mask import Region
@@ -151,6 +151,7 @@ def tensor_tensor_scan(
     name = "tensor_tensor_scan"
     hints_only(f"nisa.{name}", kwargs)
     one, two = tiles(name, data0=data0, data1=data1)
+    two = alike(one, two)
     (start,) = columns(name, one, initial=initial)
     first, second, kind = operation(op0, "op0"), operation(op1, "op1"), kind_of(dtype, promoted(one, two))
     region_of_input(name, one, mask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import nki.isa as nisa
@@ -39,6 +40,13 @@ def tiles(function: str, **operands: Any) -> list[Tensor]:
             rule="all tiles of an instruction have the same partitions",
         )
     return found
+
+
+def alike(data: Tensor, other: Tensor) -> Tensor:
+    """A tile with the free dimensions of another one, if both have equally many elements in a partition."""
+    if other.ndim == data.ndim or prod(other.shape[1:]) != prod(data.shape[1:]):
+        return other
+    return other.reshape(data.shape)
 
 
 def columns(function: str, data: Tensor, **operands: Any) -> list[Any]:
