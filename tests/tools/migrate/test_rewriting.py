@@ -210,3 +210,41 @@ def test_what_cannot_be_rewritten_stays_with_its_reason(tmp_path: Path) -> None:
     assert f"    # nki migrate: {left.reason}\n    nl.store(out[ip, i_f], value=nl.load(a[ip, i_f])" in whole.text.new
     assert "ip = nl.arange(64)[:, None]" in whole.text.new
     assert not whole.proofs["kernel"].equal
+
+
+def test_indices_of_run_time_and_of_several_axes_become_views(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+            rows = nisa.iota(2 * nl.arange(64)[:, None], dtype=nl.int32)
+            chosen = nl.load(a[rows, nl.arange(64)[None, :]])
+            i_0, i_1, i_2 = nl.mgrid[0:64, 0:32, 0:2]
+            pairs = nl.max(chosen[i_0, 2 * i_1 + i_2], axis=[2])
+            nl.store(out, pairs)
+            return out
+        """,
+        "a=128x64",
+    )
+    assert not whole.text.left
+    assert "chosen = nl.load(a.vector_select(0, rows))" in whole.text.new
+    assert "nl.max(chosen.ap([[64, 64], [2, 32], [1, 2]]), axis=[2])" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_arguments_are_made_up_where_the_file_has_no_call(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray((3, 96, 640), dtype=a.dtype, buffer=nl.shared_hbm)
+            for i in nl.affine_range(3):
+                nl.store(out[i], nl.load(a[i, nl.arange(96)[:, None], nl.arange(640)[None, :]]))
+            return out
+        """,
+    )
+    assert whole.calls["kernel"].kwargs["a"].shape >= (3, 96, 640)
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

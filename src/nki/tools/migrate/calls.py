@@ -20,6 +20,8 @@ from nki.beta1.front_end import Beta1FrontEnd
 from nki.beta1.kernel import Beta1Kernel
 from nki.beta1.served import serve
 
+MADE_UP = "made-up arguments"
+
 
 @dataclass(frozen=True)
 class Call:

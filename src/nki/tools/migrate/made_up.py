@@ -14,7 +14,7 @@ import numpy as np
 
 from nki.beta1.tracing.grid import grid_of
 from nki.core.errors import NkiError
-from nki.tools.migrate.calls import Call
+from nki.tools.migrate.calls import MADE_UP, Call
 
 SIZES = (128, 512, 1024, 2048, 256, 64, 4096, 8192)
 """Sizes that all dimensions have, one after the other."""
@@ -51,12 +51,13 @@ def made_up(kernel: Any, name: str, trace: Callable[[Call], int]) -> tuple[Call 
     grids = [()] if not grid_rank else [(2,) * grid_rank, (1,) * grid_rank]
     for grid in grids:
         found: list[tuple[int, int, Call]] = []
+        tried: set[str] = set()
         for at, size in enumerate(SIZES):
-            lines, call, problem = _with_size(name, parameters, seen, size, grid, trace)
+            lines, call, problem = _with_size(name, parameters, seen, size, grid, trace, tried)
             reason = problem or reason
             if call is not None:
                 found.append((lines, -at, call))
-            if len(found) == _ENOUGH:
+            if len(found) == _ENOUGH or (len(found) > 1 and found[-1][0] == found[-2][0]):
                 break
         if found:
             return max(found, key=lambda each: each[:2])[2], ""
@@ -64,7 +65,13 @@ def made_up(kernel: Any, name: str, trace: Callable[[Call], int]) -> tuple[Call 
 
 
 def _with_size(
-    name: str, parameters: Any, seen: dict[str, Seen], size: int, grid: Any, trace: Callable[[Call], int]
+    name: str,
+    parameters: Any,
+    seen: dict[str, Seen],
+    size: int,
+    grid: Any,
+    trace: Callable[[Call], int],
+    tried: set[str],
 ) -> tuple[int, Call | None, str]:
     shapes = {
         key: [each.sizes.get(at, size) for at in range(each.rank or 2)] for key, each in seen.items() if each.array
@@ -74,14 +81,17 @@ def _with_size(
         kwargs: dict[str, Any] = {}
         for key, parameter in parameters.items():
             if key in shapes:
-                kwargs[key] = np.broadcast_to(np.zeros((), np.float32), tuple(shapes[key]))
+                kwargs[key] = np.zeros(tuple(shapes[key]), np.float32)
             elif parameter.default is inspect.Parameter.empty and parameter.kind not in (
                 parameter.VAR_POSITIONAL,
                 parameter.VAR_KEYWORD,
             ):
                 kwargs[key] = _scalar(key, size)
+        if str(shapes) in tried:
+            return 0, None, ""
+        tried.add(str(shapes))
         axes = grid_of(grid if len(grid) != 1 else grid[0], name) if grid else ()
-        call = Call(name, (), kwargs, axes, "made-up arguments")
+        call = Call(name, (), kwargs, axes, MADE_UP)
         try:
             lines = trace(call)
         except NkiError as problem:

@@ -11,6 +11,10 @@ class Unmigrated(Exception):
     """A statement that stays as it was. The text is the reason."""
 
 
+class NoBox(Unmigrated):
+    """An access that is no box, which slices could name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Left:
     """A statement that was left as it was.

@@ -15,7 +15,7 @@ from nki.driver.launch import trace_results
 from nki.options import Options
 from nki.spec.program import Issued, Program
 from nki.target.model import Target
-from nki.tools.migrate.calls import Call
+from nki.tools.migrate.calls import MADE_UP, Call
 
 EXECUTED_MOST = 60_000_000
 """Elements that instructions may write for both kernels to be run; above, only equal instructions are a proof."""
@@ -73,7 +73,8 @@ def replace_launch(kernel: Any, launch: Any) -> Any:
 
 
 def _run_both(old: Any, new: Any, call: Call, kwargs: dict[str, Any]) -> Proof:
-    one, two = _arrays(call.args, call.kwargs), _arrays(call.args, kwargs)
+    made_up = call.how == MADE_UP
+    one, two = _arrays(call.args, call.kwargs, made_up), _arrays(call.args, kwargs, made_up)
     try:
         expected, got = _leaves(old(*one[0], **one[1])), _leaves(new(*two[0], **two[1]))
     except Exception as problem:  # noqa: BLE001 - of either kernel
@@ -86,13 +87,13 @@ def _run_both(old: Any, new: Any, call: Call, kwargs: dict[str, Any]) -> Proof:
     return Proof(same, "same results" if same else "other results")
 
 
-def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any], made_up: bool) -> tuple[list[Any], dict[str, Any]]:
     random = np.random.default_rng(0)
 
     def fresh(value: Any) -> Any:
         if not isinstance(value, np.ndarray):
             return value
-        if value.strides and not any(value.strides):
+        if made_up:
             made: np.ndarray = np.asarray(random.standard_normal(value.shape)).astype(value.dtype)
             return made
         return value.copy()

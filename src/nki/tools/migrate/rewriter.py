@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import libcst as cst
@@ -21,7 +23,7 @@ from nki.tools.migrate.index_expressions import ONE, IndexReader, Symbolic
 from nki.tools.migrate.linear import Linear
 from nki.tools.migrate.masks import Bounds, Cut, MaskReader
 from nki.tools.migrate.names import Names
-from nki.tools.migrate.problems import MARK, Left, Unmigrated
+from nki.tools.migrate.problems import MARK, Left, NoBox, Unmigrated
 from nki.tools.migrate.programs import Programs
 
 WIDTH = 110
@@ -121,6 +123,11 @@ class Rewriter:
     def text(self, node: cst.CSTNode) -> str:
         """As it stands in the file."""
         return self._module.code_for_node(node)
+
+    def dtype(self, node: cst.BaseExpression) -> str:
+        """A dtype; what the first NKI calls a bool has 8 bits."""
+        text = self.code(node)
+        return self.nl("uint8") if text in ("bool", "np.bool_") else text
 
     def one_line(self, node: cst.CSTNode) -> str:
         return re.sub(r"\s*\n\s*", " ", re.sub(r"#[^\n]*", "", self.text(node))).strip()
@@ -625,7 +632,7 @@ class Rewriter:
         if target is not None:
             return self._into(own, target, texts, given, bounds, cuts, result, dtype)
         sizes = self._result_shape(own, given, cuts, result, shape)
-        kind = self.code(dtype) if dtype is not None else self._dtype_text(given, result)
+        kind = self.dtype(dtype) if dtype is not None else self._dtype_text(given, result)
         made = self._allocate(name, result, sizes, kind)
         self._emit(bounds, f"{self.nisa(own)}(dst={made}, {', '.join(texts)})")
         left = {key: cut for key, cut in self._result_cuts(own, cuts).items() if key >= -len(result.shape)}
@@ -783,39 +790,37 @@ class Rewriter:
         place = given.pop("buffer", None)
         buffer = self._buffer(place, fact)
         kind = given.pop("dtype", None)
-        dtype = self.code(kind) if kind is not None else self.nl("float32")
+        dtype = self.dtype(kind) if kind is not None else self.nl("float32")
         value = f", {self.code(given['fill_value'])}" if "fill_value" in given else ""
         function = function.replace("nl.empty", "nl.ndarray")
         if buffer.endswith("psum") and function == "nl.zeros" and name in self._accumulated:
             function = "nl.ndarray"
+        if fact is not None and fact.buffer not in ("sbuf", "psum"):
+            partition = 0
         blocks = sizes[:partition]
         tile = sizes[partition:]
-        label = given.get("name")
-        named = (
-            f", name={self.code(label)}"
-            if label is not None and not blocks and self.one_line(label) not in ("''", '""')
-            else ""
-        )
+        named = self._label(given, blocks)
         inner = f"({', '.join(tile)}{',' if len(tile) == 1 else ''})"
-        if sizes == [] or (not blocks and not isinstance(shape, cst.Tuple | cst.List)):
+        if not blocks and not isinstance(shape, cst.Tuple | cst.List):
             inner = self.code(shape)
         text = f"{self.nl(function[3:])}({inner}{value}, dtype={dtype}, buffer={buffer}{named})"
         for size in reversed(blocks):
             text = f"[{text} for _ in range({size})]"
         rank = len(fact.shape) - partition if fact is not None else len(tile)
         self._shapes[name] = tile if len(tile) == rank else [f"{tile[0]}[{at}]" for at in range(rank)]
-        plain = {arg.keyword.value for arg in call.args if arg.keyword is not None} <= {
-            "shape",
-            "dtype",
-            "buffer",
-            "name",
-        }
-        same = function == self._names.canonical(call.func) and not blocks and plain and "fill_value" not in given
-        empty = label is not None and not named
-        listed = isinstance(shape, cst.List)
-        if same and not empty and not listed and kind is not None and self.code_or_same(place) == buffer:
+        keywords = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+        fits = keywords <= {"shape", "dtype", "buffer", "name"} and not value and not isinstance(shape, cst.List)
+        same = fits and not blocks and function == self._names.canonical(call.func) and bool(named) == ("name" in given)
+        if same and kind is not None and dtype == self.one_line(kind) and self.code_or_same(place) == buffer:
             return None
         return text
+
+    def _label(self, given: dict[str, cst.BaseExpression], blocks: list[str]) -> str:
+        """The name of a tensor; blocks would all have the same one."""
+        label = given.get("name")
+        if label is None or blocks or self.one_line(label) in ("''", '""'):
+            return ""
+        return f", name={self.code(label)}"
 
     _accumulated: frozenset[str] = frozenset()
     programs: Programs | None = None
@@ -917,12 +922,19 @@ class Rewriter:
         assert fact is not None
         if isinstance(node, cst.Name):
             return [f"{node.value}.shape[{at}]" for at in range(len(fact.shape))]
-        if isinstance(node, cst.Subscript):
+        if isinstance(node, cst.Subscript) and self._is_box(node):
             dims = [dim for dim in self._dims(node) if dim.axis is not None]
             by_axis = {dim.axis: dim for dim in dims}
             if len(by_axis) == len(fact.shape) and all(dim.size for dim in dims):
                 return [by_axis[axis].size for axis in range(len(fact.shape))]
         return [str(size) for size in fact.shape]
+
+    def _is_box(self, node: cst.Subscript) -> bool:
+        try:
+            self._dims(node)
+        except Unmigrated:
+            return False
+        return True
 
     def operand(self, node: cst.BaseExpression, cuts: dict[int, Cut]) -> str:
         return self.tile(node, cuts) if self._facts.kind(node) == "tensor" else self.code(node)
@@ -962,16 +974,23 @@ class Rewriter:
             return self.tile(node.value, {**cuts, **inner.axes})
         if len(node.slice) == 1 and isinstance(only, cst.Index) and isinstance(only.value, cst.Ellipsis):
             return self.tile(node.value, cuts)
-        dims = self._dims(node)
-        rank = len(fact.shape)
-        own = self._extents_of_part(node)
+        if isinstance(only, cst.Index) and self._facts.kind(only.value) == "tensor":
+            return self._chosen_rows(node, cuts)
+        try:
+            dims = self._dims(node)
+        except NoBox:
+            return self._pattern_view(node, cuts)
+        return self._box(node, dims, fact, base, {**self._extents_of_part(node), **cuts})
+
+    def _box(self, node: cst.Subscript, dims: list[Dim], fact: Fact, base: Fact, cuts: dict[int, Cut]) -> str:
+        """A subscript of slices and numbers."""
         text = self.code(node.value)
         blocks, rest = dims[: base.blocks], dims[base.blocks :]
         for dim in blocks:
             if dim.axis is not None:
                 raise Unmigrated("an access spans several blocks, which are tiles of their own now")
             text += f"[{dim.text}]"
-        parts = [self._dim(dim, rank, fact, {**own, **cuts}) for dim in rest]
+        parts = [self._dim(dim, len(fact.shape), fact, cuts) for dim in rest]
         sizes = self._shapes.get(node.value.value) if isinstance(node.value, cst.Name) else None
         if base.buffer in ("sbuf", "psum") and len(rest) == len(base.shape) - base.blocks:
             parts = [
@@ -983,11 +1002,66 @@ class Rewriter:
             if sizes is not None and len(sizes) == len(parts):
                 whole = base.shape[base.blocks :]
                 same = fact.shape == whole and all(d.text == "0" and not d.raw and not d.step for d in rest)
-                if same and not {**own, **cuts}:
+                if same and not cuts:
                     return text
         while len(parts) > 1 and parts[-1] == ":":
             parts.pop()
         return f"{text}[{', '.join(parts)}]" if parts else text
+
+    def _chosen_rows(self, node: cst.Subscript, cuts: dict[int, Cut]) -> str:
+        """Rows of a tensor in HBM that a tile chooses at run time."""
+        fact, base = self._facts.one(node), self._facts.one(node.value)
+        first, *rest = [each.slice for each in node.slice]
+        assert isinstance(first, cst.Index) and fact is not None and base is not None
+        index = self._facts.one(first.value)
+        if base.buffer in ("sbuf", "psum") or index is None or index.shape[1:] != (1,) or cuts:
+            raise Unmigrated("an index of run time")
+        rows = self.tile(first.value, {})
+        text = f"{self.code(node.value)}.vector_select(0, {rows})"
+        parts = []
+        for at, each in enumerate(rest):
+            if isinstance(each, cst.Slice):
+                parts.append(self.one_line(each))
+                continue
+            assert isinstance(each, cst.Index)
+            if self._facts.kind(each.value) == "tensor":
+                raise Unmigrated("several indices of run time")
+            found = self._indices.read(each.value)
+            if found is None or len(found.axes) > 1:
+                raise Unmigrated("an index of run time")
+            size = next((extent.size for extent in found.axes.values()), None)
+            if any(extent.step.constant != 1 for extent in found.axes.values()):
+                raise Unmigrated("an index of run time")
+            if size is None:
+                parts.append(found.text)
+            elif found.text == "0" and size.constant == base.shape[at + 1]:
+                parts.append(":")
+            else:
+                parts.append(self._dim(Dim(at + 1, found.text, str(size)), len(fact.shape), fact, {}))
+        while parts and parts[-1] == ":":
+            parts.pop()
+        return f"{text}[{', '.join([':', *parts])}]" if parts else text
+
+    def _pattern_view(self, node: cst.Subscript, cuts: dict[int, Cut]) -> str:
+        """An access along several axes at once, as a pattern of strides."""
+        fact, base = self._facts.one(node), self._facts.one(node.value)
+        assert fact is not None and base is not None
+        nodes = [each.slice.value for each in node.slice if isinstance(each.slice, cst.Index)]
+        found = [self._indices.read(each) for each in nodes]
+        if not base.whole or len(found) != len(base.shape) or cuts or self._extents_of_part(node):
+            raise Unmigrated("one dimension is indexed along several axes, of a part of a tensor")
+        text = self.code(node.value)
+        for symbolic in found[: base.blocks]:
+            if symbolic is None or symbolic.axes:
+                raise Unmigrated("an access spans several blocks, which are tiles of their own now")
+            text += f"[{symbolic.text}]"
+        inner = [each for each in found[base.blocks :] if each is not None]
+        sizes = base.shape[base.blocks :]
+        strides = [Linear.number(prod(sizes[at + 1 :])) for at in range(len(sizes))]
+        rank = max(each.rank for each in inner)
+        if rank != len(fact.shape):
+            raise Unmigrated("the index has other axes than its tile")
+        return f"{text}.ap({_strides(inner, strides, fact.shape)})"
 
     def _dim(self, dim: Dim, rank: int, fact: Fact, cuts: dict[int, Cut]) -> str:
         if dim.axis is None:
@@ -1020,6 +1094,11 @@ class Rewriter:
         assert base is not None and fact is not None
         elements = [each.slice for each in node.slice]
         nodes = [each.value for each in elements if isinstance(each, cst.Index)]
+        if len(nodes) == 1 == len(elements) and self._facts.kind(nodes[0]) == "grid":
+            grid = self._indices.grid(nodes[0])
+            if grid is None:
+                raise Unmigrated("the grid of indices is no nl.mgrid of plain ranges")
+            return self._placed(grid, base, fact)
         if any(self._facts.kind(each) == "runtime" or self._facts.kind(each) == "tensor" for each in nodes):
             raise Unmigrated("an index of run time")
         if any(isinstance(each, cst.Name) and each.value == "None" for each in nodes):
@@ -1086,27 +1165,30 @@ class Rewriter:
             if symbolic is None:
                 raise Unmigrated(f"the index {self.one_line(node)} is no sum of multiples of nl.arange")
             found.append(symbolic)
+        return self._placed(found, base, fact)
+
+    def _placed(self, found: list[Symbolic], base: Fact, fact: Fact) -> list[Dim]:
         rank = max(each.rank for each in found)
         dims: list[Dim] = []
         for each in found:
             axes = {axis: extent for axis, extent in each.axes.items() if extent.step.terms}
             if len(axes) > 1:
-                raise Unmigrated("one dimension is indexed along several axes")
+                raise NoBox("one dimension is indexed along several axes")
             if not axes:
                 dims.append(Dim(None, each.text))
                 continue
             ((axis, extent),) = axes.items()
             step = extent.step.constant
             if step is not None and step < 1:
-                raise Unmigrated("an index with a negative step")
+                raise NoBox("an index with a negative step")
             dims.append(Dim(axis + rank, each.text, str(extent.size), "" if step == 1 else str(extent.step)))
         if len(fact.shape) == rank:
             self._fill_axes(dims, rank, base.blocks)
         order = [dim.axis for dim in dims if dim.axis is not None]
         if order != sorted(order) or len(set(order)) != len(order):
-            raise Unmigrated("the index permutes or repeats axes")
+            raise NoBox("the index permutes or repeats axes")
         if len(order) != len(fact.shape) and not (len(order) == 1 and len(fact.shape) == 2):
-            raise Unmigrated("the index has more axes than dimensions")
+            raise NoBox("the index has more axes than dimensions")
         dims += [Dim(len(order) + n, raw=":") for n in range(len(base.shape) - len(dims))]
         return dims
 
@@ -1279,7 +1361,7 @@ class Rewriter:
             return self._whole(name, call, operands, rest, bounds)
         binary = self._binary_of(call)
         if binary is not None:
-            keywords = {"dtype": self.code(binary[3])} if binary[3] is not None else {}
+            keywords = {"dtype": self.dtype(binary[3])} if binary[3] is not None else {}
             return self._function(name, [binary[1], binary[2]], call, keywords, bounds)
         return self._general(name, given, call, bounds)
 
@@ -1312,14 +1394,36 @@ class Rewriter:
         cuts = self._joint(operands, bounds)
         texts = []
         positional = {id(arg.value) for arg in call.args if arg.keyword is None}
+        moved = self._last_axes(name, given)
         for key, node in given.items():
             text = self.operand(node, cuts)
+            if moved is not None:
+                text = f"{text}.permute({moved[0]})" if key == "x" else str(moved[1]) if key == "axis" else text
             texts.append(text if id(node) in positional else f"{key}={text}")
         fact, first = self._facts.one(call), self._facts.one(operands[0])
         usual = "dtype" in given or name in ("where", "broadcast_to") or fact is None or first is None
         if not usual and fact.dtype != first.dtype:  # type: ignore[union-attr]
             texts.append(f"dtype={self.nl(fact.dtype)}")  # type: ignore[union-attr]
         return f"{self.code(call.func)}({', '.join(texts)})"
+
+    def _last_axes(self, name: str, given: dict[str, cst.BaseExpression]) -> tuple[tuple[int, ...], list[int]] | None:
+        """The order of axes in which those that are reduced are the last ones, and these; None if they are."""
+        if name not in ("sum", "max", "min", "mean", "var", "prod") or "axis" not in given:
+            return None
+        fact = self._facts.one(given["x"])
+        try:
+            value = ast.literal_eval(self.one_line(given["axis"]))
+        except ValueError:
+            return None
+        assert fact is not None
+        rank = len(fact.shape)
+        axes = sorted(int(axis) % rank for axis in (value if isinstance(value, tuple | list) else [value]))
+        last = list(range(rank - len(axes), rank))
+        if axes == last:
+            return None
+        if "keepdims" in given:
+            raise Unmigrated("a reduction of axes that are not the last ones, and that keeps them")
+        return (*(axis for axis in range(rank) if axis not in axes), *axes), last
 
     def _bound(self, call: cst.Call, function: Callable[..., Any] | None) -> Any:
         """The arguments of a call by the names of parameters."""
@@ -1372,6 +1476,21 @@ def _one_by_one(statements: Iterable[Any]) -> list[Any]:
         else:
             found.append(each)
     return found
+
+
+def _strides(indices: list[Symbolic], strides: list[Linear], shape: tuple[int, ...]) -> str:
+    """The pattern of an access, for the strides of the dimensions that are indexed."""
+    rank = len(shape)
+    steps = [Linear()] * rank
+    counts = [Linear.number(size) for size in shape]
+    offset = Linear()
+    for symbolic, stride in zip(indices, strides, strict=True):
+        offset = offset + symbolic.base * stride
+        for axis, extent in symbolic.axes.items():
+            steps[axis + rank] = steps[axis + rank] + extent.step * stride
+            counts[axis + rank] = extent.size
+    pattern = ", ".join(f"[{step}, {count}]" for step, count in zip(steps, counts, strict=True))
+    return f"[{pattern}], offset={offset}" if offset.terms else f"[{pattern}]"
 
 
 def _pattern_of(found: Symbolic, more: str) -> list[str]:
