@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ SIZES = (128, 512, 1024, 2048, 256, 64, 4096, 8192)
 """Sizes that all dimensions have, one after the other."""
 _ENOUGH = 4
 """How many sizes are traced; the one that leads to most lines is taken."""
+_LARGEST = 1 << 28
+"""Elements of an array that are not tried."""
 _MOST = 40
 """How often sizes are corrected after an access outside of a tensor."""
 
@@ -87,8 +90,8 @@ def _with_size(
                 parameter.VAR_KEYWORD,
             ):
                 kwargs[key] = _scalar(key, size)
-        if str(shapes) in tried:
-            return 0, None, ""
+        if str(shapes) in tried or any(prod(shape) > _LARGEST for shape in shapes.values()):
+            return 0, None, reason
         tried.add(str(shapes))
         axes = grid_of(grid if len(grid) != 1 else grid[0], name) if grid else ()
         call = Call(name, (), kwargs, axes, MADE_UP)
