@@ -10,6 +10,7 @@ from __future__ import annotations
 import dis
 import sys
 from contextvars import ContextVar
+from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -71,6 +72,7 @@ def check_joined() -> None:
         raise condition_on_arange()
 
 
+@lru_cache(maxsize=1 << 10)
 def _end_of_conjunction(code: CodeType, offset: int) -> int | None:
     """Where the second operand of the ``and`` ends that asks at an offset; None if something else asks."""
     found = [each for each in dis.get_instructions(code) if each.opname not in ("CACHE", "EXTENDED_ARG")]
