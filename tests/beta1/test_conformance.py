@@ -80,3 +80,47 @@ def test_accesses_with_more_free_axes_than_an_engine_walks():
     wanted = np.zeros((8, 8, 8, 8), np.float32)
     wanted[:, 1:7, 1:7, 1:7] = x[np.ix_(range(8), at, at, at)] + 2 * x[np.ix_(range(8), other, other, other)]
     assert np.array_equal(both(twice_along_three_axes, x), wanted)
+
+
+@jit
+def parts_of_masked_tiles(x):
+    out = nl.ndarray((4, 64, 48), dtype=x.dtype, buffer=nl.shared_hbm)
+    i_p, i_f = nl.mgrid[0:64, 0:48]
+    tile = nl.copy(nl.load(x), mask=i_p >= i_f)
+    for each in range(4):
+        nl.store(out[each], 0.0)
+    nl.store(out[0, 0:20, 0:30], tile[20:40, 4:34])
+    rows, third = nl.mgrid[0:64, 0:16]
+    nl.store(out[1, rows, third], tile[rows, 3 * third])
+    nl.store(out[2, 0:64, 0:48], tile.expand_dims(1)[:, 0, :])
+    nl.store(out[3, 0:16, 0:48], nl.add(tile[48:64, :], 1.0))
+    return out
+
+
+def test_a_part_of_a_masked_tile_has_its_part_of_the_mask():
+    x = np.random.default_rng(2).random((64, 48), np.float32)
+    lower, wanted = np.tril(x), np.zeros((4, 64, 48), np.float32)
+    wanted[0, :20, :30] = lower[20:40, 4:34]
+    wanted[1, :, :16] = lower[:, ::3]
+    wanted[2] = lower
+    wanted[3, :16] = lower[48:] + 1
+    assert np.array_equal(both(parts_of_masked_tiles, x), wanted)
+
+
+@jit
+def products_that_are_left_out(x, y):
+    out = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.shared_hbm)
+    left, right = nl.load(x), nl.load(y)
+    sums = nl.zeros((64, 96), nl.float32, buffer=nl.psum)
+    for i in nl.affine_range(4):
+        sums[...] += nl.matmul(left, right, transpose_x=True, mask=i % 2 == 0)
+    turned = nl.ndarray((96, 64), dtype=nl.float32, buffer=nl.sbuf)
+    turned[...] = 0.0
+    turned[...] = nl.transpose(nl.copy(sums), mask=False)
+    nl.store(out, nl.add(sums, nl.transpose(turned)))
+    return out
+
+
+def test_products_and_transposes_whose_mask_is_false():
+    x, y = np.eye(64, dtype=np.float32), np.arange(64 * 96, dtype=np.float32).reshape(64, 96)
+    assert np.array_equal(both(products_that_are_left_out, x, y), 2 * y)

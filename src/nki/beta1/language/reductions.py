@@ -118,6 +118,8 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
         region = Region(tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(region.box, own.box, strict=True)))
     contracted = (max(one[0 if transpose_x else 1][0], two[0][0]), min(one[0 if transpose_x else 1][1], two[0][1]))
     box = (contracted, region.box[0]) if transpose_x else (region.box[0], contracted)
+    if region.empty:
+        return undefined("nl.matmul", [left, right], shape)
     a, b = tile(left, "x", "nl.matmul", box), tile(right, "y", "nl.matmul", (contracted, region.box[1]))
     return placed("nl.matmul", lambda: nl.matmul(a, b, transpose_x=transpose_x), shape, region)
 
@@ -128,6 +130,8 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
     source = on_chip(x, "x", "transpose")
     shape, region = common_region("nl.transpose", [source], mask)
     boxed("nl.transpose", region)
+    if region.empty:
+        return undefined("nl.transpose", [source], shape[::-1])
     _check_matrix(source, region)
     value = tile(source, "x", "nl.transpose", region.box)
     return placed(

@@ -99,11 +99,11 @@ class Access(NamedTuple):
 
 @lru_cache(maxsize=1 << 12)
 def _of_whole(shape: Shape) -> Access:
-    return Access(shape, tuple([Axis(0, _unit(dim, len(shape))) for dim in range(len(shape))]))
+    return Access(shape, tuple([Axis(0, unit(dim, len(shape))) for dim in range(len(shape))]))
 
 
 @lru_cache(maxsize=1 << 8)
-def _unit(dim: int, rank: int, step: int = 1) -> Shape:
+def unit(dim: int, rank: int, step: int = 1) -> Shape:
     """Steps of an index that varies along one axis."""
     return tuple([step if axis == dim else 0 for axis in range(rank)])
 
@@ -198,7 +198,7 @@ def _basic(keys: list[Any], shape: Shape, keep: bool, name: str) -> Access:
         if size is not None:
             sizes.append(size)
     rank = len(sizes)
-    axes = [Axis(start, _unit(-1 if at is None else at, rank, step), tile) for start, step, at, tile in placed]
+    axes = [Axis(start, unit(-1 if at is None else at, rank, step), tile) for start, step, at, tile in placed]
     return Access(tuple(sizes), tuple(axes))
 
 
@@ -270,7 +270,7 @@ def _advanced(keys: list[Any], shape: Shape) -> Access:
         wide = index.over(sizes)
         axes.append(Axis(wide.const, wide.steps + (0,) * len(rest), tile))
     rank = len(sizes) + len(rest)
-    axes += [Axis(0, _unit(len(sizes) + dim, rank)) for dim in range(len(rest))]
+    axes += [Axis(0, unit(len(sizes) + dim, rank)) for dim in range(len(rest))]
     return Access(sizes + rest, tuple(axes))
 
 
@@ -280,7 +280,7 @@ def _affine(parts: tuple[tuple[int, Shape, Shape], ...], shape: Shape) -> Access
     sizes, rest = broadcast_shapes(*[each for _, each, _ in parts]), shape[len(parts) :]
     rank = len(sizes) + len(rest)
     axes = [Axis(const, (0,) * (len(sizes) - len(own)) + steps + (0,) * len(rest)) for const, own, steps in parts]
-    axes += [Axis(0, _unit(len(sizes) + dim, rank)) for dim in range(len(rest))]
+    axes += [Axis(0, unit(len(sizes) + dim, rank)) for dim in range(len(rest))]
     return Access(sizes + rest, tuple(axes))
 
 

@@ -16,6 +16,7 @@ from nki.beta1.errors import Beta1ValueError, condition_on_arange, refused
 from nki.beta1.tensors.conjunction import check_joined, waits
 
 if TYPE_CHECKING:
+    from nki.beta1.tensors.access import Access
     from nki.beta1.tensors.index import Index
 
 Box = tuple[tuple[int, int], ...]
@@ -62,6 +63,21 @@ class Comparison:
         if place == low:
             return low + 1, high
         return (low, high - 1) if place == high - 1 else None
+
+    def through(self, inner: Access) -> Comparison:
+        """The comparison in the axes of a part, whose positions are those of `inner` here."""
+        const, steps = self.index.const, [0] * len(inner.shape)
+        for at in self.axes():
+            step, axis = self.index.steps[-1 - at], inner.axes[-1 - at]
+            if axis.tile is not None:
+                raise refused(
+                    "unsupported_expression_in_mask",
+                    "a tile whose mask depends on an axis is indexed along that axis at run time",
+                    "store the tile under its mask first",
+                )
+            const += step * axis.start
+            steps = [own + step * more for own, more in zip(steps, axis.steps, strict=True)]
+        return Comparison(type(self.index)(const, inner.shape, tuple(steps)), self.relation)
 
     def values(self, box: Box) -> np.ndarray:
         """Where it is true in a box."""
@@ -175,6 +191,10 @@ class Mask:
         if any(decided is False for _, decided in left):
             return Region(tuple((low, low) for low, _ in box))
         return Region(box, tuple(each for each, decided in left if decided is None))
+
+    def through(self, inner: Access) -> Mask:
+        """The mask of a part of what it belongs to, in the axes of the part."""
+        return Mask(tuple([each.through(inner) for each in self.comparisons]))
 
     def _check(self, each: Comparison, shape: tuple[int, ...]) -> None:
         extents = each.index.shape

@@ -129,7 +129,7 @@ class Tensor:
                 "say which axis it is: nl.arange(n)[:, None] for partitions, nl.arange(n)[None, :] for a free axis",
                 rule="a tile has two dimensions at least",
             )
-        found = Tensor(self.memory, self.access.then(inner), self.mask)
+        found = Tensor(self.memory, self.access.then(inner), self._mask_of(inner))
         return found.expand_dims(1) if first and found.ndim == 1 else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -143,6 +143,10 @@ class Tensor:
         if self.memory.partition is None or not self.shape:
             return False
         return any(self.access.axes[self.memory.partition].steps[:1])
+
+    def _mask_of(self, part: Access) -> Any:
+        """What the mask says of a part, or of another form of the tensor."""
+        return self.mask.through(part) if isinstance(self.mask, Mask) else self.mask
 
     def joined(self, mask: Any) -> Any:
         """Where its own mask and another one are true."""
@@ -180,14 +184,13 @@ class Tensor:
             left = iter([axis.steps[at] for at in kept])
             return axis._replace(steps=tuple(next(left) if size != 1 else 0 for size in sizes))
 
-        return Tensor(self.memory, self.access.mapped(sizes, regrouped), self.mask)
+        return self._mapped(sizes, regrouped)
 
     def expand_dims(self, axis: int) -> Tensor:
         """A view with a new axis of size 1."""
         at = axis + self.ndim + 1 if axis < 0 else axis
         shape = (*self.shape[:at], 1, *self.shape[at:])
-        access = self.access.mapped(shape, lambda a: a._replace(steps=(*a.steps[:at], 0, *a.steps[at:])))
-        return Tensor(self.memory, access, self.mask)
+        return self._mapped(shape, lambda a: a._replace(steps=(*a.steps[:at], 0, *a.steps[at:])))
 
     def broadcast_to(self, shape: Any) -> Tensor:
         """A view that repeats axes of size 1, and may have more in front."""
@@ -206,7 +209,12 @@ class Tensor:
             )
             return axis._replace(steps=(0,) * more + steps)
 
-        return Tensor(self.memory, self.access.mapped(sizes, repeated), self.mask)
+        return self._mapped(sizes, repeated)
+
+    def _mapped(self, shape: Shape, change: Callable[[Axis], Axis]) -> Tensor:
+        """A view with another shape, given what becomes of an index."""
+        mask = self._mask_of(Access.of_whole(self.shape).mapped(shape, change))
+        return Tensor(self.memory, self.access.mapped(shape, change), mask)
 
     def view(self, dtype: Any) -> Tensor:
         """A view of the bytes as another dtype; the last axis grows or shrinks."""

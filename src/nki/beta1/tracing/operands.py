@@ -197,7 +197,9 @@ def _filled_up(value: Tensor, seen: Box, wanted: Box) -> Tensor:
     both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(seen, wanted, strict=True)]
     if all(low < high for low, high in both):
         key = tuple(slice(low - a, high - a) for (low, high), (a, _) in zip(both, wanted, strict=True))
-        nisa.tensor_copy(dst=made[key], src=value.elements(tuple(both)))
+        part, source = made[key], value.elements(tuple(both))
+        move = nisa.tensor_copy if engines_reach(part) and engines_reach(source) else nisa.dma_copy
+        move(dst=part, src=source)
     return Tensor.of(made)
 
 
