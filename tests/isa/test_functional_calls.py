@@ -1,4 +1,4 @@
-"""Calls as before NKI 0.2, without `dst`: told apart from those that only lack an argument."""
+"""Calls without `dst`: they run where they have one meaning; others are told apart from those that lack something."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import NkiError
 from nki.core.names.removed_table import MIGRATE
+from nki.report import NkiWarning
 from tests.support import rejection
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
@@ -38,14 +40,13 @@ OLD: list[tuple[Callable[[Any, Any], Any], str]] = [
     (lambda x, a: nisa.activation(nl.exp, x[0:2], mask=None), "nisa.activation(dst=result, op=nl.exp, data=x[0:2])"),
     (lambda x, a: nisa.activation(data=x, op=nl.exp), "nisa.activation(dst=result, op=nl.exp, data=x)"),
     (
-        lambda x, a: nisa.tensor_reduce(np.max, x, axis=[1]),
-        "nisa.tensor_reduce(dst=result, op=np.max, data=x, axis=[1])",
+        lambda x, a: nisa.tensor_reduce(nl.maximum, x, axis=[1]),
+        "nisa.tensor_reduce(dst=result, op=nl.maximum, data=x, axis=[1])",
     ),
     (
         lambda x, a: nisa.tensor_tensor(x, x, nl.add, dtype=nl.float32),
         "nisa.tensor_tensor(dst=result, data1=x, data2=x, op=nl.add)",
     ),
-    (lambda x, a: nisa.tensor_copy(a[0]), "nisa.tensor_copy(dst=result, src=a[0])"),
     (lambda x, a: nisa.nc_matmul(x, x), "nisa.nc_matmul(dst=result, stationary=x, moving=x)"),
     (
         lambda x, a: nisa.tensor_tensor(*[x, x, nl.add]),
@@ -61,12 +62,89 @@ OLD: list[tuple[Callable[[Any, Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "written"), OLD, ids=lambda value: value if isinstance(value, str) else "")
-def test_without_a_destination(call: Callable[[Any, Any], Any], written: str) -> None:
+def test_without_a_destination_it_writes_to_a_new_tile(call: Callable[[Any, Any], Any], written: str) -> None:
+    def kernel(a: Any) -> Any:
+        call(nl.load(a), a)
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(a))
+        return out
+
+    made = nki.jit(kernel)
+    with pytest.warns(NkiWarning, match="is called without dst, and writes to a new tile"):
+        made(X)
+    (note,) = (each for each in made.report.findings if each.code == "call.implicit-destination")
+    place = ", buffer=nl.psum)" if "matmul" in written else ", nl.float32)"
+    assert place in note.fix and note.fix.endswith(f"and {written}")
+
+
+@pytest.mark.parametrize(
+    ("call", "written"),
+    [
+        (lambda x, a: nisa.tensor_copy(a[0]), "nisa.tensor_copy(dst=result, src=a[0])"),
+        (lambda x, a: nisa.activation(nl.exp, x, mask=x), "nisa.activation(dst=result, op=nl.exp, data=x)"),
+        (
+            lambda x, a: nisa.tensor_tensor(x, nl.copy(x, dtype=nl.bfloat16), nl.add),
+            "nisa.tensor_tensor(dst=result, data1=x, data2=nl.copy(x, dtype=nl.bfloat16), op=nl.add)",
+        ),
+    ],
+    ids=["from HBM", "a mask", "two dtypes"],
+)
+def test_what_has_two_meanings_needs_its_destination(call: Callable[[Any, Any], Any], written: str) -> None:
     error = error_of(call)
     assert error.code == "call.destination"
     assert error.rule == "since NKI 0.2 dst comes first, and instructions write into it: they return no tensor"
-    place = "nl.ndarray(..., buffer=nl.psum)" if "matmul" in written else "nl.ndarray"
-    assert error.fix == f"allocate the result with {place}, and write {written}"
+    assert error.fix == f"allocate the result with nl.ndarray, and write {written}"
+
+
+def _stored(tile: Any) -> Any:
+    out = nl.ndarray(tile.shape, tile.dtype, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+
+
+TILES: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
+    "number": (lambda x: nisa.tensor_scalar(x, nl.multiply, 2.0), 2 * X),
+    "dtype": (lambda x: nisa.tensor_scalar(x, nl.multiply, 2.0, dtype=nl.int32), (2 * X).astype(np.int32)),
+    "no mask": (lambda x: nisa.tensor_tensor(x, x, nl.add, mask=None), 2 * X),
+    "rows": (lambda x: nisa.tensor_reduce(nl.max, x, axis=[1]), X.max(1, keepdims=True)),
+    "kept": (lambda x: nisa.tensor_reduce(nl.min, x, axis=1, keepdims=True), X.min(1, keepdims=True)),
+    "product": (lambda x: [nisa.tensor_copy(nisa.nc_matmul(x, x))][0], X.T @ X),
+    "turned": (lambda x: [nisa.tensor_copy(nisa.nc_transpose(x))][0], X.T),
+    "turned by Vector": (lambda x: [nisa.nc_transpose(x, engine=nisa.engine.vector)][0], X.T),
+    "in two steps": (
+        lambda x: nisa.scalar_tensor_tensor(
+            data=x, op0=nl.multiply, operand0=3.0, op1=nl.add, operand1=nisa.activation(op=nl.square, data=x)
+        ),
+        3 * X + X * X,
+    ),
+}
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("name", TILES)
+def test_the_new_tile_has_shape_dtype_and_values(name: str, eager: bool) -> None:
+    call, wanted = TILES[name]
+
+    def kernel(a: Any) -> Any:
+        return _stored(call(nl.load(a)))
+
+    made = nki.simulate(kernel) if eager else nki.jit(kernel)
+    with pytest.warns(NkiWarning):
+        found = made(X)
+    assert found.dtype == wanted.dtype and found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_a_function_of_the_language_as_an_operator_is_told() -> None:
+    def kernel(a: Any) -> Any:
+        tile = nl.load(a)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.max, operand0=3.0)
+        return _stored(tile)
+
+    made = nki.jit(kernel)
+    with pytest.warns(NkiWarning, match="op0 is nl.max, which is a function; pass nl.maximum"):
+        np.testing.assert_array_equal(made(X), np.maximum(X, 3))
+    assert [each.code for each in made.report.findings] == ["operand.older-operator"]
 
 
 REGISTERS: list[tuple[Callable[[Any, Any], Any], str]] = [

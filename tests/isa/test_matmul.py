@@ -490,7 +490,7 @@ def test_a_dtype_of_a_transpose_is_accepted_if_it_is_that_of_dst() -> None:
 
 def test_a_matmul_without_a_destination_says_what_is_missing() -> None:
     def kernel(a: Any, b: Any) -> Any:
-        return store(family.nc_matmul(stationary=load(a), moving=load(b)))  # type: ignore[call-arg]
+        return store(family.nc_matmul(stationary=load(a), moving=load(b), mask=True))  # type: ignore[call-arg]
 
     error = rejection(kernel, *small((16, 8), (16, 20))())
     assert isinstance(error, ArgumentError)

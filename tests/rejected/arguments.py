@@ -294,30 +294,30 @@ def difference_in_place_in_hbm(a: Any) -> None:
 @refused(
     "call.destination",
     X,
-    at="nisa.tensor_scalar(tile, nl.multiply, 2.0)",
+    at="nisa.tensor_scalar(tile, nl.multiply, 2.0, mask=tile)",
     cure=edit(
-        "y = nisa.tensor_scalar(tile, nl.multiply, 2.0)",
+        "y = nisa.tensor_scalar(tile, nl.multiply, 2.0, mask=tile)",
         "y = nl.ndarray((4, 8), a.dtype)\n    nisa.tensor_scalar(dst=y, data=tile, op0=nl.multiply, operand0=2.0)",
     ),
 )
 def scaled_as_before_0_2(a: Any) -> None:
     tile = nl.load(a)
-    y = nisa.tensor_scalar(tile, nl.multiply, 2.0)
+    y = nisa.tensor_scalar(tile, nl.multiply, 2.0, mask=tile)
     nl.store(a, y)
 
 
 @refused(
     "call.destination",
     X,
-    at="nisa.nc_matmul(tile, tile)",
+    at="nisa.nc_matmul(tile, tile, mask=tile)",
     cure=edit(
-        "y = nisa.nc_matmul(tile, tile)",
+        "y = nisa.nc_matmul(tile, tile, mask=tile)",
         "y = nl.ndarray((8, 8), a.dtype, buffer=nl.psum)\n    nisa.nc_matmul(dst=y, stationary=tile, moving=tile)",
     ),
 )
 def product_as_before_0_2(a: Any) -> None:
     tile = nl.load(a)
-    y = nisa.nc_matmul(tile, tile)
+    y = nisa.nc_matmul(tile, tile, mask=tile)
     nl.copy(y)
 
 

@@ -18,8 +18,9 @@ from nki.core.shown import shown
 from nki.core.source import GENERATED
 from nki.core.tensor import View
 from nki.spec.no_tensor import PASS_DST
+from nki.spec.older_operator import named_operator
 from nki.spec.operand import Operand
-from nki.spec.operator import Operator, operator_of
+from nki.spec.operator import Operator
 from nki.spec.program import Issued
 from nki.spec.replica_group import ReplicaGroup
 from nki.spec.signature import Key, Seen, add, parts_of
@@ -64,7 +65,7 @@ def _tensors(value: Any, name: str, operand: Operand, sink: Sink) -> tuple[View,
 
 
 def _operator(value: Any, name: str, operand: Operand, sink: Sink) -> Operator:
-    return operator_of(value, name, operand.example)
+    return named_operator(value, name, operand.example)
 
 
 def _enum(value: Any, name: str, operand: Operand, sink: Sink) -> Any:
@@ -252,7 +253,7 @@ def _straight(instruction: Hashable, made: type, parameters: Sequence[Parameter]
     every other one.
     """
     names: dict[str, Any] = {"make": tuple.__new__, "made": made, "instruction": instruction, "parts_of": parts_of}
-    names |= {"NkiTensor": NkiTensor, "Operator": Operator, "operator_of": operator_of}
+    names |= {"NkiTensor": NkiTensor, "Operator": Operator, "named_operator": named_operator}
     lines, entries = [], ["instruction", "id(sink.target)"]
     measured: list[int] = []
     for i, parameter in enumerate(parameters):
@@ -303,7 +304,7 @@ def _converted(i: int, parameter: Parameter, *same: str) -> str:
         same = (*same, f"v{i} is default{i}")
     call = f"convert{i}(v{i}, {name!r}, operand{i}, sink)"
     if kind == "operator":
-        call = f"operator_of(v{i}, {name!r}, operand{i}.example)"
+        call = f"named_operator(v{i}, {name!r}, operand{i}.example)"
     stays = " or ".join(same)
     return f"v{i} = v{i} if {stays} else {call}" if same else f"v{i} = {call}"
 

@@ -6,6 +6,7 @@ import ast
 import inspect
 import linecache
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nki.core.errors import ArgumentError
@@ -13,6 +14,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
 from nki.core.source import Frame, here
+from nki.spec.implicit import Tile, tile_for
 from nki.spec.operand import PSUM, Operand
 
 _GONE = ("dtype", "mask")
@@ -29,12 +31,22 @@ class Functional(NamedTuple):
         call: the call with `dst`, as one would write it today.
         place: how to allocate `dst`.
         initial: for registers, the constant that one starts with instead; else empty.
+        inputs: the arguments, by name.
+        gone: the keywords `dtype` and `mask`, if given.
     """
 
     certain: bool
     call: str
     place: str
     initial: str = ""
+    inputs: Mapping[str, Any] = MappingProxyType({})
+    gone: Mapping[str, Any] = MappingProxyType({})
+
+    def tile(self, name: str) -> Tile | None:
+        """The destination that the instruction `name` gets; None where it has to be written."""
+        if not self.certain or self.gone.get("mask") is not None:
+            return None
+        return tile_for(name, self.inputs, self.gone.get("dtype"))
 
     def error(self, label: str) -> ArgumentError:
         """The error for such a call of the instruction `label`."""
@@ -82,6 +94,8 @@ def functional(
         f"{label}(dst=result, {written})",
         _place(operands["dst"]),
         _initial(operands, inputs, texts),
+        inputs,
+        {name: kwargs[name] for name in _GONE if name in kwargs},
     )
 
 

@@ -26,6 +26,7 @@ from nki.spec.convert import Parameter, Prepare, prepare_of
 from nki.spec.documented import documented
 from nki.spec.engine import engine as Engine
 from nki.spec.functional import Functional, functional
+from nki.spec.implicit import allocated, told
 from nki.spec.no_tensor import NoTensor
 from nki.spec.operand import Operand
 from nki.spec.program import Issued
@@ -190,6 +191,9 @@ class Instruction(Generic[P]):
         try:
             values = self._bind(*args, **kwargs)
         except TypeError:
+            made = self._implicit(args, kwargs, sink)
+            if made is not None:
+                return made
             values = self._bind_old(args, kwargs)
         try:
             arguments, key = self._prepare(values, sink)
@@ -197,6 +201,9 @@ class Instruction(Generic[P]):
             old = self._functional(args, kwargs)
             if old is None or not old.certain:
                 raise
+            made = self._implicit(args, kwargs, sink)
+            if made is not None:
+                return made
             raise old.error(self.label) from None
         signature = None if key is None else known(key)
         if signature is None:
@@ -282,6 +289,18 @@ class Instruction(Generic[P]):
     def __get__(self, instance: object, owner: type | None = None) -> Instruction[P]:
         """The instruction, as an attribute of a class too; `help` shows the signature of what has this method."""
         return self
+
+    def _implicit(self, args: tuple[Any, ...], kwargs: dict[str, Any], sink: Sink) -> Any:
+        """The new tile that a call without `dst` writes to, which is told; None if it is no such call."""
+        old = self._functional(args, kwargs)
+        tile = None if old is None else old.tile(self.name)
+        if old is None or tile is None:
+            return None
+        result = allocated(tile, sink)
+        self(dst=result, **old.inputs)  # type: ignore[arg-type, call-arg] # bound by what is looked for
+        if "call.implicit-destination" not in sink.options.disabled_rules:
+            sink.report(told(self.label, tile, old.call))
+        return result
 
     def _bind_old(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Accept deprecated keywords with a warning; everything else that does not bind is an error with a remedy."""

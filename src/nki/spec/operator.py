@@ -98,6 +98,11 @@ def operator_of(value: Any, role: str, example: str = _ARITHMETIC) -> Operator:
     )
 
 
+def public_operator(name: str) -> Operator:
+    """The operator ``nl.<name>``, which there is."""
+    return _PUBLIC[name]
+
+
 def _remedy(name: str, example: str) -> str:
     """The operator that was meant, if it can be told: the activation unit has others than the ALUs."""
     known = _PUBLIC.get(name)
