@@ -81,6 +81,9 @@ def _with_size(
     }
     reason = ""
     for _ in range(_MOST):
+        if str(shapes) in tried or any(prod(shape) > _LARGEST for shape in shapes.values()):
+            return 0, None, reason
+        tried.add(str(shapes))
         kwargs: dict[str, Any] = {}
         for key, parameter in parameters.items():
             if key in shapes:
@@ -90,9 +93,6 @@ def _with_size(
                 parameter.VAR_KEYWORD,
             ):
                 kwargs[key] = _scalar(key, size)
-        if str(shapes) in tried or any(prod(shape) > _LARGEST for shape in shapes.values()):
-            return 0, None, reason
-        tried.add(str(shapes))
         axes = grid_of(grid if len(grid) != 1 else grid[0], name) if grid else ()
         call = Call(name, (), kwargs, axes, MADE_UP)
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import linecache
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from nki.target.model import Target
 from nki.tools.migrate.calls import Call, load, own_calls
 from nki.tools.migrate.made_up import made_up
 from nki.tools.migrate.migration import Migrated, kernel_in, migrate
-from nki.tools.migrate.proof import Proof, launch_of, prove
+from nki.tools.migrate.proof import TOO_LARGE, Proof, launch_of, prove
 
 SECONDS = 60.0
 """For what the file does by itself."""
@@ -65,7 +65,22 @@ def migrate_file(path: Path, given: Mapping[str, Any], target: Target, options: 
             proofs[name] = Proof(None, "it is no kernel any more")
             continue
         proofs[name] = prove(before, after, call, grid, target, options)
+        if proofs[name].how == TOO_LARGE and not call.grid:
+            smaller, _ = made_up(before, name, _tracing(before, target, options))
+            if smaller is not None:
+                again = prove(before, after, smaller, {}, target, options)
+                proofs[name] = again if again.equal is None else replace(again, how=f"{again.how}, at smaller sizes")
     return Whole(migrated, proofs, calls)
+
+
+def _tracing(kernel: Any, target: Target, options: Options) -> Callable[[Call], int]:
+    """Traces a kernel; returns how many of its lines issue instructions."""
+
+    def trace(call: Call) -> int:
+        tracers, _ = trace_results(launch_of(kernel, call), call.args, call.kwargs, target, options, collect=False)
+        return len({item.location for item in tracers[0].program.body.items if isinstance(item, Issued)})
+
+    return trace
 
 
 def example_calls(
@@ -83,12 +98,8 @@ def example_calls(
         if name in calls:
             continue
 
-        def trace(call: Call, kernel: Any = kernel) -> int:
-            tracers, _ = trace_results(launch_of(kernel, call), call.args, call.kwargs, target, options, collect=False)
-            return len({item.location for item in tracers[0].program.body.items if isinstance(item, Issued)})
-
         with contextlib.redirect_stdout(None):
-            call, reason = made_up(kernel, name, trace)
+            call, reason = made_up(kernel, name, _tracing(kernel, target, options))
         if call is None:
             missing[name] = reason
         else:
