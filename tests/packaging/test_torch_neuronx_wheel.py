@@ -17,7 +17,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
 
 
 def test_it_holds_the_module_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    written = {path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.iterdir() if path.is_file()}
+    written = {path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.rglob("*.py")} | {
+        "torch_neuronx/py.typed"
+    }
     (info,) = {name.split("/")[0] for name in wheel.namelist()} - {"torch_neuronx"}
     assert info.startswith("open_nki_torch-")
     assert {name for name in wheel.namelist() if not name.startswith(info)} == written

@@ -1,8 +1,13 @@
-"""``nki.benchmark``, ``nki.profile`` and ``nki.baremetal`` of the first NKI: times are those of the timing model."""
+"""``nki.benchmark``, ``nki.profile`` and ``nki.baremetal`` of the first NKI: times are those of the timing model.
+
+A file ``.neff`` is one that `nki run` runs. A trace is a folder of that name, which `nki explorer` opens: the format of
+the device's traces is not public.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +15,13 @@ from typing import Any
 
 from nki.beta1.errors import refused
 from nki.beta1.kernel import Beta1Kernel, kernel_of
-from nki.frontend.host import ShapeDtype
+from nki.driver.compile import compiled
+from nki.driver.compiled import Compiled
+from nki.driver.prepare import prepare
+from nki.frontend.host import ShapeDtype, take_shape
 from nki.measure import Profiler
 from nki.profiling.record import Profile
+from nki.store.artifact.container import pack, save
 
 PERCENTILES = (0, 1, 10, 25, 50, 90, 99, 100)
 
@@ -53,7 +62,7 @@ class Measured:
         benchmark_result: of the last call; None before the first one.
     """
 
-    def __init__(self, kernel: Beta1Kernel, after: Callable[[Profile], None]) -> None:
+    def __init__(self, kernel: Beta1Kernel, after: Callable[[Profile, Compiled], None]) -> None:
         functools.update_wrapper(self, kernel.func)
         self.kernel = kernel
         self.benchmark_result: BenchmarkResult | None = None
@@ -65,9 +74,13 @@ class Measured:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         profile = Profiler(self.kernel)(*args, **kwargs)
         self.benchmark_result = BenchmarkResult(profile)
-        self._after(profile)
+        self._after(profile, self._compiled(args, kwargs))
         without_values = any(isinstance(each, ShapeDtype) for each in (*args, *kwargs.values()))
         return None if without_values else self.kernel(*args, **kwargs)
+
+    def _compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
+        """What the call runs, or would run on a device."""
+        return compiled(prepare(self.kernel, args, kwargs, mode="compiled", cache=self.kernel.cache, see=take_shape))
 
 
 def benchmark(
@@ -85,15 +98,16 @@ def benchmark(
     Args:
         warmup, iters: calls on the device before the first one that counts, and those that count; the timing model
             gives the same time for each.
-        save_trace_name: a folder that `nki explorer` opens is written there.
-        save_neff_name, additional_compile_opt, device_count: of the device's compiler, which is not used.
+        save_neff_name, save_trace_name: files that are written, if given.
+        additional_compile_opt, device_count: of the device's compiler, which is not used.
     """
-    _unused(save_neff_name=save_neff_name, additional_compile_opt=additional_compile_opt)
+    _unused(additional_compile_opt=additional_compile_opt)
 
-    def tell(profile: Profile) -> None:
+    def tell(profile: Profile, made: Compiled) -> None:
         about = profile.about
         latency = (about.makespan_ns + about.launch_ns) / 1e3
         _tell(f"{about.kernel} on {about.target}: {latency:.2f} us by the timing model, in each of {iters} iterations")
+        _save_neff(made, save_neff_name)
         _save(profile, save_trace_name)
 
     return _decorated(kernel, lambda found: Measured(found, tell))
@@ -103,27 +117,40 @@ def profile(
     func: Any = None,
     *,
     working_directory: str | None = None,
-    save_neff_name: str | None = None,
-    save_trace_name: str | None = "profile.ntff",
+    save_neff_name: str = "file.neff",
+    save_trace_name: str = "profile.ntff",
     additional_compile_opt: str | None = None,
     overwrite: bool = False,
     profile_nth: int = 1,
     num_execs: int = 1,
 ) -> Any:
-    """A kernel whose calls write a profile into a folder, which `nki explorer` opens.
+    """A kernel whose calls write to a folder: the compiled kernel, its trace, and ``json_reports`` with summaries.
 
     Args:
         working_directory: an absolute path.
-        overwrite: whether a profile that is there may be replaced.
-        profile_nth, num_execs: which execution is profiled, of how many; all take the same time.
+        save_neff_name, save_trace_name: names in it; the trace of a later execution n is ``NAME_exec_n.ntff``.
+        overwrite: whether traces that are there may be replaced.
+        profile_nth, num_execs: every so many of so many executions is profiled; all take the same time.
     """
     if working_directory is None or not Path(working_directory).is_absolute():
         raise refused("argument", f"nki.profile got working_directory={working_directory!r}", "pass an absolute path")
-    _unused(save_neff_name=save_neff_name, additional_compile_opt=additional_compile_opt)
-    place = Path(working_directory) / Path(save_trace_name or "profile").stem
-    if place.exists() and not overwrite:
-        raise refused("argument", f"{place} exists", "pass overwrite=True, or another working_directory")
-    return _decorated(func, lambda found: Measured(found, lambda made: _save(made, str(place))))
+    _unused(additional_compile_opt=additional_compile_opt)
+    folder, stem = Path(working_directory), Path(save_trace_name).stem
+    executions = range(profile_nth, max(num_execs, profile_nth) + 1, profile_nth)
+    names = {n: f"{stem}.ntff" if n == 1 else f"{stem}_exec_{n}.ntff" for n in executions}
+
+    def write(found: Profile, made: Compiled) -> None:
+        taken = [folder / name for name in names.values() if (folder / name).exists()]
+        if taken and not overwrite:
+            raise refused("argument", f"{taken[0]} exists", "pass overwrite=True, or another working_directory")
+        reports = folder / "json_reports"
+        reports.mkdir(parents=True, exist_ok=True)
+        _save_neff(made, str(folder / save_neff_name))
+        for execution, name in names.items():
+            found.save(folder / name)
+            (reports / f"{stem}_exec_{execution}.json").write_text(json.dumps(found.to_json()), encoding="utf-8")
+
+    return _decorated(func, lambda found: Measured(found, write))
 
 
 def baremetal(
@@ -137,13 +164,18 @@ def baremetal(
     """A kernel that is called with NumPy arrays.
 
     Args:
-        save_trace_name: a folder that `nki explorer` opens is written there.
-        save_neff_name, additional_compile_opt, artifacts_dir: of the device's compiler, which is not used.
+        save_neff_name, save_trace_name: files that are written, if given.
+        additional_compile_opt, artifacts_dir: of the device's compiler, which is not used.
     """
-    _unused(save_neff_name=save_neff_name, additional_compile_opt=additional_compile_opt, artifacts_dir=artifacts_dir)
-    if save_trace_name is None:
+    _unused(additional_compile_opt=additional_compile_opt, artifacts_dir=artifacts_dir)
+    if save_trace_name is None and save_neff_name is None:
         return _decorated(kernel, lambda found: found)
-    return _decorated(kernel, lambda found: Measured(found, lambda made: _save(made, save_trace_name)))
+
+    def write(found: Profile, made: Compiled) -> None:
+        _save_neff(made, save_neff_name)
+        _save(found, save_trace_name)
+
+    return _decorated(kernel, lambda found: Measured(found, write))
 
 
 def _decorated(kernel: Any, wrap: Callable[[Beta1Kernel], Any]) -> Any:
@@ -155,7 +187,13 @@ def _decorated(kernel: Any, wrap: Callable[[Beta1Kernel], Any]) -> Any:
 
 def _save(profile: Profile, place: str | None) -> None:
     if place is not None:
-        profile.save(Path(place).with_suffix(""))
+        profile.save(Path(place))
+
+
+def _save_neff(made: Compiled, place: str | None) -> None:
+    """The compiled kernel as a file."""
+    if place is not None:
+        save(Path(place), pack(made.programs, kernel_hash=made.kernel_hash))
 
 
 def _unused(**given: Any) -> None:
