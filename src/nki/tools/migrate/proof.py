@@ -13,7 +13,9 @@ from nki.core.errors import NkiError
 from nki.core.tensor import Buffer, MemoryRegion
 from nki.driver.launch import trace_results
 from nki.options import Options
-from nki.spec.program import Issued, Program
+from nki.passes import accumulate_flags
+from nki.passes.context import Context
+from nki.spec.program import Block, Issued, Program
 from nki.target.model import Target
 from nki.tools.migrate.calls import MADE_UP, Call
 
@@ -62,7 +64,9 @@ def prove(old: Any, new: Any, call: Call, grid: dict[str, Any], target: Target, 
     )
     if errors:
         return Proof(False, "it is refused", errors)
-    if len(before) == len(after) and all(_same(a.program, b.program) for a, b in zip(before, after, strict=True)):
+    if len(before) == len(after) and all(
+        _same(a.program, b.program, target) for a, b in zip(before, after, strict=True)
+    ):
         return Proof(True, "same instructions")
     work = sum(_written(tracer.program) for tracer in (*before, *after))
     if work > EXECUTED_MOST:
@@ -114,8 +118,15 @@ def _written(program: Program) -> int:
     return sum(view.size for item in program.body.items if isinstance(item, Issued) for view in item.written())
 
 
-def _same(a: Program, b: Program) -> bool:
-    return _stream(a, _overwritten(a)) == _stream(b, _overwritten(b))
+def _same(a: Program, b: Program, target: Target) -> bool:
+    return _stream(_settled(a, target)) == _stream(_settled(b, target))
+
+
+def _settled(program: Program, target: Target) -> Program:
+    """The program without fills that a product overwrites, and with products that are told whether they add."""
+    gone = _overwritten(program)
+    body = Block(list(program.body.buffers), [item for item in program.body.items if id(item) not in gone])
+    return accumulate_flags.run(replace(program, body=body), Context(target))
 
 
 def _overwritten(program: Program) -> set[int]:
@@ -138,27 +149,22 @@ def _overwritten(program: Program) -> set[int]:
     return found
 
 
-def _stream(program: Program, without: set[int]) -> list[Any]:
-    """The instructions without what changes no value: names, places, and fills that a product overwrites."""
+def _stream(program: Program) -> list[Any]:
+    """The instructions without what changes no value: names and places."""
     numbers: dict[int, int] = {}
 
     def number(buffer: Buffer) -> Any:
         return numbers.setdefault(buffer.id, len(numbers)), str(buffer.region)
 
     found: list[Any] = []
-    begun: set[int] = set()
     for item in program.body.items:
         if not isinstance(item, Issued):
             return [object()]
-        if id(item) in without:
-            continue
         arguments: list[Any] = []
-        fresh = not any(view.buffer.id in begun for view in item.written())
-        begun.update(view.buffer.id for view in item.written())
         for name, value in zip(item.arguments._fields, item.arguments, strict=True):
-            # The first product in a tile overwrites, whether it is told to or not.
-            first = name == "accumulate" and value is None and fresh
-            arguments.append((name, False if first else _plain(value, number)))
+            # A transpose overwrites, whether it is told to or not.
+            told = name == "accumulate" and value is None and item.arguments.is_transpose
+            arguments.append((name, False if told else _plain(value, number)))
         found.append((item.instruction.name, str(item.engine), tuple(arguments)))
     return found
 
