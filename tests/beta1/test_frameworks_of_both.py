@@ -1,0 +1,68 @@
+"""One PyTorch model and one JAX function with kernels of both languages, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nki
+import nki.beta1 as old
+import nki.beta1.language as ol
+import nki.isa as nisa
+import nki.language as nl
+
+torch = pytest.importorskip("torch")
+jax = pytest.importorskip("jax")
+
+A = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float32)
+
+
+@nki.jit
+def new_double(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+
+
+@old.jit
+def old_plus(a, by):
+    out = ol.ndarray(a.shape, a.dtype, buffer=ol.shared_hbm)
+    rows, columns = ol.arange(128)[:, None], ol.arange(32)[None, :]
+    at = ol.program_id(0) * 32 + columns
+    ol.store(out[rows, at], ol.load(a[rows, at]) + by)
+    return out
+
+
+on_two_programs = old_plus[2]
+
+
+def test_in_one_model_of_pytorch() -> None:
+    import torch_neuronx  # noqa: F401 - registers the backend
+    from torch_neuronx.xla_impl.ops import nki_jit
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return new_double(on_two_programs(torch.relu(x), 1.0)) - x
+
+    x = torch.from_numpy(A)
+    wanted = 2 * (np.maximum(A, 0) + 1) - A
+    np.testing.assert_allclose(Model()(x).numpy(), wanted, rtol=1e-6, atol=1e-6)
+    compiled = torch.compile(Model(), backend="neuron", fullgraph=True)
+    np.testing.assert_allclose(compiled(x).numpy(), wanted, rtol=1e-6, atol=1e-6)
+
+    def halved(a, out):
+        ol.store(out, ol.load(a) * 0.5)
+
+    out = torch.zeros_like(x)
+    nki_jit()(halved)(x, out)
+    np.testing.assert_array_equal(out.numpy(), A * np.float32(0.5))
+
+
+def test_in_one_function_of_jax() -> None:
+    @jax.jit
+    def both(x):
+        return new_double(on_two_programs(jax.nn.relu(x), 1.0)) - x
+
+    np.testing.assert_allclose(np.asarray(both(jax.numpy.asarray(A))), 2 * (np.maximum(A, 0) + 1) - A, atol=1e-6)
