@@ -49,7 +49,7 @@ _LIKE = {
 """Instructions whose result has the shape of one of their tensors, by its name."""
 
 _BOTH = {"tensor_tensor": ("data1", "data2"), "tensor_tensor_scan": ("data0", "data1")}
-"""Of these the dtypes of two tensors count."""
+"""Instructions for which the dtypes of two tensors count."""
 
 
 def _reduced(inputs: Inputs) -> Tile | None:

@@ -97,12 +97,12 @@ class Access(NamedTuple):
         return low, high
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 12)  # a shape says all of it; kernels have few shapes, and many accesses
 def _of_whole(shape: Shape) -> Access:
     return Access(shape, tuple([Axis(0, unit(dim, len(shape))) for dim in range(len(shape))]))
 
 
-@lru_cache(maxsize=1 << 8)
+@lru_cache(maxsize=1 << 8)  # ints alone; every subscript asks for the same few
 def unit(dim: int, rank: int, step: int = 1) -> Shape:
     """Steps of an index that varies along one axis."""
     return tuple([step if axis == dim else 0 for axis in range(rank)])
@@ -274,7 +274,7 @@ def _advanced(keys: list[Any], shape: Shape) -> Access:
     return Access(sizes + rest, tuple(axes))
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 14)  # ints alone, as trips of loops repeat them
 def _affine(parts: tuple[tuple[int, Shape, Shape], ...], shape: Shape) -> Access:
     """The access of index tensors and ints alone, each of them as constant, shape and steps."""
     sizes, rest = broadcast_shapes(*[each for _, each, _ in parts]), shape[len(parts) :]

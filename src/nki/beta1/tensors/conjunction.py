@@ -27,6 +27,7 @@ class _Waiting(NamedTuple):
 
 
 _WAITING: ContextVar[_Waiting | None] = ContextVar("nki_beta1_conjunction", default=None)
+"""The mask that waits in a context: Python asks for its truth without a way to hand it on."""
 
 
 def forget() -> None:
@@ -72,7 +73,7 @@ def check_joined() -> None:
         raise condition_on_arange()
 
 
-@lru_cache(maxsize=1 << 10)
+@lru_cache(maxsize=1 << 10)  # the bytecode of a function does not change
 def _end_of_conjunction(code: CodeType, offset: int) -> int | None:
     """Where the second operand of the ``and`` ends that asks at an offset; None if something else asks."""
     found = [each for each in dis.get_instructions(code) if each.opname not in ("CACHE", "EXTENDED_ARG")]

@@ -243,7 +243,7 @@ def arange(*args: Any) -> Index:
     return Index(found.start, (len(found),), (found.step if len(found) > 1 else 0,))
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 12)  # shapes alone; every index asks for the same few
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """The shape that all of them broadcast to. Raises Beta1Error."""
     try:

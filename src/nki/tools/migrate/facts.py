@@ -85,7 +85,7 @@ class Facts:
         return kinds.pop() if len(kinds) == 1 else ""
 
     def one(self, node: cst.CSTNode) -> Fact | None:
-        """Its first fact."""
+        """The first fact of an expression."""
         return next(iter(self.of(node)), None)
 
 

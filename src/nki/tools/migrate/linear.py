@@ -46,7 +46,7 @@ class Linear:
 
     @property
     def constant(self) -> int | None:
-        """Its value, if it is a number."""
+        """The value of an expression that is a number."""
         if not self.terms:
             return 0
         return self.terms[0][1] if len(self.terms) == 1 and self.terms[0][0] == () else None
