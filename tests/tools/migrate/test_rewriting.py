@@ -248,3 +248,20 @@ def test_arguments_are_made_up_where_the_file_has_no_call(tmp_path: Path) -> Non
     )
     assert whole.calls["kernel"].kwargs["a"].shape >= (3, 96, 640)
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_a_reshape_says_how_many_elements_a_made_up_array_has(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray((3, 96, 40), dtype=a.dtype, buffer=nl.shared_hbm)
+            blocks = a.reshape((3, 96, 40))
+            for i in nl.affine_range(3):
+                nl.store(out[i], nl.load(blocks[i]))
+            return out
+        """,
+    )
+    assert whole.calls["kernel"].kwargs["a"].size == 3 * 96 * 40
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

@@ -112,6 +112,13 @@ def _with_size(
 def _corrected(problem: NkiError, shapes: dict[str, list[int]]) -> bool:
     """Make a tensor as large as an access needs it."""
     facts = problem.facts
+    told = re.search(r"\[([\d, ]+)\] does not hold the \d+ elements of \w+\[([\d, ]+)\]", problem.message)
+    if told is not None:
+        wanted, had = ([int(size) for size in text.split(",")] for text in told.groups())
+        key = next((key for key, shape in shapes.items() if shape == had), None)
+        if key is not None:
+            shapes[key] = wanted  # a reshape to the shape that it has is none
+        return key is not None
     named = re.search(r"tensor `(\w+)`", problem.message)
     if problem.code != "beta1.tensor_access_out_of_bound" or named is None or named[1] not in shapes:
         return False
