@@ -1,1 +1,1 @@
-"""``nki migrate``: kernels of the first NKI, and of NKI before 0.7, in today's language."""
+"""``nki migrate``: kernels of the first NKI in today's language."""

@@ -1,4 +1,4 @@
-"""``nki migrate``: rewrite kernels of the first NKI, and older spellings, and prove that nothing changed."""
+"""``nki migrate``: rewrite kernels of the first NKI, and prove that nothing changed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def command(
     target: str | None,
     as_json: bool,
 ) -> None:
-    """Rewrite kernels of the first NKI (neuronxcc.nki) in today's language, and NKI 0.3 to 0.6 in that of 0.7.
+    """Rewrite kernels of the first NKI (neuronxcc.nki) in today's language; files of NKI 0.2 and later stay.
 
     The file is executed: each kernel is traced with example arguments, those of the file's own calls, of --arg, or
     made-up ones. The new kernel is traced with the same ones; it must issue the same instructions, or give the same

@@ -282,7 +282,8 @@ class Rewriter:
             return []
         new = [self._parse(text) for text in texts]
         new[0] = new[0].with_changes(leading_lines=(*line.leading_lines, *comments))
-        new[-1] = new[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
+        if isinstance(new[-1], cst.SimpleStatementLine):
+            new[-1] = new[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
         return new
 
     def _small(self, small: cst.BaseSmallStatement) -> list[str] | None:
