@@ -121,7 +121,6 @@ def test_the_nearest_word_is_told(tmp_path: Path, words: tuple[str, ...], says: 
         (("FILE",), "nki run FILE"),
         (("model.pt2",), "nki cc model.pt2"),
         (("check", "FILE", "--cores", "2"), "--lnc"),
-        (("run", "FILE", "--grid", "2"), "--lnc"),
         (("check", "FILE", "--platform", "trn2"), "--target"),
         (("check", "FILE", "-target", "trn2"), "--target"),
         (("check", "FILE", "-a", "a=4x8:float32"), "--arg"),
