@@ -9,11 +9,12 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _no_first_nki_for_others() -> Iterator[None]:
-    """No test finds the modules ``neuronxcc`` that a command served to the file of another one."""
+def _nothing_for_other_files() -> Iterator[None]:
+    """No test finds what a command gave to the file of another one: modules ``neuronxcc``, and the file's folder."""
     kept = {name for name in sys.modules if name.partition(".")[0] == "neuronxcc"}
-    finders = list(sys.meta_path)
+    finders, path = list(sys.meta_path), list(sys.path)
     yield
+    sys.path[:] = path
     served = [name for name in sys.modules if name.partition(".")[0] == "neuronxcc" and name not in kept]
     for name in served:
         del sys.modules[name]
