@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.util import find_spec
 from types import ModuleType
 
 from nki.beta1 import library
@@ -32,8 +31,6 @@ def serve(package: ModuleType | None = None) -> None:
     """
     top = package if package is not None else sys.modules.setdefault("neuronxcc", _package())
     for name, own in _ALIASES.items():
-        if find_spec(own) is None:
-            continue
         module = importlib.import_module(own)
         sys.modules[f"neuronxcc.{name}"] = module
         if "." not in name:

@@ -14,7 +14,7 @@ from nki.beta1.tensors.mask import Box, Mask, Region, region_of
 from nki.beta1.tensors.memory import Memory, visible
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
-from nki.core.tensor import MemoryRegion, contiguous_strides
+from nki.core.tensor import MemoryRegion
 from nki.spec.allocation import checked_dtype
 
 Shape = tuple[int, ...]
@@ -293,12 +293,6 @@ def _has_index(key: Any) -> bool:
 
 def _without_ones(shape: Shape) -> Shape:
     return tuple(size for size in shape if size != 1)
-
-
-def is_contiguous(tensor: Tensor) -> bool:
-    """Whether the elements of a tensor lie behind each other in order."""
-    view = tensor.elements().view_record
-    return view.strides == contiguous_strides(view.shape)
 
 
 def _operator(name: str, function: str) -> None:

@@ -177,20 +177,6 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def column(value: Any, name: str, function: str, box: Box | None, kind: Any = None) -> Any:
-    """A number, or one element per partition: what instructions take for whole rows."""
-    if is_number(value):
-        return plain(value)
-    found = tile(
-        value, name, function, None if box is None else part_of(box, value, tuple(high - low for low, high in box))
-    )
-    if kind is not None and found.dtype != kind:
-        cast = new_tile(found.shape, kind)
-        nisa.tensor_copy(dst=cast, src=found)
-        return cast
-    return found
-
-
 def _filled_up(value: Tensor, seen: Box, wanted: Box) -> Tensor:
     """A tile with what exists of a box; the rest is as undefined as on the device."""
     made = new_tile(tuple(high - low for low, high in wanted), value.dtype)
@@ -211,8 +197,3 @@ def _of_all(value: Tensor) -> Tensor:
         everything = tuple((0, size) for size in memory.sizes)
         memory = _filled_up(part, memory.exists, everything).memory
     return Tensor(replace(memory, exists=None, blocks={}), value.access, value.mask)
-
-
-def region_of_memory(value: Tensor) -> MemoryRegion:
-    """Where a tile is."""
-    return value.memory.region

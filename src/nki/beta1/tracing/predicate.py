@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import nki.isa as nisa
 from nki.beta1.tensors.mask import Box, Comparison
 from nki.beta1.tracing.operands import changed
-from nki.core.dtypes import float32, uint8, uint16, uint32
+from nki.core.dtypes import float32, uint8
 from nki.core.nki_tensor import NkiTensor
 from nki.isa import alu
 from nki.language.memory import filled_tile, new_tile
@@ -46,7 +46,3 @@ def predicate(box: Box, conditions: Sequence[Comparison], shape: tuple[int, ...]
     narrow = new_tile(sizes, uint8)
     nisa.tensor_copy(dst=narrow, src=ones)
     return narrow if sizes == shape else narrow.reshape(shape)
-
-
-PREDICATES = (uint8, uint16, uint32)
-"""What instructions take as a predicate."""
