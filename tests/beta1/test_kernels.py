@@ -361,3 +361,30 @@ def ids_added(a):
 def test_program_ids_are_numbers_of_instructions():
     a = _array(4, 8)
     assert np.array_equal(both(ids_added[3], a), np.stack([a, a + 1, a + 2]))
+
+
+@jit
+def stored_by_other_ranks(x):
+    ends = nl.ndarray((3, 128), dtype=x.dtype, buffer=nl.shared_hbm)
+    joined = nl.ndarray((128, 4, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(ends, 0.0)
+    nl.store(joined, 0.0)
+    tile, i = nl.load(x[0:128, 0:8]), nl.arange(128)
+    nl.store(ends[0, i], value=tile[:, 0:1], mask=i < 100)
+    nl.store(ends[1, 5], value=tile[7:8, 3:4])
+    nl.store(ends[2, nl.arange(8)], value=tile[9:10], mask=nl.arange(8) < 5)
+    p, b, f = nl.mgrid[0:128, 0:4, 0:8]
+    inside = (b > 0) & (f < 5)
+    nl.store(
+        joined[p, b, f], nl.add(nl.broadcast_to(tile[:, None, :], shape=(128, 4, 8)), tile, mask=inside), mask=inside
+    )
+    return ends, joined
+
+
+def test_values_of_another_rank_are_stored_where_the_mask_is_true():
+    x = _array(128, 8)
+    ends, joined = np.zeros((3, 128), np.float32), np.zeros((128, 4, 8), np.float32)
+    ends[0, :100], ends[1, 5], ends[2, :5] = x[:100, 0], x[7, 3], x[9, :5]
+    joined[:, 1:, :5] = 2 * x[:, None, :5]
+    found = stored_by_other_ranks(x)
+    assert np.array_equal(found[0], ends) and np.array_equal(found[1], joined)

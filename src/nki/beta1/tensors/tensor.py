@@ -171,7 +171,7 @@ class Tensor:
         if sizes == self.shape:
             return self
         own, base = self.shape, self.elements()
-        if prod(own) == prod(sizes) and _without_ones(own) == _without_ones(sizes) and not self.on_chip:
+        if prod(own) == prod(sizes) and without_ones(own) == without_ones(sizes) and not self.on_chip:
             return self._regrouped(sizes)
         reshaped = base.reshape(sizes) if base.shape != sizes else base
         return Tensor.of(reshaped)
@@ -291,7 +291,8 @@ def _has_index(key: Any) -> bool:
     return any(isinstance(each, Index) for each in (key if isinstance(key, tuple) else (key,)))
 
 
-def _without_ones(shape: Shape) -> Shape:
+def without_ones(shape: Shape) -> Shape:
+    """A shape without its sizes of 1."""
     return tuple(size for size in shape if size != 1)
 
 

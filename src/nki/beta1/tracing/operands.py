@@ -10,7 +10,7 @@ import nki.isa as nisa
 from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.mask import Box, Region, region_of
-from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tensors.tensor import Tensor, without_ones
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import shown
 from nki.core.tensor import MemoryRegion
@@ -149,11 +149,20 @@ def boxed(function: str, region: Region) -> Region:
 
 
 def part_of(box: Box, operand: Tensor, shape: tuple[int, ...]) -> Box:
-    """The box of an operand that meets a box of the shape that it broadcasts to."""
-    if operand.ndim != len(shape):
-        first = (0, operand.shape[0]) if operand.shape[0] != shape[0] else box[0]
-        return (first, *((0, size) for size in operand.shape[1:]))
-    return tuple(own if size == total else (0, 1) for own, size, total in zip(box, operand.shape, shape, strict=True))
+    """The box of an operand that meets a box of the shape that it broadcasts to.
+
+    Of an operand with another rank, axes of size 1 are put in or left out; else partitions meet partitions, and free
+    dimensions align at the end.
+    """
+    own = operand.shape
+    if len(own) == len(shape):
+        return tuple(part if size == total else (0, 1) for part, size, total in zip(box, own, shape, strict=True))
+    if without_ones(own) == without_ones(shape):
+        parts = iter([part for part, total in zip(box, shape, strict=True) if total != 1])
+        return tuple(next(parts) if size != 1 else (0, 1) for size in own)
+    more = len(shape) - len(own)
+    aligned = zip((box[0], *box[1 + more :]), own, (shape[0], *shape[1 + more :]), strict=True)
+    return tuple(part if size == total else (0, size) for part, size, total in aligned)
 
 
 def broadcast(function: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.mask import Box, Mask, Region
 from nki.beta1.tensors.memory import Memory
-from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tensors.tensor import Tensor, without_ones
 from nki.beta1.tracing.operands import boxed, common_region, engines_reach, part_of, plain, tile
 from nki.beta1.tracing.predicate import copy_where
 from nki.beta1.tracing.session import Session, current
@@ -204,7 +204,7 @@ def put(destination: NkiTensor, issue: Callable[[NkiTensor], Any]) -> None:
 def assigned_region(target: Tensor, value: Tensor) -> Region:
     """What of the target is written."""
     if value.shape != target.shape and (
-        _squeezed(value.shape) != _squeezed(target.shape) and not _broadcasts(value.shape, target.shape)
+        without_ones(value.shape) != without_ones(target.shape) and not _broadcasts(value.shape, target.shape)
     ):
         raise refused(
             "store_dst_shape_smaller_than_other_shape",
@@ -236,7 +236,7 @@ def _moved(box: Box, shape: tuple[int, ...], wanted: tuple[int, ...]) -> Box:
     """A box of a value in the axes of what it is assigned to."""
     if any(low >= high for low, high in box):
         return tuple((0, 0) for _ in wanted)
-    if len(shape) != len(wanted) and _squeezed(shape) == _squeezed(wanted):
+    if len(shape) != len(wanted) and without_ones(shape) == without_ones(wanted):
         left = iter([own for own, size in zip(box, shape, strict=True) if size != 1])
         return tuple(next(left) if size != 1 else (0, 1) for size in wanted)
     more = len(wanted) - len(shape)
@@ -321,7 +321,7 @@ def _fitting(source: NkiTensor, destination: NkiTensor) -> NkiTensor:
     """A value with the shape of its destination: other sizes of 1, or repeated."""
     if source.shape == destination.shape:
         return source
-    if _squeezed(source.shape) == _squeezed(destination.shape) and source.shape[0] == destination.shape[0]:
+    if without_ones(source.shape) == without_ones(destination.shape) and source.shape[0] == destination.shape[0]:
         return source.reshape(destination.shape)
     return fit(source, destination.shape)
 
@@ -333,10 +333,6 @@ def _told(value: Any) -> str:
 def _of_dtype(value: Any, target: Tensor) -> Any:
     plain = value.item() if hasattr(value, "item") else value
     return int(plain) if target.dtype.is_integer else plain
-
-
-def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(size for size in shape if size != 1)
 
 
 def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
