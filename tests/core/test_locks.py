@@ -16,7 +16,7 @@ from tests.forked import statuses
 SOURCES = Path(nki.__file__).parent
 _MADE_ELSEWHERE = {
     "core/locks.py",
-    "core/baton.py",  # of a thread itself, which a forked process does not have
+    "core/crew.py",  # of a thread itself, which a forked process does not have
 }
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +16,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki import collectives as ncc
 from nki.core.errors import DivergenceError, ExecutionError, LaunchError, NkiError
+from nki.core.source import UNKNOWN
 from nki.driver import gate
 from nki.runtime import run_ranks
 
@@ -32,16 +35,16 @@ def sources(count: int, shape: tuple[int, ...], dtype: Any = np.float32) -> list
 
 
 def everywhere(kernel: Callable[..., Any], arguments: Sequence[Sequence[Any]], lnc: int = 1) -> list[Any]:
-    """Eager and compiled, which must agree bit for bit."""
+    """Eager and compiled, in parallel and one at a time, which must agree bit for bit."""
 
     def fresh() -> list[tuple[Any, ...]]:
         return [tuple(np.array(a) if isinstance(a, np.ndarray) else a for a in own) for own in arguments]
 
     made = nki.jit(kernel)[lnc]
     eager = run_ranks(nki.simulate(made), fresh())
-    compiled = run_ranks(made, fresh())
-    for first, second in zip(eager, compiled, strict=True):
-        np.testing.assert_array_equal(np.asarray(first), np.asarray(second))
+    for others in (run_ranks(made, fresh()), run_ranks(made, fresh(), parallel=False)):
+        for first, second in zip(eager, others, strict=True):
+            np.testing.assert_array_equal(np.asarray(first), np.asarray(second))
     return eager
 
 
@@ -275,9 +278,15 @@ def test_a_collective_in_a_device_loop() -> None:
 
 
 def failing(kernel: Callable[..., Any], count: int, run: Callable[..., Any]) -> NkiError:
-    with pytest.raises(NkiError) as caught:
-        run_ranks(run(kernel), [(a, rank) for rank, a in enumerate(sources(count, (4, 5)))])
-    return caught.value
+    """The error, which is the same one in parallel and one at a time."""
+    found = []
+    for parallel in (True, False):
+        with pytest.raises(NkiError) as caught:
+            run_ranks(run(kernel), [(a, rank) for rank, a in enumerate(sources(count, (4, 5)))], parallel=parallel)
+        found.append(caught.value)
+    first, second = found
+    assert first.to_json() == second.to_json() and first.__notes__ == second.__notes__
+    return first
 
 
 @pytest.mark.parametrize("run", [nki.jit, nki.simulate])
@@ -360,6 +369,11 @@ def test_a_chunk_beyond_the_end() -> None:
         run_ranks(nki.jit(kernel), [(a, table.copy()) for a in sources(2, (4, 5))])
 
 
+def test_parallel_is_a_truth_value() -> None:
+    with pytest.raises(NkiError, match="parallel is int 2"):
+        run_ranks(lambda: None, [()], parallel=2)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("arguments", "keywords"), [([], None), ("ab", None), ([1, 2], None), ([(1,)], []), ([()] * 65, None)]
 )
@@ -399,9 +413,62 @@ def test_a_kernel_is_compiled_once_for_all_ranks(monkeypatch: pytest.MonkeyPatch
 
     compiled: list[Any] = []
     compile_kernel = gate.compile_kernel
-    monkeypatch.setattr(gate, "compile_kernel", lambda *args: compiled.append(args) or compile_kernel(*args))
+
+    def slowly(*args: Any) -> Any:
+        compiled.append(args)
+        time.sleep(0.05)  # so that all other ranks come to it
+        return compile_kernel(*args)
+
+    monkeypatch.setattr(gate, "compile_kernel", slowly)
     run_ranks(nki.jit(kernel), [(a,) for a in sources(4, (4, 5))])
     assert len(compiled) == 1
+
+
+def test_what_cannot_be_compiled_is_tried_once_for_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Any] = []
+
+    def refuse(*args: Any) -> Any:
+        tried.append(args)
+        time.sleep(0.05)
+        raise ExecutionError("memory.capacity", "too large", location=UNKNOWN)
+
+    monkeypatch.setattr(gate, "compile_kernel", refuse)
+    with pytest.raises(ExecutionError, match="too large") as caught:
+        run_ranks(nki.jit(gathered_in_a_ring), [(a,) for a in sources(4, (4, 5))])
+    assert len(tried) == 1 and caught.value.__notes__ == ["on rank 0 of 4"]
+
+
+def test_ranks_run_at_the_same_time() -> None:
+    both = threading.Barrier(2)
+
+    def kernel(a: Any) -> Any:
+        both.wait(60)
+        return a
+
+    given = sources(2, (4, 5))
+    for result, a in zip(run_ranks(nki.simulate(kernel), [(a,) for a in given]), given, strict=True):
+        np.testing.assert_array_equal(result, a)
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_an_error_among_some_ranks_lets_others_meet(parallel: bool) -> None:
+    """The error of the rank that failed by itself is shown, whoever came first."""
+    order: list[int] = []
+
+    def kernel(a: Any, rank: int) -> Any:
+        result = hbm(a.shape)
+        if parallel and rank in (0, 2):
+            time.sleep(0.05)
+        ncc.all_reduce([a], [result], ncc.ReplicaGroup([[0, 1], [2, 3]]), nl.add if rank != 2 else nl.maximum)
+        order.append(rank)
+        if rank == 0:
+            ncc.all_reduce([a], [result], ncc.ReplicaGroup([[0, 1, 2, 3]]), nl.add)
+        return result
+
+    with pytest.raises(DivergenceError) as caught:
+        run_ranks(nki.simulate(kernel), [(a, rank) for rank, a in enumerate(sources(4, (4, 5)))], parallel=parallel)
+    assert caught.value.code == "ranks.mismatch" and caught.value.__notes__ == ["on rank 3 of 4"]
+    assert set(order) <= {0, 1}
 
 
 def test_ranks_run_one_at_a_time_in_a_fixed_order(capsys: pytest.CaptureFixture[str]) -> None:
@@ -412,7 +479,8 @@ def test_ranks_run_one_at_a_time_in_a_fixed_order(capsys: pytest.CaptureFixture[
         print("after", rank)
         return result
 
-    run_ranks(nki.simulate(kernel), [(a, rank) for rank, a in enumerate(sources(3, (4, 5)))])
+    given = [(a, rank) for rank, a in enumerate(sources(3, (4, 5)))]
+    run_ranks(nki.simulate(kernel), given, parallel=False)
     order = [tuple(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert order[:3] == [("before", str(rank)) for rank in range(3)]
     assert sorted(order[3:]) == [("after", str(rank)) for rank in range(3)]

@@ -16,10 +16,13 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import DivergenceError
 from nki.core.source import UNKNOWN
+from nki.ranks.one_at_a_time import OneAtATime
+from nki.ranks.parallel import Parallel
 from nki.ranks.protocol import Meeting
 from nki.ranks.threads import ThreadRanks
 from nki.sim.cores import Cores
 
+RANKS = pytest.mark.parametrize("kind", [OneAtATime, Parallel])
 LONG = 20.0
 """Seconds after which something that nobody stops gives up."""
 
@@ -75,13 +78,27 @@ def test_an_interrupt_ends_both_cores(worker: int) -> None:
     interrupted(lambda: cores.run([lambda: task(0), lambda: task(1)]), steps)
 
 
-def test_an_interrupt_ends_the_cores_of_ranks() -> None:
+@RANKS
+def test_an_interrupt_ends_the_cores_of_ranks(kind: type[ThreadRanks]) -> None:
     steps: list[int] = []
 
     def rank() -> None:
         Cores(2).run([lambda: until_stopped(steps), lambda: until_stopped(steps)])
 
-    interrupted(lambda: ThreadRanks(3).run([rank] * 3), steps)
+    interrupted(lambda: kind(3).run([rank] * 3), steps)
+
+
+@pytest.mark.parametrize("waiting", [0, 3])
+def test_an_interrupt_ends_ranks_that_run_and_that_wait(waiting: int) -> None:
+    steps: list[int] = []
+    ranks = Parallel(4)
+
+    def task(rank: int) -> None:
+        if rank < waiting:
+            ranks.meet(rank, Meeting((0, 1, 2, 3), ("all_reduce",), rank, UNKNOWN))
+        until_stopped(steps)
+
+    interrupted(lambda: ranks.run([lambda rank=rank: task(rank) for rank in range(4)]), steps)  # type: ignore[misc]
 
 
 def test_an_interrupt_is_not_forgotten_where_a_thread_hides_it() -> None:
@@ -156,14 +173,16 @@ def test_an_error_before_the_first_meeting_ends_the_other_core_before_its_first_
     assert not began
 
 
-def test_an_error_of_one_rank_ends_the_others() -> None:
-    ranks = ThreadRanks(3)
+@RANKS
+def test_an_error_of_one_rank_ends_the_others(kind: type[ThreadRanks]) -> None:
+    ranks = kind(3)
     after: list[int] = []
 
     def task(rank: int) -> None:
         ranks.meet(rank, Meeting((0, 1, 2), ("all_reduce",), rank, UNKNOWN))
         if rank == 2:
             raise ValueError("mine")
+        ranks.meet(rank, Meeting((0, 1, 2), ("all_reduce",), rank, UNKNOWN))
         after.append(rank)
 
     with pytest.raises(ValueError, match="mine"):
@@ -171,8 +190,9 @@ def test_an_error_of_one_rank_ends_the_others() -> None:
     assert not after
 
 
-def test_a_deadlock_is_told_whoever_comes_last() -> None:
-    ranks = ThreadRanks(3)
+@RANKS
+def test_a_deadlock_is_told_whoever_comes_last(kind: type[ThreadRanks]) -> None:
+    ranks = kind(3)
 
     def meet(rank: int, *members: int) -> None:
         ranks.meet(rank, Meeting(members, ("all_reduce",), rank, UNKNOWN))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,15 +44,16 @@ Meaning = Callable[[Any, Arrays, Sequence[np.ndarray], int, DType], np.ndarray]
 """The bits of a destination, from the call, the sources of all ranks, the place of this rank and the dtype."""
 
 
-def _carry_out(a: Any, x: Arrays, label: str, meaning: Meaning) -> None:
-    """Every pair of tensors; among one rank all of these are copies."""
+def _carry_out(a: Any, x: Arrays, label: str, meaning: Meaning, same: bool = False) -> None:
+    """Every pair of tensors; among one rank all of these are copies. `same`: all ranks get the same bits."""
     if len(members_of(a.replica_group, x, label)) == 1:
         for src, dst in pairs(a):
             x.dma(dst, src, False)
         return
     place, brought = exchanged(a, x, label, [bits_of(x, src) for src in a.srcs])
     for number, dst in enumerate(a.dsts):
-        put(x, dst, meaning(a, x, [sources[number] for sources in brought], place, dst.dtype))
+        make = partial(meaning, a, x, [sources[number] for sources in brought], place, dst.dtype)
+        put(x, dst, brought.once(number, make) if same else make())
 
 
 def _all(a: Any, x: Arrays, sources: Sequence[np.ndarray], place: int, dtype: DType) -> np.ndarray:
@@ -98,7 +100,7 @@ def all_reduce(
 
 @all_reduce.body
 def _(a: Any, x: Arrays) -> None:
-    _carry_out(a, x, "all_reduce", _all)
+    _carry_out(a, x, "all_reduce", _all, same=True)
 
 
 @instruction(
@@ -142,7 +144,7 @@ def all_gather(
 
 @all_gather.body
 def _(a: Any, x: Arrays) -> None:
-    _carry_out(a, x, "all_gather", _joined)
+    _carry_out(a, x, "all_gather", _joined, same=True)
 
 
 @instruction(

@@ -15,6 +15,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import round_to, to_f32
 from nki.core.source import UNKNOWN
 from nki.core.tensor import View, contiguous_strides
+from nki.ranks.protocol import Brought
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
 from nki.spec.operand import DMA_REACHABLE, HBM, Operand
@@ -199,10 +200,11 @@ def check_ranks(groups: Sequence[Sequence[int]], x: Arrays, label: str) -> int:
     return number
 
 
-def exchanged(a: Any, x: Arrays, what: str, values: Any) -> tuple[int, list[Any]]:
+def exchanged(a: Any, x: Arrays, what: str, values: Any) -> tuple[int, Brought]:
     """What all ranks of the list bring to this call, in its order, and the place of this rank in it."""
     members = members_of(a.replica_group, x, what)
-    return members.index(x.ranks()[0]), x.together(members, (what, *_kinds(a)), values)
+    found = x.together(members, (what, *_kinds(a)), values)
+    return members.index(x.ranks()[0]), found if isinstance(found, Brought) else Brought(found)
 
 
 def _kinds(a: Any) -> tuple[Any, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.core.errors import NkiError
+from nki.core.one_maker import OneMaker
 from nki.core.tensor import Storage
 from nki.driver import gate
 from nki.driver.compiled import TRACED, Compiled, Kept, keep_traced, remember
@@ -31,15 +33,26 @@ def compiled(prepared: Prepared) -> Compiled:
     """Trace once per core, verify, compile, build IR and read it back.
 
     Remembered by shapes, dtypes and constants, here and on disk, while everything that the kernel can read is the same.
-    Where that cannot be told, the kernel is traced in every call, and compiled if it gives other programs.
+    Where that cannot be told, the kernel is traced in every call, and compiled if it gives other programs. Of threads
+    that call a new kernel, as ranks do, one compiles it.
     """
-    launch, setting, arguments, _, cache = prepared
+    _, setting, arguments, _, cache = prepared
     key = (setting, arguments.key())
-    language = setting.language
     known = cache.get(key)
-    if known is not None and arguments.plain and known[0].untouched(language):
+    if known is not None and arguments.plain and known[0].untouched(setting.language):
         known[1].kept.use()
         return known[1]
+    return _COMPILING.make((id(cache), key), partial(_made, prepared, key), share_errors=arguments.plain)
+
+
+_COMPILING = OneMaker()
+
+
+def _made(prepared: Prepared, key: tuple[Any, ...]) -> Compiled:
+    """A kernel of which it is not obvious that it is remembered."""
+    launch, setting, arguments, _, cache = prepared
+    language = setting.language
+    known = cache.get(key)
     described = describe(arguments.bound)
     references = (*language, *described.references)
     if known is not None:

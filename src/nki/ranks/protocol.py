@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from nki.core.errors import DivergenceError
+from nki.core.locks import lock
 from nki.core.source import Location
+
+T = TypeVar("T")
 
 _RULE = "all ranks of a list make the same collective calls in the same order"
 _FIX = "make the same call on every rank of the list: move it out of what depends on the rank"
@@ -31,6 +34,26 @@ class Meeting:
 
     def __str__(self) -> str:
         return f"{self.what[0]} among ranks {', '.join(map(str, self.members))}"
+
+
+class Brought(list[Any]):
+    """What the members of a meeting bring, in their order; ranks of one process get the same one.
+
+    So what all of them make of it, such as a sum, is made once.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._lock = lock()
+        self._made: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What the first rank that asked for `key` made; nobody changes it afterwards."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            made: T = self._made[key]
+            return made
 
 
 class Communicator(Protocol):

@@ -10,26 +10,37 @@ from nki.core.errors import LaunchError, NkiError
 from nki.core.shown import shown
 from nki.core.source import here
 from nki.kernel import Kernel
-from nki.ranks.threads import ThreadRanks
-from nki.runtime.arguments import checked
+from nki.ranks.one_at_a_time import OneAtATime
+from nki.ranks.parallel import Parallel
+from nki.runtime.arguments import checked, one_of
 
 _MOST = 64
 """Ranks of a launch: those of one trn2 instance at LNC=2; nki/guides/architecture/trainium2_arch.rst."""
 
 
-@checked()
+@checked(parallel=one_of(bool, rule="True or False"))
 def run_ranks(
-    kernel: Any, arguments: Sequence[Sequence[Any]], keywords: Sequence[Mapping[str, Any]] | None = None
+    kernel: Any,
+    arguments: Sequence[Sequence[Any]],
+    keywords: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    parallel: bool = True,
 ) -> list[Any]:
     """Call a kernel on several ranks, which meet in its collectives; returns the result of each rank.
 
-    One rank runs at a time, in an order that does not change, and hands over where it waits for others. Every rank has
-    its own HBM; with ``kernel[2]`` it is a logical core of two cores, and core c meets core c of the other ranks.
+    Ranks run at the same time, in threads that wait for each other in collectives. Results and errors are those of
+    ranks that run one at a time. Every rank has its own HBM; with ``kernel[2]`` it is a logical core of two cores, and
+    core c meets core c of the other ranks.
 
     Args:
         kernel: a kernel, ``kernel[2]``, ``nki.simulate(kernel)`` or a plain function; the same for all ranks.
         arguments: the positional arguments of each rank, 1 to 64 of them.
         keywords: the keyword arguments of each rank.
+        parallel: False has one rank run at a time, in an order that does not change; it hands over where it waits for
+            others. So a debugger has one rank before it, and what ranks print does not mix.
+
+    An array that several ranks get and write to is one memory; only ranks that run one at a time write to it in an
+    order that does not change.
 
     Raises:
         LaunchError: other numbers of ranks or keywords (``ranks.arguments``); a collective names a rank that is not
@@ -59,7 +70,8 @@ def run_ranks(
                 error.location = where  # an argument's fault, which has no line in the kernel
             raise
 
-    return ThreadRanks(count).run([lambda rank=rank: task(rank) for rank in range(count)])  # type: ignore[misc]
+    ranks = Parallel(count) if parallel else OneAtATime(count)
+    return ranks.run([lambda rank=rank: task(rank) for rank in range(count)])  # type: ignore[misc]
 
 
 def _refused(message: str) -> LaunchError:

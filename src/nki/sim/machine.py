@@ -79,7 +79,7 @@ class Machine(Accumulation):
             values = unpack_x4(raw, view.dtype)
         else:
             values = raw if view.dtype.kind in ("int", "uint", "bool") else self.load(view).reshape(view.shape)
-        self._printer(f"{visible(prefix)}{np.array2string(values, threshold=64, precision=6)}")
+        self._printer(f"{visible(prefix)}{np.array2string(values, threshold=64, precision=6)}\n")
 
     # --- other cores and ranks
 

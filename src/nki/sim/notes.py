@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ class Notes(NumpyArrays):
     def __init__(self, report: Report) -> None:
         self._report = report
         self._location: Location = UNKNOWN
-        self._printer: Callable[[str], None] = print
+        self._printer: Callable[[str], None] = partial(print, end="")  # lines whole: other ranks print as well
         self._warned: set[tuple[str, Location]] = set()
 
     def warn_outside(self, values: Any, low: float, high: float, code: str, message: str, fix: str) -> None:
