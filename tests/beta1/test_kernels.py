@@ -388,3 +388,35 @@ def test_values_of_another_rank_are_stored_where_the_mask_is_true():
     joined[:, 1:, :5] = 2 * x[:, None, :5]
     found = stored_by_other_ranks(x)
     assert np.array_equal(found[0], ends) and np.array_equal(found[1], joined)
+
+
+@jit
+def summed_by_copies(a, b):
+    out = nl.ndarray((2, 32, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+    sums, half = nl.zeros((64, 64), nl.float32), nl.zeros((32, 64), nl.float16, buffer=nl.psum)
+    left, right = nl.load(a), nl.load(b)
+    for _ in nl.affine_range(3):
+        sums[5:37] += right[5:37]  # no engine begins there: the sum goes by way of a copy
+        half += nl.matmul(left, right, transpose_x=True)  # both in PSUM, where an instruction reads one tile
+    nl.store(out[0], sums[5:37])
+    nl.store(out[1], nl.copy(half, dtype=nl.float32))
+    return out
+
+
+def test_sums_that_take_several_instructions_keep_the_promise_of_affine_range():
+    a, b = np.ones((64, 32), np.float32), RANDOM.integers(0, 8, (64, 64)).astype(np.float32)
+    wanted = np.stack([3 * b[5:37], np.broadcast_to(3 * b.sum(0), (32, 64))])
+    assert np.array_equal(both(summed_by_copies, a, b), wanted)
+
+
+@jit
+def with_new_axes(a):
+    out = nl.ndarray((128, 1, 8, 1), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(a).as_tile()
+    nl.store(out, nl.expand_dims(tile, (1, 3)) + nl.expand_dims(tile.expand_dims([-1]), 1))
+    return out
+
+
+def test_several_axes_are_put_in_at_once():
+    a = _array(128, 8)
+    assert np.array_equal(both(with_new_axes, a), 2 * np.expand_dims(a, (1, 3)))

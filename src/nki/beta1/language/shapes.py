@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import nki.isa as nisa
@@ -31,8 +32,8 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
     return placed("nl.broadcast_to", lambda: copied(value))
 
 
-def expand_dims(data: Any, axis: int) -> Tensor:
-    """A view with a new axis of size 1."""
+def expand_dims(data: Any, axis: int | Sequence[int]) -> Tensor:
+    """A view with new axes of size 1, which are at `axis` in its shape."""
     return on_chip(data, "data", "expand_dims").expand_dims(axis)
 
 

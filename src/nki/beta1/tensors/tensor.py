@@ -186,9 +186,15 @@ class Tensor:
 
         return self._mapped(sizes, regrouped)
 
-    def expand_dims(self, axis: int) -> Tensor:
-        """A view with a new axis of size 1."""
-        at = axis + self.ndim + 1 if axis < 0 else axis
+    def expand_dims(self, axis: int | Sequence[int]) -> Tensor:
+        """A view with new axes of size 1, which are at `axis` in its shape."""
+        given = axis if isinstance(axis, Sequence) else (axis,)
+        found, rank = self, self.ndim + len(given)
+        for at in sorted(each % rank for each in given):
+            found = found._with_one(at)
+        return found
+
+    def _with_one(self, at: int) -> Tensor:
         shape = (*self.shape[:at], 1, *self.shape[at:])
         return self._mapped(shape, lambda a: a._replace(steps=(*a.steps[:at], 0, *a.steps[at:])))
 
@@ -224,6 +230,10 @@ class Tensor:
         """A copy with another dtype."""
         made: Tensor = self.functions["copy"](self, dtype=dtype)
         return made
+
+    def as_tile(self) -> Tensor:
+        """The tensor itself: what is indexed on chip is a tile."""
+        return self
 
     def assert_shape(self, shape: Any) -> Tensor:
         """The tensor itself. Raises AssertionError if it has another shape."""

@@ -8,7 +8,7 @@ order here, whatever they do, so that a broken promise changes no value. On the 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nki.beta1.errors import DOCUMENT
@@ -43,8 +43,12 @@ class AffineLoop:
         return bisect_right(self.starts, position) - 1
 
 
+Summed = Mapping[int, tuple[str, int]]
+"""For the identity of an instruction that is a part of ``target += value``: the operator, and identity of a buffer."""
+
+
 def broken_promises(
-    loops: Sequence[AffineLoop], items: Sequence[Issued], program: Program, target: Target
+    loops: Sequence[AffineLoop], items: Sequence[Issued], program: Program, target: Target, summed: Summed
 ) -> Iterator[Finding]:
     """The first broken promise of each loop, as the error that it is."""
     several = [loop for loop in loops if len(loop.starts) > 1]
@@ -60,7 +64,7 @@ def broken_promises(
                 trips = loop.trip(earlier), loop.trip(later)
                 if trips[0] is None or trips[0] == trips[1] or loop.location in told:
                     continue
-                found = _broken(items[earlier], items[later], accesses)
+                found = _broken(items[earlier], items[later], accesses, summed)
                 if found is not None:
                     told.add(loop.location)
                     yield _finding(found, items[earlier], items[later], loop, (trips[0], trips[1] or 0))
@@ -105,15 +109,17 @@ def _shared(trips: _Trips, items: Sequence[Issued]) -> list[int]:
     return [at for at, each in enumerate(items) if any([id(view.buffer) in wanted for _, view in each.views()])]
 
 
-def _broken(earlier: Issued, later: Issued, accesses: Accesses) -> View | None:
+def _broken(earlier: Issued, later: Issued, accesses: Accesses, summed: Summed) -> View | None:
     """What the later instruction should not have found: written by the earlier one, and no sum."""
+    update = summed.get(id(later))
+    same = update[1] if update is not None and update == summed.get(id(earlier)) else None
     for written in earlier.written():
         for name, view in later.views():
             operand = later.instruction.operands[name]
             if view.buffer is not written.buffer or disjoint(accesses.footprint(view), accesses.footprint(written)):
                 continue
             operator = _sum(later, view)
-            if operator and operator == _sum(earlier, written):
+            if id(view.buffer) == same or (operator and operator == _sum(earlier, written)):
                 continue
             if (operand.reads and not _overwritten(later, view)) or (operand.writes and view.buffer.region.is_hbm):
                 return view

@@ -252,8 +252,16 @@ def update(target: Tensor, function: str, other: Any) -> None:
         region = assigned_region(target, other)
         if not region.rest and not region.empty and _accumulated(target, other, region.box):
             return
-    own = other.mask if isinstance(other, Tensor) else None
+    session = current("assignment")
+    start, own = len(session.items), other.mask if isinstance(other, Tensor) else None
     assign(Tensor(target.memory, target.access, target.joined(own)), Tensor.functions[function](target, other))
+    if function in _COMMUTES and len(session.items) > start:
+        (written,) = {id(view.buffer) for view in session.items[-1].written()}
+        session.summed |= {id(issued): (function, written) for issued in session.items[start:]}
+
+
+_COMMUTES = frozenset(("add", "subtract", "multiply", "bitwise_and", "bitwise_or", "bitwise_xor"))
+"""Functions of in-place operators that give the same whichever of several values comes first."""
 
 
 def _redirected(target: Tensor, value: Tensor, box: Box) -> bool:

@@ -37,6 +37,7 @@ class Session:
         loops: runs of nl.affine_range.
         inside: the programs that are in a run of nl.affine_range, once for each run.
         sums: what was written to PSUM.
+        summed: the instructions of ``target += value``, see `nki.beta1.tracing.promises`.
         last: the instruction that made the last value alone, see `nki.beta1.tracing.results`.
     """
 
@@ -53,6 +54,7 @@ class Session:
     inside: list[tuple[int, ...]] = field(default_factory=list)
     auto_alloc: bool = False
     sums: Sums = field(default_factory=Sums)
+    summed: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.programs = Programs(list(programs_of(self.grid, self.tracer.core)), self.begin)
@@ -71,7 +73,7 @@ class Session:
     def finish(self) -> None:
         """Leave out the superseded instructions that nobody reads, and check the promises of loops."""
         self._leave_out()
-        self.report(broken_promises(self.loops, self.items, self.tracer.program, self.tracer.target))
+        self.report(broken_promises(self.loops, self.items, self.tracer.program, self.tracer.target, self.summed))
 
     def report(self, findings: Iterable[Finding]) -> None:
         """Report what was found at the end of the kernel, but for rules that are switched off."""
