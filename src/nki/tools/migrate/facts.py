@@ -85,8 +85,12 @@ class Facts:
         return kinds.pop() if len(kinds) == 1 else ""
 
     def one(self, node: cst.CSTNode) -> Fact | None:
-        """The first fact of an expression."""
+        """The first fact of an expression; None if it was not evaluated."""
         return next(iter(self.of(node)), None)
+
+    def known(self, node: cst.CSTNode) -> Fact:
+        """The first fact of an expression that was evaluated."""
+        return self.of(node)[0]
 
 
 def fact_of(value: Any, own: list[Any]) -> Fact:

@@ -22,9 +22,8 @@ from nki.tools.migrate.host import Host
 from nki.tools.migrate.imports import new_imports
 from nki.tools.migrate.names import Names
 from nki.tools.migrate.problems import MARK, Left
-from nki.tools.migrate.programs import Programs
 from nki.tools.migrate.proof import launch_of
-from nki.tools.migrate.rewriter import Rewriter
+from nki.tools.migrate.rewriting.function import rewritten
 
 
 @dataclass
@@ -123,21 +122,11 @@ class _File(cst.CSTTransformer):
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         if not self._traced(original_node):
             return self._untraced(original_node)
-        name = original_node.name.value
-        kept: frozenset[str] = frozenset()
-        while True:
-            rewriter = Rewriter(self._module, self._names, self._facts, kept, set(self._used))
-            rewriter._accumulated = _accumulated(original_node, self._names)
-            programs = Programs(self._names, self._grids.get(name, ()), rewriter._used)
-            rewriter.programs = programs
-            body = rewriter.body(original_node.body)
-            if rewriter.names_left <= kept:
-                break
-            kept = kept | frozenset(rewriter.names_left)
-        self.left += rewriter.left
-        self.needs |= rewriter.needs
-        changed = original_node.with_changes(body=body, decorators=self._decorators(original_node))
-        return programs.looped(changed, self._module)
+        grid = self._grids.get(original_node.name.value, ())
+        found = rewritten(original_node, self._module, self._names, self._facts, self._used, grid)
+        self.left += found.left
+        self.needs |= found.needs
+        return found.function.with_changes(decorators=self._decorators(original_node))
 
     def _untraced(self, node: cst.FunctionDef) -> cst.FunctionDef:
         """A function that was not executed stays as it is; if it uses the language, it is marked."""
@@ -189,30 +178,3 @@ def _expressions(node: cst.CSTNode) -> list[cst.CSTNode]:
     for child in node.children:
         found += _expressions(child)
     return found
-
-
-def _accumulated(function: cst.FunctionDef, names: Names) -> frozenset[str]:
-    """Names of tiles that nothing but products is added to."""
-    added: set[str] = set()
-    others: set[str] = set()
-
-    class Look(cst.CSTVisitor):
-        def visit_AugAssign(self, node: cst.AugAssign) -> None:
-            product = isinstance(node.value, cst.Call) and names.canonical(node.value.func) in (
-                "nisa.nc_matmul",
-                "nl.matmul",
-            )
-            (added if product else others).add(_root(node.target))
-
-        def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
-            if isinstance(node.target, cst.Subscript):
-                others.add(_root(node.target))
-
-    function.visit(Look())
-    return frozenset(added - others)
-
-
-def _root(node: cst.CSTNode) -> str:
-    while isinstance(node, cst.Subscript | cst.Attribute):
-        node = node.value
-    return node.value if isinstance(node, cst.Name) else ""

@@ -1,0 +1,68 @@
+"""``tile += value``: sums of products in PSUM, and one instruction for everything else."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+import nki.beta1.isa as old_isa
+import nki.beta1.language as old_language
+from nki.tools.migrate.masks import Bounds
+from nki.tools.migrate.problems import Unmigrated
+from nki.tools.migrate.rewriting.arguments import bound
+from nki.tools.migrate.rewriting.context import Context
+from nki.tools.migrate.rewriting.direct import is_scalar
+from nki.tools.migrate.rewriting.operators import OPERATORS
+from nki.tools.migrate.rewriting.regions import bounds, guarded, joint, only, without
+from nki.tools.migrate.rewriting.tiles import operand, subscripted, tile
+
+
+def augmented(c: Context, small: cst.AugAssign) -> list[str] | None:
+    """The statements for it; None where it is no tile that is added to."""
+    fact = c.facts.one(small.target)
+    if fact is None or fact.kind != "tensor":
+        if isinstance(small.target, cst.Name):
+            c.forget(small.target.value)
+        return None
+    function = OPERATORS.get(type(small.operator))
+    if function is None:
+        raise Unmigrated("there is no function for this operator")
+    if function == "add" and fact.buffer == "psum":
+        product = _product(c, small.value)
+        if product is not None:
+            arguments, mask = product
+            dst = tile(c, small.target, without(mask.axes, 0))
+            return guarded(c, mask, [f"{c.nisa('nc_matmul')}(dst={dst}, {arguments})"])
+    return _in_place(c, function, small, any(size != 1 for size in fact.shape[1:]))
+
+
+def _in_place(c: Context, function: str, small: cst.AugAssign, has_rows: bool) -> list[str]:
+    """One instruction that reads and writes the tile."""
+    mask = bounds(c, small.value)
+    cuts = joint(c, [small.value], mask)
+    dst = tile(c, small.target, cuts)
+    other = operand(c, small.value, cuts)
+    op = c.nl(function)
+    if function == "divide":
+        text = f"{subscripted(dst)} = {op}({dst}, {other})"
+    elif c.facts.kind(small.value) != "tensor" or (has_rows and is_scalar(c, small.value)):
+        text = f"{c.nisa('tensor_scalar')}(dst={dst}, data={dst}, op0={op}, operand0={other})"
+    else:
+        text = f"{c.nisa('tensor_tensor')}(dst={dst}, data1={dst}, data2={other}, op={op})"
+    return guarded(c, mask, [text])
+
+
+def _product(c: Context, value: cst.BaseExpression) -> tuple[str, Bounds] | None:
+    """The arguments of nc_matmul for a product, and its mask; None for what is no such product."""
+    function = c.names.canonical(value.func) if isinstance(value, cst.Call) else ""
+    if not isinstance(value, cst.Call) or function not in ("nisa.nc_matmul", "nl.matmul"):
+        return None
+    given = bound(c, value, old_isa.nc_matmul if function == "nisa.nc_matmul" else old_language.matmul)
+    mask = c.masks.read(given.get("mask"))
+    if function == "nisa.nc_matmul":
+        stationary = tile(c, given["stationary"], only(mask.axes, 0))
+        moving = tile(c, given["moving"], mask.axes)
+        rest = [f"{k}={c.code(v)}" for k, v in given.items() if k.startswith(("is_", "tile_", "perf"))]
+        return ", ".join([f"stationary={stationary}", f"moving={moving}", *rest]), mask
+    if mask.axes or "transpose_x" not in given or c.one_line(given["transpose_x"]) != "True":
+        return None
+    return f"stationary={c.code(given['x'])}, moving={c.code(given['y'])}", mask

@@ -1,0 +1,113 @@
+"""Assignments: to names, to tuples of names, and to parts of tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from nki.tools.migrate.problems import Unmigrated
+from nki.tools.migrate.rewriting.context import Context
+from nki.tools.migrate.rewriting.creation import CREATIONS, creation
+from nki.tools.migrate.rewriting.dims import grid_of
+from nki.tools.migrate.rewriting.direct import direct
+from nki.tools.migrate.rewriting.instructions import instruction, instruction_into
+from nki.tools.migrate.rewriting.regions import bounds, extents, guarded
+from nki.tools.migrate.rewriting.tiles import subscripted, tile
+from nki.tools.migrate.rewriting.transfers import load_into, loop_reduce_into
+
+
+def assign(c: Context, target: cst.BaseAssignTargetExpression, value: cst.BaseExpression) -> list[str] | None:
+    """The statements for an assignment; None where only its expressions change."""
+    if isinstance(target, cst.Tuple):
+        return _to_tuple(c, target, value)
+    if isinstance(target, cst.Name):
+        return _to_name(c, target.value, value)
+    if isinstance(target, cst.Subscript) and c.facts.kind(target) == "tensor":
+        return _to_part(c, target, value)
+    return None
+
+
+def _to_tuple(c: Context, target: cst.Tuple, value: cst.BaseExpression) -> list[str] | None:
+    grid = c.indices.grid(value)
+    names = [each.value.value for each in target.elements if isinstance(each.value, cst.Name)]
+    for name in names:
+        c.forget(name)
+    if grid is None or len(names) != len(grid):
+        return None
+    c.indices.known |= dict(zip(names, grid, strict=True))
+    return None if set(names) & c.kept else []
+
+
+def _to_name(c: Context, name: str, value: cst.BaseExpression) -> list[str] | None:
+    c.forget(name)
+    for known in (c.extents, c.shapes, c.indices.known, c.indices.grids, c.masks.known):
+        known.pop(name, None)
+    if c.facts.kind(value) in _REMEMBERED:
+        _REMEMBERED[c.facts.kind(value)](c, name, value)
+        return None if name in c.kept else []
+    if c.facts.kind(value) != "tensor":
+        return None
+    function = c.names.canonical(value.func) if isinstance(value, cst.Call) else ""
+    if isinstance(value, cst.Call) and function in CREATIONS:
+        text = creation(c, value, name)
+        return [f"{name} = {text}"] if text is not None else None
+    if isinstance(value, cst.Call) and function.startswith("nisa."):
+        instruction(c, value, name)
+        return c.taken()
+    left = extents(c, value)
+    text = tile(c, value, {})
+    if left:
+        c.extents[name] = left
+    return c.taken() if text == name else [f"{name} = {text}"]
+
+
+def _remember_grid(c: Context, name: str, value: cst.BaseExpression) -> None:
+    c.indices.grids[name] = grid_of(c, value)
+
+
+def _remember_index(c: Context, name: str, value: cst.BaseExpression) -> None:
+    found = c.indices.read(value)
+    if found is None:
+        raise Unmigrated("the index expression is no sum of multiples of nl.arange")
+    c.indices.known[name] = found
+
+
+def _remember_mask(c: Context, name: str, value: cst.BaseExpression) -> None:
+    c.masks.known[name] = value
+
+
+_REMEMBERED: dict[str, Callable[[Context, str, cst.BaseExpression], None]] = {
+    "grid": _remember_grid,
+    "index": _remember_index,
+    "mask": _remember_mask,
+}
+"""Kinds of values that are written where they are used."""
+
+
+def _to_part(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> list[str] | None:
+    function = c.names.canonical(value.func) if isinstance(value, cst.Call) else ""
+    if isinstance(value, cst.Call) and function.startswith("nisa."):
+        instruction_into(c, value, target)
+        return c.taken()
+    if isinstance(value, cst.Call) and function in _INTO:
+        return _INTO[function](c, target, value)
+    return direct(c, target, value) or _copied(c, target, value)
+
+
+_INTO: dict[str, Callable[[Context, cst.Subscript, cst.Call], list[str]]] = {
+    "nl.load": load_into,
+    "nl.loop_reduce": loop_reduce_into,
+}
+
+
+def _copied(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> list[str]:
+    """What is assigned is computed somewhere else, and copied."""
+    mask = bounds(c, value)
+    dst = tile(c, target, mask.axes)
+    if c.facts.kind(value) != "tensor":
+        return guarded(c, mask, [f"{subscripted(dst)} = {c.code(value)}"])
+    source = tile(c, value, mask.axes)
+    if isinstance(value, cst.Name | cst.Subscript):
+        return guarded(c, mask, [f"{c.nisa('tensor_copy')}(dst={dst}, src={source})"])
+    return guarded(c, mask, [f"{subscripted(dst)} = {source}"])

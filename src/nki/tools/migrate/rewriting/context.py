@@ -1,0 +1,159 @@
+"""What the parts of the rewriting hand down: the file, its names and facts, and what is known at this statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import libcst as cst
+
+from nki.tools.migrate.facts import Facts
+from nki.tools.migrate.index_expressions import IndexReader
+from nki.tools.migrate.masks import Cut, MaskReader
+from nki.tools.migrate.names import Names
+from nki.tools.migrate.programs import Programs
+from nki.tools.migrate.rewriting.texts import wrapped
+
+_MODULES = {"nl": "nki.language", "nisa": "nki.isa"}
+
+
+class Context:
+    """One function while it is rewritten.
+
+    Args:
+        module: the file.
+        names: what its names stand for.
+        facts: what expressions were.
+        programs: the grid that the kernel was called with.
+        kept: names of index expressions whose definitions stay, because something that uses them stays.
+        used: names that the file uses.
+        accumulated: names of tiles that nothing but products is added to.
+        expression: rewrites an expression.
+
+    Attributes:
+        indices, masks: readers of index expressions and masks, with the ones that have names.
+        extents: what masks left of tiles, by name and axis.
+        shapes: sizes of tiles as texts, by name.
+        needs: packages of today's language that the file has to import.
+        left: statements that stay, and why.
+        names_left: names that occur in them.
+        orphans: comments of a statement that is gone, for the next one.
+    """
+
+    def __init__(
+        self,
+        module: cst.Module,
+        names: Names,
+        facts: Facts,
+        programs: Programs,
+        kept: frozenset[str],
+        used: set[str],
+        accumulated: frozenset[str],
+        expression: Callable[[Context, Any], Any],
+    ) -> None:
+        self.module = module
+        self.names = names
+        self.facts = facts
+        self.programs = programs
+        self.kept = kept
+        self.accumulated = accumulated
+        self.indices = IndexReader(names, self.code)
+        self.masks = MaskReader(self.indices, self.code, self._bound)
+        self.extents: dict[str, dict[int, Cut]] = {}
+        self.shapes: dict[str, list[str]] = {}
+        self.needs: set[str] = set()
+        self.left: list[tuple[cst.CSTNode, str]] = []
+        self.names_left: set[str] = set()
+        self.orphans: list[cst.EmptyLine] = []
+        self.scopes: list[dict[str, str]] = [{}]
+        self._used = used
+        self._expression = expression
+        self._emitted: list[str] = []
+
+    # --- texts
+
+    def text(self, node: cst.CSTNode) -> str:
+        """As it stands in the file."""
+        return self.module.code_for_node(node)
+
+    def one_line(self, node: cst.CSTNode) -> str:
+        """As it stands in the file, without line breaks and comments."""
+        return re.sub(r"\s*\n\s*", " ", re.sub(r"#[^\n]*", "", self.text(node))).strip()
+
+    def expr(self, node: Any) -> Any:
+        """An expression in today's language."""
+        return self._expression(self, node)
+
+    def code(self, node: cst.BaseExpression) -> str:
+        """The text of an expression in today's language, on one line."""
+        return self.one_line(self.expr(node))
+
+    def parse(self, text: str) -> Any:
+        """The statement of a text."""
+        return cst.parse_statement(wrapped(text, self.module.default_indent), config=self.module.config_for_parsing)
+
+    # --- names
+
+    def nl(self, name: str) -> str:
+        """A name of ``nki.language``, as this file spells it."""
+        return f"{self._alias('nl')}.{name}"
+
+    def nisa(self, name: str) -> str:
+        """A name of ``nki.isa``, as this file spells it."""
+        return f"{self._alias('nisa')}.{name}"
+
+    def _alias(self, package: str) -> str:
+        today = _MODULES[package]
+        for name, dotted in self.names.bound.items():
+            if dotted.endswith(today) or dotted == today.replace("nki.", "nki.beta1."):
+                return name
+        self.needs.add(package)
+        return package
+
+    def dtype(self, node: cst.BaseExpression) -> str:
+        """A dtype; what the first NKI calls a bool has 8 bits."""
+        text = self.code(node)
+        return self.nl("uint8") if text in ("bool", "np.bool_") else text
+
+    def fresh(self, base: str) -> str:
+        """A name that the file does not use."""
+        name, number = base, 1
+        while name in self._used:
+            number += 1
+            name = f"{base}_{number}"
+        self._used.add(name)
+        return name
+
+    # --- statements in front of this one
+
+    def emit(self, *texts: str) -> None:
+        """Put statements in front of what becomes of this one."""
+        self._emitted += texts
+
+    def taken(self) -> list[str]:
+        """The statements that were put in front; they are not any more."""
+        texts, self._emitted = self._emitted, []
+        return texts
+
+    def put_back(self, texts: list[str]) -> None:
+        """Make what was taken the statements in front again."""
+        self._emitted = texts
+
+    def _bound(self, key: int, text: str) -> str:
+        """The name of a variable with the value of a text, for the bound of an axis."""
+        for scope in reversed(self.scopes):
+            if text in scope:
+                return scope[text]
+        kind = "size" if text.startswith("min") else "first"
+        name = self.fresh(f"p_{kind}" if key == 0 else f"f_{kind}")
+        self.emit(f"{name} = {text}")
+        self.scopes[-1][text] = name
+        return name
+
+    def forget(self, name: str) -> None:
+        """A name has another value from here on."""
+        pattern = re.compile(rf"\b{re.escape(name)}\b")
+        for scope in self.scopes:
+            for text in [text for text in scope if pattern.search(text)]:
+                del scope[text]

@@ -1,0 +1,78 @@
+"""The body of a function, from beginning to end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import libcst as cst
+
+from nki.tools.migrate.facts import Facts
+from nki.tools.migrate.names import Names
+from nki.tools.migrate.programs import Programs
+from nki.tools.migrate.rewriting.context import Context
+from nki.tools.migrate.rewriting.expressions import expression
+from nki.tools.migrate.rewriting.statements import block
+
+
+@dataclass
+class Rewritten:
+    """What became of a function.
+
+    Attributes:
+        left: statements that stay, and why.
+        needs: packages of today's language that it uses, ``nl`` and ``nisa``.
+    """
+
+    function: cst.FunctionDef
+    left: list[tuple[cst.CSTNode, str]]
+    needs: set[str]
+
+
+def rewritten(
+    function: cst.FunctionDef, module: cst.Module, names: Names, facts: Facts, used: set[str], grid: tuple[Any, ...]
+) -> Rewritten:
+    """Rewrite a function that was traced.
+
+    Args:
+        used: names that the file uses.
+        grid: the axes that it was called with.
+    """
+    kept: frozenset[str] = frozenset()
+    while True:
+        taken = set(used)
+        programs = Programs(names, grid, taken)
+        context = Context(module, names, facts, programs, kept, taken, _accumulated(function, names), expression)
+        body = block(context, function.body)
+        if context.names_left <= kept:
+            break
+        kept = kept | frozenset(context.names_left)
+    changed = programs.looped(function.with_changes(body=body), module)
+    return Rewritten(changed, context.left, context.needs)
+
+
+def _accumulated(function: cst.FunctionDef, names: Names) -> frozenset[str]:
+    """Names of tiles that nothing but products is added to."""
+    added: set[str] = set()
+    others: set[str] = set()
+
+    class Look(cst.CSTVisitor):
+        def visit_AugAssign(self, node: cst.AugAssign) -> None:
+            product = isinstance(node.value, cst.Call) and names.canonical(node.value.func) in (
+                "nisa.nc_matmul",
+                "nl.matmul",
+            )
+            (added if product else others).add(_root(node.target))
+
+        def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
+            if isinstance(node.target, cst.Subscript):
+                others.add(_root(node.target))
+
+    function.visit(Look())
+    return frozenset(added - others)
+
+
+def _root(node: cst.CSTNode) -> str:
+    while isinstance(node, cst.Subscript | cst.Attribute):
+        node = node.value
+    return node.value if isinstance(node, cst.Name) else ""

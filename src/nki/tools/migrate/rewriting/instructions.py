@@ -1,0 +1,155 @@
+"""Calls of ``nki.isa``: today they write to a tile that they are given."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+
+import libcst as cst
+
+import nki.beta1.isa as old_isa
+import nki.isa as nisa
+from nki.tools.migrate.facts import Fact
+from nki.tools.migrate.masks import Bounds
+from nki.tools.migrate.problems import Unmigrated
+from nki.tools.migrate.rewriting.arguments import bound
+from nki.tools.migrate.rewriting.context import Context
+from nki.tools.migrate.rewriting.operators import operator
+from nki.tools.migrate.rewriting.regions import Cuts, guarded, only
+from nki.tools.migrate.rewriting.results import allocate, dtype_of_result, operand_cuts, result_cuts, result_shape
+from nki.tools.migrate.rewriting.tiles import tile
+from nki.tools.migrate.rewriting.views import pattern_of
+
+GIVEN = ("dma_copy", "tensor_copy_predicated", "nc_stream_shuffle", "select_reduce")
+"""Instructions whose destination is an argument already."""
+_OPERATORS = ("op", "op0", "op1", "reduce_op", "comp_op0", "comp_op1")
+
+
+@dataclass
+class Instruction:
+    """A call of an instruction.
+
+    Attributes:
+        name: of the instruction.
+        given: its arguments but mask, dtype and shape.
+        mask: what its mask leaves.
+        cuts: what is left of its operands.
+        texts: its arguments today, but the destination.
+        dtype, shape: of the result, where they are given.
+    """
+
+    name: str
+    given: dict[str, cst.BaseExpression]
+    mask: Bounds
+    cuts: Cuts
+    texts: list[str]
+    dtype: cst.BaseExpression | None
+    shape: cst.BaseExpression | None
+
+    def emit(self, c: Context, dst: str) -> None:
+        """Put it in front of the statement."""
+        texts = [f"dst={dst}", *self.texts]
+        c.emit(*guarded(c, self.mask, [f"{c.nisa(self.name)}({', '.join(texts)})"]))
+
+
+def instruction(c: Context, call: cst.Call, name: str | None = None) -> str:
+    """Emit an instruction, and the tile that it writes to; returns the tile.
+
+    Args:
+        name: of the tile, if it has one.
+    """
+    issued = _read(c, call)
+    if "dst" in issued.given:
+        dst = tile(c, issued.given["dst"], issued.cuts)
+        issued.emit(c, dst)
+        return dst
+    result = _result(c, call)
+    sizes = result_shape(c, issued.name, issued.given, issued.cuts, result, issued.shape)
+    dtype = c.dtype(issued.dtype) if issued.dtype is not None else dtype_of_result(c, issued.given, result)
+    made = allocate(c, name, result, sizes, dtype)
+    issued.emit(c, made)
+    left = {key: cut for key, cut in result_cuts(issued.name, issued.cuts).items() if key >= -len(result.shape)}
+    if name is not None and left:
+        c.extents[name] = left
+    return made
+
+
+def instruction_into(c: Context, call: cst.Call, target: cst.Subscript) -> None:
+    """Emit an instruction whose result is assigned to a part of a tile."""
+    issued = _read(c, call)
+    result, place = _result(c, call), c.facts.known(target)
+    if issued.name == "nc_matmul":
+        issued.texts.append("accumulate=False")
+    dst = tile(c, target, result_cuts(issued.name, issued.cuts))
+    twice = issued.dtype is not None and result.dtype != place.dtype
+    moved = result.buffer == "psum" and place.buffer != "psum"
+    if not (twice or moved or _squeezed(result) != _squeezed(place)):
+        issued.emit(c, dst)
+        return
+    sizes = result_shape(c, issued.name, issued.given, issued.cuts, result, None)
+    made = allocate(c, None, result, sizes, c.nl(result.dtype))
+    issued.emit(c, made)
+    c.emit(*guarded(c, issued.mask, [f"{c.nisa('tensor_copy')}(dst={dst}, src={made})"]))
+
+
+def _squeezed(fact: Fact) -> tuple[int, ...]:
+    return tuple(size for size in fact.shape if size != 1)
+
+
+def _result(c: Context, call: cst.Call) -> Fact:
+    result = c.facts.one(call)
+    if result is None or result.kind != "tensor":
+        raise Unmigrated("the kernel was not executed up to here, so its result has no known shape")
+    return result
+
+
+def _read(c: Context, call: cst.Call) -> Instruction:
+    """A call with its arguments as today's."""
+    name = c.names.canonical(call.func).removeprefix("nisa.")
+    old, new = getattr(old_isa, name, None), getattr(nisa, name, None)
+    if not inspect.isfunction(old) or new is None:
+        raise Unmigrated(f"nisa.{name} has no counterpart of that name")
+    given = bound(c, call, old)
+    mask = c.masks.read(given.pop("mask", None))
+    dtype, shape = given.pop("dtype", None), given.pop("shape", None)
+    texts = _PATTERNS[name](c, given) if name in _PATTERNS else []
+    for hint in ("name", "buffer"):
+        given.pop(hint, None)
+    for key in given:
+        if key not in inspect.signature(new).parameters:
+            raise Unmigrated(f"nisa.{name} has no argument {key} any more")
+    cuts = operand_cuts(c, name, given, mask)
+    return Instruction(name, given, mask, cuts, texts + _arguments(c, name, given, cuts), dtype, shape)
+
+
+def _arguments(c: Context, name: str, given: dict[str, cst.BaseExpression], cuts: Cuts) -> list[str]:
+    """The arguments of an instruction but its destination."""
+    texts = [f"{key}={_argument(c, name, key, node, cuts)}" for key, node in given.items() if key != "dst"]
+    texts = [text for text in texts if not text.endswith("unknown_engine")]
+    if name == "range_select" and "reduce_cmd" not in given:
+        texts.append(f"reduce_cmd={c.nisa('reduce_cmd.idle')}")
+    return texts
+
+
+def _argument(c: Context, name: str, key: str, node: cst.BaseExpression, cuts: Cuts) -> str:
+    if key in _OPERATORS:
+        return "None" if c.one_line(node) == "None" else operator(c, node)
+    if c.facts.kind(node) == "tensor":
+        return tile(c, node, only(cuts, 0) if name == "nc_matmul" and key == "stationary" else cuts)
+    return c.code(node)
+
+
+def _iota(c: Context, given: dict[str, cst.BaseExpression]) -> list[str]:
+    found = c.indices.read(given.pop("expr"))
+    if found is None or not found.axes:
+        raise Unmigrated("nisa.iota of something else than a sum of multiples of nl.arange")
+    return pattern_of(found)
+
+
+def _affine_select(c: Context, given: dict[str, cst.BaseExpression]) -> list[str]:
+    expression, relation = c.masks.relation(given.pop("pred"))
+    return [*pattern_of(expression), f"cmp_op={c.nl(relation)}"]
+
+
+_PATTERNS = {"iota": _iota, "affine_select": _affine_select}
+"""Instructions that take an index expression, for which a pattern stands today; it is taken out of the arguments."""

@@ -1,0 +1,165 @@
+"""Statements of a function, one after another; what cannot be rewritten stays, with the reason in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import libcst as cst
+
+from nki.tools.migrate.problems import MARK, Unmigrated
+from nki.tools.migrate.rewriting.accumulations import augmented
+from nki.tools.migrate.rewriting.assignments import assign
+from nki.tools.migrate.rewriting.context import Context
+from nki.tools.migrate.rewriting.expressions import within
+from nki.tools.migrate.rewriting.texts import all_of
+from nki.tools.migrate.rewriting.transfers import call_statement
+
+
+def block(c: Context, suite: cst.BaseSuite) -> cst.BaseSuite:
+    """The statements of a block."""
+    if not isinstance(suite, cst.IndentedBlock):
+        return suite
+    c.scopes.append({})
+    found: list[Any] = []
+    waiting: list[cst.EmptyLine] = []
+    for statement in _one_by_one(suite.body):
+        made = _statement(c, statement)
+        if not made:
+            waiting += c.orphans
+            continue
+        if waiting:
+            made[0] = made[0].with_changes(leading_lines=(*waiting, *made[0].leading_lines))
+            waiting = []
+        found += made
+    c.scopes.pop()
+    found = found or [cst.parse_statement("pass")]
+    return suite.with_changes(body=found, footer=(*waiting, *suite.footer))
+
+
+def _one_by_one(statements: Iterable[Any]) -> list[Any]:
+    """Statements, each on a line of its own."""
+    found: list[Any] = []
+    for each in statements:
+        if not isinstance(each, cst.SimpleStatementLine) or len(each.body) == 1:
+            found.append(each)
+            continue
+        alone = [small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT) for small in each.body]
+        lines = [cst.SimpleStatementLine([small]) for small in alone]
+        lines[0] = lines[0].with_changes(leading_lines=each.leading_lines)
+        lines[-1] = lines[-1].with_changes(trailing_whitespace=each.trailing_whitespace)
+        found += lines
+    return found
+
+
+def _statement(c: Context, statement: Any) -> list[Any]:
+    """What becomes of a statement, and what has to stand in front of it."""
+    before = c.taken()
+    try:
+        made = _changed(c, statement)
+        emitted = c.taken()
+    except Unmigrated as problem:
+        made, emitted = [_marked(c, statement, str(problem))], []
+    c.put_back(before)
+    if not emitted:
+        return made
+    new = [c.parse(text) for text in emitted]
+    if made:
+        new[0] = new[0].with_changes(leading_lines=made[0].leading_lines)
+        made[0] = made[0].with_changes(leading_lines=())
+    return [*new, *made]
+
+
+def _marked(c: Context, statement: Any, reason: str) -> Any:
+    c.left.append((statement, reason))
+    c.names_left |= {each.value for each in all_of(statement, cst.Name)}
+    mark = cst.EmptyLine(comment=cst.Comment(f"{MARK}{reason}"))
+    return statement.with_changes(leading_lines=(*statement.leading_lines, mark))
+
+
+def _changed(c: Context, statement: Any) -> list[Any]:
+    if isinstance(statement, cst.SimpleStatementLine):
+        return _line(c, statement)
+    change = _COMPOUND.get(type(statement))
+    return [statement if change is None else change(c, statement)]
+
+
+def _for(c: Context, loop: cst.For) -> cst.For:
+    for name in all_of(loop.target, cst.Name):
+        c.forget(name.value)
+    return loop.with_changes(iter=c.expr(loop.iter), body=block(c, loop.body))
+
+
+def _if(c: Context, statement: cst.If) -> cst.If:
+    test, body, other = c.expr(statement.test), block(c, statement.body), statement.orelse
+    if isinstance(other, cst.If):
+        other = _if(c, other)
+    elif isinstance(other, cst.Else):
+        other = other.with_changes(body=block(c, other.body))
+    return statement.with_changes(test=test, body=body, orelse=other)
+
+
+def _while(c: Context, loop: cst.While) -> cst.While:
+    return loop.with_changes(test=c.expr(loop.test), body=block(c, loop.body))
+
+
+def _with(c: Context, statement: cst.With) -> cst.With:
+    items = [item.with_changes(item=c.expr(item.item)) for item in statement.items]
+    return statement.with_changes(items=items, body=block(c, statement.body))
+
+
+def _function(c: Context, function: cst.FunctionDef) -> cst.FunctionDef:
+    return function.with_changes(body=block(c, function.body))
+
+
+_COMPOUND: dict[type[cst.CSTNode], Callable[[Context, Any], Any]] = {
+    cst.For: _for,
+    cst.If: _if,
+    cst.While: _while,
+    cst.With: _with,
+    cst.FunctionDef: _function,
+}
+
+
+def _line(c: Context, line: cst.SimpleStatementLine) -> list[Any]:
+    """One statement on its line, with its comments."""
+    small = line.body[0]
+    if isinstance(small, cst.Import | cst.ImportFrom):
+        return [line]
+    texts = _small(c, small)
+    if texts is None:
+        defines = isinstance(small, cst.Assign) and c.facts.kind(small.value) in ("index", "grid", "mask")
+        return [line if defines else line.with_changes(body=[within(c, small)])]
+    comments = [cst.EmptyLine(comment=comment) for comment in all_of(small, cst.Comment)]
+    if not texts:
+        trailing = line.trailing_whitespace.comment
+        kept = [*line.leading_lines, *comments, *([cst.EmptyLine(comment=trailing)] if trailing else [])]
+        c.orphans = kept if any(each.comment for each in kept) else []
+        return []
+    new = [c.parse(text) for text in texts]
+    new[0] = new[0].with_changes(leading_lines=(*line.leading_lines, *comments))
+    if isinstance(new[-1], cst.SimpleStatementLine):
+        new[-1] = new[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
+    return new
+
+
+def _small(c: Context, small: cst.BaseSmallStatement) -> list[str] | None:
+    """The texts of the statements for it; None where only its expressions change."""
+    _reached(c, small)
+    if isinstance(small, cst.Assign) and len(small.targets) == 1:
+        return assign(c, small.targets[0].target, small.value)
+    if isinstance(small, cst.AugAssign):
+        return augmented(c, small)
+    if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
+        return call_statement(c, small.value)
+    return None
+
+
+def _reached(c: Context, small: cst.BaseSmallStatement) -> None:
+    """Raises Unmigrated for a statement of the language that no example call came to."""
+    if any(c.facts.of(each) for each in all_of(small, cst.BaseExpression)):
+        return
+    calls = any(c.names.canonical(each.func).startswith(("nl.", "nisa.")) for each in all_of(small, cst.Call))
+    assigns = isinstance(small, cst.Assign | cst.AugAssign)
+    if calls or (assigns and all_of(small, cst.Subscript)):
+        raise Unmigrated("the example arguments do not lead here")

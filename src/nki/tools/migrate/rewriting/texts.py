@@ -1,0 +1,48 @@
+"""Source texts: long calls on several lines, and the nodes within a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import libcst as cst
+
+WIDTH = 110
+"""Longer statements get a line for each argument."""
+
+
+def wrapped(text: str, indent: str = "    ") -> str:
+    """A statement with a line for each argument, if it is long."""
+    if len(text) <= WIDTH or "\n" in text or not text.endswith(")"):
+        return text
+    start = _last_bracket(text)
+    lines = "".join(f"\n{indent}{part}," for part in _parts(text[start + 1 : -1]) if part)
+    return f"{text[: start + 1]}{lines}\n)"
+
+
+def _last_bracket(text: str) -> int:
+    """Where the bracket opens that the text ends with."""
+    depth = 0
+    for at in reversed(range(len(text))):
+        depth += (text[at] in ")]}") - (text[at] in "([{")
+        if depth == 0:
+            return at
+    return len(text)
+
+
+def _parts(text: str) -> list[str]:
+    """What stands between the commas of a text, but for those in brackets."""
+    parts, depth, last = [], 0, 0
+    for at, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append(text[last:at].strip())
+            last = at + 1
+    return [*parts, text[last:].strip()]
+
+
+def all_of(node: cst.CSTNode, kind: type[Any]) -> list[Any]:
+    """The nodes of a kind within a node, itself among them."""
+    found = [node] if isinstance(node, kind) else []
+    for child in node.children:
+        found += all_of(child, kind)
+    return found

@@ -1,0 +1,93 @@
+"""Accesses that are no boxes of slices: rows that are chosen at run time, and patterns of strides."""
+
+from __future__ import annotations
+
+from math import prod
+
+import libcst as cst
+
+from nki.tools.migrate.facts import Fact
+from nki.tools.migrate.index_expressions import Symbolic
+from nki.tools.migrate.linear import Linear
+from nki.tools.migrate.problems import Unmigrated
+from nki.tools.migrate.rewriting.context import Context
+from nki.tools.migrate.rewriting.dims import Dim
+from nki.tools.migrate.rewriting.regions import Cuts, extents_of_part
+from nki.tools.migrate.rewriting.slices import slice_of, subscript
+
+
+def chosen_rows(c: Context, node: cst.Subscript, cuts: Cuts) -> str:
+    """Rows of a tensor in HBM that a tile chooses at run time."""
+    fact, base = c.facts.known(node), c.facts.known(node.value)
+    first, *rest = [each.slice for each in node.slice]
+    assert isinstance(first, cst.Index), "a tile"
+    index = c.facts.one(first.value)
+    if base.buffer in ("sbuf", "psum") or index is None or index.shape[1:] != (1,) or cuts:
+        raise Unmigrated("an index of run time")
+    text = f"{c.code(node.value)}.vector_select(0, {c.code(first.value)})"
+    parts = [_beside(c, each, at, fact, base) for at, each in enumerate(rest, 1)]
+    return subscript(text, [":", *parts])
+
+
+def _beside(c: Context, each: cst.BaseSlice, at: int, fact: Fact, base: Fact) -> str:
+    """A dimension beside the one that is chosen at run time."""
+    if isinstance(each, cst.Slice):
+        return c.one_line(each)
+    assert isinstance(each, cst.Index), "the other element of a subscript"
+    if c.facts.kind(each.value) == "tensor":
+        raise Unmigrated("several indices of run time")
+    found = c.indices.read(each.value)
+    if found is None or len(found.axes) > 1 or any(extent.step.constant != 1 for extent in found.axes.values()):
+        raise Unmigrated("an index of run time")
+    if not found.axes:
+        return found.text
+    ((_, extent),) = found.axes.items()
+    if found.text == "0" and extent.size.constant == base.shape[at]:
+        return ":"
+    return slice_of(c, Dim(at, found.text, str(extent.size)), fact, {})
+
+
+def pattern_view(c: Context, node: cst.Subscript, cuts: Cuts) -> str:
+    """An access along several axes at once, as a pattern of strides."""
+    fact, base = c.facts.known(node), c.facts.known(node.value)
+    nodes = [each.slice.value for each in node.slice if isinstance(each.slice, cst.Index)]
+    found = [c.indices.read(each) for each in nodes]
+    if not base.whole or len(found) != len(base.shape) or cuts or extents_of_part(c, node):
+        raise Unmigrated("one dimension is indexed along several axes, of a part of a tensor")
+    text = c.code(node.value)
+    for symbolic in found[: base.blocks]:
+        if symbolic is None or symbolic.axes:
+            raise Unmigrated("an access spans several blocks, which are tiles of their own now")
+        text += f"[{symbolic.text}]"
+    inner = [each for each in found[base.blocks :] if each is not None]
+    sizes = base.shape[base.blocks :]
+    strides = [Linear.number(prod(sizes[at + 1 :])) for at in range(len(sizes))]
+    if max(each.rank for each in inner) != len(fact.shape):
+        raise Unmigrated("the index has other axes than its tile")
+    return f"{text}.ap({_strides(inner, strides, fact.shape)})"
+
+
+def _strides(indices: list[Symbolic], strides: list[Linear], shape: tuple[int, ...]) -> str:
+    """The pattern of an access, for the strides of the dimensions that are indexed."""
+    rank = len(shape)
+    steps = [Linear()] * rank
+    counts = [Linear.number(size) for size in shape]
+    offset = Linear()
+    for symbolic, stride in zip(indices, strides, strict=True):
+        offset = offset + symbolic.base * stride
+        for axis, extent in symbolic.axes.items():
+            steps[axis + rank] = steps[axis + rank] + extent.step * stride
+            counts[axis + rank] = extent.size
+    pattern = ", ".join(f"[{step}, {count}]" for step, count in zip(steps, counts, strict=True))
+    return f"[{pattern}], offset={offset}" if offset.terms else f"[{pattern}]"
+
+
+def pattern_of(found: Symbolic) -> list[str]:
+    """The arguments of an instruction that computes an index expression."""
+    parts = [found.axes.get(axis) for axis in range(-found.rank + 1, 0)]
+    pattern = ", ".join("[0, 1]" if part is None else f"[{part.step}, {part.size}]" for part in parts)
+    partition = found.axes.get(-found.rank)
+    texts = [f"pattern=[{pattern or '[0, 1]'}]"]
+    if str(found.base) != "0":
+        texts.append(f"offset={found.base}")
+    return [*texts, f"channel_multiplier={partition.step if partition is not None else 0}"]
