@@ -420,3 +420,37 @@ def with_new_axes(a):
 def test_several_axes_are_put_in_at_once():
     a = _array(128, 8)
     assert np.array_equal(both(with_new_axes, a), 2 * np.expand_dims(a, (1, 3)))
+
+
+@jit
+def replaced(a, b):
+    out = nl.ndarray((2, 128, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+    x, y = nl.load(a), nl.load(b)
+    sums = nl.zeros((2, nl.par_dim(128), 128), dtype=nl.float32, buffer=nl.psum)
+    kept = nl.full((2, nl.par_dim(128), 128), 3.0, dtype=nl.float32)
+    sums[0] = nl.matmul(x, y, transpose_x=True)
+    first = nl.copy(sums[0])
+    sums[0] = nl.matmul(y, x, transpose_x=True)
+    sums[1] = nl.copy(x)
+    sums[1] = nl.matmul(y, y, transpose_x=True)
+    kept[0] = first + sums[0]
+    kept[1, :, 0:64] = nl.copy(sums[1, :, 0:64])
+    for i in range(2):
+        nl.store(out[i], kept[i])
+    return out
+
+
+def test_an_assigned_product_adds_to_nothing():
+    a, b = _array(128, 128), _array(128, 128)
+    found = both(replaced, a, b)
+    assert np.allclose(found[0], a.T @ b + b.T @ a, rtol=1e-5)
+    assert np.allclose(found[1, :, :64], (b.T @ b)[:, :64], rtol=1e-5)
+    assert (found[1, :, 64:] == 3).all()
+
+
+def test_a_fill_that_nobody_sees_is_left_out():
+    """Of two tiles in PSUM and two in SBUF one is not overwritten as a whole."""
+    arrays = _array(128, 128), _array(128, 128)
+    (tracer,) = trace_only(replaced.launch(), arrays, {}, load_target("trn2"), from_environment())
+    fills = [issued for issued in tracer.program.body.walk() if issued.instruction.name == "memset"]
+    assert [issued.arguments.value for issued in fills] == [3.0]

@@ -76,8 +76,10 @@ def full(shape: Any, fill_value: Any, dtype: Any, *, buffer: Any = None, name: s
             "create it with nl.ndarray, and store a tile of nl.full into it",
         )
     value = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    session = current("nl.full")
     for part in _tiles(made):
         nisa.memset(dst=part, value=int(value) if made.dtype.is_integer else value)
+        session.fills.append(session.items[-1])
     return made
 
 

@@ -273,7 +273,9 @@ def _redirected(target: Tensor, value: Tensor, box: Box) -> bool:
     if destination.shape != last.view.shape or _overlaps(last, destination):
         return False
     name = next(name for name, view in last.issued.views() if view is last.view or view == last.view)
-    return _issue_again(session, last, {name: destination})
+    # What is assigned replaces what was there: a product adds to nothing.
+    replaces = {"accumulate": False} if "accumulate" in last.issued.instruction.operands else {}
+    return _issue_again(session, last, {name: destination, **replaces})
 
 
 def _accumulated(target: Tensor, value: Tensor, box: Box) -> bool:

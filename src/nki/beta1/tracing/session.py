@@ -12,6 +12,7 @@ from typing import Any
 from nki.beta1.errors import refused
 from nki.beta1.tensors.conjunction import forget
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.fills import overwritten
 from nki.beta1.tracing.grid import GridAxis, programs_of
 from nki.beta1.tracing.programs import Programs
 from nki.beta1.tracing.promises import AffineLoop, broken_promises
@@ -38,6 +39,7 @@ class Session:
         inside: the programs that are in a run of nl.affine_range, once for each run.
         sums: what was written to PSUM.
         summed: the instructions of ``target += value``, see `nki.beta1.tracing.promises`.
+        fills: instructions that gave tiles of nl.full and the like their value.
         last: the instruction that made the last value alone, see `nki.beta1.tracing.results`.
     """
 
@@ -55,6 +57,7 @@ class Session:
     auto_alloc: bool = False
     sums: Sums = field(default_factory=Sums)
     summed: dict[int, tuple[str, int]] = field(default_factory=dict)
+    fills: list[Issued] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.programs = Programs(list(programs_of(self.grid, self.tracer.core)), self.begin)
@@ -86,6 +89,7 @@ class Session:
         needless = [(issued, view) for issued, view in self.superseded if id(view.buffer) not in read]
         gone, unused = {id(issued) for issued, _ in needless}, {id(view.buffer) for _, view in needless}
         gone |= {id(issued) for issued in self.sums.needless}
+        gone |= overwritten(self.fills, self.items)
         if not gone:
             return
         body = self.tracer.program.body
