@@ -12,6 +12,7 @@ _ENUMERATIONS = f"{__name__}.enumerations"
 
 MODULES = {
     "_pre_prod_kernels": _ENUMERATIONS,
+    "_pre_prod_kernels.attention_token_gen": f"{__name__}.attention_token_gen",
     "_pre_prod_kernels.attn_fwd": f"{__name__}.attn_fwd",
     "_pre_prod_kernels.output_proj": f"{__name__}.output_proj",
     "_pre_prod_kernels.qkv": f"{__name__}.qkv",

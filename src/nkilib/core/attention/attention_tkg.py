@@ -130,10 +130,7 @@ def attention_tkg(
     check_step(cfg, {"k_prior": k_prior}, {"v_prior": v_prior}, {"mask": mask}, active_blocks_table)
     _check_new(cfg, q, k_active, v_active, k_prior)
     _check_options(cfg, inv_freqs, rope_pos_ids, start_pos_ids, sink, out, k_out)
-    queries, keys = _on_chip(q, cfg, cfg.q_head), _on_chip(k_active, cfg, 1)
-    if cfg.fuse_rope:
-        queries, keys = _turned(queries, keys, inv_freqs, rope_pos_ids, cfg)
-        _give_keys(keys, k_out, cfg)
+    queries, keys = new_tokens(q, k_active, (inv_freqs, rope_pos_ids), k_out, cfg)
     step, mine = plan(
         cfg,
         (queries, keys, lambda there: load(v_active[there].permute((2, 0, 1, 3)))),
@@ -144,6 +141,19 @@ def attention_tkg(
     )
     attended(step, mine, out)
     return out, k_out
+
+
+def new_tokens(q: Any, k_active: Any, rope: tuple[Any, Any], k_out: Any, cfg: AttnTKGConfig) -> tuple[Any, Any]:
+    """Queries ``(d, B * H * S)`` and keys ``(d, B * S)`` in SBUF; with ``cfg.fuse_rope`` turned, and keys in `k_out` too.
+
+    Args:
+        rope: frequencies and positions, see `inv_freqs` and `rope_pos_ids` of `attention_tkg`.
+    """
+    queries, keys = _on_chip(q, cfg, cfg.q_head), _on_chip(k_active, cfg, 1)
+    if cfg.fuse_rope:
+        queries, keys = _turned(queries, keys, *rope, cfg)
+        _give_keys(keys, k_out, cfg)
+    return queries, keys
 
 
 def plan(
