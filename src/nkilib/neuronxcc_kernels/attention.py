@@ -14,6 +14,7 @@ import nki.language as nl
 from nkilib import limits
 from nkilib.core.attention.attention_bwd import attention_bwd
 from nkilib.core.attention.attention_cte import attention_cte
+from nkilib.neuronxcc_kernels.attention_tkg import attention_tkg_fwd_isa_kernel
 from nkilib.neuronxcc_kernels.attn_fwd import CAUSAL, transposes_are_chosen
 from nkilib.neuronxcc_kernels.outputs import give
 from nkilib.streaming import load, result, sbuf, share, store
@@ -22,6 +23,7 @@ __all__ = [
     "FlashConfig",
     "allocated_fused_self_attn_for_SD_small_head_size",
     "attention_isa_kernel",
+    "attention_tkg_fwd_isa_kernel",
     "flash_attn_bwd",
     "flash_fwd",
     "fused_self_attn_for_SD_small_head_size",
@@ -89,6 +91,7 @@ def attention_isa_kernel(
             "strided_q_slicing": strided_q_slicing or None,
         },
         "attention_isa_kernel",
+        "attention_tkg_fwd_isa_kernel",
     )
     transposes_are_chosen("attention_isa_kernel", use_dma_transpose)
     batch, d, queries = q.shape

@@ -17,7 +17,14 @@ __all__ = ["attention_token_gen_kernel", "llama3_nki_attention_block_token_gen_k
 
 
 def attention_token_gen_kernel(
-    Q: Any, K: Any, V: Any, K_cache: Any, V_cache: Any, mask_cache: Any, mask_active: Any, K_cache_transposed: bool = True
+    Q: Any,
+    K: Any,
+    V: Any,
+    K_cache: Any,
+    V_cache: Any,
+    mask_cache: Any,
+    mask_active: Any,
+    K_cache_transposed: bool = True,
 ) -> Any:
     """Attention of new tokens, whose queries are scaled already, over a cache.
 

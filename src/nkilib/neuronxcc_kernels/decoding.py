@@ -8,6 +8,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nkilib import limits
 from nkilib.core.attention.attention_tkg_utils import resize_cache_block_len_for_attention_tkg_kernel
+from nkilib.neuronxcc_kernels.outputs import meet
 from nkilib.streaming import load, result, sbuf, size, spans, store, transpose
 
 _MOST_PLACES = 1 << 24
@@ -35,7 +36,7 @@ def joined_masks(cache: Any, active: Any) -> Any:
         for some in spans(columns, nl.tile_size.pmax):
             tile = _counted(rows_of_cache[some, part], rows_of_active[some], part, keys - new)
             store(made[part, some], transpose(tile))
-    _meet(made)
+    meet(made)
     return made.reshape((keys, batch, heads, new))
 
 
@@ -69,7 +70,7 @@ def paged_mask(mask: Any, block_len: int) -> Any:
     if int(nl.program_id(0)) == 0:
         for part in range(shape[0]):
             nisa.dma_copy(dst=ordered[part], src=split[part].permute((1, 0, 2)))
-    _meet(made)
+    meet(made)
     return made
 
 
@@ -92,7 +93,7 @@ def slots(table: Any, positions: Any, block_len: int) -> Any:
     if int(nl.program_id(0)) == 0:
         for some in spans(batch, nl.tile_size.pmax):
             store(made[some], _slots(load(table[some], nl.float32), load(positions[some], nl.float32), block_len))
-    _meet(made)
+    meet(made)
     return made
 
 
@@ -106,9 +107,7 @@ def _slots(table: Any, positions: Any, block_len: int) -> Any:
     for place in range(positions.shape[1]):
         offset, inside, after = (sbuf((rows, blocks), nl.float32) for _ in range(3))
         position = positions[:, place : place + 1]
-        nisa.tensor_scalar(
-            dst=offset, data=starts, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=position
-        )
+        nisa.tensor_scalar(dst=offset, data=starts, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=position)
         nisa.tensor_scalar(dst=inside, data=offset, op0=nl.greater_equal, operand0=0.0)
         nisa.tensor_scalar(dst=after, data=offset, op0=nl.less, operand0=float(block_len))
         nisa.tensor_tensor(dst=inside, data1=inside, data2=after, op=nl.multiply)
@@ -120,16 +119,12 @@ def _slots(table: Any, positions: Any, block_len: int) -> Any:
     return whole
 
 
-def _meet(made: Any) -> None:
-    """Wait for the part of another core."""
-    if nl.num_programs(0) > 1:
-        nisa.core_barrier(data=made, cores=(0, 1))
-
-
 def repeated(column: Any, times: int) -> Any:
     """A column (B, 1) of HBM as (B, times) in HBM."""
     if times == 1:
         return column
     made = result((column.shape[0], times), column.dtype)
-    nisa.dma_copy(dst=made, src=column.broadcast(1, times))
+    if int(nl.program_id(0)) == 0:
+        nisa.dma_copy(dst=made, src=column.broadcast(1, times))
+    meet(made)
     return made

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import nki.isa as nisa
-import nki.language as nl
 from nkilib import limits
 from nkilib.core.qkv.qkv import qkv
 from nkilib.core.utils.common_types import NormType, QKVOutputLayout
-from nkilib.neuronxcc_kernels.outputs import give
-from nkilib.streaming import load, sbuf, size, spans, store
+from nkilib.neuronxcc_kernels.outputs import add_to, give
 
 __all__ = ["nki_qkv_projection_isa_kernel", "rmsnorm_qkv_isa_fused_add_kernel", "rmsnorm_qkv_isa_kernel"]
 
@@ -163,16 +160,6 @@ def _projected(
 
 
 def _sum(hidden: Any, mlp_prev: Any, attn_prev: Any) -> Any:
-    """``hidden += mlp_prev + attn_prev``, and `hidden`; the cores of the launch divide the rows."""
-    rows, columns = hidden.shape[0] * hidden.shape[1], hidden.shape[2]
-    flat, *added = (each.reshape((rows, columns)) for each in (hidden, mlp_prev, attn_prev))
-    for part in spans(rows, 128, shared=True):
-        total = load(flat[part])
-        for each in added:
-            more = sbuf((size(part), columns), total.dtype)
-            nisa.dma_copy(dst=more, src=each[part])
-            nisa.tensor_tensor(dst=total, data1=total, data2=more, op=nl.add)
-        store(flat[part], total)
-    if nl.num_programs(0) > 1:
-        nisa.core_barrier(data=hidden, cores=(0, 1))
+    """``hidden += mlp_prev + attn_prev``, and `hidden`."""
+    add_to(hidden, mlp_prev, attn_prev)
     return hidden

@@ -88,9 +88,7 @@ def block_of_layer(a: dict[str, Any], mask: np.ndarray, keys: np.ndarray, values
     if norm and not a.get("pre_rope_rmsnorm"):
         q, k = rms_norm(q), rms_norm(k)
     looked = mask.shape[-1]
-    found = seen(
-        q * d**-0.5, with_new(keys, k[:, 0], looked), with_new(values, v, looked), mask, a.get("sink")
-    )
+    found = seen(q * d**-0.5, with_new(keys, k[:, 0], looked), with_new(values, v, looked), mask, a.get("sink"))
     flat = found.transpose(0, 2, 1, 3).reshape(b * s, -1)
     return flat @ wide(a["W_out"]) + wide(a["bias_out"]), k[:, 0], v
 
@@ -182,3 +180,192 @@ def test_the_attention_half_of_a_layer_with_a_paged_cache() -> None:
             for place, position in enumerate(positions):
                 after[table[sequence, position // length], position % length, 0] = new[sequence, place]
         close(cache, after)
+
+
+@pytest.mark.parametrize(("cores", "new", "turned"), [(2, 1, False), (1, 2, True)])
+def test_attention_that_rotates_by_positions(cores: int, new: int, turned: bool) -> None:
+    """The positions of rotation are others than those in the cache."""
+    b, n, d, looked, length = 2, 4, 64, 256, 384
+    q, k, v = normal(b, n, new, d), normal(b, 1, new, d), normal(b, 1, new, d)
+    keys, values = normal(b, length, d), normal(b, length, d)
+    at = np.array([[200], [131]], np.int32)
+    rotated = (at + 50 + np.arange(new)).astype(np.float32)
+    frequencies = (10000.0 ** (-np.arange(d // 2) * 2 / d)).astype(np.float32)[:, None]
+    triangle = np.tril(np.ones((new, new), np.float32))
+    active = np.ascontiguousarray(np.broadcast_to(triangle, (b, n, new, new)).transpose(3, 0, 1, 2))
+    out, k_out = np.zeros((b, n, d, new), q.dtype), np.zeros((b, 1, d, new), q.dtype)
+    stored = (keys if not turned else np.ascontiguousarray(keys.swapaxes(1, 2)))[:, None]
+    kernel("_private_kernels.attention", "attention_tkg_fwd_isa_kernel")[(nc(cores),)](
+        q=q,
+        k_active=k,
+        v_active=v,
+        k_prior=stored,
+        v_prior=values[:, None],
+        pos_id=at,
+        active_mask=active,
+        inv_freqs=frequencies,
+        rope_pos_ids=rotated,
+        out=out,
+        k_out=k_out,
+        kernel_name="AttentionTkgFwd",
+        curr_sprior=looked,
+        full_sprior=length,
+        tp_k_prior=not turned,
+        use_pos_id=True,
+        fuse_rope=True,
+        strided_mm1=True,
+    )
+    angles = rotated[None] * frequencies[:, :, None]
+    turn = lambda x: turned_heads(wide(x), np.cos(angles), np.sin(angles), True)  # noqa: E731 - both alike
+    mask, _ = step_masks(b, n, new, looked, [200, 131])
+    both = joined(mask, np.broadcast_to(triangle, (b, n, new, new)))
+    rotated_keys = turn(k)[:, 0]
+    wanted = seen(turn(q) / 8, with_new(keys, rotated_keys, looked), with_new(values, v[:, 0], looked), both)
+    close(k_out[:, 0], rotated_keys.swapaxes(1, 2))
+    close(out, wanted.swapaxes(2, 3))
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_mlp_that_returns_its_result(skip: bool) -> None:
+    from neuronxcc.nki import jit
+    from neuronxcc.nki._pre_prod_kernels import NormType
+
+    b, s, h, i = 2, 4, 256, 512
+    x, r, gamma = normal(b, s, h), normal(b, s, h), normal(1, h)
+    gate, up, down = (normal(*shape) / x.dtype.type(16) for shape in ((h, i), (h, i), (i, h)))
+    plain = kernel("_pre_prod_kernels.mlp_tkg.mlp_tkg_isa", "nki_mlp_tkg_isa_kernel").__wrapped__
+    run = jit(plain, mode="torchxla", platform_target="trn2", show_compiler_tb=True, debug_kernel=True)[(nc(2),)]
+    call = {
+        "gate_w": gate,
+        "up_w": up,
+        "down_w": down,
+        "norm_weights": gamma,
+        "gate_w_scale": None,
+        "up_w_scale": None,
+        "down_w_scale": None,
+        "eps": 1e-6,
+        "norm_type": NormType.RMS_NORM_SKIP_GAMMA if skip else NormType.RMS_NORM,
+    }
+    out, total = run(hidden=r, attn_output=x, store_add=True, input_quantized=False, **call)
+    close(total, wide(x) + wide(r))
+    normal_rows = rms_norm(wide(x) + wide(r), 1.0 if skip else wide(gamma))
+    close(out, (silu(normal_rows @ wide(gate)) * (normal_rows @ wide(up))) @ wide(down), 3e-2)
+    with pytest.raises(KernelLimit, match="input_quantized"):
+        run(hidden=x, attn_output=None, store_add=False, input_quantized=True, **call)
+
+
+def test_projection_of_a_decoding_step() -> None:
+    from neuronxcc.nki._pre_prod_kernels import NormType, QKVOutputLayout, QuantizationType
+
+    x, weights, bias = normal(2, 2, 256), normal(256, 256) / np.float32(16).astype("bfloat16"), normal(1, 256)
+    run = kernel("_pre_prod_kernels.qkv_tkg_impl", "nki_qkv_projection_tkg_impl")[1]
+    call = {
+        "hidden": x,
+        "qkv_w": weights,
+        "norm_w": None,
+        "fused_add": False,
+        "mlp_prev": None,
+        "attn_prev": None,
+        "d_head": 64,
+        "output_layout": QKVOutputLayout.BSD,
+        "eps": 1e-6,
+        "norm_type": NormType.NO_NORM,
+        "qkvInSB": False,
+        "qkv_bias": bias,
+        "norm_bias": None,
+        "hidden_actual": 256,
+        "B": 2,
+        "S": 2,
+        "H": 256,
+        "num_q_heads": 4,
+        "num_kv_heads": 4,
+        "quantization_type": QuantizationType.NONE,
+        "qkv_w_scales": None,
+        "qkv_in_scales": None,
+    }
+    close(run(**call), wide(x) @ wide(weights) + wide(bias))
+    with pytest.raises(KernelLimit, match="H is 512"):
+        run(**{**call, "H": 512})
+
+
+def mixture(a: dict[str, Any], local: slice) -> tuple[np.ndarray, np.ndarray]:
+    """Result and logits of a mixture of experts, of which some are here."""
+    h = a["inp"].shape[-1]
+    x = rms_norm(a["inp"], wide(a["gamma"])).reshape(-1, h)
+    logits = x @ wide(a["router_weights"])
+    chosen = np.argsort(-logits, axis=1)[:, : a["top_k"]]
+    softmax = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    affinity = softmax if a["router_act_fn"].name == "SOFTMAX" else 1 / (1 + np.exp(-logits))
+    weights = np.zeros_like(logits)
+    np.put_along_axis(weights, chosen, np.take_along_axis(affinity, chosen, 1), 1)
+    if a.get("norm_topk_prob"):
+        weights /= weights.sum(1, keepdims=True)
+    out = np.zeros_like(x)
+    for place, expert in enumerate(range(local.start, local.stop)):
+        both = np.einsum("th,hci->tci", x, wide(a["expert_gate_up_weights"][place]))
+        made = (silu(both[:, 0]) * both[:, 1]) @ wide(a["expert_down_weights"][place])
+        out += weights[:, expert : expert + 1] * made
+    if a["shared_expert_gate_w"] is not None:
+        gate, up, down = (wide(a[f"shared_expert_{name}_w"]) for name in ("gate", "up", "down"))
+        out += (silu(x @ gate) * (x @ up)) @ down
+    return out, logits
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("moe_token_gen_all_experts_kernel", {"shared": True, "act": "SIGMOID", "dtype": "bfloat16"}),
+        ("moe_token_gen_all_experts_kernel", {"shared": False, "act": "SOFTMAX", "dtype": "float32"}),
+        ("moe_token_gen_selective_load_kernel", {"shared": False, "act": "SOFTMAX", "dtype": "float32"}),
+        ("moe_token_gen_kernel", {"shared": True, "act": "SIGMOID", "dtype": "bfloat16"}),
+    ],
+)
+def test_mixture_of_experts(name: str, options: dict[str, Any]) -> None:
+    import neuronxcc.nki.language as nl
+    from neuronxcc.nki._pre_prod_kernels import ActFnType, ExpertAffinityScaleMode, RouterActFnType
+
+    every, (b, s, h, i, experts) = name == "moe_token_gen_all_experts_kernel", (2, 2, 256, 128, 8)
+    local = slice(4, 8) if every else slice(0, 8)
+    here = local.stop - local.start
+    small = np.float32(16).astype("bfloat16")
+    shapes = {"gate": (h, i), "up": (h, i), "down": (i, h)}
+    call = {
+        "inp": normal(b, s, h),
+        "gamma": normal(1, h),
+        "router_weights": normal(h, experts) / small,
+        "expert_gate_up_weights": normal(here, h, 2, i) / small,
+        "expert_down_weights": normal(here, i, h) / small,
+        **{
+            f"shared_expert_{each}_w": normal(*shape) / small if options["shared"] else None
+            for each, shape in shapes.items()
+        },
+        "expert_gate_up_weights_scale": None,
+        "expert_down_weights_scale": None,
+        "eps": 1e-6,
+        "top_k": 2,
+        "router_act_fn": getattr(RouterActFnType, options["act"]),
+        "expert_affinities_scaling_mode": ExpertAffinityScaleMode.POST_SCALE,
+        "router_mm_dtype": getattr(nl, options["dtype"]),
+    }
+    if name != "moe_token_gen_kernel":
+        call |= {
+            "router_bias": None,
+            "expert_gate_up_bias": None,
+            "expert_down_bias": None,
+            "shared_expert_gate_bias": None,
+            "router_pre_norm": True,
+            "hidden_act_fn": ActFnType.SiLU,
+            "hidden_act_scale_factor": None,
+            "hidden_act_bias": None,
+            "norm_topk_prob": not options["shared"],
+        }
+    if every:
+        call["rank_id"] = np.ones((1, 1), np.int32)
+    run = kernel("_pre_prod_kernels.moe_token_gen", name)[(nc(2),)]
+    out, logits = run(**call)
+    wanted, wanted_logits = mixture(call, local)
+    assert out.shape == (b * s, h) and logits.shape == (b * s, experts)
+    close(logits, wanted_logits)
+    close(out, wanted, 3e-2)
+    with pytest.raises(KernelLimit, match="PRE_SCALE"):
+        run(**{**call, "expert_affinities_scaling_mode": ExpertAffinityScaleMode.PRE_SCALE})
