@@ -1,11 +1,14 @@
-"""``neuronxcc.nki.compiler.backends.neuron.dimensions``: a dimension of grids that models of serving libraries name."""
+"""``neuronxcc.nki.compiler.backends.neuron.dimensions``: dimensions of grids that models of serving libraries name."""
 
 from __future__ import annotations
 
 from nki.beta1.errors import refused
-from nki.beta1.tracing.grid import GridAxis
+from nki.beta1.tracing.grid import GridAxis, nc
 
-__all__ = ["CCPipeline"]
+__all__ = ["VNC", "CCPipeline"]
+
+VNC = nc
+"""An older name of ``nl.nc``."""
 
 
 def CCPipeline(factor: int) -> GridAxis:  # noqa: N802 - the name of the first NKI

@@ -3,7 +3,8 @@
 A distribution names in the group ``nki.beta1.kernels`` a dictionary: modules below ``neuronxcc.nki``, and which of its
 own modules stand for them. What such a module has in ``__all__`` is served: functions of today's NKI as kernels, which
 are launched as kernels of the first NKI are, and everything else as it is. A function that takes `grid` by name gets
-the sizes of the grid that it is launched on.
+the sizes of the grid that it is launched on. Functions that are no kernels are named in ``PLAIN``. ``NOT_SERVED`` has
+names that models import from there and that the library does not serve, each with what takes its place.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -37,6 +38,7 @@ GROUP = "nki.beta1.kernels"
 """The group of entry points; the name of one is of no matter."""
 
 _ABOVE = "neuronxcc.nki."
+_SOURCE = "nki/api/nki.kernels.rst (NKI 0.1)"
 PACKAGES = ("kernels", "_private_kernels", "_pre_prod_kernels")
 """What the compiler had below ``neuronxcc.nki`` beside the language."""
 
@@ -108,14 +110,26 @@ class LibraryFinder(MetaPathFinder, Loader):
         if source is None:
             return
         library = import_module(source)
-        names = list(library.__all__)
+        names, plain = list(library.__all__), getattr(library, "PLAIN", ())
         module.__doc__ = library.__doc__
-        vars(module).update({name: _kernel_of(getattr(library, name)) for name in names}, __all__=names)
+        for name in names:
+            value = getattr(library, name)
+            setattr(module, name, _made(value) if isinstance(value, FunctionType) and name not in plain else value)
+        vars(module).update(__all__=names, __getattr__=partial(_absent, module.__name__, library))
 
 
-def _kernel_of(value: Any) -> Any:
-    """Each function one kernel, whatever names it is served under."""
-    return _made(value) if isinstance(value, FunctionType) else value
+def _absent(module: str, library: ModuleType, name: str) -> Any:
+    """Raise the error for a name that a served module does not have."""
+    instead: Mapping[str, str] = getattr(library, "NOT_SERVED", {})
+    if name not in instead:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+    raise RemovedModuleError(
+        "name.removed",
+        f"{module}.{name} does not exist",
+        rule=f"{library.__name__.partition('.')[0]} serves other kernels under their old names",
+        source=_SOURCE,
+        fix=instead[name],
+    )
 
 
 _FRONT_END = LibraryFrontEnd()
@@ -125,6 +139,7 @@ _KERNELS: dict[FunctionType, Beta1Kernel] = {}
 
 
 def _made(function: FunctionType) -> Beta1Kernel:
+    """Each function one kernel, whatever names it is served under."""
     with _LOCK:
         FRONT_ENDS[function] = _FRONT_END
         return _KERNELS.setdefault(function, Beta1Kernel(Launch(function, front_end=_FRONT_END)))
@@ -139,20 +154,19 @@ def _served(path: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def _missing(name: str, known: Mapping[str, str]) -> RemovedModuleError:
-    source = "nki/api/nki.kernels.rst (NKI 0.1)"
     if not known:
         return RemovedModuleError(
             "name.removed",
             f"{name} does not exist: no library of kernels that serves it is installed",
             rule=f"distributions serve what was below {_ABOVE}kernels by entry points of the group {GROUP}",
-            source=source,
+            source=_SOURCE,
             fix="install open-nki-library",
         )
     return RemovedModuleError(
         "name.removed",
         f"{name} does not exist",
         rule="a library serves the modules that models import",
-        source=source,
+        source=_SOURCE,
         fix=f"import one of {', '.join(sorted(known))}",
     )
 

@@ -16,8 +16,9 @@ from nkilib.core.attention.attention_bwd import attention_bwd
 from nkilib.core.attention.attention_cte import attention_cte
 from nkilib.neuronxcc_kernels.attention_tkg import attention_tkg_fwd_isa_kernel
 from nkilib.neuronxcc_kernels.attn_fwd import CAUSAL, transposes_are_chosen
-from nkilib.neuronxcc_kernels.outputs import give
-from nkilib.streaming import load, result, sbuf, share, store
+from nkilib.neuronxcc_kernels.not_served import NOT_SERVED as NOT_SERVED
+from nkilib.neuronxcc_kernels.outputs import give, meet
+from nkilib.streaming import load, load_transposed, result, sbuf, share, spans, store
 
 __all__ = [
     "FlashConfig",
@@ -41,7 +42,7 @@ class FlashConfig:
         seq_tile_size, attn_core_tile_size: tiles of the published kernel; this one chooses its own, which is told where
             they are not the published defaults.
         training: whether the logarithms of the sums are returned, which gradients need.
-        should_transpose_v: False.
+        should_transpose_v: whether values come as (b, heads_kv, d, S_k), and are transposed first.
         lse_dtype: name of a dtype of `nki.language`; "" for float32, or the dtype of `q` without mixed precision.
     """
 
@@ -91,7 +92,6 @@ def attention_isa_kernel(
             "strided_q_slicing": strided_q_slicing or None,
         },
         "attention_isa_kernel",
-        "attention_tkg_fwd_isa_kernel",
     )
     transposes_are_chosen("attention_isa_kernel", use_dma_transpose)
     batch, d, queries = q.shape
@@ -138,7 +138,7 @@ def flash_fwd(
     Args:
         q: (b, heads, d, S_q).
         k: (b, heads_kv, d, S_k).
-        v: (b, heads_kv, S_k, d).
+        v: (b, heads_kv, S_k, d), or with ``config.should_transpose_v`` (b, heads_kv, d, S_k).
         seed: of the dropout, which is not built.
         logit_bias: None.
         softmax_scale: of the scores; by default d**-0.5.
@@ -161,7 +161,6 @@ def flash_fwd(
         {
             "logit_bias": logit_bias,
             "dropout_p": dropout_p or None,
-            "should_transpose_v": config.should_transpose_v or None,
         },
         "flash_fwd",
     )
@@ -175,7 +174,7 @@ def flash_fwd(
     made = attention_cte(
         q.reshape((b * heads, d, queries)),
         k.reshape((b * heads_kv, d, keys)),
-        v.reshape((b * heads_kv, keys, d)),
+        _rows(v.reshape((b * heads_kv, d, keys))) if config.should_transpose_v else v.reshape((b * heads_kv, keys, d)),
         scale=softmax_scale or d**-0.5,
         causal_mask=use_causal_mask or sliding_window > 0,
         sliding_window=sliding_window if sliding_window > 0 else None,
@@ -301,13 +300,23 @@ def _launched(grid: tuple[int, ...], wanted: tuple[int, ...], kernel: str) -> No
     )
 
 
+def _rows(turned: Any) -> Any:
+    """Values (B, d, S) as (B, S, d) in HBM; the cores of the launch divide the sequences."""
+    batch, d, keys = turned.shape
+    made = result((batch, keys, d), turned.dtype)
+    for each in share(range(batch)):
+        for part, tile in zip(spans(keys, nl.tile_size.pmax), load_transposed(turned[each]), strict=True):
+            store(made[each, part], tile)
+    meet(made)
+    return made
+
+
 def _logarithms(negated_largest: Any, inverse_sums: Any, dtype: Any) -> Any:
     """``log(sum(exp(x))) = largest - log(1 / sum(exp(x - largest)))``; the cores of the launch divide the sequences."""
     batch, rows, tiles = negated_largest.shape
     lse = result((batch, rows, tiles), dtype)
-    if nl.num_programs(0) > 1:
-        for made in (negated_largest, inverse_sums):
-            nisa.core_barrier(data=made, cores=(0, 1))
+    for made in (negated_largest, inverse_sums):
+        meet(made)
     for each in share(range(batch)):
         logarithm = sbuf((rows, tiles), nl.float32)
         nisa.activation(dst=logarithm, op=nl.log, data=load(inverse_sums[each]))

@@ -33,7 +33,7 @@ def meet(made: Any) -> None:
 
 
 def cast(tensor: Any, dtype: Any) -> Any:
-    """A tensor of HBM in another dtype, of which the cores of the launch have written all; itself if it has that one."""
+    """A tensor of HBM, all of which is written, in a new one of another dtype; itself if it has that one."""
     if tensor.dtype == dtype:
         return tensor
     made = result(tuple(tensor.shape), dtype)

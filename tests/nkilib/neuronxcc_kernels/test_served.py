@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +13,7 @@ from ml_dtypes import bfloat16
 from nki.beta1.language import nc
 from nkilib.errors import KernelLimit
 from nkilib.neuronxcc_kernels import MODULES
+from nkilib.neuronxcc_kernels.not_served import NOT_SERVED
 
 RNG = np.random.default_rng(7)
 
@@ -56,7 +58,7 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray | float = 1.0) -> np.ndarray:
 def test_every_module_is_there_and_has_what_it_names() -> None:
     for name in MODULES:
         module = import_module(f"neuronxcc.nki.{name}")
-        assert module.__all__ and all(hasattr(module, each) for each in module.__all__)
+        assert all(hasattr(module, each) for each in module.__all__)
 
 
 @pytest.mark.parametrize("module", ["kernels.attention", "_private_kernels.attention"])
@@ -93,11 +95,14 @@ def test_what_attention_cannot_serve_is_refused() -> None:
 
 @pytest.mark.parametrize(("heads", "heads_kv", "window"), [(2, 2, -1), (4, 2, -1), (2, 1, 100)])
 def test_flash_attention_and_its_gradients(heads: int, heads_kv: int, window: int) -> None:
+    """As training calls it: values are transposed, and grids are spread over two cores where heads are even."""
     b, d, s = 1, 64, 512
     q, k, v = normal(b, heads, d, s), normal(b, heads_kv, d, s), normal(b, heads_kv, s, d)
-    forward = kernel("kernels.attention", "flash_fwd")[b, heads_kv]
-    seed = np.zeros(1, np.int32)
-    out, lse = forward(q, k, v, seed, use_causal_mask=True, sliding_window=window)
+    axis = nc(2) * (heads_kv // 2) if heads_kv == 2 else heads_kv
+    forward = kernel("kernels", "flash_fwd")[b, axis]
+    seed, values = np.zeros(1, np.int32), np.ascontiguousarray(v.swapaxes(2, 3))
+    config = kernel("kernels.attention", "FlashConfig")(should_transpose_v=True)
+    out, lse = forward(q, k, values, seed, use_causal_mask=True, sliding_window=window, config=config)
     assert out.shape == (b, heads, s, d) and lse.shape == (b, heads, 128, s // 128) and lse.dtype == np.float32
     repeat = heads // heads_kv
     keys, values = (np.repeat(each, repeat, 1) for each in (k, v))
@@ -112,10 +117,8 @@ def test_flash_attention_and_its_gradients(heads: int, heads_kv: int, window: in
     close(lse.swapaxes(2, 3).reshape(b, heads, s), sums, 1e-2)
     dy = normal(b, heads, d, s)
     turned = np.ascontiguousarray(out.swapaxes(2, 3))
-    backward = kernel("kernels.attention", "flash_attn_bwd")[b, heads_kv]
-    found = backward(
-        q, k, np.ascontiguousarray(v.swapaxes(2, 3)), turned, dy, lse, seed, use_causal_mask=True, sliding_window=window
-    )
+    backward = kernel("kernels", "flash_attn_bwd")[b, heads_kv]
+    found = backward(q, k, values, turned, dy, lse, seed, use_causal_mask=True, sliding_window=window)
     gradient = np.einsum("bhdq,bhkd->bhqk", wide(dy), wide(values))
     scale = weights * (gradient - (weights * gradient).sum(-1, keepdims=True)) * d**-0.5
     summed = lambda x: x.reshape(b, heads_kv, repeat, *x.shape[2:]).sum(2)  # noqa: E731 - heads share keys
@@ -329,17 +332,173 @@ def test_an_old_kernel_calls_a_served_one() -> None:
     close(doubled(x, weights), 2 * rms_norm(x) @ wide(weights))
 
 
-def test_a_module_that_nobody_serves() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"_private_kernels.topk does not exist") as caught:
-        import_module("neuronxcc.nki._private_kernels.topk")
+def test_what_is_not_served_says_what_to_call() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"_private_kernels.nothing does not exist") as caught:
+        import_module("neuronxcc.nki._private_kernels.nothing")
     assert "kernels.attention" in caught.value.fix
+    for module, name in (
+        ("_private_kernels.attention", "ring_attention_fwd"),
+        ("_pre_prod_kernels.collectives", "CollectivesConfig"),
+        ("_pre_prod_kernels.blockwise_mm", "blockwise_mm_selective_cp"),
+    ):
+        with pytest.raises(ImportError, match=f"{module}.{name} does not exist") as refused:
+            kernel(module, name)
+        assert refused.value.fix.startswith("call ")
+    with pytest.raises(AttributeError, match="nobody_wrote_it"):
+        kernel("_private_kernels.attention", "nobody_wrote_it")
+
+
+def test_everything_that_takes_the_place_of_a_kernel_is_there() -> None:
+    for instead in NOT_SERVED.values():
+        for name in re.findall(r"nkilib[.\w]+", instead):
+            module, _, last = name.rpartition(".")
+            found = import_module(module)
+            assert hasattr(found, last) or import_module(name)
 
 
 def test_a_dimension_for_pipelines_of_collectives() -> None:
-    from neuronxcc.nki.compiler.backends.neuron.dimensions import CCPipeline
+    from neuronxcc.nki.compiler.backends.neuron.dimensions import VNC, CCPipeline
 
     x, weights = normal(1, 128, 256), normal(256, 256) / bfloat16(16)
     run = kernel("kernels.allocated_fused_linear", "allocated_fused_rms_norm_qkv")
     close(run[(CCPipeline(1) * nc(2),)](x, weights), rms_norm(x) @ wide(weights))
+    close(run[VNC(2)](x, weights), rms_norm(x) @ wide(weights))
     with pytest.raises(Exception, match=r"CCPipeline\(2\)"):
         CCPipeline(2)
+
+
+def blocks_of_tokens(
+    rng: np.random.Generator, tokens: int, experts: int, block: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tokens of two experts each in blocks: affinities (T + 1, E), the token in each place, and the blocks' experts."""
+    affinities = np.zeros((tokens + 1, experts))
+    places, of_block = [], []
+    chosen = np.array([rng.permutation(experts)[:2] for _ in range(tokens)])
+    for token, some in enumerate(chosen):
+        affinities[token, some] = rng.uniform(0.2, 0.8, 2)
+    for expert in range(experts):
+        mine = np.flatnonzero((chosen == expert).any(1))
+        for start in range(0, len(mine), block):
+            part = mine[start : start + block]
+            places.append(np.pad(part, (0, block - len(part)), constant_values=tokens))
+            of_block.append(expert)
+    return affinities, np.concatenate(places).astype(np.int32), np.array(of_block, np.int32)
+
+
+def test_experts_of_blocks_and_their_gradients() -> None:
+    """As a training step calls them: activations are kept, and gradients are written."""
+    import torch
+    from neuronxcc.nki.compiler.backends.neuron.dimensions import VNC
+
+    tokens, h, i, experts, block = 200, 256, 128, 4, 128
+    affinities, places, of_block = blocks_of_tokens(np.random.default_rng(2), tokens, experts, block)
+    n = len(of_block)
+    x, gate_up, down = (
+        normal(tokens + 1, h),
+        normal(experts, h, 2, i) / bfloat16(16),
+        normal(experts, i, h) / bfloat16(8),
+    )
+    x[tokens] = 0
+    scales = affinities.reshape(-1, 1).astype(bfloat16)
+    out, kept, results = (
+        np.zeros((tokens + 1, h), bfloat16),
+        *(np.zeros(shape, bfloat16) for shape in ((n, 2, i, block), (n, block, h))),
+    )
+    check = kernel("_pre_prod_kernels.blockwise_mm", "check_blockwise_mm_kernel_compatibility")
+    check(hidden_size=h, block_size=block, intermediate_size_tp=i)
+    kernel("_pre_prod_kernels.blockwise_mm", "blockwise_mm_baseline_shard_hidden")[VNC(2)](
+        hidden_states=x,
+        expert_affinities_masked=scales,
+        gate_up_proj_weight=gate_up,
+        down_proj_weight=down,
+        block_size=block,
+        token_position_to_id=places,
+        block_to_expert=of_block,
+        output=out,
+        gate_up_activations_T=kept,
+        down_activations=results,
+        is_tensor_update_accumulating=True,
+    )
+    tensors = [torch.tensor(wide(each), requires_grad=True) for each in (x, scales, gate_up, down)]
+    tx, ta, tg, td = tensors
+    both = torch.einsum("th,ehci->teci", tx, tg)
+    made = torch.einsum("tei,eih->teh", torch.nn.functional.silu(both[:, :, 0]) * both[:, :, 1], td)
+    wanted = (made * ta.reshape(tokens + 1, experts, 1)).sum(1)
+    close(out[:tokens], wanted.detach().numpy()[:tokens], 3e-2)
+    gradient = normal(tokens + 1, h)
+    gradient[tokens] = 0
+    found = [np.zeros_like(each) for each in (x, scales, gate_up, down)]
+    kernel("_private_kernels.blockwise_mm_bwd", "blockwise_mm_bwd")(
+        x,
+        found[0],
+        scales,
+        found[1],
+        gate_up,
+        found[2],
+        kept,
+        down,
+        found[3],
+        results,
+        places,
+        of_block,
+        gradient,
+        block_size=block,
+        is_tensor_update_accumulating=True,
+    )
+    wanted.backward(torch.tensor(wide(gradient)))
+    used = affinities.reshape(-1, 1) != 0
+    close(found[0][:tokens], tx.grad.numpy()[:tokens], 4e-2)
+    close(np.where(used, wide(found[1]), 0), np.where(used, ta.grad.numpy(), 0), 4e-2)
+    close(found[2], tg.grad.numpy(), 4e-2)
+    close(found[3], td.grad.numpy(), 4e-2)
+
+
+def test_router_and_largest_elements() -> None:
+    from neuronxcc.nki._pre_prod_kernels import RouterActFnType
+
+    tokens, h, experts, k = 20, 256, 16, 4
+    x, w = normal(h, tokens, dtype=np.float32), normal(h, experts, dtype=np.float32) / 16
+    logits, affinities = np.zeros((2, tokens, experts), np.float32)
+    index = np.zeros((tokens, k), np.int32)
+    with pytest.warns(UserWarning, match="shard_on_hidden has no effect"):
+        kernel("_private_kernels.router_topk", "router_topk_isa_kernel")[(nc(2),)](
+            x=x,
+            w=w,
+            k=k,
+            router_logits=logits,
+            expert_affinities=affinities,
+            expert_index=index,
+            act_fn=RouterActFnType.SOFTMAX,
+            shard_on_hidden=True,
+        )
+    wanted = x.T @ w
+    close(logits, wanted, 1e-5)
+    close(affinities, np.exp(wanted) / np.exp(wanted).sum(1, keepdims=True), 1e-4)
+    np.testing.assert_array_equal(index, np.argsort(-wanted, 1)[:, :k])
+    values, places = kernel("_pre_prod_kernels.topk.topk", "topk")(logits, 8)
+    np.testing.assert_array_equal(values, -np.sort(-logits, 1)[:, :8])
+    np.testing.assert_array_equal(np.take_along_axis(logits, places.astype(np.int64), 1), values)
+
+
+def test_old_kernels_ask_for_their_launch_and_rotate_heads() -> None:
+    import neuronxcc.nki as nki
+    import neuronxcc.nki.language as nl
+
+    sharding = kernel("_pre_prod_kernels.util.kernel_helpers", "get_program_sharding_info")
+    rotate = kernel("_private_kernels.RoPE", "RoPE_sbuf")
+
+    @nki.jit
+    def turned(x, cos, sin):
+        _, programs, program = sharding()
+        out = nl.ndarray((programs, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        rotate(x_in_sb=nl.load(x), cos_sb=nl.load(cos), sin_sb=nl.load(sin), x_out_sb=tile)
+        nl.store(out[program], tile)
+        return out
+
+    x, angles = normal(64, 32, dtype=np.float32), RNG.uniform(0, 6, (32, 32))
+    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+    first, second = wide(x[:32]), wide(x[32:])
+    wanted = np.concatenate([first * cos - second * sin, second * cos + first * sin])
+    close(turned[(nc(2),)](x, cos, sin), np.stack([wanted, wanted]), 1e-5)
+    assert turned(x, cos, sin).shape == (1, 64, 32)

@@ -144,7 +144,7 @@ def attention_tkg(
 
 
 def new_tokens(q: Any, k_active: Any, rope: tuple[Any, Any], k_out: Any, cfg: AttnTKGConfig) -> tuple[Any, Any]:
-    """Queries ``(d, B * H * S)`` and keys ``(d, B * S)`` in SBUF; with ``cfg.fuse_rope`` turned, and keys in `k_out` too.
+    """Queries ``(d, B * H * S)`` and keys ``(d, B * S)`` in SBUF; with ``cfg.fuse_rope`` turned, keys in `k_out` too.
 
     Args:
         rope: frequencies and positions, see `inv_freqs` and `rope_pos_ids` of `attention_tkg`.
