@@ -100,9 +100,9 @@ def test_flash_attention_and_its_gradients(heads: int, heads_kv: int, window: in
     q, k, v = normal(b, heads, d, s), normal(b, heads_kv, d, s), normal(b, heads_kv, s, d)
     axis = nc(2) * (heads_kv // 2) if heads_kv == 2 else heads_kv
     forward = kernel("kernels", "flash_fwd")[b, axis]
-    seed, values = np.zeros(1, np.int32), np.ascontiguousarray(v.swapaxes(2, 3))
+    seed, turned_v = np.zeros(1, np.int32), np.ascontiguousarray(v.swapaxes(2, 3))
     config = kernel("kernels.attention", "FlashConfig")(should_transpose_v=True)
-    out, lse = forward(q, k, values, seed, use_causal_mask=True, sliding_window=window, config=config)
+    out, lse = forward(q, k, turned_v, seed, use_causal_mask=True, sliding_window=window, config=config)
     assert out.shape == (b, heads, s, d) and lse.shape == (b, heads, 128, s // 128) and lse.dtype == np.float32
     repeat = heads // heads_kv
     keys, values = (np.repeat(each, repeat, 1) for each in (k, v))
@@ -118,7 +118,7 @@ def test_flash_attention_and_its_gradients(heads: int, heads_kv: int, window: in
     dy = normal(b, heads, d, s)
     turned = np.ascontiguousarray(out.swapaxes(2, 3))
     backward = kernel("kernels", "flash_attn_bwd")[b, heads_kv]
-    found = backward(q, k, values, turned, dy, lse, seed, use_causal_mask=True, sliding_window=window)
+    found = backward(q, k, turned_v, turned, dy, lse, seed, use_causal_mask=True, sliding_window=window)
     gradient = np.einsum("bhdq,bhkd->bhqk", wide(dy), wide(values))
     scale = weights * (gradient - (weights * gradient).sum(-1, keepdims=True)) * d**-0.5
     summed = lambda x: x.reshape(b, heads_kv, repeat, *x.shape[2:]).sum(2)  # noqa: E731 - heads share keys
