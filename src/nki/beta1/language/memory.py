@@ -152,7 +152,7 @@ def _separate(
 
     steps = (*(0,) * len(blocks), free, *contiguous_strides(tile)[1:])
     one = together if address is None else None
-    return Memory((*blocks, *tile), steps, 0, kind, region, len(blocks), None, make, one, name=name or "tile")
+    return Memory((*blocks, *tile), steps, 0, kind, region, len(blocks), None, make, one, name=name)
 
 
 def check_partitions(tile: tuple[int, ...]) -> None:

@@ -14,6 +14,7 @@ from nki.beta1.errors import refused
 from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.dynamic import dynamic_of, is_dynamic
 from nki.beta1.tensors.mask import Box
+from nki.beta1.tensors.naming import named
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion, VectorOffset, View, contiguous_strides
@@ -34,7 +35,7 @@ class Memory:
         make: makes the tensor of a block.
         together: makes one tensor of all blocks, (partitions, blocks, ...); None if blocks have addresses of their own.
         exists: what of it there is; the rest is as undefined as what a masked instruction leaves out.
-        name: for messages.
+        name: for messages; one that nobody chose is formatted as the variable that holds the tensor.
     """
 
     sizes: Shape
@@ -50,6 +51,9 @@ class Memory:
     name: str = ""
     blocks: dict[Shape, NkiTensor] = field(default_factory=dict)
     _views: dict[tuple[Access, Box | None], NkiTensor] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.name = named(self.name, self.region)
 
     @staticmethod
     def of(tensor: NkiTensor) -> Memory:
