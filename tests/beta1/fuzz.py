@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import nki.beta1.language as nl
-from nki.beta1.kernel import jit
+from nki.beta1.decorators import jit
 
 Shape = tuple[int, ...]
 SOURCES: tuple[Shape, ...] = ((140, 30), (36, 9, 11), (20, 5, 4, 6))

@@ -6,7 +6,7 @@ import numpy as np
 
 import nki.beta1.isa as nisa
 import nki.beta1.language as nl
-from nki.beta1.kernel import jit
+from nki.beta1.decorators import jit
 from tests.beta1.test_kernels import both
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import nki.beta1.language as nl
+from nki.beta1.decorators import jit
 from nki.beta1.errors import Beta1Error
-from nki.beta1.kernel import Beta1Kernel, jit
+from nki.beta1.kernel import Beta1Kernel
 from nki.compiler import CompileConfig
 from nki.core.errors import NkiError
 from nki.driver.launch import trace_only
@@ -454,3 +455,21 @@ def test_a_fill_that_nobody_sees_is_left_out():
     (tracer,) = trace_only(replaced.launch(), arrays, {}, load_target("trn2"), from_environment())
     fills = [issued for issued in tracer.program.body.walk() if issued.instruction.name == "memset"]
     assert [issued.arguments.value for issued in fills] == [3.0]
+
+
+def test_messages_name_a_tile_by_the_variable_that_holds_it() -> None:
+    @jit
+    def outside(a, blocks):
+        weights = nl.ndarray((2, nl.par_dim(128), 64), nl.float32) if blocks else nl.load(a)
+        other = weights
+        return nl.exp(other[0, 0:128, 0:200] if blocks else other[0:128, 0:200])
+
+    @jit
+    def named(a):
+        weights = nl.ndarray((128, 64), nl.float32, name="w")
+        return nl.exp(weights[0:200])
+
+    a = np.ones((128, 128), np.float32)
+    for kernel, args, name in ((outside, (a, False), "weights"), (outside, (a, True), "weights"), (named, (a,), "w")):
+        with pytest.raises(IndexError, match=rf"tensor `{name}` on dimension"):
+            kernel(*args)

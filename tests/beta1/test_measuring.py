@@ -99,3 +99,11 @@ def test_a_kernel_that_is_simulated_has_a_file_too(tmp_path: Path) -> None:
     made = nki.benchmark(save_neff_name=str(tmp_path / "file.neff"))(nki.jit(added, mode="simulation"))
     np.testing.assert_array_equal(made(A, A), A + A)
     assert (tmp_path / "file.neff").is_file()
+
+
+def test_options_of_benchmark_and_target_reach_a_kernel_that_is_decorated_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = nki.jit(nki.jit(added), mode="benchmark", iters=7, platform_target="trn1")
+    np.testing.assert_array_equal(made(A, A), A + A)
+    assert "on trn1" in (told := capsys.readouterr().err) and "in each of 7 iterations" in told

@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import Any
 
 _FOUND_IN = {
-    "jit": "kernel",
-    "trace": "kernel",
-    "simulate_kernel": "kernel",
+    "jit": "decorators",
+    "trace": "decorators",
+    "simulate_kernel": "decorators",
     "baremetal": "measuring",
     "benchmark": "measuring",
     "profile": "measuring",

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 import nki.beta1.language as nl
+from nki.beta1.decorators import trace
 from nki.beta1.errors import refused
-from nki.beta1.kernel import kernel_of, trace
+from nki.beta1.kernel import kernel_of
 
 nki_jit = trace
 """Decorator of kernels that write to their last parameters: ``kernel[grid](a, b, out)``."""

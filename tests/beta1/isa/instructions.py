@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nki.beta1.language as nl
-from nki.beta1.kernel import jit
+from nki.beta1.decorators import jit
 from nki.core.errors import NkiError
 
 RANDOM = np.random.default_rng(7)

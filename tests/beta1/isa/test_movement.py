@@ -8,7 +8,7 @@ import pytest
 
 import nki.beta1.isa as nisa
 import nki.beta1.language as nl
-from nki.beta1.kernel import jit
+from nki.beta1.decorators import jit
 from tests.beta1.isa.instructions import both, computed, floats, integers, refused
 
 BF16 = ml_dtypes.bfloat16

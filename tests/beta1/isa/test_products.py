@@ -8,7 +8,7 @@ import pytest
 
 import nki.beta1.isa as nisa
 import nki.beta1.language as nl
-from nki.beta1.kernel import jit
+from nki.beta1.decorators import jit
 from nki.compiler import CompileConfig
 from nki.driver.launch import trace_only
 from nki.options import from_environment
