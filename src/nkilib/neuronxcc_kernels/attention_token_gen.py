@@ -63,9 +63,9 @@ def attention_token_gen_kernel(
     )
     mask = joined_masks(mask_cache, mask_active)
     values = V.reshape((batch, 1, new, head))
-    caches = [each.reshape((batch, 1, *each.shape[1:])) for each in (K_cache, V_cache)]
+    k_prior, v_prior = (each.reshape((batch, 1, *each.shape[1:])) for each in (K_cache, V_cache))
     tile = sbuf((head, batch * heads * new), Q.dtype)
-    attention_tkg(Q, K, values, *caches, mask, tile, cfg, None)
+    attention_tkg(Q, K, values, k_prior, v_prior, mask, tile, cfg, None)
     made = result(tuple(tile.shape), Q.dtype)
     for rows in spans(head, -(-head // int(nl.num_programs(0))), shared=True):
         store(made[rows], tile[rows])

@@ -192,18 +192,20 @@ def _mixture(given: dict[str, Any], kernel: str, rank: Any) -> Any:
         mask_unselected_experts=rank is not None,
         expert_affinities_scaling_mode=given["expert_affinities_scaling_mode"],
         activation_fn=given.get("hidden_act_fn", ActFnType.SiLU),
-        **{name: given.get(name) for name in _CLAMPS},
+        gate_clamp_upper_limit=given.get("gate_clamp_upper_limit"),
+        gate_clamp_lower_limit=given.get("gate_clamp_lower_limit"),
+        up_clamp_upper_limit=given.get("up_clamp_upper_limit"),
+        up_clamp_lower_limit=given.get("up_clamp_lower_limit"),
     )
-    shared = [given[f"shared_expert_{name}_w"] for name in ("gate", "up", "down")]
-    if shared[0] is not None:
-        added = mlp(routed.tokens, *shared, activation_fn=given.get("hidden_act_fn", ActFnType.SiLU))[0]
+    gate, up, down = (given[f"shared_expert_{name}_w"] for name in ("gate", "up", "down"))
+    if gate is not None:
+        added = mlp(routed.tokens, gate, up, down, activation_fn=given.get("hidden_act_fn", ActFnType.SiLU))[0]
         for each in (out, added):
             meet(each)
         add_to(out, added.reshape(tuple(out.shape)))
     return out, routed.logits
 
 
-_CLAMPS = [f"{name}_clamp_{side}_limit" for name in ("gate", "up") for side in ("upper", "lower")]
 _NONE = [f"shared_expert_{name}_bias" for name in ("gate", "up", "down")] + [
     "hidden_act_scale_factor",
     "hidden_act_bias",

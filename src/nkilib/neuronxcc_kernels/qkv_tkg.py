@@ -78,5 +78,7 @@ def nki_qkv_projection_tkg_impl(
         layer_norm_bias=norm_bias,
         norm_eps=eps,
         hidden_actual=None if plain else hidden_actual,
-        **({"d_head": d_head, "num_q_heads": num_q_heads, "num_kv_heads": num_kv_heads} if by_heads else {}),
+        d_head=d_head if by_heads else None,
+        num_q_heads=num_q_heads if by_heads else None,
+        num_kv_heads=num_kv_heads if by_heads else None,
     )

@@ -27,4 +27,5 @@ def RoPE_sbuf(x_in_sb: Any, cos_sb: Any, sin_sb: Any, x_out_sb: Any) -> None:
     for name, tensor in (("cos_sb", cos_sb), ("sin_sb", sin_sb)):
         limits.shape(name, tensor, (head // 2, new))
     x, out = (each.reshape((head, 1, 1, new)) for each in (x_in_sb, x_out_sb))
-    _turned(x, *(each.reshape((head // 2, 1, new)) for each in (cos_sb, sin_sb)), out)
+    cos, sin = (each.reshape((head // 2, 1, new)) for each in (cos_sb, sin_sb))
+    _turned(x, cos, sin, out)
