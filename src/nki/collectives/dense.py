@@ -36,7 +36,7 @@ from nki.collectives.shared import (
 )
 from nki.core.dtypes import DType
 from nki.spec.arrays import Arrays
-from nki.spec.cost_core import collective
+from nki.spec.cost_collective import collective
 from nki.spec.instruction import instruction
 from nki.spec.operand import Int, Name, Op
 
@@ -77,7 +77,7 @@ def _exchanged(a: Any, x: Arrays, sources: Sequence[np.ndarray], place: int, dty
     engines=ENGINES,
     source=SOURCE,
     rules=[GROUP, LISTS, MEMORY, SAME_SHAPES, REDUCTION, PRIORITY],
-    steps=collective("AllReduce", "srcs", lambda n: 2 * (n - 1) / n, rounds=2),
+    steps=collective("AllReduce", "all_reduce", "srcs"),
     effects=("rendezvous",),
 )
 def all_reduce(
@@ -121,7 +121,7 @@ def _(a: Any, x: Arrays) -> None:
         ),
         PRIORITY,
     ],
-    steps=collective("AllGather", "srcs", lambda n: n - 1),
+    steps=collective("AllGather", "all_gather", "srcs"),
     effects=("rendezvous",),
 )
 def all_gather(
@@ -163,7 +163,7 @@ def _(a: Any, x: Arrays) -> None:
         REDUCTION,
         PRIORITY,
     ],
-    steps=collective("ReduceScatter", "srcs", lambda n: (n - 1) / n),
+    steps=collective("ReduceScatter", "reduce_scatter", "srcs"),
     effects=("rendezvous",),
 )
 def reduce_scatter(
@@ -205,7 +205,7 @@ def _(a: Any, x: Arrays) -> None:
         ),
         PRIORITY,
     ],
-    steps=collective("AllToAll", "srcs", lambda n: (n - 1) / n),
+    steps=collective("AllToAll", "all_to_all", "srcs"),
     effects=("rendezvous",),
 )
 def all_to_all(

@@ -31,7 +31,8 @@ from nki.collectives.shared import (
 from nki.core.register import VirtualRegister
 from nki.core.tensor import View
 from nki.spec.arrays import Arrays
-from nki.spec.cost_core import permutes, sequences
+from nki.spec.cost_collective import permutes
+from nki.spec.cost_core import sequences
 from nki.spec.engine import engine as Engine
 from nki.spec.instruction import instruction
 from nki.spec.operand import Int, Ints, Name, Op, Operand

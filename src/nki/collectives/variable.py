@@ -30,7 +30,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.source import UNKNOWN
 from nki.core.tensor import View
 from nki.spec.arrays import Arrays
-from nki.spec.cost_core import collective, prepares
+from nki.spec.cost_collective import collective, prepares
 from nki.spec.instruction import Instruction, NkiInstruction, instruction, issue_again
 from nki.spec.operand import DMA_REACHABLE, Flag, Name, out
 from nki.spec.program import Issued
@@ -145,7 +145,7 @@ def _check_chunk(label: str, chunk: tuple[int, int, int], sizes: tuple[int, int]
     engines=ENGINES,
     source=SOURCE,
     rules=_GATHER,
-    steps=collective("AllGatherV", "srcs", lambda n: n - 1),
+    steps=collective("AllGatherV", "all_gather", "srcs"),
     effects=("rendezvous",),
 )
 def all_gather_v(
@@ -186,7 +186,7 @@ def _(a: Any, x: Arrays) -> None:
     engines=ENGINES,
     source=SOURCE,
     rules=_VARIABLE,
-    steps=collective("AllToAllV", "srcs", lambda n: (n - 1) / n),
+    steps=collective("AllToAllV", "all_to_all", "srcs"),
     effects=("rendezvous",),
 )
 def all_to_all_v(

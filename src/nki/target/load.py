@@ -1,9 +1,7 @@
 """Reading target data strictly: every value typed, every value with a source or marked as an estimate."""
 
-import re
-import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from functools import cache
 from math import isfinite
@@ -12,7 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from nki.core.errors import TargetError
-from nki.target.model import Provenance, Target
+from nki.target.leaves import Leaves, check_keys, parse_toml, read_leaf, read_values, require
+from nki.target.model import Target
 from nki.target.names import FEATURES, TIMING
 from nki.target.own import is_own, read_own
 
@@ -20,11 +19,6 @@ DEFAULT_TARGET = "trn3"
 """What the documented simulator uses when nothing else is said (nki/guides/nki_simulator.rst, "Target Platform")."""
 
 _FOLDER = Path(__file__).resolve().parent
-_SOURCE = re.compile(r"(github\.com/)?[A-Za-z0-9_-]+(/[A-Za-z0-9_.-]+)*\.(rst|py|png|jpg|md)")
-_LEAF_KEYS = frozenset({"value", "source", "estimate", "note"})
-_OPEN_FIELDS = frozenset({"features", "timing", "provenances"})
-
-Leaves = dict[str, Provenance]
 
 
 def load_target(name: str) -> Target:
@@ -63,9 +57,9 @@ def read_target(text: str, origin: str, calibration: str = "") -> Target:
         TargetError: invalid TOML (``target.toml``), a missing, unknown or mistyped key (``target.data``), a leaf
             without exactly one of source and estimate (``target.source``).
     """
-    data = _toml(text, origin)
+    data = parse_toml(text, origin)
     if calibration:
-        _calibrate(data, _toml(calibration, f"the calibration of {origin}"), origin)
+        _calibrate(data, parse_toml(calibration, f"the calibration of {origin}"), origin)
     target = _read(data, origin)
     _check_consistent(target, origin)
     return target
@@ -78,14 +72,14 @@ def _own(name: str) -> Target:
     if found is None:
         base = load_target(own.base)
         unknown = sorted(own.coefficients.keys() - TIMING.keys())
-        _require(not unknown, own.origin, "", f"has unknown {', '.join(unknown)}")
+        require(not unknown, own.origin, "", f"has unknown {', '.join(unknown)}")
         told: dict[str, Any] = {"timing": {}}
         _calibrate(told, own.coefficients, own.origin)
-        leaves = {n: _leaf(leaf, float, f"timing.{n}", own.origin) for n, leaf in told["timing"].items()}
+        leaves = {n: read_leaf(leaf, float, f"timing.{n}", own.origin) for n, leaf in told["timing"].items()}
         values: dict[str, float] = {n: leaf["value"] for n, leaf in told["timing"].items()}
         for n, number in values.items():
             positive = isfinite(number) and number > 0.0
-            _require(positive, own.origin, f"timing.{n}", f"is {number!r}, not a positive number")
+            require(positive, own.origin, f"timing.{n}", f"is {number!r}, not a positive number")
         found = _OWN[own.name] = replace(
             base,
             name=own.name,
@@ -101,24 +95,17 @@ _OWN: dict[str, Target] = {}
 """Targets of files that were read, by name: as many as files were named."""
 
 
-def _toml(text: str, origin: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise TargetError("target.toml", f"{origin} is not TOML: {error}", fix="correct the file") from error
-
-
 def _calibrate(data: dict[str, Any], coefficients: Mapping[str, Any], origin: str) -> None:
     """Add the coefficients of a calibration to the table of times, which must not state them too."""
-    _require(isinstance(data.get("timing"), dict), origin, "timing", "must be a table")
+    require(isinstance(data.get("timing"), dict), origin, "timing", "must be a table")
     timing: dict[str, Any] = data["timing"]
     twice = sorted(timing.keys() & coefficients.keys())
-    _require(not twice, origin, "timing", f"states {', '.join(twice)}, which the calibration states too")
+    require(not twice, origin, "timing", f"states {', '.join(twice)}, which the calibration states too")
     for name, leaf in coefficients.items():
         path = f"timing.{name}"
-        _require(isinstance(leaf, dict), origin, path, "must be a table")
+        require(isinstance(leaf, dict), origin, path, "must be a table")
         missing = sorted({"value", "unit", "meaning"} - leaf.keys())
-        _require(not missing, origin, path, f"misses {', '.join(missing)}")
+        require(not missing, origin, path, f"misses {', '.join(missing)}")
         told = {key: value for key, value in leaf.items() if key in ("value", "source", "estimate")}
         if "fitted" in leaf:
             told["estimate"] = f"fitted {leaf['fitted']}"
@@ -136,7 +123,7 @@ def _load(stem: str) -> Target:
     fitted = _FOLDER / "calibration" / path.name
     calibration = fitted.read_text(encoding="utf-8") if fitted.exists() else ""
     target = read_target(path.read_text(encoding="utf-8"), path.name, calibration)
-    _require(target.name == stem, path.name, "name", f"is {target.name!r} in a file called {path.name}")
+    require(target.name == stem, path.name, "name", f"is {target.name!r} in a file called {path.name}")
     return target
 
 
@@ -151,9 +138,9 @@ def _describe(target: Target) -> str:
 
 def _read(data: Mapping[str, Any], origin: str) -> Target:
     leaves: Leaves = {}
-    _exact(data, [f.name for f in fields(Target) if f.name != "provenances"], "", origin)
+    check_keys(data, [f.name for f in fields(Target) if f.name != "provenances"], "", origin)
     features = _names(data["features"], "features", FEATURES, bool, leaves, origin)
-    values = _values(Target, data, "", leaves, origin)
+    values = read_values(Target, data, "", leaves, origin)
     timing = _names(data["timing"], "timing", TIMING, float, leaves, origin)
     values["features"] = frozenset(name for name, present in features.items() if present)
     values["timing"] = MappingProxyType(timing)
@@ -161,98 +148,11 @@ def _read(data: Mapping[str, Any], origin: str) -> Target:
     return Target(**values)
 
 
-def _values(cls: Any, table: Mapping[str, Any], path: str, leaves: Leaves, origin: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for item in fields(cls):
-        below = f"{path}.{item.name}" if path else item.name
-        if item.name in _OPEN_FIELDS:
-            continue
-        if "feature" in item.metadata:
-            leaves[below] = leaves[f"features.{item.metadata['feature']}"]
-            values[item.name] = leaves[below].value
-        elif is_dataclass(item.type):
-            values[item.name] = _section(item.type, table[item.name], below, leaves, origin)
-        else:
-            leaves[below] = _leaf(table[item.name], item.type, below, origin)
-            values[item.name] = leaves[below].value
-    return values
-
-
-def _section(cls: Any, table: Any, path: str, leaves: Leaves, origin: str) -> Any:
-    _exact(table, [item.name for item in fields(cls) if "feature" not in item.metadata], path, origin)
-    return cls(**_values(cls, table, path, leaves, origin))
-
-
 def _names(table: Any, path: str, names: Mapping[str, str], kind: Any, leaves: Leaves, origin: str) -> dict[str, Any]:
-    _exact(table, names, path, origin)
+    check_keys(table, names, path, origin)
     for name in names:
-        leaves[f"{path}.{name}"] = _leaf(table[name], kind, f"{path}.{name}", origin)
+        leaves[f"{path}.{name}"] = read_leaf(table[name], kind, f"{path}.{name}", origin)
     return {name: leaves[f"{path}.{name}"].value for name in names}
-
-
-def _exact(table: Any, names: Iterable[str], path: str, origin: str) -> None:
-    _require(isinstance(table, dict), origin, path, "must be a table")
-    expected = set(names)
-    missing, unknown = sorted(expected - table.keys()), sorted(table.keys() - expected)
-    _require(not missing, origin, path, f"misses {', '.join(missing)}")
-    _require(not unknown, origin, path, f"has unknown {', '.join(unknown)}")
-
-
-def _leaf(table: Any, kind: Any, path: str, origin: str) -> Provenance:
-    _require(isinstance(table, dict) and "value" in table, origin, path, "must be { value = ..., source = ... }")
-    unknown = sorted(table.keys() - _LEAF_KEYS)
-    _require(not unknown, origin, path, f"has unknown {', '.join(unknown)}")
-    source, estimate, note = (table.get(key, "") for key in ("source", "estimate", "note"))
-    for text in (source, estimate, note):
-        _require(isinstance(text, str), origin, path, "source, estimate and note are strings")
-    _require(bool(source) != bool(estimate), origin, path, "needs a source or an estimate, not both", "target.source")
-    if source:
-        _require(_SOURCE.fullmatch(source) is not None, origin, path, f"source {source!r} is no path", "target.source")
-    return Provenance(_typed(table["value"], kind, path, origin), source, estimate, note)
-
-
-def _typed(value: Any, kind: Any, path: str, origin: str) -> Any:
-    frozen = _frozen(value)
-    if kind is float and type(frozen) is int:
-        frozen = float(frozen)
-    _require(_KINDS[kind](frozen), origin, path, f"is {value!r}, not {_kind_name(kind)}")
-    return frozen
-
-
-def _kind_name(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) and not _is_tuple(kind) else str(kind)
-
-
-def _is_tuple(kind: Any) -> bool:
-    return str(kind).startswith("tuple[")
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
-
-
-def _all(item: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: type(value) is tuple and all(item(one) for one in value)
-
-
-def _is(kind: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) is kind
-
-
-def _is_rule(value: Any) -> bool:
-    return type(value) is tuple and len(value) == 2 and _is(int)(value[0]) and _all(_is(int))(value[1])
-
-
-_KINDS: dict[Any, Callable[[Any], bool]] = {
-    bool: _is(bool),
-    int: _is(int),
-    float: _is(float),
-    str: _is(str),
-    tuple[str, ...]: _all(_is(str)),
-    tuple[int, ...]: _all(_is(int)),
-    tuple[tuple[str, ...], ...]: _all(_all(_is(str))),
-    tuple[tuple[int, tuple[int, ...]], ...]: _all(_is_rule),
-}
 
 
 def _check_consistent(t: Target, origin: str) -> None:
@@ -266,9 +166,4 @@ def _check_consistent(t: Target, origin: str) -> None:
         ("hbm.cores_per_stack", t.hbm.stacks * t.hbm.cores_per_stack == t.cores_per_device, "x stacks = cores"),
     )
     for path, holds, rule in checks:
-        _require(holds, origin, path, f"is {t.provenance(path).value!r} and must be: {rule}")
-
-
-def _require(holds: bool, origin: str, path: str, problem: str, code: str = "target.data") -> None:
-    if not holds:
-        raise TargetError(code, f"{origin}: {path or 'the file'} {problem}", fix="correct the target data")
+        require(holds, origin, path, f"is {t.provenance(path).value!r} and must be: {rule}")

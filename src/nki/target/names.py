@@ -84,8 +84,5 @@ TIMING: Mapping[str, str] = MappingProxyType(
         "dma_write_bytes_per_ns": "Rate of one engine from SBUF to HBM.",
         "semaphore_ns": "From the end of an instruction to the start of one that waits for it on another engine.",
         "launch_ns": "Start and end of a program on the device, beside its instructions; no part of a timeline.",
-        "collective_hop_min_ns": "Least latency of one hop between devices of a node.",
-        "collective_hop_max_ns": "Largest latency of one hop between devices of a node.",
-        "internode_ns": "Latency of a small transfer between nodes.",
     }
 )
