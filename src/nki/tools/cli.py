@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Compare a kernel with a reference, or with itself under other settings.",
         ),
         "grade": ("nki.tools.grade.command", "Judge a kernel of somebody else: rules, values, time, and a score."),
-        "migrate": ("nki.tools.migrate.command", "Rewrite kernels of the first NKI in today's language, and prove it."),
+        "migrate": ("nki.tools.migrate.command", "Rewrite old kernels in today's language, and prove it."),
         "explain": ("nki.tools.explain", "Explain a code of an error or of advice, or list them all."),
         "ls": ("nki.tools.ls", "Show the simulated devices."),
         "targets": ("nki.tools.targets", "Show hardware data and where it comes from."),

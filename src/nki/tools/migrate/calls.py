@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from nki.beta1.front_end import Beta1FrontEnd
-from nki.beta1.kernel import Beta1Kernel
 from nki.beta1.served import serve
+from nki.beta1.tracing.grid import nc
+from nki.kernel import Kernel
 
 MADE_UP = "made-up arguments"
 
@@ -62,7 +63,7 @@ def _at_most(seconds: float) -> Iterator[None]:
 def own_calls(path: Path, seconds: float) -> list[Call]:
     """The calls that a file makes when it is run, or when its tests are; what it cannot do here is left out."""
     found: dict[str, Call] = {}
-    original = Beta1Kernel.__call__
+    original = Kernel.__call__
     depth = 0
 
     def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -70,13 +71,11 @@ def own_calls(path: Path, seconds: float) -> list[Call]:
         function = self.func
         own = Path(function.__code__.co_filename).resolve() == path.resolve()
         if own and depth == 0 and function.__name__ not in found:
-            front = self._launch.front_end
-            grid = front.grid if isinstance(front, Beta1FrontEnd) else ()
             found[function.__name__] = Call(
                 function.__name__,
                 tuple(map(_copied, args)),
                 {k: _copied(v) for k, v in kwargs.items()},
-                grid,
+                _grid(self),
                 "its own call",
             )
         depth += 1
@@ -85,13 +84,21 @@ def own_calls(path: Path, seconds: float) -> list[Call]:
         finally:
             depth -= 1
 
-    Beta1Kernel.__call__ = noted  # type: ignore[method-assign]
+    Kernel.__call__ = noted  # type: ignore[method-assign]
     try:
         with _quiet(), _at_most(seconds), contextlib.suppress(Exception, SystemExit, _TimeIsUp):
             _run(path)
     finally:
-        Beta1Kernel.__call__ = original  # type: ignore[method-assign]
+        Kernel.__call__ = original  # type: ignore[method-assign]
     return list(found.values())
+
+
+def _grid(kernel: Kernel[...]) -> tuple[Any, ...]:
+    """The axes that a kernel is launched with; today's have one, for its cores."""
+    front, cores = kernel._launch.front_end, kernel._launch.lnc
+    if isinstance(front, Beta1FrontEnd):
+        return front.grid
+    return (nc(cores),) if cores else ()
 
 
 def _copied(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``nki migrate``: rewrite kernels of the first NKI, and prove that nothing changed."""
+"""``nki migrate``: rewrite old kernels in today's language, and prove that nothing changed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def command(
     target: str | None,
     as_json: bool,
 ) -> None:
-    """Rewrite kernels of the first NKI (neuronxcc.nki) in today's language; files of NKI 0.2 and later stay.
+    """Rewrite old kernels in today's language: those of the first NKI (neuronxcc.nki), and of NKI 0.2 to 0.6.
 
     The file is executed: each kernel is traced with example arguments, those of the file's own calls, of --arg, or
     made-up ones. The new kernel is traced with the same ones; it must issue the same instructions, or give the same

@@ -17,6 +17,8 @@ from nki.beta1.tensors.index import Grid, Index
 from nki.beta1.tensors.mask import Mask
 from nki.beta1.tensors.tensor import RunTimeIndex, Tensor
 from nki.beta1.tracing import session as sessions
+from nki.core.nki_tensor import NkiTensor
+from nki.core.register import VirtualRegister
 from nki.spec.program import Issued
 
 HOOK = "__nki_migrate_fact__"
@@ -29,7 +31,7 @@ class Fact:
     """What an expression was, once.
 
     Attributes:
-        kind: "tensor", "index", "grid", "mask", "runtime", "number" or "other".
+        kind: "tensor", "index", "grid", "mask", "runtime", "register", "number" or "other".
         shape: of a tensor or an index expression.
         dtype, buffer: of a tensor; ``float32``, ``psum``.
         blocks: how many leading dimensions of a tensor count blocks.
@@ -97,6 +99,10 @@ def fact_of(value: Any, own: list[Any]) -> Fact:
     """What a value is."""
     if isinstance(value, Tensor):
         return _tensor(value, own)
+    if isinstance(value, NkiTensor):
+        return Fact("tensor", tuple(value.shape), str(value.dtype), str(value.buffer))
+    if isinstance(value, VirtualRegister):
+        return Fact("register")
     if isinstance(value, Grid):
         return Fact("grid", tuple(value[0].shape))
     if isinstance(value, Index):

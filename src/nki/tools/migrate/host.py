@@ -8,6 +8,9 @@ import libcst as cst
 
 from nki.tools.migrate.names import Names
 
+_SETTINGS = ("compile_config", "specialization_config", "api")
+"""Keywords of ``nki.jit`` that mean something today."""
+
 
 class Host(cst.CSTTransformer):
     """Rewrites calls of kernels: ``kernel[2, 4](x)`` becomes ``kernel(x, grid=(2, 4))``.
@@ -44,7 +47,9 @@ class Host(cst.CSTTransformer):
 
     def _simulated(self, call: cst.Call) -> cst.BaseExpression:
         """``simulate_kernel(kernel[2], x)`` becomes ``nki.simulate(kernel)(x, grid=(2,))``."""
-        alias = next((n for n, dotted in self._names.bound.items() if dotted in ("neuronxcc.nki", "nki.beta1")), "nki")
+        alias = next(
+            (n for n, dotted in self._names.bound.items() if dotted in ("neuronxcc.nki", "nki.beta1", "nki")), "nki"
+        )
         kernel, *rest = call.args
         inner = cst.Call(kernel.value, rest)
         launched = self._launched(inner)
@@ -53,13 +58,13 @@ class Host(cst.CSTTransformer):
 
     def _made(self, call: cst.Call) -> cst.BaseExpression:
         """``nki.jit(kernel, mode="simulation")``: the kernel itself, or one of a function."""
-        plain = [arg for arg in call.args if arg.keyword is None]
+        plain = [arg for arg in call.args if arg.keyword is None or arg.keyword.value in _SETTINGS]
         if not plain:
             return call.with_changes(args=[])
         if isinstance(plain[0].value, cst.Name) and plain[0].value.value in self._kernels:
             return plain[0].value
-        last = plain[0].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return call.with_changes(args=[last])
+        last = plain[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return call.with_changes(args=[*plain[:-1], last])
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         name = self._names.canonical(original_node.func)
@@ -107,3 +112,18 @@ class Host(cst.CSTTransformer):
                 parts = [self._size(arg.value) for arg in node.args]
                 return None if None in parts else f"{parts[0]} * {parts[1]}"
         return code(node)
+
+
+def decorated(module: cst.Module, names: Names) -> frozenset[str]:
+    """The functions that decorators make kernels of."""
+    found: set[str] = set()
+
+    class Look(cst.CSTVisitor):
+        def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+            inner = [each.decorator for each in node.decorators]
+            functions = [each.func if isinstance(each, cst.Call) else each for each in inner]
+            if any(names.canonical(each).startswith("nki.") for each in functions):
+                found.add(node.name.value)
+
+    module.visit(Look())
+    return frozenset(found)

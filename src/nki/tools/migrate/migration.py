@@ -1,8 +1,7 @@
-"""One file from the first NKI to today's language: facts, new text, and a proof that both are the same."""
+"""The new text of a file: what stands around kernels, and each function that was traced."""
 
 from __future__ import annotations
 
-import linecache
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,16 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from nki.beta1.kernel import Beta1Kernel, kernel_of
-from nki.beta1.served import serve
-from nki.driver.launch import trace_results
-from nki.kernel import Kernel
 from nki.options import Options
 from nki.target.model import Target
-from nki.tools.migrate.calls import Call, load
-from nki.tools.migrate.facts import HOOK, Facts, instrumented
-from nki.tools.migrate.host import Host
+from nki.tools.migrate.calls import Call
+from nki.tools.migrate.facts import Facts
+from nki.tools.migrate.gathering import gather
+from nki.tools.migrate.host import Host, decorated
 from nki.tools.migrate.imports import new_imports
+from nki.tools.migrate.later.rounds import in_rounds
 from nki.tools.migrate.names import Names
 from nki.tools.migrate.problems import MARK, Left
-from nki.tools.migrate.proof import launch_of
 from nki.tools.migrate.rewriting.function import rewritten
 
 
@@ -46,6 +42,9 @@ def migrate(path: Path, text: str, calls: list[Call], target: Target, options: O
     """The text of a file in today's language."""
     module = cst.parse_module(text)
     names = Names(module)
+    if not names.is_old:
+        new, later_left, untraced = in_rounds(path, text, calls, target, options)
+        return Migrated(text, new, later_left, untraced)
     facts = Facts()
     untraced = gather(path, module, facts, calls, target, options)
     used = {node.value for node in _names_of(module)}
@@ -56,40 +55,6 @@ def migrate(path: Path, text: str, calls: list[Call], target: Target, options: O
     lines = _lines(module)
     left = [Left(lines.get(node, 0), reason) for node, reason in wrapper.left]
     return Migrated(text, new_imports(changed, names, wrapper.needs).code, left, untraced)
-
-
-def gather(
-    path: Path, module: cst.Module, facts: Facts, calls: list[Call], target: Target, options: Options
-) -> dict[str, str]:
-    """Trace the kernels with the example calls, and write down what their expressions are."""
-    serve()
-    text = instrumented(module, facts)
-    file = path.with_name(f"<facts of {path.name}>")
-    linecache.cache[str(file)] = (len(text), None, text.splitlines(True), str(file))
-    found = load(path, text, f"_facts_{path.stem}", **{HOOK: facts.record})
-    failed = {}
-    for call in calls:
-        kernel = kernel_in(found, call.kernel)
-        if kernel is None:
-            failed[call.kernel] = "there is no such kernel"
-            continue
-        try:
-            trace_results(launch_of(kernel, call), call.args, call.kwargs, target, options, collect=True)
-        except Exception as problem:  # noqa: BLE001 - whatever the kernel does
-            failed[call.kernel] = f"{type(problem).__name__}: {problem}".splitlines()[0]
-    return failed
-
-
-def kernel_in(module: Any, name: str) -> Any:
-    """The kernel of a function of that name."""
-    for value in vars(module).values():
-        inner = getattr(value, "kernel", value)
-        if isinstance(inner, Beta1Kernel | Kernel) and inner.func.__name__ == name:
-            return inner
-    plain = vars(module).get(name)
-    if callable(plain) and hasattr(plain, "__code__"):
-        return kernel_of(plain)
-    return None
 
 
 def _names_of(node: cst.CSTNode) -> list[cst.Name]:
@@ -156,21 +121,6 @@ class _File(cst.CSTTransformer):
                 decorator = decorator.with_changes(decorator=plain)
             found.append(decorator)
         return found
-
-
-def decorated(module: cst.Module, names: Names) -> frozenset[str]:
-    """The functions that decorators make kernels of."""
-    found: set[str] = set()
-
-    class Look(cst.CSTVisitor):
-        def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-            inner = [each.decorator for each in node.decorators]
-            functions = [each.func if isinstance(each, cst.Call) else each for each in inner]
-            if any(names.canonical(each).startswith("nki.") for each in functions):
-                found.add(node.name.value)
-
-    module.visit(Look())
-    return frozenset(found)
 
 
 def _expressions(node: cst.CSTNode) -> list[cst.CSTNode]:

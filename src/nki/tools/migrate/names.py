@@ -20,6 +20,8 @@ _SHORT = {
     "torch_neuronx": "torch_neuronx",
 }
 """How names are called here, whatever the file calls them."""
+_TODAY = {"nki.language": "nl", "nki.isa": "nisa", "nki": "nki"}
+"""The same, in files of NKI 0.2 and later."""
 
 
 class Names(cst.CSTVisitor):
@@ -27,11 +29,15 @@ class Names(cst.CSTVisitor):
 
     Attributes:
         bound: name -> what it stands for, dotted.
+        is_old: whether the file imports the first NKI.
     """
 
     def __init__(self, module: cst.Module) -> None:
         self.bound: dict[str, str] = {}
+        self._short = _SHORT
         module.visit(self)
+        self.is_old = any(dotted.startswith(("neuronxcc", "nki.beta1")) for dotted in self.bound.values())
+        self._short = _SHORT if self.is_old else {**_SHORT, **_TODAY}
 
     def visit_Import(self, node: cst.Import) -> None:
         for alias in node.names:
@@ -78,7 +84,7 @@ class Names(cst.CSTVisitor):
         if not isinstance(node, cst.Name) or node.value not in self.bound:
             return ""
         dotted = ".".join([self.bound[node.value], *reversed(parts)])
-        for package, short in _SHORT.items():
+        for package, short in self._short.items():
             if dotted == package:
                 return short
             if dotted.startswith(f"{package}."):
@@ -88,10 +94,6 @@ class Names(cst.CSTVisitor):
                         return f"{name}{rest[len(inner) :]}"
                 return f"{short}.{rest}"
         return ""
-
-    def is_old(self) -> bool:
-        """Whether the file imports the first NKI."""
-        return any(dotted.startswith(("neuronxcc", "nki.beta1")) for dotted in self.bound.values())
 
 
 def dotted_name(node: cst.CSTNode) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nki.beta1.front_end import Beta1FrontEnd
+from nki.beta1.kernel import Beta1Kernel
 from nki.beta1.tracing.grid import cores_of
 from nki.core.errors import NkiError
 from nki.core.tensor import Buffer, MemoryRegion
@@ -42,14 +43,19 @@ class Proof:
 
 
 def launch_of(kernel: Any, call: Call) -> Any:
-    """A kernel of the first NKI as it is called."""
+    """A kernel as it is called."""
     cores = cores_of(call.grid) if call.grid else 1
-    return replace(kernel._launch, front_end=Beta1FrontEnd(call.grid), lnc=cores if cores > 1 else None)
+    launch = replace(kernel._launch, lnc=cores if cores > 1 else None)
+    return replace(launch, front_end=Beta1FrontEnd(call.grid)) if isinstance(kernel, Beta1Kernel) else launch
 
 
 def prove(old: Any, new: Any, call: Call, grid: dict[str, Any], target: Target, options: Options) -> Proof:
     """Compare a kernel with the rewritten one for one call."""
-    before, _ = trace_results(launch_of(old, call), call.args, call.kwargs, target, options, collect=True)
+    try:
+        before, _ = trace_results(launch_of(old, call), call.args, call.kwargs, target, options, collect=True)
+        refused = next((f.message for tracer in before for f in tracer.findings if f.severity == "error"), "")
+    except Exception as problem:  # noqa: BLE001 - whatever the old kernel does
+        before, refused = [], f"{type(problem).__name__}: {problem}".splitlines()[0]
     cores = cores_of(call.grid) if call.grid else 1
     launch = replace(new._launch, lnc=cores if cores > 1 else None)
     kwargs = {**call.kwargs, **grid}
@@ -64,6 +70,8 @@ def prove(old: Any, new: Any, call: Call, grid: dict[str, Any], target: Target, 
     )
     if errors:
         return Proof(False, "it is refused", errors)
+    if refused:
+        return Proof(None, f"it passes the checks, and the old one does not run: {refused}")
     if len(before) == len(after) and all(
         _same(a.program, b.program, target) for a, b in zip(before, after, strict=True)
     ):

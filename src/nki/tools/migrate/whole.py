@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import linecache
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any
 from nki.beta1.kernel import Beta1Kernel
 from nki.beta1.served import serve
 from nki.driver.launch import trace_results
+from nki.kernel import Kernel
 from nki.options import Options
 from nki.spec.program import Issued
 from nki.target.model import Target
 from nki.tools.migrate.calls import Call, load, own_calls
+from nki.tools.migrate.gathering import kernel_in
 from nki.tools.migrate.made_up import made_up
-from nki.tools.migrate.migration import Migrated, kernel_in, migrate
+from nki.tools.migrate.migration import Migrated, migrate
 from nki.tools.migrate.proof import TOO_LARGE, Proof, launch_of, prove
 
 SECONDS = 60.0
@@ -40,37 +43,53 @@ class Whole:
 
 
 def migrate_file(path: Path, given: Mapping[str, Any], target: Target, options: Options) -> Whole:
-    """Rewrite a file, and compare each of its kernels with what became of it."""
+    """Rewrite a file, and compare each of its kernels with what became of it.
+
+    What old spellings are told while the old kernels are traced is not shown: it is what is rewritten.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _migrated(path, given, target, options)
+
+
+def _migrated(path: Path, given: Mapping[str, Any], target: Target, options: Options) -> Whole:
     text = path.read_text()
     serve()
     old = load(path, text, f"_old_{path.stem}")
     calls, missing = example_calls(path, old, given, target, options)
     migrated = migrate(path, text, list(calls.values()), target, options)
+    if migrated.new == text:
+        missing = {name: reason for name, reason in missing.items() if isinstance(kernel_in(old, name), Beta1Kernel)}
     proofs = {name: Proof(None, f"it was not executed: {reason}") for name, reason in missing.items()}
     if migrated.new == text:
         return Whole(migrated, proofs, calls)
-    file = str(path.with_name(f"<new {path.name}>"))
-    linecache.cache[file] = (len(migrated.new), None, migrated.new.splitlines(True), file)
+    file = path.with_name(f"<new {path.name}>")
+    linecache.cache[str(file)] = (len(migrated.new), None, migrated.new.splitlines(True), str(file))
     try:
-        new = load(Path(file), migrated.new, f"_new_{path.stem}")
+        new = load(file, migrated.new, f"_new_{path.stem}")
     except Exception as problem:  # noqa: BLE001 - whatever the file does
         reason = f"the new file cannot be imported: {type(problem).__name__}: {problem}"
         return Whole(migrated, {**proofs, **{name: Proof(None, reason) for name in calls}}, calls)
     for name, call in calls.items():
-        before, after = kernel_in(old, name), kernel_in(new, name)
-        grid = {}
-        if any(axis.serial > 1 or axis.cores == 1 for axis in call.grid):
-            grid = {"grid": tuple(axis.size for axis in call.grid)}
-        if after is None or isinstance(after, Beta1Kernel):
-            proofs[name] = Proof(None, "it is no kernel any more")
-            continue
-        proofs[name] = prove(before, after, call, grid, target, options)
-        if proofs[name].how == TOO_LARGE and not call.grid:
-            smaller, _ = made_up(before, name, _tracing(before, target, options))
-            if smaller is not None:
-                again = prove(before, after, smaller, {}, target, options)
-                proofs[name] = again if again.equal is None else replace(again, how=f"{again.how}, at smaller sizes")
+        proofs[name] = _proof(kernel_in(old, name), kernel_in(new, name), call, target, options)
     return Whole(migrated, proofs, calls)
+
+
+def _proof(before: Any, after: Any, call: Call, target: Target, options: Options) -> Proof:
+    """Whether a kernel and what became of it are the same, with smaller arguments if it is too large to be run."""
+    if after is None or isinstance(after, Beta1Kernel):
+        return Proof(None, "it is no kernel any more")
+    grid = {}
+    if isinstance(before, Beta1Kernel) and any(axis.serial > 1 or axis.cores == 1 for axis in call.grid):
+        grid = {"grid": tuple(axis.size for axis in call.grid)}
+    found = prove(before, after, call, grid, target, options)
+    if found.how != TOO_LARGE or call.grid:
+        return found
+    smaller, _ = made_up(before, call.kernel, _tracing(before, target, options))
+    if smaller is None:
+        return found
+    again = prove(before, after, smaller, {}, target, options)
+    return again if again.equal is None else replace(again, how=f"{again.how}, at smaller sizes")
 
 
 def _tracing(kernel: Any, target: Target, options: Options) -> Callable[[Call], int]:
@@ -112,6 +131,6 @@ def kernels_of(module: Any) -> dict[str, Any]:
     found = {}
     for value in vars(module).values():
         inner = getattr(value, "kernel", value)
-        if isinstance(inner, Beta1Kernel) and inner.func.__module__ == module.__name__:
+        if isinstance(inner, Kernel) and inner.func.__module__ == module.__name__:
             found[inner.func.__name__] = inner
     return found

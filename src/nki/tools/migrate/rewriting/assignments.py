@@ -13,6 +13,7 @@ from nki.tools.migrate.rewriting.dims import grid_of
 from nki.tools.migrate.rewriting.direct import direct
 from nki.tools.migrate.rewriting.instructions import instruction, instruction_into
 from nki.tools.migrate.rewriting.regions import bounds, extents, guarded
+from nki.tools.migrate.rewriting.texts import all_of
 from nki.tools.migrate.rewriting.tiles import subscripted, tile
 from nki.tools.migrate.rewriting.transfers import load_into, loop_reduce_into
 
@@ -40,14 +41,16 @@ def _to_tuple(c: Context, target: cst.Tuple, value: cst.BaseExpression) -> list[
 
 
 def _to_name(c: Context, name: str, value: cst.BaseExpression) -> list[str] | None:
-    c.forget(name)
-    for known in (c.extents, c.shapes, c.indices.known, c.indices.grids, c.masks.known):
-        known.pop(name, None)
-    if c.facts.kind(value) in _REMEMBERED:
-        _REMEMBERED[c.facts.kind(value)](c, name, value)
+    kind = c.facts.kind(value)
+    if kind in _REMEMBERED:
+        _REMEMBERED[kind](c, name, value)
         return None if name in c.kept else []
-    if c.facts.kind(value) != "tensor":
+    if kind != "tensor":
+        _rebound(c, name)
         return None
+    if any(read.value == name for read in all_of(value, cst.Name)):
+        return _to_its_own_name(c, name, value)
+    _rebound(c, name)
     function = c.names.canonical(value.func) if isinstance(value, cst.Call) else ""
     if isinstance(value, cst.Call) and function in CREATIONS:
         text = creation(c, value, name)
@@ -59,21 +62,49 @@ def _to_name(c: Context, name: str, value: cst.BaseExpression) -> list[str] | No
     text = tile(c, value, {})
     if left:
         c.extents[name] = left
-    return c.taken() if text == name else [f"{name} = {text}"]
+    return [f"{name} = {text}"]
+
+
+def _to_its_own_name(c: Context, name: str, value: cst.BaseExpression) -> list[str]:
+    """A value that is computed of what the name stood for before, which keeps the name until then."""
+    left = extents(c, value)
+    text = tile(c, value, {})
+    left = c.extents.get(text, left)
+    _rebound(c, name)
+    if left:
+        c.extents[name] = left
+    before = c.taken()
+    return [*before, f"{name} = {text}"] if text != name or not before else before
+
+
+def _rebound(c: Context, name: str) -> None:
+    """A name stands for something else from here on."""
+    c.forget(name)
+    for known in (c.extents, c.shapes, c.indices.known, c.indices.grids, c.masks.known):
+        known.pop(name, None)
 
 
 def _remember_grid(c: Context, name: str, value: cst.BaseExpression) -> None:
-    c.indices.grids[name] = grid_of(c, value)
+    grid = grid_of(c, value)
+    _rebound(c, name)
+    c.indices.grids[name] = grid
 
 
 def _remember_index(c: Context, name: str, value: cst.BaseExpression) -> None:
     found = c.indices.read(value)
     if found is None:
         raise Unmigrated("the index expression is no sum of multiples of nl.arange")
+    _rebound(c, name)
     c.indices.known[name] = found
 
 
 def _remember_mask(c: Context, name: str, value: cst.BaseExpression) -> None:
+    """A mask is read where it is used; what it says of the name itself is what that was before."""
+    before = c.masks.known.get(name)
+    for read in all_of(value, cst.Name) if before is not None else []:
+        if read.value == name:
+            value = value.deep_replace(read, before)  # type: ignore[arg-type]
+    _rebound(c, name)
     c.masks.known[name] = value
 
 

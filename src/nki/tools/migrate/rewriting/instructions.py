@@ -69,8 +69,8 @@ def instruction(c: Context, call: cst.Call, name: str | None = None) -> str:
     made = allocate(c, name, result, sizes, dtype)
     issued.emit(c, made)
     left = {key: cut for key, cut in result_cuts(issued.name, issued.cuts).items() if key >= -len(result.shape)}
-    if name is not None and left:
-        c.extents[name] = left
+    if left:
+        c.extents[made] = left
     return made
 
 
