@@ -46,6 +46,12 @@ def test_a_grid_has_named_axes():
     assert np.array_equal(_dense(grid.x), np.mgrid[0:4, 2:8:2][1])
 
 
+def test_a_condition_that_is_decided_may_be_joined_by_or():
+    i = arange(8)
+    mask = i < 3
+    assert (mask | (i < 0)) is mask and ((i > 9) | mask) is mask and (mask | (i >= 0)) is True
+
+
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [

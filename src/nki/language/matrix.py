@@ -21,10 +21,11 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
 
     Args:
         x: ``(K, M)`` with `transpose_x`; else ``(M, K)``, which the Tensor engine transposes first.
-        y: ``(K, N)``. K and M are at most 128, N at most 512 (nl.tile_size).
+        y: ``(K, N)``, or with several free dimensions, which the result has, too. K and M are at most 128, N at most
+            512 (nl.tile_size).
         transpose_x: whether the contraction already runs over the partitions of `x`.
     """
-    left, right = _matrix(x, "x", "matmul"), _matrix(y, "y", "matmul")
+    left, right = _matrix(x, "x", "matmul"), tile(y, "y", "matmul")
     contracted = left.shape[0 if flag(transpose_x, "transpose_x", "matmul") else 1]
     if contracted != right.shape[0]:
         raise TensorError(
@@ -39,7 +40,7 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
     if (left.dtype in wide) != (right.dtype in wide):
         left, right = cast(left, float32), cast(right, float32)
     stationary = in_sbuf(left) if transpose_x else copied(_transposed(left))
-    result = ndarray((stationary.shape[1], right.shape[1]), float32, MemoryRegion.psum)
+    result = ndarray((stationary.shape[1], *right.shape[1:]), float32, MemoryRegion.psum)
     nisa.nc_matmul(dst=result, stationary=stationary, moving=in_sbuf(right))
     return result
 

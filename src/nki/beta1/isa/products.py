@@ -11,8 +11,7 @@ import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.isa.shared import copied_to_sbuf, engine_of, into, tiles
 from nki.beta1.language.arguments import hints_only, kind_of
-from nki.beta1.tensors.index import Index
-from nki.beta1.tensors.mask import Box, Comparison, Region, region_of
+from nki.beta1.tensors.mask import Box, Region, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.operands import common_region, on_chip, tile
 from nki.beta1.tracing.results import placed, undefined
@@ -151,7 +150,7 @@ def nc_transpose(
         )
     value = _flat(tile(source, "data", name, region.box))
     free = (0, shape[0]) if source.ndim > 2 else region.box[1]
-    turned = Region((free, region.box[0]), tuple(_turned(each, source.shape) for each in region.rest))
+    turned = Region((free, region.box[0]), region.transposed(source.shape).rest)
 
     def compute() -> NkiTensor:
         return cast(_transposed(value, where), kind)
@@ -185,11 +184,6 @@ def _flat(value: NkiTensor) -> NkiTensor:
         return value
     whole = value if value.is_contiguous() else copied_to_sbuf(value)
     return whole.reshape((value.shape[0], value.view_record.free_size))
-
-
-def _turned(each: Comparison, shape: tuple[int, ...]) -> Comparison:
-    wide = each.index.over(shape)
-    return Comparison(Index(wide.const, wide.shape[::-1], wide.steps[::-1]), each.relation)
 
 
 def nc_stream_shuffle(

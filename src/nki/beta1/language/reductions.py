@@ -107,20 +107,22 @@ REDUCTIONS["all"] = _reduction("all", lambda own: uint8)
 
 
 def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwargs: Any) -> Tensor:
-    """``x @ y``, or ``x.T @ y`` with `transpose_x`: a new float32 tile in PSUM."""
+    """``x @ y``, or ``x.T @ y`` with `transpose_x`: a new float32 tile in PSUM, with the free dimensions of `y`."""
     hints_only("nl.matmul", kwargs)
     left, right = on_chip(x, "x", "matmul"), on_chip(y, "y", "matmul")
-    shape = (left.shape[1 if transpose_x else 0], right.shape[1])
+    _check_rank(left, "x", "matmul")
+    kept, summed = (1, 0) if transpose_x else (0, 1)
+    shape = (left.shape[kept], *right.shape[1:])
     one, two = (boxed("nl.matmul", each.region()).box for each in (left, right))
-    region = Region((one[1 if transpose_x else 0], two[1]))
+    region = Region((one[kept], *two[1:]))
     if mask is not None:
         own = boxed("nl.matmul", region_of(mask, shape))
         region = Region(tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(region.box, own.box, strict=True)))
-    contracted = (max(one[0 if transpose_x else 1][0], two[0][0]), min(one[0 if transpose_x else 1][1], two[0][1]))
+    contracted = (max(one[summed][0], two[0][0]), min(one[summed][1], two[0][1]))
     box = (contracted, region.box[0]) if transpose_x else (region.box[0], contracted)
     if region.empty:
         return undefined("nl.matmul", [left, right], shape)
-    a, b = tile(left, "x", "nl.matmul", box), tile(right, "y", "nl.matmul", (contracted, region.box[1]))
+    a, b = tile(left, "x", "nl.matmul", box), tile(right, "y", "nl.matmul", (contracted, *region.box[1:]))
     return placed("nl.matmul", lambda: nl.matmul(a, b, transpose_x=transpose_x), shape, region)
 
 
@@ -129,7 +131,6 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
     hints_only("nl.transpose", kwargs)
     source = on_chip(x, "x", "transpose")
     shape, region = common_region("nl.transpose", [source], mask)
-    boxed("nl.transpose", region)
     if region.empty:
         return undefined("nl.transpose", [source], shape[::-1])
     _check_matrix(source, region)
@@ -138,7 +139,7 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
         "nl.transpose",
         lambda: nl.transpose(value, dtype=kind_of(dtype, source.dtype)),
         shape[::-1],
-        Region(region.box[::-1]),
+        region.transposed(shape),
         explicit=dtype is not None,
     )
 
@@ -146,12 +147,7 @@ def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> 
 def _check_matrix(source: Tensor, region: Region) -> None:
     """Raise Beta1Error for what the Tensor engine does not transpose at once."""
     most = current("nl.transpose").tracer.target.partitions
-    if source.ndim > 2:
-        raise refused(
-            "exceed_max_supported_dimension",
-            f"parameter 'x{list(source.shape)}' of 'transpose' exceeds the maximum of 2 dimensions",
-            f"index one of its dimensions with an int, or reshape it: x.reshape(({source.shape[0]}, ...))",
-        )
+    _check_rank(source, "x", "transpose")
     for dim, size in enumerate(region.shape):
         if size > most:
             raise refused(
@@ -160,3 +156,12 @@ def _check_matrix(source: Tensor, region: Region) -> None:
                 f"limitation of {most}",
                 f"transpose parts of {most} columns: nl.transpose(x[:, i * {most} : (i + 1) * {most}])",
             )
+
+
+def _check_rank(source: Tensor, name: str, function: str) -> None:
+    if source.ndim > 2:
+        raise refused(
+            "exceed_max_supported_dimension",
+            f"parameter '{name}{list(source.shape)}' of '{function}' exceeds the maximum of 2 dimensions",
+            f"index one of its dimensions with an int, or reshape it: {name}.reshape(({source.shape[0]}, ...))",
+        )

@@ -15,7 +15,7 @@ from nki.beta1.tensors.dynamic import is_dynamic
 from nki.beta1.tensors.mask import Mask, Region
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import boxed, in_hbm, on_chip, part_of, tile
+from nki.beta1.tracing.operands import in_hbm, on_chip, part_of, tile
 from nki.beta1.tracing.results import assigned_region, elementwise, placed
 from nki.beta1.tracing.session import current
 from nki.core.nki_tensor import NkiTensor
@@ -121,20 +121,15 @@ def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs:
             f"'load_transpose2d' of {source.describe()} by indices of run time",
             "load the rows first: nl.load(tensor[idx[i_p, 0], i_f]), and transpose the tile",
         )
-    kind = kind_of(dtype, source.dtype)
-    region = boxed("nl.load_transpose2d", _masked(source, mask))
+    kind, region = kind_of(dtype, source.dtype), _masked(source, mask)
     if region.empty:
         return _existing(new_tile(source.shape[::-1], kind), Region(tuple((0, 0) for _ in source.shape)))
-    found = placed("nl.load_transpose2d", lambda: nl.load_transpose2d(source.elements(region.box), dtype=kind))
-    turned = Region(region.box[::-1])
-    return found if region.shape == source.shape else _placed_at(found, source.shape[::-1], turned)
-
-
-def _placed_at(found: Tensor, shape: tuple[int, ...], region: Region) -> Tensor:
-    memory = found.memory
-    low = sum(step * first for step, (first, _) in zip(memory.steps, region.box, strict=True))
-    memory = replace(memory, sizes=shape, offset=memory.offset - low, exists=region.box, blocks={})
-    return Tensor(memory, Access.of_whole(shape))
+    return placed(
+        "nl.load_transpose2d",
+        lambda: nl.load_transpose2d(source.elements(region.box), dtype=kind),
+        source.shape[::-1],
+        region.transposed(source.shape),
+    )
 
 
 def _masked(source: Tensor, mask: Any) -> Region:

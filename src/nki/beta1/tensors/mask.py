@@ -79,6 +79,11 @@ class Comparison:
             steps = [own + step * more for own, more in zip(steps, axis.steps, strict=True)]
         return Comparison(type(self.index)(const, inner.shape, tuple(steps)), self.relation)
 
+    def transposed(self, shape: tuple[int, ...]) -> Comparison:
+        """The comparison in the axes of the transpose of a tile of this shape."""
+        wide = self.index.over(shape)
+        return Comparison(type(self.index)(wide.const, wide.shape[::-1], wide.steps[::-1]), self.relation)
+
     def values(self, box: Box) -> np.ndarray:
         """Where it is true in a box."""
         total = np.full((1,) * len(box), self.index.const)
@@ -118,6 +123,10 @@ class Region:
     def shape(self) -> tuple[int, ...]:
         return tuple(high - low for low, high in self.box)
 
+    def transposed(self, shape: tuple[int, ...]) -> Region:
+        """The region of the transpose of a tile of this shape."""
+        return Region(self.box[::-1], tuple(each.transposed(shape) for each in self.rest))
+
     @property
     def empty(self) -> bool:
         return any(low >= high for low, high in self.box)
@@ -150,8 +159,10 @@ class Mask:
     __rand__ = __and__
 
     def __or__(self, other: Any) -> Any:
-        if isinstance(other, bool | np.bool_):
-            return True if other else self
+        for known, left in ((other, self), (self, other)):
+            decided = known.decided() if isinstance(known, Mask) else known
+            if isinstance(decided, bool | np.bool_):
+                return True if decided else left
         raise refused(
             "unsupported_expression_in_mask",
             "a mask joins two conditions with |",
@@ -161,10 +172,15 @@ class Mask:
 
     __ror__ = __or__
 
-    def __bool__(self) -> bool:
+    def decided(self) -> bool | None:
+        """Whether it is true, or false, at all positions of its axes; None if it is true at some of them."""
         found = [each.decided(_of(each.index.shape)) for each in self.comparisons]
-        if None not in found:
-            return all(found)
+        return False if False in found else None if None in found else True
+
+    def __bool__(self) -> bool:
+        decided = self.decided()
+        if decided is not None:
+            return decided
         if waits(self.comparisons, 1):
             return True
         raise condition_on_arange()

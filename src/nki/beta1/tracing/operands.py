@@ -57,20 +57,41 @@ def engines_reach(view: NkiTensor) -> bool:
 
 
 def reachable(view: NkiTensor) -> NkiTensor:
-    """A part of SBUF as it is, or a copy if no engine reaches it; a DMA brings it there."""
-    if view.buffer is not MemoryRegion.sbuf or engines_reach(view):
+    """A part of a tile as it is, or a copy if no engine reaches it; a DMA brings it there."""
+    if engines_reach(view):
         return view
+    source, before = (view, 0) if view.buffer is MemoryRegion.sbuf else _with_rows_before(view)
     first = new_tile(view.shape, view.dtype)
-    nisa.dma_copy(dst=first, src=view)
+    nisa.dma_copy(dst=first, src=in_sbuf(source)[before:])
     return first
 
 
 def changed(view: NkiTensor, issue: Callable[[NkiTensor], Any]) -> None:
-    """Change elements of a part of SBUF or PSUM, by way of a copy if it is in SBUF, and no engine reaches it."""
+    """Change elements of a part of a tile, by way of a copy if no engine reaches it."""
     own = reachable(view)
     issue(own)
     if own is not view:
-        nisa.dma_copy(dst=view, src=own)
+        brought(view, own)
+
+
+def brought(view: NkiTensor, source: NkiTensor) -> None:
+    """Copy to a part of a tile that no engine reaches."""
+    if view.buffer is MemoryRegion.sbuf:
+        nisa.dma_copy(dst=view, src=source)
+        return
+    wide, before = _with_rows_before(view)
+    rows = in_sbuf(wide)
+    nisa.dma_copy(dst=rows[before:], src=source)
+    nisa.tensor_copy(dst=wide, src=rows)
+
+
+def _with_rows_before(view: NkiTensor) -> tuple[NkiTensor, int]:
+    """A part of PSUM with as many partitions before it as an engine needs, because no DMA reaches PSUM."""
+    record, access = view.view_record, current_target().access
+    start, count = record.start_partition, record.shape[0]
+    more = next((more for more in range(start + 1) if start - more in access.start_partitions(count + more)), 0)
+    wide = record._replace(shape=(count + more, *record.shape[1:]), offset=record.offset - more * record.row)
+    return NkiTensor.of(wide, view.storage), more
 
 
 def on_chip(value: Any, name: str, function: str) -> Tensor:

@@ -17,7 +17,7 @@ from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.mask import Box, Mask, Region
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor, without_ones
-from nki.beta1.tracing.operands import boxed, common_region, engines_reach, part_of, plain, tile
+from nki.beta1.tracing.operands import boxed, brought, common_region, engines_reach, part_of, plain, tile
 from nki.beta1.tracing.predicate import copy_where
 from nki.beta1.tracing.session import Session, current
 from nki.core.dtypes import float32
@@ -193,12 +193,12 @@ def write(target: Tensor, value: Tensor) -> None:
 
 def put(destination: NkiTensor, issue: Callable[[NkiTensor], Any]) -> None:
     """Write to a tile, by way of another one if no engine reaches it."""
-    if destination.buffer is not MemoryRegion.sbuf or engines_reach(destination):
+    if engines_reach(destination):
         issue(destination)
         return
     made = new_tile(destination.shape, destination.dtype)
     issue(made)
-    nisa.dma_copy(dst=destination, src=made)
+    brought(destination, made)
 
 
 def assigned_region(target: Tensor, value: Tensor) -> Region:
