@@ -6,7 +6,7 @@ import pytest
 
 from tests.beta1 import fuzz
 
-FEW, ALL = 30, 5000
+FEW, ALL = 20, 5000
 GROUP = 250
 
 
