@@ -89,6 +89,13 @@ def _assign(step: Step, given: list[Any], sources: Any) -> Any:
     return tile[block] if blocks else tile
 
 
+def _in_zeros(value: Any) -> Any:
+    """A value in a tile of zeros: products refuse masks that join axes."""
+    tile = nl.zeros(tuple(value.shape), dtype=nl.float32, buffer=nl.sbuf)
+    tile[...] = value
+    return tile
+
+
 def _slices(step: Step, given: list[Any], sources: Any) -> Any:
     return given[0][tuple(_slice(*part) for part in step.index)]
 
@@ -128,7 +135,7 @@ _STEPS = {
     "slices": _slices,
     "view": lambda s, given, sources: given[0][_indices(s.index, s.shape)],
     "transpose": lambda s, given, sources: nl.transpose(given[0], mask=_of(s)),
-    "product": lambda s, given, sources: nl.matmul(*given, transpose_x=True),
+    "product": lambda s, given, sources: nl.matmul(*[_in_zeros(each) for each in given], transpose_x=True),
     "where": lambda s, given, sources: nl.where(nl.greater(given[0], 0.0), given[1], given[2], mask=_of(s)),
     "affine_select": lambda s, given, sources: nisa.affine_select(
         pred=_mask((s.more[0],), s.shape), on_true_tile=given[0], on_false_value=float(s.more[1]), mask=_of(s)

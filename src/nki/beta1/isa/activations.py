@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import nki.isa as nisa
 from nki.beta1.errors import refused
 from nki.beta1.isa.shared import columns, tiles
 from nki.beta1.language.arguments import hints_only, kind_of, operation
-from nki.beta1.tensors.mask import region_of
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import part_of
+from nki.beta1.tracing.operands import common_region, part_of
 from nki.beta1.tracing.results import elementwise
 from nki.core.dtypes import bfloat16, float16, float32
 from nki.core.nki_tensor import NkiTensor
@@ -98,7 +98,7 @@ def _activated(
     (source,) = tiles(name, data=data)
     b, s = _bias(name, source, bias), _scale(name, source, scale)
     kind = kind_of(dtype, source.dtype)
-    results = reduced_column(name, source, reduce_res, mask)
+    results = reduced_column(name, [source, b, s], reduce_res, mask)
 
     def compute(x: NkiTensor, column: Any, factor: Any) -> NkiTensor:
         made = ndarray(x.shape, kind, buffer)
@@ -108,14 +108,19 @@ def _activated(
     return elementwise(name, [source, b, s], mask, compute, explicit=dtype is not None)
 
 
-def reduced_column(name: str, source: Tensor, reduce_res: Any, mask: Any) -> NkiTensor | None:
-    """The rows of the column of a reduction that a mask leaves."""
+def reduced_column(name: str, operands: Sequence[Any], reduce_res: Any, mask: Any) -> NkiTensor | None:
+    """The rows of the column of a reduction that the instruction computes.
+
+    Args:
+        operands: the tile that is reduced, and what else the instruction reads.
+    """
     if reduce_res is None:
         return None
+    source = operands[0]
     (result,) = columns(name, source, reduce_res=reduce_res)
     if is_number(result):
         raise refused("argument", f"'reduce_res' of '{name}' is {result}", "pass a column: reduce_res=tile[:, 0]")
-    region = region_of(mask, source.shape)
+    _, region = common_region(name, operands, mask)
     if region.rest and not region.empty:
         raise refused(
             "unsupported_expression_in_mask",

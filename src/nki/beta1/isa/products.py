@@ -11,10 +11,10 @@ import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.isa.shared import copied_to_sbuf, engine_of, into, tiles
 from nki.beta1.language.arguments import hints_only, kind_of
-from nki.beta1.tensors.mask import Box, Region, region_of
+from nki.beta1.tensors.mask import Box, Region, met, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.operands import common_region, on_chip, tile
-from nki.beta1.tracing.results import placed, undefined
+from nki.beta1.tracing.results import existing_part, placed, undefined
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import float32
 from nki.core.nki_tensor import NkiTensor
@@ -99,7 +99,7 @@ def _perf_mode(value: Any) -> matmul_perf_mode:
 
 def _boxes(name: str, one: Tensor, two: Tensor, mask: Any) -> tuple[Box, Box]:
     """What of both operands takes part: their first axes, which are summed over, are cut alike."""
-    own, other, both = one.region(), two.region(), region_of(mask, two.shape)
+    own, other, both = existing_part(one), existing_part(two), region_of(mask, two.shape)
     for operand, region in ((one, own), (two, other), (two, both)):
         if region.rest and not region.empty:
             raise refused(
@@ -108,16 +108,9 @@ def _boxes(name: str, one: Tensor, two: Tensor, mask: Any) -> tuple[Box, Box]:
                 "select its elements first: nisa.affine_select(pred, tile, 0.0)",
                 rule="the masks of a product leave rectangular parts of its operands",
             )
-    left = _met(own.box, one.visible())
-    right = _met(_met(other.box, both.box), two.visible())
-    contracted = _met(left[:1], right[:1])
-    return (*contracted, *left[1:]), (*contracted, *right[1:])
-
-
-def _met(one: Box, two: Box | None) -> Box:
-    if two is None:
-        return one
-    return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two, strict=True))
+    right = met(other.box, both.box)
+    contracted = met(own.box[:1], right[:1])
+    return (*contracted, *own.box[1:]), (*contracted, *right[1:])
 
 
 def nc_transpose(

@@ -107,7 +107,7 @@ def tensor_scalar_reduce(
     reducer, kind = operation(reduce_op, "reduce_op"), kind_of(dtype, source.dtype)
     if reduce_res is None:
         raise refused("argument", f"'reduce_res' of '{name}' is None", "pass a column: reduce_res=tile[:, 0]")
-    result = reduced_column(name, source, reduce_res, mask)
+    result = reduced_column(name, [source, one], reduce_res, mask)
 
     def compute(x: NkiTensor, a: Any) -> NkiTensor:
         if swapped or reducer not in _SIDE_REDUCERS:

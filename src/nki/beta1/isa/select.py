@@ -15,7 +15,7 @@ from nki.beta1.language.arguments import hints_only, kind_of, operation
 from nki.beta1.tensors.index import Index
 from nki.beta1.tensors.mask import Comparison, Mask, region_of
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import plain
+from nki.beta1.tracing.operands import common_region, plain
 from nki.beta1.tracing.predicate import COMPARED
 from nki.beta1.tracing.results import elementwise, placed
 from nki.core.dtypes import DType, bool_, float32, uint8, uint16, uint32
@@ -43,7 +43,7 @@ def affine_select(
     (source,) = tiles(name, on_true_tile=on_true_tile)
     value, kind = float(plain(on_false_value)), kind_of(dtype, source.dtype)
     each = _comparison(pred)
-    low = [first for first, _ in region_of(mask, source.shape).box]
+    low = [first for first, _ in common_region(name, [source], mask)[1].box]
 
     def compute(x: NkiTensor) -> NkiTensor:
         made = new_tile(x.shape, kind)
@@ -109,11 +109,11 @@ def range_select(
     (source,) = tiles(name, on_true_tile=on_true_tile)
     low, high = columns(name, source, bound0=bound0, bound1=bound1)
     one, two, reducer = operation(comp_op0, "comp_op0"), operation(comp_op1, "comp_op1"), operation(reduce_op, "op")
-    kind, result = kind_of(dtype, source.dtype), reduced_column(name, source, reduce_res, mask)
+    kind, result = kind_of(dtype, source.dtype), reduced_column(name, [source, low, high], reduce_res, mask)
     command = reduce_cmd
     if command is ReduceCommand.idle and reduce_res is not None:
         command = ReduceCommand.reset_reduce
-    first = region_of(mask, source.shape).box[-1][0]
+    first = common_region(name, [source, low, high], mask)[1].box[-1][0]
 
     def compute(x: NkiTensor, a: Any, b: Any) -> NkiTensor:
         made = new_tile(x.shape, kind)
@@ -160,7 +160,7 @@ def select_reduce(
     hints_only(f"nisa.{name}", kwargs)
     target, chosen, source = tiles(name, dst=dst, predicate=predicate, on_true=on_true)
     (other,) = columns(name, target, on_false=on_false)
-    reducer, result = operation(reduce_op, "reduce_op"), reduced_column(name, target, reduce_res, mask)
+    reducer, result = operation(reduce_op, "reduce_op"), reduced_column(name, [target], reduce_res, mask)
 
     def issue(made: NkiTensor, which: NkiTensor, x: NkiTensor, y: Any) -> None:
         nisa.select_reduce(

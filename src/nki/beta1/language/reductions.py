@@ -9,11 +9,11 @@ from typing import Any
 import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of
-from nki.beta1.tensors.mask import Region, region_of
+from nki.beta1.tensors.mask import Region, met, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.operands import boxed, common_region, on_chip, tile
 from nki.beta1.tracing.predicate import copy_where
-from nki.beta1.tracing.results import placed, undefined
+from nki.beta1.tracing.results import existing_part, placed, undefined
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import DType, float32, uint8
 from nki.core.nki_tensor import NkiTensor
@@ -113,16 +113,14 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
     _check_rank(left, "x", "matmul")
     kept, summed = (1, 0) if transpose_x else (0, 1)
     shape = (left.shape[kept], *right.shape[1:])
-    one, two = (boxed("nl.matmul", each.region()).box for each in (left, right))
-    region = Region((one[kept], *two[1:]))
-    if mask is not None:
-        own = boxed("nl.matmul", region_of(mask, shape))
-        region = Region(tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(region.box, own.box, strict=True)))
-    contracted = (max(one[summed][0], two[0][0]), min(one[summed][1], two[0][1]))
-    box = (contracted, region.box[0]) if transpose_x else (region.box[0], contracted)
-    if region.empty:
+    one, two = (boxed("nl.matmul", existing_part(each)).box for each in (left, right))
+    box = (one[kept], *two[1:])
+    region = Region(box if mask is None else met(box, boxed("nl.matmul", region_of(mask, shape)).box))
+    (summing,) = met(one[summed : summed + 1], two[:1])
+    if region.empty or summing[0] == summing[1]:
         return undefined("nl.matmul", [left, right], shape)
-    a, b = tile(left, "x", "nl.matmul", box), tile(right, "y", "nl.matmul", (contracted, *region.box[1:]))
+    a = tile(left, "x", "nl.matmul", (summing, region.box[0]) if transpose_x else (region.box[0], summing))
+    b = tile(right, "y", "nl.matmul", (summing, *region.box[1:]))
     return placed("nl.matmul", lambda: nl.matmul(a, b, transpose_x=transpose_x), shape, region)
 
 

@@ -249,6 +249,12 @@ def region_of(mask: Any, shape: tuple[int, ...]) -> Region:
     )
 
 
+def met(one: Box, two: Box) -> Box:
+    """What is in both boxes; an axis along which they do not meet ends where it begins."""
+    both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two, strict=True)]
+    return tuple([(low, max(low, high)) for low, high in both])
+
+
 def _of(shape: tuple[int, ...]) -> Box:
     return tuple((0, size) for size in shape)
 

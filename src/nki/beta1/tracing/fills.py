@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nki.core.tensor import View
+from nki.spec.engine import oob_mode
 from nki.spec.program import Issued
 
 
@@ -32,9 +33,10 @@ def _look(issued: Issued, filled: dict[int, Issued], found: set[int]) -> None:
     """Forget the tiles that an instruction touches, and note the fills that it replaces."""
     for buffer in _read(issued):
         filled.pop(buffer, None)
+    skips = getattr(issued.arguments, "oob_mode", None) is oob_mode.skip
     for view in issued.written():
         fill = filled.pop(id(view.buffer), None)
-        if fill is not None and view.dynamic is None and view.nbytes == view.buffer.nbytes:
+        if fill is not None and not skips and view.dynamic is None and view.nbytes == view.buffer.nbytes:
             found.add(id(fill))
 
 

@@ -116,6 +116,8 @@ def _broken(earlier: Issued, later: Issued, accesses: Accesses, summed: Summed) 
     for written in earlier.written():
         for name, view in later.views():
             operand = later.instruction.operands[name]
+            if view.dynamic is not None or written.dynamic is not None:
+                continue  # rows that are known at run time alone, such as those of a permutation
             if view.buffer is not written.buffer or disjoint(accesses.footprint(view), accesses.footprint(written)):
                 continue
             operator = _sum(later, view)

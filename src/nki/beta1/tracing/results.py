@@ -14,7 +14,7 @@ from typing import Any
 import nki.isa as nisa
 from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.tensors.access import Access
-from nki.beta1.tensors.mask import Box, Mask, Region
+from nki.beta1.tensors.mask import Box, Mask, Region, met
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor, without_ones
 from nki.beta1.tracing.operands import boxed, brought, common_region, engines_reach, part_of, plain, tile
@@ -214,22 +214,18 @@ def assigned_region(target: Tensor, value: Tensor) -> Region:
         )
     if value.shape == target.shape and all([e.mask is None and e.memory.exists is None for e in (value, target)]):
         return Region(tuple([(0, size) for size in target.shape]))
-    own = _existing_part(value)
+    own = existing_part(value)
     if own.rest and value.shape != target.shape:
         boxed("an assignment to another shape", own)
     wanted = target.region()
     seen = _moved(own.box, value.shape, target.shape)
-    box = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(wanted.box, seen, strict=True))
-    return Region(tuple((low, max(low, high)) for low, high in box), (*wanted.rest, *own.rest))
+    return Region(met(wanted.box, seen), (*wanted.rest, *own.rest))
 
 
-def _existing_part(value: Tensor) -> Region:
+def existing_part(value: Tensor) -> Region:
     """Where a value is there, and its own mask is true."""
     own, seen = value.region(), value.visible()
-    if seen is None:
-        return own
-    box = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(own.box, seen, strict=True))
-    return Region(tuple((low, max(low, high)) for low, high in box), own.rest)
+    return own if seen is None else Region(met(own.box, seen), own.rest)
 
 
 def _moved(box: Box, shape: tuple[int, ...], wanted: tuple[int, ...]) -> Box:
