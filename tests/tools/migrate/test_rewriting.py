@@ -265,3 +265,82 @@ def test_a_reshape_says_how_many_elements_a_made_up_array_has(tmp_path: Path) ->
     )
     assert whole.calls["kernel"].kwargs["a"].size == 3 * 96 * 40
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_operators_of_numpy_and_tiles_that_are_returned_become_those_of_today(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a, op):
+            left: nl.ndarray = nl.load(a)
+            left = nisa.tensor_scalar(left, op, 2.0)
+            i_p, i_f = nl.arange(128)[:, None], nl.arange(64)[None, :]
+            best = nisa.max8(src=left[i_p, i_f], mask=i_f < 32)
+            return best
+
+
+        kernel(np.ones((128, 64), np.float32), np.multiply)
+        """,
+    )
+    assert not whole.text.left
+    assert "kernel(np.ones((128, 64), np.float32), nl.multiply)" in whole.text.new
+    assert "    result = nl.ndarray(best.shape, dtype=best.dtype, buffer=nl.shared_hbm)\n" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_indices_that_a_tile_holds_move_accesses_and_choose_rows(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+            tile = nl.load(a)
+            where = nisa.iota(3 * nl.arange(4)[None, :], dtype=nl.int32)
+            ip, i_f = nl.mgrid[0:64, 0:32]
+            part = nisa.tensor_copy_dynamic_src(tile[ip, where[0, 2] + i_f])
+            nl.store(out, part)
+            rows = nisa.memset((64, 1), 5, dtype=nl.int32)
+            nl.atomic_rmw(out[rows, nl.arange(32)[None, :]], value=part, op=np.add)
+            return out
+        """,
+        "a=64x128",
+    )
+    assert not whole.text.left
+    assert "src=tile.ap([[128, 64], [1, 32]], scalar_offset=where[0:1, 2:3], indirect_dim=1)" in whole.text.new
+    assert (
+        "    for row in range(part.shape[0]):\n        place = out.vector_select(0, rows[row:row + 1, 0:1])"
+        in whole.text.new
+    )
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_a_script_has_the_arguments(tmp_path: Path) -> None:
+    path, script = tmp_path / "kernels_of_a_script.py", tmp_path / "test_calls.py"
+    path.write_text(
+        IMPORTS
+        + textwrap.dedent("""
+        @nki.jit
+        def inner(a):
+            return nl.exp(a)
+
+
+        @nki.jit
+        def kernel(a, count):
+            assert count == 7
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            nl.store(out, inner(nl.load(a)))
+            return out
+        """)
+    )
+    script.write_text(
+        "import numpy as np\nimport pytest\nfrom kernels_of_a_script import kernel\n\n\n"
+        "@pytest.mark.parametrize('size', [128, 32, 64])\n"
+        "def test(size):\n    assert kernel(np.ones((size, 64), np.float32), 7) is not None\n"
+    )
+    options = options_of()
+    whole = migrate_file(path, {}, chosen_target("trn2", options.target, ""), options, script)
+    assert whole.calls["kernel"].args[0].shape == (32, 64)
+    assert whole.proofs.keys() == {"kernel"}
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import io
 import os
+import re
 import signal
 import sys
 import types
 import unittest
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +44,15 @@ class Call:
     grid: tuple[Any, ...]
     how: str
 
+    @property
+    def size(self) -> int:
+        """Elements of all arrays."""
+        return sum(value.size for value in (*self.args, *self.kwargs.values()) if isinstance(value, np.ndarray))
+
+
+class _OnlyNoted(Exception):
+    """Ends a test whose call is known."""
+
 
 class _TimeIsUp(BaseException):
     """Ends what the file does by itself."""
@@ -61,23 +73,42 @@ def _at_most(seconds: float) -> Iterator[None]:
 
 
 def own_calls(path: Path, seconds: float) -> list[Call]:
-    """The calls that a file makes when it is run, or when its tests are; what it cannot do here is left out."""
+    """The first call of each kernel that a file makes when it is run, or when its tests are."""
+    first: dict[str, Call] = {}
+    for call in _noted(path, "its own call", lambda: _run(path), seconds):
+        first.setdefault(call.kernel, call)
+    return list(first.values())
+
+
+def calls_of(script: Path, path: Path, seconds: float) -> list[Call]:
+    """The smallest call of each kernel of a file that a script, or a file of tests, makes."""
     found: dict[str, Call] = {}
+    tests = script.name.startswith("test") and importlib.util.find_spec("pytest") is not None
+    run = (lambda: _run_tests(script)) if tests else (lambda: _run(script))
+    for call in _noted(path, f"a call of {script.name}", run, seconds, alone=tests):
+        if call.kernel not in found or call.size < found[call.kernel].size:
+            found[call.kernel] = call
+    return list(found.values())
+
+
+def _noted(path: Path, how: str, run: Callable[[], None], seconds: float, *, alone: bool = False) -> list[Call]:
+    """The calls of the kernels of a file that something makes; what it cannot do here is left out.
+
+    Args:
+        alone: whether the calls are only noted, and raise an error in the place of being made.
+    """
+    found: list[Call] = []
     original = Kernel.__call__
     depth = 0
 
     def noted(self: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal depth
         function = self.func
-        own = Path(function.__code__.co_filename).resolve() == path.resolve()
-        if own and depth == 0 and function.__name__ not in found:
-            found[function.__name__] = Call(
-                function.__name__,
-                tuple(map(_copied, args)),
-                {k: _copied(v) for k, v in kwargs.items()},
-                _grid(self),
-                "its own call",
-            )
+        if depth == 0 and Path(function.__code__.co_filename).resolve() == path.resolve():
+            copies = tuple(map(_copied, args)), {key: _copied(value) for key, value in kwargs.items()}
+            found.append(Call(function.__name__, *copies, _grid(self), how))
+            if alone:
+                raise _OnlyNoted
         depth += 1
         try:
             return original(self, *args, **kwargs)
@@ -87,10 +118,10 @@ def own_calls(path: Path, seconds: float) -> list[Call]:
     Kernel.__call__ = noted  # type: ignore[method-assign]
     try:
         with _quiet(), _at_most(seconds), contextlib.suppress(Exception, SystemExit, _TimeIsUp):
-            _run(path)
+            run()
     finally:
         Kernel.__call__ = original  # type: ignore[method-assign]
-    return list(found.values())
+    return found
 
 
 def _grid(kernel: Kernel[...]) -> tuple[Any, ...]:
@@ -116,10 +147,17 @@ def _quiet() -> Iterator[None]:
             os.chdir(folder)
 
 
-def _run(path: Path) -> None:
+def _run_tests(script: Path) -> None:
+    """Run a file of tests of pytest."""
     serve()
-    sys.argv = [str(path)]
-    module = load(path, path.read_text(), "__main__")
+    importlib.import_module("pytest").main(["-q", "-p", "no:cacheprovider", str(script)])
+
+
+def _run(script: Path) -> None:
+    """Run a script, and its tests that take no arguments."""
+    serve()
+    sys.argv = [str(script)]
+    module = load(script, script.read_text(), "__main__")
     for name, value in list(vars(module).items()):
         if isinstance(value, type) and issubclass(value, unittest.TestCase):
             for test in unittest.defaultTestLoader.loadTestsFromTestCase(value):
@@ -130,12 +168,14 @@ def _run(path: Path) -> None:
 
 
 def load(path: Path, text: str, name: str, **more: Any) -> types.ModuleType:
-    """Execute a text as the file at a path."""
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    """Execute a text as the file at a path; relative imports are those of the package that the file is in."""
+    root, package = _package(path)
+    for folder in (root, path.resolve().parent):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
     module = types.ModuleType(name)
     module.__file__ = str(path)
+    module.__package__ = package if re.search(r"^\s*from \.", text, re.MULTILINE) else None
     vars(module).update(more)
     before = sys.modules.get(name)
     sys.modules[name] = module
@@ -145,3 +185,13 @@ def load(path: Path, text: str, name: str, **more: Any) -> types.ModuleType:
         if before is not None:
             sys.modules[name] = before
     return module
+
+
+def _package(path: Path) -> tuple[Path, str]:
+    """The folder that a file is imported from, and its package: folders with an ``__init__.py``, or the nearest one."""
+    folder = path.resolve().parent
+    names = [folder.name]
+    while (folder / "__init__.py").exists() and (folder.parent / "__init__.py").exists():
+        folder = folder.parent
+        names.insert(0, folder.name)
+    return folder.parent, ".".join(names)

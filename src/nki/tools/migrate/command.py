@@ -56,6 +56,13 @@ class File:
 @click.option("--diff", is_flag=True, help="Print what would change, as a unified diff.")
 @click.option("--in-place", is_flag=True, help="Write the new text into the files.")
 @click.option("--arg", "args", multiple=True, metavar="NAME=VALUE", help=f"Example arguments: {FORMS}")
+@click.option(
+    "--args-from",
+    "script",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="A script, or a file of tests, that calls the kernels: with its smallest call of each.",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random arrays.")
 @TARGET
 @JSON
@@ -65,15 +72,16 @@ def command(
     diff: bool,
     in_place: bool,
     args: tuple[str, ...],
+    script: Path | None,
     seed: int,
     target: str | None,
     as_json: bool,
 ) -> None:
     """Rewrite old kernels in today's language: those of the first NKI (neuronxcc.nki), and of NKI 0.2 to 0.6.
 
-    The file is executed: each kernel is traced with example arguments, those of the file's own calls, of --arg, or
-    made-up ones. The new kernel is traced with the same ones; it must issue the same instructions, or give the same
-    bits. What cannot be rewritten stays, with a comment that begins with `# nki migrate:`.
+    The file is executed: each kernel is traced with example arguments, those of the file's own calls, of --args-from
+    or --arg, or made-up ones. The new kernel is traced with the same ones; it must issue the same instructions, or give
+    the same bits. What cannot be rewritten stays, with a comment that begins with `# nki migrate:`.
 
     Without --check, --diff, --in-place and --json the new text is printed.
 
@@ -87,7 +95,7 @@ def command(
     texts = [_text(path) for path in files]
     given = parse_arguments(args, seed)
     with quiet_stdout(as_json):
-        found = [_migrated(path, text, given, target) for path, text in zip(files, texts, strict=True)]
+        found = [_migrated(path, text, given, target, script) for path, text in zip(files, texts, strict=True)]
     if in_place:
         for file in found:
             _write(file)
@@ -114,7 +122,7 @@ def _text(path: Path) -> str:
         ) from problem
 
 
-def _migrated(path: Path, text: str, given: dict[str, Any], target: str | None) -> File:
+def _migrated(path: Path, text: str, given: dict[str, Any], target: str | None, script: Path | None) -> File:
     try:
         whole = importlib.import_module("nki.tools.migrate.whole")
     except ModuleNotFoundError as problem:
@@ -135,7 +143,7 @@ def _migrated(path: Path, text: str, given: dict[str, Any], target: str | None) 
         ) from problem
     options = options_of()
     with import_errors(str(path)):
-        found = whole.migrate_file(path, given, chosen_target(target or "", options.target, ""), options)
+        found = whole.migrate_file(path, given, chosen_target(target or "", options.target, ""), options, script)
     return File(path, text, found)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import libcst as cst
+import numpy as np
 
 from nki.tools.migrate.names import Names
+from nki.tools.migrate.operators import today_of
 
 _SETTINGS = ("compile_config", "specialization_config", "api")
 """Keywords of ``nki.jit`` that mean something today."""
@@ -25,6 +27,7 @@ class Host(cst.CSTTransformer):
         self._grids = grids
         self._names = names
         self._decorates = 0
+        self.needs: set[str] = set()
 
     def visit_Decorator(self, node: cst.Decorator) -> None:
         self._decorates += 1
@@ -72,7 +75,20 @@ class Host(cst.CSTTransformer):
             return self._simulated(updated_node)
         if name in ("nki.jit", "nki.trace", "nki.baremetal") and not self._decorates:
             return self._made(updated_node)
+        function = original_node.func.value if isinstance(original_node.func, cst.Subscript) else original_node.func
+        if isinstance(function, cst.Name) and function.value in self._kernels:
+            updated_node = updated_node.with_changes(args=[self._operator(arg) for arg in updated_node.args])
         return self._launched(updated_node)
+
+    def _operator(self, arg: cst.Arg) -> cst.Arg:
+        """``np.add`` as the argument of a kernel is an operator of ``nki.language`` today."""
+        package, _, name = self._names.canonical(arg.value).partition(".")
+        if package != "np" or today_of(getattr(np, name, None)) is None:
+            return arg
+        alias = next((n for n, d in self._names.bound.items() if d.endswith("nki.language")), "")
+        if not alias:
+            self.needs.add("nl")
+        return arg.with_changes(value=cst.parse_expression(f"{alias or 'nl'}.{today_of(getattr(np, name)).__name__}"))
 
     def _launched(self, updated_node: cst.Call) -> cst.Call:
         function = updated_node.func

@@ -49,12 +49,13 @@ def migrate(path: Path, text: str, calls: list[Call], target: Target, options: O
     untraced = gather(path, module, facts, calls, target, options)
     used = {node.value for node in _names_of(module)}
     grids = {call.kernel: call.grid for call in calls if call.grid}
-    wrapper = _File(module, names, facts, used, grids)
+    wrapper = _File(module, names, facts, used, {call.kernel: call.grid for call in calls})
     changed = module.visit(wrapper)
-    changed = changed.visit(Host(grids, names, decorated(module, names)))
+    host = Host(grids, names, decorated(module, names))
+    changed = changed.visit(host)
     lines = _lines(module)
     left = [Left(lines.get(node, 0), reason) for node, reason in wrapper.left]
-    return Migrated(text, new_imports(changed, names, wrapper.needs).code, left, untraced)
+    return Migrated(text, new_imports(changed, names, wrapper.needs | host.needs).code, left, untraced)
 
 
 def _names_of(node: cst.CSTNode) -> list[cst.Name]:
@@ -87,7 +88,7 @@ class _File(cst.CSTTransformer):
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
         if not self._traced(original_node):
             return self._untraced(original_node)
-        grid = self._grids.get(original_node.name.value, ())
+        grid = self._grids.get(original_node.name.value)
         found = rewritten(original_node, self._module, self._names, self._facts, self._used, grid)
         self.left += found.left
         self.needs |= found.needs

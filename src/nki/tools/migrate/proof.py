@@ -19,6 +19,7 @@ from nki.passes.context import Context
 from nki.spec.program import Block, Issued, Program
 from nki.target.model import Target
 from nki.tools.migrate.calls import MADE_UP, Call
+from nki.tools.migrate.operators import today_of
 
 EXECUTED_MOST = 200_000_000
 """Elements that instructions may write for both kernels to be run; above, only equal instructions are a proof."""
@@ -58,9 +59,9 @@ def prove(old: Any, new: Any, call: Call, grid: dict[str, Any], target: Target, 
         before, refused = [], f"{type(problem).__name__}: {problem}".splitlines()[0]
     cores = cores_of(call.grid) if call.grid else 1
     launch = replace(new._launch, lnc=cores if cores > 1 else None)
-    kwargs = {**call.kwargs, **grid}
+    args, kwargs = tuple(map(_of_today, call.args)), {key: _of_today(each) for key, each in call.kwargs.items()} | grid
     try:
-        after, _ = trace_results(launch, call.args, kwargs, target, options, collect=True)
+        after, _ = trace_results(launch, args, kwargs, target, options, collect=True)
     except NkiError as problem:
         return Proof(False, "it is refused", (f"{problem.code}: {problem.message}",))
     except Exception as problem:  # noqa: BLE001 - whatever the new kernel does
@@ -79,7 +80,12 @@ def prove(old: Any, new: Any, call: Call, grid: dict[str, Any], target: Target, 
     work = sum(_written(tracer.program) for tracer in (*before, *after))
     if work > EXECUTED_MOST:
         return Proof(None, TOO_LARGE)
-    return _run_both(replace_launch(old, launch_of(old, call)), replace_launch(new, launch), call, kwargs)
+    return _run_both(replace_launch(old, launch_of(old, call)), replace_launch(new, launch), call, args, kwargs)
+
+
+def _of_today(value: Any) -> Any:
+    """An argument of a kernel; operators that are NumPy's are those of nki.language."""
+    return today_of(value) if today_of(value) is not None else value
 
 
 def replace_launch(kernel: Any, launch: Any) -> Any:
@@ -87,9 +93,9 @@ def replace_launch(kernel: Any, launch: Any) -> Any:
     return type(kernel)(launch, kernel.cache, kernel.derivative)
 
 
-def _run_both(old: Any, new: Any, call: Call, kwargs: dict[str, Any]) -> Proof:
+def _run_both(old: Any, new: Any, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof:
     made_up = call.how == MADE_UP
-    one, two = _arrays(call.args, call.kwargs, made_up), _arrays(call.args, kwargs, made_up)
+    one, two = _arrays(call.args, call.kwargs, made_up), _arrays(args, kwargs, made_up)
     try:
         expected, got = _leaves(old(*one[0], **one[1])), _leaves(new(*two[0], **two[1]))
     except Exception as problem:  # noqa: BLE001 - of either kernel

@@ -18,7 +18,7 @@ from nki.kernel import Kernel
 from nki.options import Options
 from nki.spec.program import Issued
 from nki.target.model import Target
-from nki.tools.migrate.calls import Call, load, own_calls
+from nki.tools.migrate.calls import Call, calls_of, load, own_calls
 from nki.tools.migrate.gathering import kernel_in
 from nki.tools.migrate.made_up import made_up
 from nki.tools.migrate.migration import Migrated, migrate
@@ -42,21 +42,27 @@ class Whole:
     calls: dict[str, Call]
 
 
-def migrate_file(path: Path, given: Mapping[str, Any], target: Target, options: Options) -> Whole:
+def migrate_file(
+    path: Path, given: Mapping[str, Any], target: Target, options: Options, script: Path | None = None
+) -> Whole:
     """Rewrite a file, and compare each of its kernels with what became of it.
+
+    Args:
+        given: arguments for all kernels that have parameters of these names.
+        script: a script or a file of tests that calls the kernels.
 
     What old spellings are told while the old kernels are traced is not shown: it is what is rewritten.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _migrated(path, given, target, options)
+        return _migrated(path, given, target, options, script)
 
 
-def _migrated(path: Path, given: Mapping[str, Any], target: Target, options: Options) -> Whole:
+def _migrated(path: Path, given: Mapping[str, Any], target: Target, options: Options, script: Path | None) -> Whole:
     text = path.read_text()
     serve()
     old = load(path, text, f"_old_{path.stem}")
-    calls, missing = example_calls(path, old, given, target, options)
+    calls, missing = example_calls(path, old, given, target, options, script)
     migrated = migrate(path, text, list(calls.values()), target, options)
     if migrated.new == text:
         missing = {name: reason for name, reason in missing.items() if isinstance(kernel_in(old, name), Beta1Kernel)}
@@ -103,27 +109,39 @@ def _tracing(kernel: Any, target: Target, options: Options) -> Callable[[Call], 
 
 
 def example_calls(
-    path: Path, module: Any, given: Mapping[str, Any], target: Target, options: Options
+    path: Path, module: Any, given: Mapping[str, Any], target: Target, options: Options, script: Path | None
 ) -> tuple[dict[str, Call], dict[str, str]]:
     """A call for each kernel of a file, and why there is none."""
-    calls = {call.kernel: call for call in own_calls(path, SECONDS)}
+    found = own_calls(path, SECONDS) if script is None else calls_of(script, path, SECONDS)
+    calls = {call.kernel: call for call in found}
     missing: dict[str, str] = {}
-    for name, kernel in kernels_of(module).items():
+    kernels = kernels_of(module)
+    for name, kernel in kernels.items():
         parameters = inspect.signature(kernel.func).parameters
         if given and given.keys() & parameters.keys():
             own = {key: value for key, value in given.items() if key in parameters}
-            grid = calls[name].grid if name in calls else ()
-            calls[name] = Call(name, (), own, grid, "--arg")
-        if name in calls:
+            calls[name] = Call(name, (), own, calls[name].grid if name in calls else (), "--arg")
+        if name in calls or name in _inside(kernels, calls):
             continue
-
         with contextlib.redirect_stdout(None):
             call, reason = made_up(kernel, name, _tracing(kernel, target, options))
         if call is None:
             missing[name] = reason
         else:
             calls[name] = call
-    return calls, missing
+    inside = _inside(kernels, calls)
+    return calls, {name: reason for name, reason in missing.items() if name not in inside}
+
+
+def _inside(kernels: Mapping[str, Any], calls: Mapping[str, Call]) -> set[str]:
+    """Kernels that are part of others which are called."""
+    found: set[str] = set()
+    waiting = [name for name in calls if name in kernels]
+    while waiting:
+        names = kernels[waiting.pop()].func.__code__.co_names
+        waiting += (inner := [name for name in names if name in kernels and name not in found])
+        found.update(inner)
+    return found
 
 
 def kernels_of(module: Any) -> dict[str, Any]:

@@ -33,8 +33,9 @@ def in_rounds(
         names, facts = Names(module), Facts()
         untraced = gather(path, module, facts, calls, target, options)
         later = Later(module, names, facts)
-        changed = module.visit(later).visit(Host({}, names, decorated(module, names)))
-        new = new_imports(changed, names, later.needs).code
+        host = Host({}, names, decorated(module, names))
+        changed = module.visit(later).visit(host)
+        new = new_imports(changed, names, later.needs | host.needs).code
         if new == before or rounds == _MOST:
             return new, _left(text, before, module, later), untraced
 

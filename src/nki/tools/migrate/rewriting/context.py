@@ -30,6 +30,7 @@ class Context:
         used: names that the file uses.
         accumulated: names of tiles that nothing but products is added to.
         expression: rewrites an expression.
+        is_kernel: whether it is called from outside of kernels.
 
     Attributes:
         indices, masks: readers of index expressions and masks, with the ones that have names.
@@ -51,6 +52,8 @@ class Context:
         used: set[str],
         accumulated: frozenset[str],
         expression: Callable[[Context, Any], Any],
+        *,
+        is_kernel: bool = False,
     ) -> None:
         self.module = module
         self.names = names
@@ -58,6 +61,7 @@ class Context:
         self.programs = programs
         self.kept = kept
         self.accumulated = accumulated
+        self.is_kernel = is_kernel
         self.indices = IndexReader(names, self.code)
         self.masks = MaskReader(self.indices, self.code, self._bound)
         self.extents: dict[str, dict[int, Cut]] = {}

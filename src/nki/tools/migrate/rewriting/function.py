@@ -30,19 +30,26 @@ class Rewritten:
 
 
 def rewritten(
-    function: cst.FunctionDef, module: cst.Module, names: Names, facts: Facts, used: set[str], grid: tuple[Any, ...]
+    function: cst.FunctionDef,
+    module: cst.Module,
+    names: Names,
+    facts: Facts,
+    used: set[str],
+    grid: tuple[Any, ...] | None,
 ) -> Rewritten:
     """Rewrite a function that was traced.
 
     Args:
         used: names that the file uses.
-        grid: the axes that it was called with.
+        grid: the axes that it was called with, if it is a kernel that was called from outside.
     """
     kept: frozenset[str] = frozenset()
     while True:
         taken = set(used)
-        programs = Programs(names, grid, taken)
-        context = Context(module, names, facts, programs, kept, taken, _accumulated(function, names), expression)
+        programs = Programs(names, grid or (), taken)
+        added = _accumulated(function, names)
+        called = grid is not None
+        context = Context(module, names, facts, programs, kept, taken, added, expression, is_kernel=called)
         body = block(context, function.body)
         if context.names_left <= kept:
             break

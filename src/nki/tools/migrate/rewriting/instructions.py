@@ -16,12 +16,21 @@ from nki.tools.migrate.rewriting.arguments import bound
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.operators import operator
 from nki.tools.migrate.rewriting.regions import Cuts, guarded, only
-from nki.tools.migrate.rewriting.results import allocate, dtype_of_result, operand_cuts, result_cuts, result_shape
+from nki.tools.migrate.rewriting.results import (
+    allocate,
+    dtype_of_result,
+    operand_cuts,
+    result_cuts,
+    result_shape,
+    tiles_of,
+)
 from nki.tools.migrate.rewriting.tiles import tile
 from nki.tools.migrate.rewriting.views import pattern_of
 
-GIVEN = ("dma_copy", "tensor_copy_predicated", "nc_stream_shuffle", "select_reduce")
+GIVEN = ("dma_copy", "tensor_copy_predicated", "tensor_copy_dynamic_dst", "nc_stream_shuffle", "select_reduce")
 """Instructions whose destination is an argument already."""
+_RENAMED = {"tensor_copy_dynamic_src": "tensor_copy", "tensor_copy_dynamic_dst": "tensor_copy"}
+_PERF_MODES = {'"double_row"': "double_row", '"double_row_gen3"': "double_row", '"none"': "none"}
 _OPERATORS = ("op", "op0", "op1", "reduce_op", "comp_op0", "comp_op1")
 
 
@@ -105,16 +114,19 @@ def _result(c: Context, call: cst.Call) -> Fact:
 
 def _read(c: Context, call: cst.Call) -> Instruction:
     """A call with its arguments as today's."""
-    name = c.names.canonical(call.func).removeprefix("nisa.")
-    old, new = getattr(old_isa, name, None), getattr(nisa, name, None)
+    written = c.names.canonical(call.func).removeprefix("nisa.")
+    name = _RENAMED.get(written, written)
+    old, new = getattr(old_isa, written, None), getattr(nisa, name, None)
     if not inspect.isfunction(old) or new is None:
-        raise Unmigrated(f"nisa.{name} has no counterpart of that name")
+        raise Unmigrated(f"nisa.{written} has no counterpart of that name")
     given = bound(c, call, old)
     mask = c.masks.read(given.pop("mask", None))
     dtype, shape = given.pop("dtype", None), given.pop("shape", None)
     texts = _PATTERNS[name](c, given) if name in _PATTERNS else []
     for hint in ("name", "buffer"):
         given.pop(hint, None)
+    if name == "dma_copy" and "dst_rmw_op" in given:
+        raise Unmigrated("nisa.dma_copy with dst_rmw_op is no instruction of its own here")
     for key in given:
         if key not in inspect.signature(new).parameters:
             raise Unmigrated(f"nisa.{name} has no argument {key} any more")
@@ -124,11 +136,29 @@ def _read(c: Context, call: cst.Call) -> Instruction:
 
 def _arguments(c: Context, name: str, given: dict[str, cst.BaseExpression], cuts: Cuts) -> list[str]:
     """The arguments of an instruction but its destination."""
-    texts = [f"{key}={_argument(c, name, key, node, cuts)}" for key, node in given.items() if key != "dst"]
+    texts = [
+        f"{key}={_argument(c, name, key, node, _own_cuts(c, given, node, cuts))}"
+        for key, node in given.items()
+        if key != "dst"
+    ]
     texts = [text for text in texts if not text.endswith("unknown_engine")]
     if name == "range_select" and "reduce_cmd" not in given:
         texts.append(f"reduce_cmd={c.nisa('reduce_cmd.idle')}")
     return texts
+
+
+def _own_cuts(c: Context, given: dict[str, cst.BaseExpression], node: cst.BaseExpression, cuts: Cuts) -> Cuts:
+    """The cuts of one operand: a free axis that is shorter than those of others has another meaning."""
+    fact = c.facts.one(node)
+    if fact is None or fact.kind != "tensor" or not cuts:
+        return cuts
+    shapes = [c.facts.known(each).shape for each in tiles_of(c, given)]
+    longest = {key: max((shape[key] for shape in shapes if len(shape) >= -key), default=0) for key in cuts if key}
+    return {
+        key: cut
+        for key, cut in cuts.items()
+        if not key or (len(fact.shape) >= -key and fact.shape[key] == longest[key])
+    }
 
 
 def _argument(c: Context, name: str, key: str, node: cst.BaseExpression, cuts: Cuts) -> str:
@@ -136,7 +166,10 @@ def _argument(c: Context, name: str, key: str, node: cst.BaseExpression, cuts: C
         return "None" if c.one_line(node) == "None" else operator(c, node)
     if c.facts.kind(node) == "tensor":
         return tile(c, node, only(cuts, 0) if name == "nc_matmul" and key == "stationary" else cuts)
-    return c.code(node)
+    text = c.code(node)
+    if key == "perf_mode" and text.replace("'", '"') in _PERF_MODES:
+        return c.nisa(f"matmul_perf_mode.{_PERF_MODES[text.replace(chr(39), chr(34))]}")
+    return text
 
 
 def _iota(c: Context, given: dict[str, cst.BaseExpression]) -> list[str]:

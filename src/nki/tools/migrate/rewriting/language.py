@@ -78,6 +78,13 @@ def _rand(c: Context, call: cst.Call) -> str | None:
     return f"{c.code(call.func)}({c.code(given['shape'])}, dtype={c.nl('float32')})"
 
 
+def _cast(c: Context, call: cst.Call) -> str:
+    """``nl.static_cast(x, dtype)`` is a copy."""
+    given = bound(c, call, old_language.static_cast)
+    value, dtype = given.values()
+    return f"{c.nl('copy')}({c.code(value)}, dtype={c.dtype(dtype)})"
+
+
 def _as_it_is(c: Context, call: cst.Call) -> None:
     return None
 
@@ -87,6 +94,7 @@ _OWN: dict[str, Callable[[Context, cst.Call], str | None]] = {
     **dict.fromkeys(("ds", "device_print"), _as_it_is),
     "shared_constant": _constant,
     "rand": _rand,
+    "static_cast": _cast,
 }
 """Functions that are no functions of tiles."""
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import libcst as cst
 
 import nki.beta1.language as old_language
+from nki.tools.migrate.operators import NAMES
 from nki.tools.migrate.rewriting.arguments import bound
 from nki.tools.migrate.rewriting.context import Context
 
@@ -34,16 +35,6 @@ OPERATORS: dict[type[cst.CSTNode], str] = {
     cst.DivideAssign: "divide",
 }
 BINARY = {*OPERATORS.values(), "maximum", "minimum", "logical_and", "logical_or", "logical_xor"}
-_OPERATOR_OF = {
-    "max": "maximum",
-    "amax": "maximum",
-    "min": "minimum",
-    "amin": "minimum",
-    "sum": "add",
-    "absolute": "abs",
-    "true_divide": "divide",
-}
-"""What is an operator by another name today; NumPy's names among them."""
 
 
 class Binary(NamedTuple):
@@ -82,5 +73,5 @@ def operator(c: Context, node: cst.BaseExpression) -> str:
     """An operator of nki.language for one that may be NumPy's."""
     package, _, name = c.names.canonical(node).partition(".")
     if package in ("np", "nl") and name:
-        return c.nl(_OPERATOR_OF.get(name, name))
+        return c.nl(NAMES.get(name, name))
     return c.code(node)

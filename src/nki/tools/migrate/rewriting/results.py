@@ -17,7 +17,10 @@ from nki.tools.migrate.rewriting.tiles import sizes_of_tile
 Arguments = Mapping[str, cst.BaseExpression]
 
 _TRANSPOSES = ("nc_transpose", "dma_transpose")
-_ROWS = ("tensor_reduce", "activation_reduce", "tensor_scalar_reduce", "bn_stats", "bn_aggr", "tensor_partition_reduce")
+_ROWS = (
+    *("tensor_reduce", "activation_reduce", "tensor_scalar_reduce", "tensor_partition_reduce"),
+    *("bn_stats", "bn_aggr", "max8", "nc_find_index8"),
+)
 """Instructions that leave the partitions alone, and make other free axes."""
 
 

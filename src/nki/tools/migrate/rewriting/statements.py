@@ -23,7 +23,7 @@ def block(c: Context, suite: cst.BaseSuite) -> cst.BaseSuite:
     c.scopes.append({})
     found: list[Any] = []
     waiting: list[cst.EmptyLine] = []
-    for statement in _one_by_one(suite.body):
+    for statement in _one_by_one(c, suite.body):
         made = _statement(c, statement)
         if not made:
             waiting += c.orphans
@@ -37,19 +37,43 @@ def block(c: Context, suite: cst.BaseSuite) -> cst.BaseSuite:
     return suite.with_changes(body=found, footer=(*waiting, *suite.footer))
 
 
-def _one_by_one(statements: Iterable[Any]) -> list[Any]:
-    """Statements, each on a line of its own."""
+def _one_by_one(c: Context, statements: Iterable[Any]) -> list[Any]:
+    """Statements, each on a line of its own; assignments to several names, each of its own where tiles are assigned."""
     found: list[Any] = []
     for each in statements:
-        if not isinstance(each, cst.SimpleStatementLine) or len(each.body) == 1:
+        if not isinstance(each, cst.SimpleStatementLine):
             found.append(each)
             continue
-        alone = [small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT) for small in each.body]
+        alone = [part for small in each.body for part in _parts(c, small)]
+        if len(alone) == 1:
+            found.append(each)
+            continue
         lines = [cst.SimpleStatementLine([small]) for small in alone]
         lines[0] = lines[0].with_changes(leading_lines=each.leading_lines)
         lines[-1] = lines[-1].with_changes(trailing_whitespace=each.trailing_whitespace)
         found += lines
     return found
+
+
+def _parts(c: Context, small: cst.BaseSmallStatement) -> list[cst.BaseSmallStatement]:
+    """``a, b = x, y`` as two assignments, where one is a tile or an index, and no value reads a name before."""
+    target = small.targets[0].target if isinstance(small, cst.Assign) and len(small.targets) == 1 else None
+    value = small.value if isinstance(small, cst.Assign) else None
+    alone = [small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)]
+    if not isinstance(target, cst.Tuple) or not isinstance(value, cst.Tuple):
+        return alone
+    names = [element.value for element in target.elements]
+    values = [element.value for element in value.elements]
+    kinds = {c.facts.kind(each) for each in values}
+    targets = [name for name in names if isinstance(name, cst.Name)]
+    written = {name.value for name in targets}
+    read = {name.value for each in values for name in all_of(each, cst.Name)}
+    if len(names) != len(values) or len(written) != len(names) or written & read or not kinds & _OF_TILES:
+        return alone
+    return [cst.Assign([cst.AssignTarget(name)], each) for name, each in zip(targets, values, strict=True)]
+
+
+_OF_TILES = {"index", "grid", "mask", "tensor"}
 
 
 def _statement(c: Context, statement: Any) -> list[Any]:
@@ -128,7 +152,8 @@ def _line(c: Context, line: cst.SimpleStatementLine) -> list[Any]:
         return [line]
     texts = _small(c, small)
     if texts is None:
-        defines = isinstance(small, cst.Assign) and c.facts.kind(small.value) in ("index", "grid", "mask")
+        value = small.value if isinstance(small, cst.Assign | cst.AnnAssign) else None
+        defines = value is not None and c.facts.kind(value) in ("index", "grid", "mask")
         return [line if defines else line.with_changes(body=[within(c, small)])]
     comments = [cst.EmptyLine(comment=comment) for comment in all_of(small, cst.Comment)]
     if not texts:
@@ -148,11 +173,40 @@ def _small(c: Context, small: cst.BaseSmallStatement) -> list[str] | None:
     _reached(c, small)
     if isinstance(small, cst.Assign) and len(small.targets) == 1:
         return assign(c, small.targets[0].target, small.value)
+    if isinstance(small, cst.AnnAssign) and small.value is not None:
+        return _annotated(c, small, assign(c, small.target, small.value))
     if isinstance(small, cst.AugAssign):
         return augmented(c, small)
+    if isinstance(small, cst.Return) and small.value is not None and c.is_kernel:
+        return _returned(c, small.value)
     if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
         return call_statement(c, small.value)
     return None
+
+
+def _annotated(c: Context, small: cst.AnnAssign, texts: list[str] | None) -> list[str] | None:
+    """The statements with the annotation, where one of them has a place for it."""
+    name = f"{c.one_line(small.target)} = "
+    if not texts or not texts[-1].startswith(name):
+        return texts
+    annotation = c.one_line(small.annotation.annotation)
+    return [*texts[:-1], f"{name[:-3]}: {annotation} = {texts[-1].removeprefix(name)}"]
+
+
+def _returned(c: Context, value: cst.BaseExpression) -> list[str] | None:
+    """What a kernel returns is in HBM today: tiles are stored first."""
+    nodes = [element.value for element in value.elements] if isinstance(value, cst.Tuple) else [value]
+    on_chip = [c.facts.kind(each) == "tensor" and c.facts.known(each).buffer in ("sbuf", "psum") for each in nodes]
+    if not any(on_chip):
+        return None
+    texts, names = [], []
+    for node, is_tile in zip(nodes, on_chip, strict=True):
+        names.append(c.fresh("result") if is_tile else c.code(node))
+        if is_tile:
+            text = c.code(node)
+            kind = f"{text}.shape, dtype={text}.dtype, buffer={c.nl('shared_hbm')}"
+            texts += [f"{names[-1]} = {c.nl('ndarray')}({kind})", f"{c.nl('store')}({names[-1]}, {text})"]
+    return [*texts, f"return {', '.join(names)}"]
 
 
 def _reached(c: Context, small: cst.BaseSmallStatement) -> None:

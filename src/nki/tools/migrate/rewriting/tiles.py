@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import libcst as cst
 
 from nki.tools.migrate.facts import Fact
@@ -10,7 +12,7 @@ from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.dims import Dim, read_dims
 from nki.tools.migrate.rewriting.regions import Cuts, extents, extents_of_part
 from nki.tools.migrate.rewriting.slices import slice_of, subscript
-from nki.tools.migrate.rewriting.views import chosen_rows, pattern_view
+from nki.tools.migrate.rewriting.views import chosen_rows, moved_view, pattern_view
 
 
 def operand(c: Context, node: cst.BaseExpression, cuts: Cuts) -> str:
@@ -49,13 +51,19 @@ def part(c: Context, node: cst.Subscript, cuts: Cuts) -> str:
             return tile(c, node.value, {**cuts, **c.masks.read(first.value).axes})
         if len(node.slice) == 1 and isinstance(first.value, cst.Ellipsis):
             return tile(c, node.value, cuts)
-        if kind == "tensor":
+        if kind == "tensor" and prod(c.facts.known(first.value).shape) > 1:
             return chosen_rows(c, node, cuts)
+    if any(isinstance(each.slice, cst.Index) and _is_run_time(c, each.slice.value) for each in node.slice):
+        return moved_view(c, node, cuts)
     try:
         dims = read_dims(c, node)
     except NoBox:
         return pattern_view(c, node, cuts)
     return _box(c, node, dims, {**extents_of_part(c, node), **cuts})
+
+
+def _is_run_time(c: Context, node: cst.BaseExpression) -> bool:
+    return c.facts.kind(node) in ("tensor", "runtime")
 
 
 def _box(c: Context, node: cst.Subscript, dims: list[Dim], cuts: Cuts) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import libcst as cst
 
+import nki.beta1.isa as old_isa
 import nki.beta1.language as old_language
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.arguments import bound
@@ -12,6 +15,7 @@ from nki.tools.migrate.rewriting.instructions import GIVEN, instruction
 from nki.tools.migrate.rewriting.operators import operator
 from nki.tools.migrate.rewriting.regions import guarded, joint
 from nki.tools.migrate.rewriting.tiles import subscripted, tile
+from nki.tools.migrate.rewriting.views import chosen_rows
 
 
 def load_into(c: Context, target: cst.Subscript, call: cst.Call) -> list[str]:
@@ -36,11 +40,47 @@ def loop_reduce_into(c: Context, target: cst.Subscript, call: cst.Call) -> list[
     return guarded(c, mask, [f"{c.nisa('tensor_tensor')}(dst={dst}, data1={dst}, data2={source}, op={op})"])
 
 
+def _copy(c: Context, call: cst.Call) -> list[str]:
+    """``nisa.dma_copy``; what adds to its destination is another instruction today."""
+    given = bound(c, call, old_isa.dma_copy)
+    if "dst_rmw_op" not in given or c.one_line(given["dst_rmw_op"]) == "None":
+        instruction(c, call)
+        return c.taken()
+    if "oob_mode" in given:
+        raise Unmigrated("nisa.dma_copy with dst_rmw_op and oob_mode")
+    mask = c.masks.read(given.get("mask"))
+    dst, src = tile(c, given["dst"], mask.axes), tile(c, given["src"], mask.axes)
+    return guarded(c, mask, [_added(c, dst, src, given["dst_rmw_op"])])
+
+
+def _atomic_rmw(c: Context, call: cst.Call) -> list[str]:
+    """``nl.atomic_rmw`` as a loop over rows, so that rows which occur twice get both values."""
+    given = bound(c, call, old_language.atomic_rmw)
+    dst, value = given["dst"], given["value"]
+    if "mask" in given or not isinstance(dst, cst.Subscript) or not isinstance(value, cst.Name):
+        raise Unmigrated("nl.atomic_rmw with a mask, or of a part of a tile")
+    row, place, held, more = (c.fresh(name) for name in ("row", "place", "held", "more"))
+    lines = [
+        f"{place} = {chosen_rows(c, dst, {}, row)}",
+        f"{held} = {c.nl('load')}({place})",
+        f"{more} = {c.nl('ndarray')}({held}.shape, dtype={value.value}.dtype, buffer={c.nl('sbuf')})",
+        f"{c.nisa('dma_copy')}(dst={more}, src={value.value}[{row}:{row} + 1])",
+        f"{c.nisa('tensor_tensor')}(dst={held}, data1={held}, data2={more}, op={operator(c, given['op'])})",
+        f"{c.nl('store')}({place}, {held})",
+    ]
+    inner = "\n".join(f"{c.module.default_indent}{line}" for line in lines)
+    return [f"for {row} in range({value.value}.shape[0]):\n{inner}"]
+
+
+def _added(c: Context, dst: str, src: str, op: cst.BaseExpression) -> str:
+    return f"{c.nisa('dma_compute')}(dst={dst}, srcs=[{dst}, {src}], reduce_op={operator(c, op)})"
+
+
 def call_statement(c: Context, call: cst.Call) -> list[str] | None:
     """The statements for a call whose value nobody reads; None where only its expressions change."""
     function = c.names.canonical(call.func)
-    if function == "nl.store":
-        return _store(c, call)
+    if function in _STATEMENTS:
+        return _STATEMENTS[function](c, call)
     if function.startswith("nisa.") and function[5:] in GIVEN:
         instruction(c, call)
         return c.taken()
@@ -61,3 +101,10 @@ def _store(c: Context, call: cst.Call) -> list[str]:
         mode = c.code(given["mode"])
         return guarded(c, mask, [f"{c.nisa('dma_copy')}(dst={dst}, src={source}, oob_mode={mode})"])
     return guarded(c, mask, [f"{c.code(call.func)}({dst}, {source})"])
+
+
+_STATEMENTS: dict[str, Callable[[Context, cst.Call], list[str]]] = {
+    "nl.store": _store,
+    "nl.atomic_rmw": _atomic_rmw,
+    "nisa.dma_copy": _copy,
+}

@@ -7,7 +7,7 @@ from math import prod
 import libcst as cst
 
 from nki.tools.migrate.facts import Fact
-from nki.tools.migrate.index_expressions import Symbolic
+from nki.tools.migrate.index_expressions import ONE, Symbolic, plain
 from nki.tools.migrate.linear import Linear
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.context import Context
@@ -16,15 +16,23 @@ from nki.tools.migrate.rewriting.regions import Cuts, extents_of_part
 from nki.tools.migrate.rewriting.slices import slice_of, subscript
 
 
-def chosen_rows(c: Context, node: cst.Subscript, cuts: Cuts) -> str:
-    """Rows of a tensor in HBM that a tile chooses at run time."""
+def chosen_rows(c: Context, node: cst.Subscript, cuts: Cuts, row: str = "") -> str:
+    """Rows of a tensor in HBM that a tile chooses at run time.
+
+    Args:
+        row: the name of a variable, for the one row that the element of that number chooses.
+    """
     fact, base = c.facts.known(node), c.facts.known(node.value)
     first, *rest = [each.slice for each in node.slice]
     assert isinstance(first, cst.Index), "a tile"
     index = c.facts.one(first.value)
     if base.buffer in ("sbuf", "psum") or index is None or index.shape[1:] != (1,) or cuts:
         raise Unmigrated("an index of run time")
-    text = f"{c.code(node.value)}.vector_select(0, {c.code(first.value)})"
+    rows = c.code(first.value)
+    if row and not isinstance(first.value, cst.Name):
+        raise Unmigrated("the rows are chosen by a part of a tile")
+    rows = f"{rows}[{row}:{row} + 1, 0:1]" if row else rows
+    text = f"{c.code(node.value)}.vector_select(0, {rows})"
     parts = [_beside(c, each, at, fact, base) for at, each in enumerate(rest, 1)]
     return subscript(text, [":", *parts])
 
@@ -45,6 +53,52 @@ def _beside(c: Context, each: cst.BaseSlice, at: int, fact: Fact, base: Fact) ->
     if found.text == "0" and extent.size.constant == base.shape[at]:
         return ":"
     return slice_of(c, Dim(at, found.text, str(extent.size)), fact, {})
+
+
+def moved_view(c: Context, node: cst.Subscript, cuts: Cuts) -> str:
+    """An access that one number, which a tile holds at run time, moves along a dimension."""
+    fact, base = c.facts.known(node), c.facts.known(node.value)
+    nodes = [each.slice.value for each in node.slice if isinstance(each.slice, cst.Index)]
+    parts = [_run_time_part(c, each) for each in nodes]
+    moved = [at for at, (number, _) in enumerate(parts) if number is not None]
+    if not base.whole or base.blocks or cuts or len(parts) != len(base.shape) or len(moved) != 1:
+        raise Unmigrated("an index of run time")
+    inner = [symbolic for _, symbolic in parts if symbolic is not None]
+    if len(inner) != len(parts) or max(each.rank for each in inner) != len(fact.shape):
+        raise Unmigrated("an index of run time")
+    strides = [Linear.number(prod(base.shape[at + 1 :])) for at in range(len(base.shape))]
+    number = parts[moved[0]][0]
+    assert number is not None, "it moves"
+    where = f"scalar_offset={_element(c, number)}, indirect_dim={moved[0]}"
+    return f"{c.code(node.value)}.ap({_strides(inner, strides, fact.shape)}, {where})"
+
+
+def _run_time_part(c: Context, node: cst.BaseExpression) -> tuple[cst.BaseExpression | None, Symbolic | None]:
+    """The tile that an index adds at run time, and the rest of the index."""
+    if c.facts.kind(node) == "tensor":
+        return node, plain("0")
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
+        for one, other in ((node.left, node.right), (node.right, node.left)):
+            if c.facts.kind(one) == "tensor":
+                return one, c.indices.read(other)
+    if c.facts.kind(node) == "runtime":
+        raise Unmigrated("an index of run time")
+    return None, c.indices.read(node)
+
+
+def _element(c: Context, node: cst.BaseExpression) -> str:
+    """One element of a tile, as a tile."""
+    if prod(c.facts.known(node).shape) != 1:
+        raise Unmigrated("an index of run time")
+    if not isinstance(node, cst.Subscript):
+        return c.code(node)
+    parts = []
+    for each in node.slice:
+        if not isinstance(each.slice, cst.Index) or c.indices.read(each.slice.value) is None:
+            raise Unmigrated("an index of run time")
+        text = c.code(each.slice.value)
+        parts.append(f"{text}:{Linear.of(text) + ONE}")
+    return f"{c.code(node.value)}[{', '.join(parts)}]"
 
 
 def pattern_view(c: Context, node: cst.Subscript, cuts: Cuts) -> str:
