@@ -124,10 +124,11 @@ class Locator:
     Code objects are looked up by identity, because their hash goes through all of their constants and names.
     """
 
-    __slots__ = ("_boundary", "_cache", "_kept", "_shown", "_users")
+    __slots__ = ("_boundary", "_cache", "_held", "_kept", "_shown", "_users")
 
     def __init__(self, boundary: CodeType | None = None) -> None:
         self._boundary = boundary
+        self._held: Location | None = None
         self._shown = ""
         self._cache: dict[tuple[int, ...], Location] = {}
         self._users: dict[int, int] = {}
@@ -141,8 +142,19 @@ class Locator:
         """The user's code that was on the stack whenever a location was captured."""
         return {code for code in self._kept if self._users[id(code)]}
 
+    def hold(self) -> Location | None:
+        """The user's call site that led here is the location of all that follows, until `release` gets the result."""
+        before, self._held = self._held, self.capture()
+        return before
+
+    def release(self, before: Location | None) -> None:
+        """Look for call sites again, or hold the one that was held before."""
+        self._held = before
+
     def capture(self) -> Location:
         """Location of the user's call site that led here; stops at the boundary function, if one was given."""
+        if self._held is not None:
+            return self._held
         frame: FrameType | None = sys._getframe(1)
         boundary, users = self._boundary, self._users.get
         sites: list[int] = []

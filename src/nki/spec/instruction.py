@@ -176,6 +176,7 @@ class Instruction(Generic[P]):
             (position, name) for position, (name, operand) in enumerate(self.operands.items()) if operand.is_tensor
         )
         self.written_positions = tuple(at for at, name in self.tensor_positions if self.operands[name].writes)
+        self.read_positions = tuple(at for at, name in self.tensor_positions if self.operands[name].reads)
         self.nullable = frozenset(n for n in self.operands if _takes_none(hints[n], parameters[n].default))
         self.execute: Body = _no_body(self.name)
 

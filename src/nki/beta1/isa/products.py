@@ -13,8 +13,9 @@ from nki.beta1.isa.shared import copied_to_sbuf, engine_of, into, tiles
 from nki.beta1.language.arguments import hints_only, kind_of
 from nki.beta1.tensors.mask import Box, Region, met, region_of
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.assignment import existing_part
 from nki.beta1.tracing.operands import common_region, on_chip, tile
-from nki.beta1.tracing.results import existing_part, placed, undefined
+from nki.beta1.tracing.results import placed, undefined
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import float32
 from nki.core.nki_tensor import NkiTensor

@@ -50,7 +50,7 @@ def affine_select(
         if isinstance(each, bool):
             nisa.tensor_copy(dst=made, src=x) if each else nisa.memset(dst=made, value=_number(value, kind))
             return made
-        steps = (0,) * (source.ndim - len(each.index.steps)) + each.index.steps[-source.ndim :]
+        steps = (0,) * (source.ndim - len(each.steps)) + each.steps[-source.ndim :]
         nisa.affine_select(
             dst=made,
             pattern=[[step, size] for step, size in zip(steps[1:], x.shape[1:], strict=True)],
@@ -58,7 +58,7 @@ def affine_select(
             on_true_tile=in_sbuf(x),
             on_false_value=value,
             cmp_op=COMPARED[each.relation],
-            offset=each.index.const + sum(step * first for step, first in zip(steps, low, strict=True)),
+            offset=each.const + sum(step * first for step, first in zip(steps, low, strict=True)),
         )
         return made
 

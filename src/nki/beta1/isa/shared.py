@@ -10,9 +10,9 @@ import nki.isa as nisa
 from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.tensors.mask import Region
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.assignment import put
 from nki.beta1.tracing.operands import changed, common_region, on_chip, part_of, plain, reachable, tile
 from nki.beta1.tracing.predicate import copy_where
-from nki.beta1.tracing.results import put
 from nki.core.dtypes import DType, float32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import shown

@@ -22,8 +22,8 @@ from nki.beta1.language.shapes import atomic_rmw, broadcast_to, device_print, ex
 from nki.beta1.language.transfer import copy, load, load_transpose2d, store
 from nki.beta1.tensors.index import MGrid, arange
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.assignment import assign, update
 from nki.beta1.tracing.grid import nc, spmd_dim
-from nki.beta1.tracing.results import assign, update
 from nki.core.dtypes import (
     bfloat16,
     float8_e4m3,

@@ -10,8 +10,9 @@ from nki.beta1.language.arguments import hints_only, kind_of, promoted
 from nki.beta1.tensors.index import broadcast_shapes
 from nki.beta1.tensors.mask import Mask, region_of
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.assignment import assign
 from nki.beta1.tracing.operands import common_region, on_chip, tile
-from nki.beta1.tracing.results import assign, elementwise, placed, undefined
+from nki.beta1.tracing.results import elementwise, placed, undefined
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import DType, int32
 from nki.language.arguments import is_number
@@ -41,7 +42,7 @@ def where(condition: Any, x: Any, y: Any, *, dtype: Any = None, mask: Any = None
 def _where_mask(condition: Mask, x: Any, y: Any, kind: DType, mask: Any) -> Tensor:
     """`y`, and `x` on top of it where a comparison of index expressions is true."""
     tiles = [each.shape for each in (x, y) if isinstance(each, Tensor)]
-    shape = broadcast_shapes(*[each.index.shape for each in condition.comparisons], *tiles)
+    shape = broadcast_shapes(*[each.shape for each in condition.comparisons], *tiles)
     made = Tensor.of(new_tile(shape, kind))
     part = Tensor(made.memory, made.access, mask)
     assign(part, y)

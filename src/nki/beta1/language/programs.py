@@ -11,8 +11,9 @@ from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of, operation
 from nki.beta1.tensors.mask import region_of
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.assignment import LoopReduction
 from nki.beta1.tracing.operands import boxed, on_chip, tile
-from nki.beta1.tracing.results import LoopReduction, placed
+from nki.beta1.tracing.results import placed
 from nki.beta1.tracing.session import Session, current
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor

@@ -11,9 +11,10 @@ from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of
 from nki.beta1.tensors.mask import Region, met, region_of
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.assignment import existing_part
 from nki.beta1.tracing.operands import boxed, common_region, on_chip, tile
 from nki.beta1.tracing.predicate import copy_where
-from nki.beta1.tracing.results import existing_part, placed, undefined
+from nki.beta1.tracing.results import placed, undefined
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import DType, float32, uint8
 from nki.core.nki_tensor import NkiTensor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import nki.isa as nisa
@@ -12,11 +11,12 @@ from nki.beta1.language.arguments import hints_only, kind_of
 from nki.beta1.language.memory import check_partitions
 from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.dynamic import is_dynamic
-from nki.beta1.tensors.mask import Mask, Region
+from nki.beta1.tensors.mask import Mask, Region, region_of
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.assignment import assigned_region
 from nki.beta1.tracing.operands import in_hbm, on_chip, part_of, tile
-from nki.beta1.tracing.results import assigned_region, elementwise, placed
+from nki.beta1.tracing.results import elementwise, placed
 from nki.beta1.tracing.session import current
 from nki.core.nki_tensor import NkiTensor
 from nki.language.arguments import is_number
@@ -133,7 +133,7 @@ def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs:
 
 
 def _masked(source: Tensor, mask: Any) -> Region:
-    return Tensor(source.memory, source.access, source.joined(mask)).region()
+    return source.region() if mask is None else region_of(source.joined(mask), source.access.shape)
 
 
 def _existing(made: NkiTensor, region: Region) -> Tensor:
@@ -142,7 +142,8 @@ def _existing(made: NkiTensor, region: Region) -> Tensor:
     box = region.box if len(region.box) == made.ndim else (*region.box, (0, 1))[: made.ndim]
     whole = all(low == 0 and high == size for (low, high), size in zip(box, made.shape, strict=True))
     mask = Mask(region.rest) if region.rest else None
-    return Tensor(memory if whole else replace(memory, exists=box, blocks={}), Access.of_whole(made.shape), mask)
+    memory.exists = None if whole else box
+    return Tensor(memory, Access.of_whole(made.shape), mask)
 
 
 Tensor.functions["copy"] = copy

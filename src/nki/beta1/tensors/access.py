@@ -14,6 +14,8 @@ from nki.core.shown import shown
 
 Shape = tuple[int, ...]
 
+_new_tuple = tuple.__new__  # what the constructor of a named tuple calls
+
 
 class Axis(NamedTuple):
     """The index of one dimension: ``start + sum(steps[axis] * position along axis)``, over the axes of an access.
@@ -75,15 +77,11 @@ class Access(NamedTuple):
 
     def check(self, box: Sequence[tuple[int, int]] | None, sizes: Shape, name: str) -> None:
         """Raise Beta1Error if a box reaches outside of a tensor of these sizes, or of a part that this is a part of."""
-        for dim, size in enumerate(sizes):
-            self._check(self.axes[dim], box, dim, size, name)
-        for axis, dim, size in self.limits:
-            self._check(axis, box, dim, size, name)
-
-    def _check(self, axis: Axis, box: Sequence[tuple[int, int]] | None, dim: int, size: int, name: str) -> None:
-        low, high = self.bounds(axis, box)
-        if (low < 0 or high >= size) and axis.tile is None:
-            raise out_of_bounds(name, dim, low, high, size)
+        limits = [(axis, dim, size) for dim, (axis, size) in enumerate(zip(self.axes, sizes, strict=True))]
+        for axis, dim, size in [*limits, *self.limits] if self.limits else limits:
+            low, high = self.bounds(axis, box)
+            if (low < 0 or high >= size) and axis.tile is None:
+                raise out_of_bounds(name, dim, low, high, size)
 
     def bounds(self, axis: Axis, box: Sequence[tuple[int, int]] | None) -> tuple[int, int]:
         """The smallest and the largest index of a dimension, in a box of the access."""
@@ -141,6 +139,10 @@ def access_of(key: Any, shape: Shape, keep: bool, name: str) -> Access:
         keep: whether the first axis stays if its index is an int, as that of partitions does.
         name: for messages.
     """
+    if type(key) is tuple and len(key) <= len(shape):
+        found = _affine(key, shape)
+        if found is not None:
+            return found
     keys = list(key) if isinstance(key, tuple) else [key]
     if len(keys) > len(shape) and (given := sum([each is not None and each is not Ellipsis for each in keys])) > len(
         shape
@@ -248,9 +250,6 @@ def _integer(key: Any) -> int:
 
 
 def _advanced(keys: list[Any], shape: Shape) -> Access:
-    if all([type(each) is Index or type(each) is int for each in keys]):
-        known = [(each, (), ()) if type(each) is int else (each.const, each.shape, each.steps) for each in keys]
-        return _affine(tuple(known), shape)
     if any(isinstance(each, slice | DynamicSlice) or each is None for each in keys):
         raise refused(
             "unsupported_mixing_basic_advanced_tensor_indexing",
@@ -274,14 +273,38 @@ def _advanced(keys: list[Any], shape: Shape) -> Access:
     return Access(sizes + rest, tuple(axes))
 
 
-@lru_cache(maxsize=1 << 14)  # ints alone, as trips of loops repeat them
-def _affine(parts: tuple[tuple[int, Shape, Shape], ...], shape: Shape) -> Access:
-    """The access of index tensors and ints alone, each of them as constant, shape and steps."""
-    sizes, rest = broadcast_shapes(*[each for _, each, _ in parts]), shape[len(parts) :]
+def _affine(keys: tuple[Any, ...], shape: Shape) -> Access | None:
+    """The access of index tensors and ints alone, as kernels write most; None if there are others, or ints alone."""
+    starts, forms = [], []
+    for each in keys:
+        if type(each) is Index:
+            starts.append(each.const)
+            forms.append((each.shape, each.steps))
+        elif type(each) is int:
+            starts.append(each)
+            forms.append(_ONE)
+        else:
+            return None
+    sizes, steps = _form(tuple(forms), shape)
+    if steps is None:
+        return None
+    starts += [0] * (len(steps) - len(starts))
+    return Access(sizes, tuple([_new_tuple(Axis, (*axis, None)) for axis in zip(starts, steps, strict=True)]))
+
+
+_ONE: tuple[Shape, Shape] = ((), ())
+"""Shape and steps of an int."""
+
+
+@lru_cache(maxsize=1 << 12)  # ints alone; trips of loops differ in where they start
+def _form(parts: tuple[tuple[Shape, Shape], ...], shape: Shape) -> tuple[Shape, tuple[Shape, ...] | None]:
+    """The shape of an access and the steps of its axes; no steps if it has no index tensor with axes."""
+    if not any([own for own, _ in parts]):
+        return shape, None
+    sizes, rest = broadcast_shapes(*[each for each, _ in parts]), shape[len(parts) :]
     rank = len(sizes) + len(rest)
-    axes = [Axis(const, (0,) * (len(sizes) - len(own)) + steps + (0,) * len(rest)) for const, own, steps in parts]
-    axes += [Axis(0, unit(len(sizes) + dim, rank)) for dim in range(len(rest))]
-    return Access(sizes + rest, tuple(axes))
+    found = [(0,) * (len(sizes) - len(own)) + steps + (0,) * len(rest) for own, steps in parts]
+    return sizes + rest, (*found, *[unit(len(sizes) + dim, rank) for dim in range(len(rest))])
 
 
 def out_of_bounds(name: str, dim: int, low: int, high: int, size: int) -> Exception:

@@ -82,11 +82,15 @@ class Index:
         )
 
     def __add__(self, other: Any) -> Any:
+        if type(other) is int:  # as most are: loop variables, and what is computed with them
+            return Index(self.const + other, self.shape, self.steps)
         return self._combined(other, operator.add)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
+        if type(other) is int:
+            return Index(self.const - other, self.shape, self.steps)
         return self._combined(other, operator.sub)
 
     def __rsub__(self, other: Any) -> Any:
@@ -130,22 +134,22 @@ class Index:
         return self - (self // divisor) * divisor
 
     def __lt__(self, other: Any) -> Any:
-        return self._compared(other, lambda a, b: (b - a - 1, ">="))
+        return self._compared(other, -1, -1, ">=")
 
     def __le__(self, other: Any) -> Any:
-        return self._compared(other, lambda a, b: (b - a, ">="))
+        return self._compared(other, -1, 0, ">=")
 
     def __gt__(self, other: Any) -> Any:
-        return self._compared(other, lambda a, b: (a - b - 1, ">="))
+        return self._compared(other, 1, -1, ">=")
 
     def __ge__(self, other: Any) -> Any:
-        return self._compared(other, lambda a, b: (a - b, ">="))
+        return self._compared(other, 1, 0, ">=")
 
     def __eq__(self, other: Any) -> Any:
-        return self._compared(other, lambda a, b: (a - b, "=="))
+        return self._compared(other, 1, 0, "==")
 
     def __ne__(self, other: Any) -> Any:
-        return self._compared(other, lambda a, b: (a - b, "!="))
+        return self._compared(other, 1, 0, "!=")
 
     __hash__ = object.__hash__
 
@@ -189,14 +193,21 @@ class Index:
         one, two = self._over(other.shape), other._over(self.shape)
         return Index(function(one.const, two.const), one.shape, tuple(map(function, one.steps, two.steps)))
 
-    def _compared(self, other: Any, normal: Callable[[Index, Any], tuple[Index, str]]) -> Any:
-        number = _integer(other)
+    def _compared(self, other: Any, sign: int, more: int, relation: str) -> Any:
+        """Whether ``sign * (self - other) + more`` is in the relation to 0."""
+        number = other if type(other) is int else _integer(other)
         if number is None and isinstance(other, float) and other.is_integer():
             number = int(other)
-        if number is None and not isinstance(other, Index):
+        if number is not None:
+            const, shape, steps = self.const - number, self.shape, self.steps
+        elif isinstance(other, Index):
+            difference = self - other
+            const, shape, steps = difference.const, difference.shape, difference.steps
+        else:
             return NotImplemented
-        expression, relation = normal(self, other if number is None else number)
-        return Mask(joined((Comparison(expression, relation),), 2))
+        if sign < 0:
+            const, steps = -const, tuple([-step for step in steps])
+        return Mask(joined((Comparison(const + more, shape, steps, relation),), 2))
 
 
 class Grid(tuple[Index, ...]):

@@ -7,8 +7,8 @@ true is a box, and the instruction is made for that box alone. What remains depe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,22 +17,29 @@ from nki.beta1.tensors.conjunction import check_joined, waits
 
 if TYPE_CHECKING:
     from nki.beta1.tensors.access import Access
-    from nki.beta1.tensors.index import Index
 
+Shape = tuple[int, ...]
 Box = tuple[tuple[int, int], ...]
 """For each axis the first position, and the one after the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """``index >= 0``, ``index == 0`` or ``index != 0``."""
+class Comparison(NamedTuple):
+    """An affine expression of the positions along axes, compared with 0: ``>=``, ``==`` or ``!=``.
 
-    index: Index
+    Attributes:
+        const: the expression at position 0 of every axis.
+        shape: extent of every axis; 1 where the expression does not vary.
+        steps: how much it grows along each axis.
+    """
+
+    const: int
+    shape: Shape
+    steps: Shape
     relation: str
 
     def axes(self) -> list[int]:
         """The axes that it depends on, counted from the last one, which is 0."""
-        return [at for at, step in enumerate(reversed(self.index.steps)) if step]
+        return [at for at, step in enumerate(reversed(self.steps)) if step]
 
     def decided(self, box: Box) -> bool | None:
         """Whether it is true, or false, in all of a box; None if it is true in a part of it."""
@@ -48,8 +55,7 @@ class Comparison:
         """What of its one axis is true; None if that is not one interval."""
         (at,) = self.axes()
         low, high = box[len(box) - 1 - at]
-        step = self.index.steps[-1 - at]
-        const = self.index.const
+        step, const = self.steps[-1 - at], self.const
         if self.relation == ">=":
             if step > 0:
                 return min(max(low, -(const // step)), high), high
@@ -66,9 +72,9 @@ class Comparison:
 
     def through(self, inner: Access) -> Comparison:
         """The comparison in the axes of a part, whose positions are those of `inner` here."""
-        const, steps = self.index.const, [0] * len(inner.shape)
+        const, steps = self.const, [0] * len(inner.shape)
         for at in self.axes():
-            step, axis = self.index.steps[-1 - at], inner.axes[-1 - at]
+            step, axis = self.steps[-1 - at], inner.axes[-1 - at]
             if axis.tile is not None:
                 raise refused(
                     "unsupported_expression_in_mask",
@@ -77,17 +83,17 @@ class Comparison:
                 )
             const += step * axis.start
             steps = [own + step * more for own, more in zip(steps, axis.steps, strict=True)]
-        return Comparison(type(self.index)(const, inner.shape, tuple(steps)), self.relation)
+        return Comparison(const, inner.shape, tuple(steps), self.relation)
 
     def transposed(self, shape: tuple[int, ...]) -> Comparison:
         """The comparison in the axes of the transpose of a tile of this shape."""
-        wide = self.index.over(shape)
-        return Comparison(type(self.index)(wide.const, wide.shape[::-1], wide.steps[::-1]), self.relation)
+        steps = (0,) * (len(shape) - len(self.steps)) + self.steps
+        return Comparison(self.const, shape[::-1], steps[::-1], self.relation)
 
     def values(self, box: Box) -> np.ndarray:
         """Where it is true in a box."""
-        total = np.full((1,) * len(box), self.index.const)
-        for at, step in enumerate(reversed(self.index.steps)):
+        total = np.full((1,) * len(box), self.const)
+        for at, step in enumerate(reversed(self.steps)):
             axis = len(box) - 1 - at
             if step and axis >= 0:
                 shape = [1] * len(box)
@@ -97,8 +103,8 @@ class Comparison:
         return np.broadcast_to(compared, tuple(high - low for low, high in box))
 
     def _bounds(self, box: Box) -> tuple[int, int]:
-        low = high = self.index.const
-        for at, step in enumerate(reversed(self.index.steps)):
+        low = high = self.const
+        for at, step in enumerate(reversed(self.steps)):
             axis = len(box) - 1 - at
             if not step or axis < 0:
                 continue
@@ -107,8 +113,7 @@ class Comparison:
         return low, high
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(NamedTuple):
     """Where a mask is true within a shape.
 
     Attributes:
@@ -120,7 +125,7 @@ class Region:
     rest: tuple[Comparison, ...] = ()
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         return tuple(high - low for low, high in self.box)
 
     def transposed(self, shape: tuple[int, ...]) -> Region:
@@ -129,7 +134,10 @@ class Region:
 
     @property
     def empty(self) -> bool:
-        return any(low >= high for low, high in self.box)
+        for low, high in self.box:  # noqa: SIM110 - a loop takes a third of the time, and every instruction asks
+            if low >= high:
+                return True
+        return False
 
     def boxes(self) -> Iterator[Box]:
         """Boxes that make it up, without overlap, rows of axis 0 together where they are alike."""
@@ -174,7 +182,7 @@ class Mask:
 
     def decided(self) -> bool | None:
         """Whether it is true, or false, at all positions of its axes; None if it is true at some of them."""
-        found = [each.decided(_of(each.index.shape)) for each in self.comparisons]
+        found = [each.decided(whole_box(each.shape)) for each in self.comparisons]
         return False if False in found else None if None in found else True
 
     def __bool__(self) -> bool:
@@ -185,61 +193,79 @@ class Mask:
             return True
         raise condition_on_arange()
 
-    def region(self, shape: tuple[int, ...]) -> Region:
+    def region(self, shape: Shape) -> Region:
         """Where it is true within a shape, whose last axes are those of the mask."""
-        box, rest = _of(shape), []
-        for each in self.comparisons:
-            self._check(each, shape)
-            axes = each.axes()
-            if not axes:
-                if not each.decided(box):
-                    return Region(tuple((0, 0) for _ in shape))
-                continue
-            narrowed = each.narrowed(box) if len(axes) == 1 else None
-            if narrowed is None:
-                rest.append(each)
-                continue
-            axis = len(shape) - 1 - axes[0]
-            box = (*box[:axis], narrowed, *box[axis + 1 :])
-        if any(low >= high for low, high in box):
-            return Region(box)
-        left = [(each, each.decided(box)) for each in rest]
-        if any(decided is False for _, decided in left):
-            return Region(tuple((low, low) for low, _ in box))
-        return Region(box, tuple(each for each, decided in left if decided is None))
+        return _region(self.comparisons, shape)
 
     def through(self, inner: Access) -> Mask:
         """The mask of a part of what it belongs to, in the axes of the part."""
         return Mask(tuple([each.through(inner) for each in self.comparisons]))
 
-    def _check(self, each: Comparison, shape: tuple[int, ...]) -> None:
-        extents = each.index.shape
-        wrong = any(size not in (1, own) for size, own in zip(reversed(extents), reversed(shape), strict=False))
-        if wrong or any(size != 1 for size in extents[: max(len(extents) - len(shape), 0)]):
-            raise refused(
-                "mask_shape",
-                f"a mask of shape {list(extents)} belongs to no access of shape {list(shape)}",
-                "build the mask of the same nl.arange or nl.mgrid as the index of the tile",
-                facts={"mask": list(extents), "shape": list(shape)},
-            )
-
     def __repr__(self) -> str:
-        return " & ".join(f"({each.index!r} {each.relation} 0)" for each in self.comparisons)
+        return " & ".join(f"({each.const} + {list(each.steps)} {each.relation} 0)" for each in self.comparisons)
 
 
-def region_of(mask: Any, shape: tuple[int, ...]) -> Region:
+@lru_cache(maxsize=1 << 10)  # numbers alone; the instructions of a trip have the same masks and shapes
+def _region(comparisons: tuple[Comparison, ...], shape: Shape) -> Region:
+    box, rest = whole_box(shape), []
+    for each in comparisons:
+        _check(each, shape)
+        axes = each.axes()
+        if not axes:
+            if not each.decided(box):
+                return Region(tuple((0, 0) for _ in shape))
+            continue
+        narrowed = each.narrowed(box) if len(axes) == 1 else None
+        if narrowed is None:
+            rest.append(each)
+            continue
+        axis = len(shape) - 1 - axes[0]
+        box = (*box[:axis], narrowed, *box[axis + 1 :])
+    if any(low >= high for low, high in box):
+        return Region(box)
+    left = [(each, each.decided(box)) for each in rest]
+    if any(decided is False for _, decided in left):
+        return Region(tuple((low, low) for low, _ in box))
+    return Region(box, tuple(each for each, decided in left if decided is None))
+
+
+def _check(each: Comparison, shape: Shape) -> None:
+    extents = each.shape
+    wrong = any(size not in (1, own) for size, own in zip(reversed(extents), reversed(shape), strict=False))
+    if wrong or any(size != 1 for size in extents[: max(len(extents) - len(shape), 0)]):
+        raise refused(
+            "mask_shape",
+            f"a mask of shape {list(extents)} belongs to no access of shape {list(shape)}",
+            "build the mask of the same nl.arange or nl.mgrid as the index of the tile",
+            facts={"mask": list(extents), "shape": list(shape)},
+        )
+
+
+@lru_cache(maxsize=1 << 10)  # a shape says all of it; kernels have few shapes, and many instructions
+def whole_box(shape: Shape) -> Box:
+    """The box of all elements; the same object for the same shape."""
+    return tuple([(0, size) for size in shape])
+
+
+@lru_cache(maxsize=1 << 10)  # as above
+def whole_region(shape: Shape) -> Region:
+    """The region of all elements; the same object for the same shape."""
+    return Region(whole_box(shape))
+
+
+def region_of(mask: Any, shape: Shape) -> Region:
     """Where ``mask=`` is true within a shape: None and True are all of it.
 
     Raises:
         Beta1Error: something else than a mask or a truth value ("beta1.unsupported_expression_in_mask").
     """
     check_joined()
-    if mask is None or (isinstance(mask, bool | np.bool_) and mask):
-        return Region(_of(shape))
-    if isinstance(mask, bool | np.bool_):
-        return Region(tuple((0, 0) for _ in shape))
-    if isinstance(mask, Mask):
+    if mask is None:
+        return whole_region(shape)
+    if type(mask) is Mask:
         return mask.region(shape)
+    if isinstance(mask, bool | np.bool_):
+        return whole_region(shape) if mask else Region(tuple((0, 0) for _ in shape))
     raise refused(
         "unsupported_expression_in_mask",
         f"mask= got {type(mask).__name__}",
@@ -255,11 +281,7 @@ def met(one: Box, two: Box) -> Box:
     return tuple([(low, max(low, high)) for low, high in both])
 
 
-def _of(shape: tuple[int, ...]) -> Box:
-    return tuple((0, size) for size in shape)
-
-
-def _boxes(wanted: np.ndarray, corner: tuple[int, ...]) -> Iterator[Box]:
+def _boxes(wanted: np.ndarray, corner: Shape) -> Iterator[Box]:
     """Boxes of true elements: runs along the last axis, alike ones of neighbouring rows together."""
     if wanted.ndim == 1:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], wanted.astype(np.int8), [0]))))

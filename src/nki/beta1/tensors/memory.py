@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from nki.beta1.errors import refused
 from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.dynamic import dynamic_of, is_dynamic
-from nki.beta1.tensors.mask import Box
+from nki.beta1.tensors.mask import Box, whole_box
 from nki.beta1.tensors.naming import named
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
@@ -58,39 +58,48 @@ class Memory:
     @staticmethod
     def of(tensor: NkiTensor) -> Memory:
         """The memory of a tensor without blocks."""
-        on_chip = tensor.buffer.on_chip
-        return Memory(
-            tensor.shape,
-            tensor.strides,
-            tensor.offset,
-            tensor.dtype,
-            tensor.buffer,
-            0 if on_chip else None,
-            tensor,
-            name=tensor.name,
-        )
+        buffer, dtype, shape, strides, offset, _ = tensor.view_record
+        partition = 0 if buffer.on_chip else None
+        return Memory(shape, strides, offset, dtype, buffer.region, partition, tensor, name=buffer.name)
 
     @property
     def on_chip(self) -> bool:
         return self.partition is not None
 
+    def as_part(self, sizes: Shape, box: Box) -> Memory:
+        """A memory of which this one holds the elements of a box; the rest does not exist."""
+        low = sum([step * first for step, (first, _) in zip(self.steps, box, strict=True)])
+        return Memory(
+            sizes,
+            self.steps,
+            self.offset - low,
+            self.dtype,
+            self.region,
+            self.partition,
+            self.whole,
+            exists=box,
+            name=self.name,
+        )
+
+    def known(self, access: Access, box: Box | None) -> NkiTensor | None:
+        """The elements of an access, or of a box of it, if they are all there is, or somebody asked for them before."""
+        whole = self.whole
+        if whole is not None and access is Access.of_whole(whole.shape):
+            sizes = access.shape
+            if self.sizes == sizes and self.offset == whole.offset and box in (None, whole_box(sizes)):
+                return whole
+        return self._views.get((access, box))
+
     def view(self, access: Access, box: Box | None) -> NkiTensor:
         """The elements of an access, or of a box of it, as a tensor of instructions."""
-        if is_dynamic(access):
-            return self._view(access, box)
-        found = self._views.get((access, box))
-        if found is None:
-            found = self._views[access, box] = self._view(access, box)
-        return found
-
-    def _view(self, access: Access, box: Box | None) -> NkiTensor:
+        dynamic = is_dynamic(access)
         access.check(box, self.sizes, self.name)
         base = self._tensor(access)
         shape = access.shape if box is None else tuple([high - low for low, high in box])
         offset, strides = self.offset, [0] * len(shape)
-        for axis, step in zip(access.axes, self.steps, strict=True):
-            offset += step * axis.start
-            for at, own in enumerate(axis.steps):
+        for (start, steps, _), step in zip(access.axes, self.steps, strict=True):
+            offset += step * start
+            for at, own in enumerate(steps):
                 if own:
                     strides[at] += step * own
         if box is not None:
@@ -100,11 +109,12 @@ class Memory:
         elif not shape:
             shape, strides = (1,), [1]
         view = View(base.view_record.buffer, self.dtype, shape, tuple(strides), offset)
-        if not is_dynamic(access):
-            return NkiTensor.of(view, base.storage)
-        dynamic, index = dynamic_of(self, access, box)
-        rows = (dynamic.scale, *strides[1:]) if isinstance(dynamic, VectorOffset) else view.strides
-        return base._with(view._replace(strides=rows, dynamic=dynamic), index)
+        if not dynamic:
+            found = self._views[access, box] = NkiTensor.of(view, base.storage)
+            return found
+        moved, index = dynamic_of(self, access, box)
+        rows = (moved.scale, *strides[1:]) if isinstance(moved, VectorOffset) else view.strides
+        return base._with(view._replace(strides=rows, dynamic=moved), index)
 
     def _tensor(self, access: Access) -> NkiTensor:
         if self.whole is not None:

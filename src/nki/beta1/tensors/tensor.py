@@ -10,7 +10,7 @@ from nki.beta1.errors import Beta1TypeError, Beta1ValueError, refused
 from nki.beta1.tensors.access import Access, Axis, access_of
 from nki.beta1.tensors.dynamic import is_dynamic
 from nki.beta1.tensors.index import Index
-from nki.beta1.tensors.mask import Box, Mask, Region, region_of
+from nki.beta1.tensors.mask import Box, Mask, Region, region_of, whole_region
 from nki.beta1.tensors.memory import Memory, visible
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
@@ -95,6 +95,9 @@ class Tensor:
         Args:
             moved: whether the instruction copies, and takes an index of run time on chip.
         """
+        found = self.memory.known(self.access, box)
+        if found is not None:
+            return found
         if self.on_chip and not moved and is_dynamic(self.access):
             raise refused(
                 "copy_dynamic_indirect_indices_not_natively_supported",
@@ -113,24 +116,25 @@ class Tensor:
 
     def region(self) -> Region:
         """Where the mask of ``tensor[mask]`` is true."""
-        return region_of(self.mask, self.shape)
+        return whole_region(self.access.shape) if self.mask is None else region_of(self.mask, self.access.shape)
 
     # --- parts of it
 
     def __getitem__(self, key: Any) -> Tensor:
-        if isinstance(key, Mask | bool):
+        if isinstance(key, (Mask, bool)):
             return Tensor(self.memory, self.access, self.joined(key))
-        first = self._keeps_first()
-        inner = access_of(key, self.shape, first, self.name)
-        if self.on_chip and len(inner.shape) == 1 and _has_index(key):
+        memory, access = self.memory, self.access
+        first = memory.partition is not None and self._keeps_first()
+        inner = access_of(key, access.shape, first, memory.name)
+        if len(inner.shape) == 1 and self.on_chip and _has_index(key):
             raise refused(
                 "1d_arange_not_supported",
                 f"indexing tensor `{self.name}`{list(self.shape)} with 1d arange is not supported",
                 "say which axis it is: nl.arange(n)[:, None] for partitions, nl.arange(n)[None, :] for a free axis",
                 rule="a tile has two dimensions at least",
             )
-        found = Tensor(self.memory, self.access.then(inner), self._mask_of(inner))
-        return found.expand_dims(1) if first and found.ndim == 1 else found
+        found = Tensor(memory, access.then(inner), None if self.mask is None else self._mask_of(inner))
+        return found.expand_dims(1) if first and len(inner.shape) == 1 else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         target = self[key]
@@ -140,9 +144,11 @@ class Tensor:
 
     def _keeps_first(self) -> bool:
         """Whether the first axis is the partition: an int leaves it with one element."""
-        if self.memory.partition is None or not self.shape:
+        partition = self.memory.partition
+        if partition is None or not self.access.shape:
             return False
-        return any(self.access.axes[self.memory.partition].steps[:1])
+        steps = self.access.axes[partition].steps
+        return bool(steps and steps[0])
 
     def _mask_of(self, part: Access) -> Any:
         """What the mask says of a part, or of another form of the tensor."""

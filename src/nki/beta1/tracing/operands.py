@@ -9,7 +9,7 @@ from typing import Any
 import nki.isa as nisa
 from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.tensors.access import Access
-from nki.beta1.tensors.mask import Box, Region, region_of
+from nki.beta1.tensors.mask import Box, Region, region_of, whole_box
 from nki.beta1.tensors.tensor import Tensor, without_ones
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import shown
@@ -34,12 +34,13 @@ def tile(value: Any, name: str, function: str, box: Box | None = None, *, sbuf: 
         Beta1Error: no tensor on chip ("beta1.unsupported_memory", "beta1.argument").
     """
     checked = on_chip(value, name, function)
-    wanted = tuple([(0, size) for size in checked.shape]) if box is None else box
-    seen = checked.visible() if checked.memory.exists is not None else wanted
-    if seen is None:
-        checked = _of_all(checked)
-    elif any(low < a or high > b for (low, high), (a, b) in zip(wanted, seen, strict=True)):
-        checked, wanted = _filled_up(checked, seen, wanted), tuple((0, high - low) for low, high in wanted)
+    wanted = whole_box(checked.access.shape) if box is None else box
+    if checked.memory.exists is not None:
+        seen = checked.visible()
+        if seen is None:
+            checked = _of_all(checked)
+        elif any([low < a or high > b for (low, high), (a, b) in zip(wanted, seen, strict=True)]):
+            checked, wanted = _filled_up(checked, seen, wanted), tuple((0, high - low) for low, high in wanted)
     found = checked.elements(wanted)
     partitions = wanted[0][1] - wanted[0][0] if wanted else 1
     found = reachable(found)
@@ -50,7 +51,11 @@ def tile(value: Any, name: str, function: str, box: Box | None = None, *, sbuf: 
 
 def engines_reach(view: NkiTensor) -> bool:
     """Whether engines reach a part of SBUF or PSUM: they begin at certain partitions, and walk few free dimensions."""
-    record, access = view.view_record, current_target().access
+    record, target = view.view_record, current_target()
+    shape, access = record.shape, target.access
+    at_start = record.buffer.address is None and record.offset < record.strides[0]
+    if at_start and shape[0] <= target.partitions and len(shape) - 1 <= access.max_free_dims:
+        return True  # as most do
     if len(record.shape) - 1 > access.max_free_dims and merged_dims(record) > access.max_free_dims:
         return False
     return record.start_partition in access.start_partitions(record.shape[0])
@@ -96,7 +101,7 @@ def _with_rows_before(view: NkiTensor) -> tuple[NkiTensor, int]:
 
 def on_chip(value: Any, name: str, function: str) -> Tensor:
     """A tile of SBUF or PSUM."""
-    if isinstance(value, Tensor) and value.on_chip:
+    if isinstance(value, Tensor) and value.memory.partition is not None:
         return value
     if isinstance(value, Tensor):
         raise refused(
@@ -137,20 +142,25 @@ def common_region(function: str, operands: Sequence[Any], mask: Any) -> tuple[tu
     tensors = [each for each in operands if isinstance(each, Tensor)]
     shapes = [each.access.shape for each in tensors]
     shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast(function, shapes)
-    if mask is None and all([each.mask is None and each.memory.exists is None for each in tensors]):
-        return shape, Region(tuple([(0, size) for size in shape]))
     region = region_of(mask, shape)
-    box, rest = list(region.box), list(region.rest)
     for each in tensors:
-        own = each.region()
-        rest += own.rest
-        for seen in (own.box, each.visible()):
-            if seen is None or each.ndim != len(shape):
-                continue
-            for axis, (low, high) in enumerate(seen):
-                if each.shape[axis] == shape[axis]:
-                    box[axis] = (max(box[axis][0], low), min(box[axis][1], high))
-    return shape, Region(tuple((low, max(low, high)) for low, high in box), tuple(rest))
+        if each.mask is not None:
+            own = each.region()
+            region = _clipped(Region(region.box, region.rest + own.rest), own.box, each.shape, shape)
+        if each.memory.exists is not None:
+            region = _clipped(region, each.visible(), each.shape, shape)
+    return shape, region
+
+
+def _clipped(region: Region, seen: Box | None, own: Sequence[int], shape: tuple[int, ...]) -> Region:
+    """What of a region an operand of some shape has, of which a box is there."""
+    if seen is None or len(own) != len(shape) or seen == region.box:
+        return region
+    box = [
+        (max(low, a), min(high, b)) if mine == size else (low, high)
+        for (low, high), (a, b), mine, size in zip(region.box, seen, own, shape, strict=True)
+    ]
+    return Region(tuple([(low, max(low, high)) for low, high in box]), region.rest)
 
 
 def boxed(function: str, region: Region) -> Region:
@@ -175,7 +185,9 @@ def part_of(box: Box, operand: Tensor, shape: tuple[int, ...]) -> Box:
     Of an operand with another rank, axes of size 1 are put in or left out; else partitions meet partitions, and free
     dimensions align at the end.
     """
-    own = operand.shape
+    own = operand.access.shape
+    if own == shape:
+        return box
     if len(own) == len(shape):
         return tuple(part if size == total else (0, 1) for part, size, total in zip(box, own, shape, strict=True))
     if without_ones(own) == without_ones(shape):
@@ -202,6 +214,8 @@ def broadcast(function: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ..
 
 def plain(value: Any) -> Any:
     """A number of NumPy, or a program id, as a number of Python; anything else as it is."""
+    if type(value) is float or type(value) is int:
+        return value
     if is_number(value) and hasattr(value, "item"):
         return value.item()
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -46,7 +46,7 @@ def wrong_outputs(
     written: dict[int, tuple[Buffer, Issued]] = {}
     for issued in items:
         for view in issued.written():
-            if view.buffer.region.is_hbm:
+            if not view.buffer.on_chip:
                 written.setdefault(id(view.buffer), (view.buffer, issued))
     results = {id(tensor.view_record.buffer): tensor.view_record.buffer for tensor in returned}
     if returned:

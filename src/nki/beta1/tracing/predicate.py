@@ -30,8 +30,8 @@ def predicate(box: Box, conditions: Sequence[Comparison], shape: tuple[int, ...]
     sizes = tuple(high - low for low, high in box)
     ones = filled_tile(sizes, float32, 1.0)
     for each in conditions:
-        steps = (0,) * (len(sizes) - len(each.index.steps)) + each.index.steps[-len(sizes) :]
-        offset = each.index.const + sum(step * low for step, (low, _) in zip(steps, box, strict=True))
+        steps = (0,) * (len(sizes) - len(each.steps)) + each.steps[-len(sizes) :]
+        offset = each.const + sum(step * low for step, (low, _) in zip(steps, box, strict=True))
         chosen = new_tile(sizes, float32)
         nisa.affine_select(
             dst=chosen,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from nki.beta1.errors import DOCUMENT
 from nki.core.source import Location
-from nki.core.tensor import View
+from nki.core.tensor import Buffer, View
 from nki.passes.analysis.dependences import dependences
 from nki.passes.analysis.disjoint import disjoint
 from nki.passes.analysis.footprints import Accesses
@@ -88,25 +88,71 @@ class _Trips:
 
     def around(self, position: int) -> Iterator[AffineLoop]:
         """The loops around an instruction, from the inside."""
-        found = self._loops[self.of[position]]
-        while found is not None:
-            yield found[0]
-            found = self._loops[found[1]]
+        return (loop for loop, _ in self.chain(self.of[position]))
+
+    def chain(self, trip: int) -> Iterator[tuple[AffineLoop, int]]:
+        """A trip by its number, and those that it is in, each with its loop, from the inside."""
+        while (found := self._loops[trip]) is not None:
+            yield found[0], trip
+            trip = found[1]
 
 
 def _shared(trips: _Trips, items: Sequence[Issued]) -> list[int]:
-    """The positions of instructions on buffers that are written, and that instructions of several trips reach."""
+    """The positions of instructions on buffers with which a trip may depend on another one of its loop.
+
+    In some loop, several trips reach such a buffer, and one of them writes to it. If it is on chip, one of them reads
+    it: what is written twice is a scratch tile, or a product that adds to a sum.
+    """
     first: dict[int, int] = {}
     several, written = set(), set()
-    for issued, trip in zip(items, trips.of, strict=True):
-        for _, view in issued.views():
-            if first.setdefault(id(view.buffer), trip) != trip:
-                several.add(id(view.buffer))
-        written.update([id(view.buffer) for view in issued.written()])
-    wanted = several & written
+    for (instruction, arguments, _, _), trip in zip(items, trips.of, strict=True):
+        for at, _ in instruction.tensor_positions:
+            value = arguments[at]
+            for view in (value,) if type(value) is View else value if type(value) is tuple else ():
+                key = id(view.buffer)
+                if first.setdefault(key, trip) != trip:
+                    several.add(key)
+                if at in instruction.written_positions:
+                    written.add(key)
+    wanted = _depended_on(trips, items, several & written)
     if not wanted:
         return []
     return [at for at, each in enumerate(items) if any([id(view.buffer) in wanted for _, view in each.views()])]
+
+
+@dataclass(eq=False, slots=True)
+class _Uses:
+    """What the trips of a loop do with a buffer.
+
+    Attributes:
+        first: the number of the first trip that reaches it.
+    """
+
+    buffer: Buffer
+    first: int
+    several: bool = False
+    reads: bool = False
+    writes: bool = False
+
+
+def _depended_on(trips: _Trips, items: Sequence[Issued], buffers: set[int]) -> set[int]:
+    """Those of some buffers of which trips of one loop may need each other's."""
+    uses: dict[tuple[int, int], _Uses] = {}
+    for issued, innermost in zip(items, trips.of, strict=True):
+        operands = issued.instruction.operands
+        for name, view in issued.views():
+            if id(view.buffer) not in buffers:
+                continue
+            for loop, trip in trips.chain(innermost):
+                found = uses.setdefault((id(view.buffer), id(loop)), _Uses(view.buffer, trip))
+                found.several |= found.first != trip
+                found.reads |= operands[name].reads
+                found.writes |= operands[name].writes
+    return {
+        id(each.buffer)
+        for each in uses.values()
+        if each.several and each.writes and (each.reads or each.buffer.region.is_hbm)
+    }
 
 
 def _broken(earlier: Issued, later: Issued, accesses: Accesses, summed: Summed) -> View | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -85,15 +85,15 @@ class Session:
                 self.tracer.report(finding)
 
     def _leave_out(self) -> None:
-        read = {id(view.buffer) for issued in self.items for view in _reads(issued)}
-        needless = [(issued, view) for issued, view in self.superseded if id(view.buffer) not in read]
+        wanted = _read({id(view.buffer) for _, view in self.superseded}, self.items) if self.superseded else set()
+        needless = [(issued, view) for issued, view in self.superseded if id(view.buffer) not in wanted]
         gone, unused = {id(issued) for issued, _ in needless}, {id(view.buffer) for _, view in needless}
         gone |= {id(issued) for issued in self.sums.needless}
         gone |= overwritten(self.fills, self.items)
         if not gone:
             return
         body = self.tracer.program.body
-        left = list(itertools.accumulate((id(item) not in gone for item in body.items), initial=0))
+        left = list(itertools.accumulate([id(item) not in gone for item in body.items], initial=0))
         for loop in self.loops:
             loop.starts, loop.end = [left[start] for start in loop.starts], left[loop.end]
         body.items[:] = [item for item in body.items if id(item) not in gone]
@@ -103,14 +103,21 @@ class Session:
         self.superseded.clear()
 
 
-def _reads(issued: Issued) -> Iterator[View]:
-    """The views that an instruction reads, those of indices with them."""
-    operands = issued.instruction.operands
-    for name, view in issued.views():
-        if view.dynamic is not None and isinstance(view.dynamic.indices, View):
-            yield view.dynamic.indices
-        if operands[name].reads:
-            yield view
+def _read(buffers: set[int], items: Sequence[Issued]) -> set[int]:
+    """Those of some buffers that instructions read, as operands or as indices of operands."""
+    found = set()
+    for instruction, arguments, _, _ in items:
+        for at in instruction.read_positions:
+            value = arguments[at]
+            for view in (value,) if type(value) is View else value if type(value) is tuple else ():
+                if id(view.buffer) in buffers:
+                    found.add(id(view.buffer))
+        for at, _ in instruction.tensor_positions:
+            value = arguments[at]
+            for view in (value,) if type(value) is View else value if type(value) is tuple else ():
+                if view.dynamic is not None and isinstance(view.dynamic.indices, View):
+                    found.add(id(view.dynamic.indices.buffer))
+    return found
 
 
 _CURRENT: ContextVar[Session | None] = ContextVar("nki_beta1_session", default=None)

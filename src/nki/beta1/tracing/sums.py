@@ -33,16 +33,18 @@ class Sums:
     def begins(self, product: View, program: Program, target: Target) -> bool | None:
         """Whether a product starts a sum at a view, or adds to one; None if it adds to what other engines wrote."""
         self._look(program)
-        self._accesses = self._accesses or Accesses(program, target)
-        own = self._accesses.footprint(product)
         for view, issued in reversed(self._written.get(id(product.buffer), {}).items()):
-            if view != product and disjoint(self._accesses.footprint(view), own):
+            if view != product and self._apart(view, product, program, target):
                 continue
             covered = view == product or _is_whole(view)
             if covered and _is_zero_fill(issued):
                 return True
             return False if covered and issued.instruction is nisa.nc_matmul else None
         return True
+
+    def _apart(self, one: View, other: View, program: Program, target: Target) -> bool:
+        self._accesses = self._accesses or Accesses(program, target)
+        return disjoint(self._accesses.footprint(one), self._accesses.footprint(other))
 
     def begun(self, product: View) -> None:
         """Note that a product has begun a sum: a fill of its view alone is not needed any more."""
