@@ -77,7 +77,16 @@ class Kernel(Generic[P]):
 
     def __getitem__(self, lnc: Any) -> Kernel[P]:
         """This kernel on `lnc` cores."""
-        return self._launched(lnc=_checked_grid(self.func.__name__, lnc))
+        made: Kernel[P] = launched_on(self, self.grid_constant(lnc))
+        return made
+
+    def grid_constant(self, grid: Any) -> Any:
+        """What stands in ``kernel[...]`` as numbers and tuples of Python, which `on` takes."""
+        return _checked_grid(self.func.__name__, grid)
+
+    def on(self, constant: Any) -> Kernel[P]:
+        """The kernel on the grid that `grid_constant` was given."""
+        return self._launched(lnc=constant)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         framework = framework_of(args, kwargs)
@@ -189,6 +198,11 @@ class Kernel(Generic[P]):
     def __repr__(self) -> str:
         grid = f"[{self._launch.lnc}]" if self._launch.lnc else ""
         return f"<nki kernel {self.func.__qualname__}{grid}>"
+
+
+def launched_on(kernel: Any, constant: Any) -> Any:
+    """The kernel on a grid; frameworks that trace Python put a function of their own in the place of this one."""
+    return kernel.on(constant)
 
 
 class _Older(TypedDict, total=False):

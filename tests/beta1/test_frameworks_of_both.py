@@ -36,6 +36,7 @@ def old_plus(a, by):
 
 
 on_two_programs = old_plus[2]
+AXES = (ol.nc(2),)
 
 
 def test_in_one_model_of_pytorch() -> None:
@@ -44,7 +45,8 @@ def test_in_one_model_of_pytorch() -> None:
 
     class Model(torch.nn.Module):
         def forward(self, x):
-            return new_double(on_two_programs(torch.relu(x), 1.0)) - x
+            moved = old_plus[AXES](on_two_programs(torch.relu(x), 0.25), 0.25)
+            return new_double[2](old_plus[ol.nc(2) * 1](on_two_programs(moved, 0.25), 0.25)) - x
 
     x = torch.from_numpy(A)
     wanted = 2 * (np.maximum(A, 0) + 1) - A
@@ -63,6 +65,6 @@ def test_in_one_model_of_pytorch() -> None:
 def test_in_one_function_of_jax() -> None:
     @jax.jit
     def both(x):
-        return new_double(on_two_programs(jax.nn.relu(x), 1.0)) - x
+        return new_double[2](old_plus[ol.nc(2)](on_two_programs(jax.nn.relu(x), 0.5), 0.5)) - x
 
     np.testing.assert_allclose(np.asarray(both(jax.numpy.asarray(A))), 2 * (np.maximum(A, 0) + 1) - A, atol=1e-6)

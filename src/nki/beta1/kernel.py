@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from nki.beta1.front_end import Beta1FrontEnd
-from nki.beta1.tracing.grid import cores_of, grid_of
+from nki.beta1.tracing.grid import as_numbers, cores_of, from_numbers, grid_of
 from nki.core.errors import ExecutionError
 from nki.driver.launch import Launch
 from nki.kernel import Kernel
@@ -20,8 +20,11 @@ those that libraries serve, which models undecorate and decorate again."""
 class Beta1Kernel(Kernel[...]):
     """A kernel of the first NKI: call it, or ``kernel[grid]`` first."""
 
-    def __getitem__(self, grid: Any) -> Beta1Kernel:
-        axes = grid_of(grid, self.func.__name__)
+    def grid_constant(self, grid: Any) -> Any:
+        return as_numbers(grid_of(grid, self.func.__name__))
+
+    def on(self, constant: Any) -> Beta1Kernel:
+        axes = from_numbers(constant)
         cores = cores_of(axes)
         front_end = replace(cast(Beta1FrontEnd, self._launch.front_end), grid=axes)
         return self._launched(front_end=front_end, lnc=cores if cores > 1 else None)

@@ -62,7 +62,17 @@ def spmd_dim(*parts: Any) -> GridAxis:
 def grid_of(given: Any, kernel: str) -> tuple[GridAxis, ...]:
     """The axes of what stands in ``kernel[...]``. Raises Beta1Error."""
     parts = given if isinstance(given, tuple | list) else (given,)
-    return tuple(part if isinstance(part, GridAxis) else GridAxis(serial=_positive(part, kernel)) for part in parts)
+    return tuple([part if isinstance(part, GridAxis) else GridAxis(serial=_positive(part, kernel)) for part in parts])
+
+
+def as_numbers(grid: tuple[GridAxis, ...]) -> tuple[tuple[int, int, bool], ...]:
+    """The axes as Python's own tuples, which PyTorch's Dynamo takes for constants; see `from_numbers`."""
+    return tuple([(axis.serial, axis.cores, axis.cores_outer) for axis in grid])
+
+
+def from_numbers(numbers: tuple[tuple[int, int, bool], ...]) -> tuple[GridAxis, ...]:
+    """The axes that `as_numbers` was given."""
+    return tuple([GridAxis(*each) for each in numbers])
 
 
 def cores_of(grid: tuple[GridAxis, ...]) -> int:

@@ -10,7 +10,8 @@ import torch
 
 from nki.driver import frameworks
 from nki.frontend.values import leaves_of
-from nki.interop.torch.operator.call import call
+from nki.interop.torch.operator.call import call, traced
+from nki.kernel import launched_on
 from nki.spec.sink import active_sink
 
 
@@ -35,6 +36,21 @@ def _while_dynamo_traces(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> An
     return FRAMEWORK
 
 
+class _Launched:
+    """``kernel[grid]`` while Dynamo traces: a kernel that is made in the graph is none that a plan can hold."""
+
+    def __init__(self, kernel: Any, constant: Any) -> None:
+        self.kernel = kernel
+        self.constant = constant
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return traced(self.kernel, self.constant, args, kwargs)
+
+
+def _launched_while_dynamo_traces(kernel: Any, constant: Any) -> Any:
+    return _Launched(kernel, constant)
+
+
 @cache  # PyTorch has one table for the process, and refuses a second entry
 def install() -> None:
     """Let every kernel accept tensors on the device, and tensors that are being traced; once per process.
@@ -43,3 +59,4 @@ def install() -> None:
     """
     frameworks.install(FRAMEWORK)
     torch.compiler.substitute_in_graph(frameworks.framework_of)(_while_dynamo_traces)
+    torch.compiler.substitute_in_graph(launched_on)(_launched_while_dynamo_traces)

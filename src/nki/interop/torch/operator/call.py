@@ -23,12 +23,12 @@ from nki.kernel import Kernel
 from nki.spec.sink import active_sink
 
 
-def call(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a kernel on `lnc` cores. Dynamo traces this function up to the operator."""
+def call(kernel: Kernel, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a kernel on a grid of `Kernel.grid_constant`, or None. Dynamo traces this function up to the operator."""
     if torch.compiler.is_dynamo_compiling():
-        return traced(kernel, lnc, args, kwargs)
-    if lnc is not None:
-        kernel = kernel[lnc]
+        return traced(kernel, grid, args, kwargs)
+    if grid is not None:
+        kernel = kernel.on(grid)
     kinds = _kinds((*args, *kwargs.values()))
     if not kinds or active_sink() is not None:
         return kernel.run(args, kwargs)
@@ -41,18 +41,18 @@ def call(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[st
     return run(kernel, args, kwargs) if DEVICE in kinds else kernel.run(args, kwargs)
 
 
-def traced(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def traced(kernel: Kernel, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a kernel by an operator, which every tracer of PyTorch sees."""
     tensors: list[torch.Tensor] = []
     constants: list[Any] = []
     positional = tuple([outline(value, tensors, constants) for value in args])
     named = tuple([(name, outline(value, tensors, constants)) for name, value in kwargs.items()])
     if torch.is_grad_enabled() and any([tensor.requires_grad for tensor in tensors]):
-        planned_call = planned_derivative(kernel, lnc, positional, named, *constants)
+        planned_call = planned_derivative(kernel, grid, positional, named, *constants)
         if planned_call:
             name, structure = planned_call.split("|")
             return rebuilt(structure, differentiable_in_graph(name, *tensors))
-    name, operator, places, structure = planned(kernel, lnc, positional, named, *constants).split("|")
+    name, operator, places, structure = planned(kernel, grid, positional, named, *constants).split("|")
     written = [int(place) for place in places.split()]
     read = [tensor for place, tensor in enumerate(tensors) if place not in written]
     function = getattr(torch.ops.nki, operator)
@@ -68,14 +68,12 @@ def traced(kernel: Kernel, lnc: int | None, args: tuple[Any, ...], kwargs: dict[
 
 
 @torch.compiler.assume_constant_result
-def planned(
-    kernel: Kernel, lnc: int | None, positional: tuple[Outline, ...], named: tuple[Any, ...], *constants: Any
-) -> str:
+def planned(kernel: Kernel, grid: Any, positional: tuple[Outline, ...], named: tuple[Any, ...], *constants: Any) -> str:
     """Name of the plan, its operator, the places that are written to and the structure of the result.
 
     A text, because that is what Dynamo takes for a constant.
     """
-    name, plan = make_plan(kernel if lnc is None else kernel[lnc], positional, named, constants)
+    name, plan = make_plan(kernel if grid is None else kernel.on(grid), positional, named, constants)
     return "|".join([name, operator_name(plan), " ".join(map(str, plan.written)), plan.structure])
 
 

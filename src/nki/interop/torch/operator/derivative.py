@@ -173,10 +173,10 @@ _NUMBERS = itertools.count(1)
 
 @torch.compiler.assume_constant_result
 def planned_derivative(
-    kernel: Kernel, lnc: int | None, positional: tuple[Outline, ...], named: tuple[Any, ...], *constants: Any
+    kernel: Kernel, grid: Any, positional: tuple[Outline, ...], named: tuple[Any, ...], *constants: Any
 ) -> str:
     """Name of a call in a graph and the structure of its result, which Dynamo takes for constants; else nothing."""
-    kernel = kernel if lnc is None else kernel[lnc]
+    kernel = kernel if grid is None else kernel.on(grid)
     if kernel.derivative is None:
         return ""
     draft = CallPlan(kernel, positional, named, constants, (), (), "")

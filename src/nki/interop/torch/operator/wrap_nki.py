@@ -33,7 +33,8 @@ class Wrapped:
         return Wrapped(self.kernel, lnc)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return call(self.kernel, self._lnc, args, kwargs)
+        grid = None if self._lnc is None else self.kernel.grid_constant(self._lnc)
+        return call(self.kernel, grid, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<wrapped {self.kernel!r}>"
