@@ -25,7 +25,7 @@ from nki.beta1.errors import refused
 from nki.beta1.front_end import Beta1FrontEnd, in_another_kernel
 from nki.beta1.kernel import FRONT_ENDS, Beta1Kernel
 from nki.beta1.tracing.grid import cores_of
-from nki.core.errors import RemovedModuleError
+from nki.core.errors import RemovedImportError, RemovedModuleError
 from nki.core.locks import lock
 from nki.driver.launch import Launch
 from nki.frontend.foreign import called
@@ -123,7 +123,7 @@ def _absent(module: str, library: ModuleType, name: str) -> Any:
     instead: Mapping[str, str] = getattr(library, "NOT_SERVED", {})
     if name not in instead:
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
-    raise RemovedModuleError(
+    raise RemovedImportError(
         "name.removed",
         f"{module}.{name} does not exist",
         rule=f"{library.__name__.partition('.')[0]} serves other kernels under their old names",

@@ -99,9 +99,9 @@ def benchmark(
         warmup, iters: calls on the device before the first one that counts, and those that count; the timing model
             gives the same time for each.
         save_neff_name, save_trace_name: files that are written, if given.
-        additional_compile_opt, device_count: of the device's compiler, which is not used.
+        additional_compile_opt, device_count: of the device's compiler and of devices, which are not used; that is told.
     """
-    _unused(additional_compile_opt=additional_compile_opt)
+    _unused(additional_compile_opt=additional_compile_opt, device_count=None if device_count == 1 else device_count)
 
     def tell(profile: Profile, made: Compiled) -> None:
         about = profile.about

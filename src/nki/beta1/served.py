@@ -10,6 +10,8 @@ from nki.beta1 import library
 
 _ALIASES = {
     "nki": "nki.beta1",
+    "nki._private": "nki.beta1.private_api",
+    "nki._private.private_api": "nki.beta1.private_api",
     "nki.compiler": "nki.beta1.compiler",
     "nki.compiler.backends": "nki.beta1.backends",
     "nki.compiler.backends.neuron": "nki.beta1.backends",

@@ -13,9 +13,9 @@ __all__ = ["nki_qkv_projection_isa_kernel", "rmsnorm_qkv_isa_fused_add_kernel", 
 
 
 def rmsnorm_qkv_isa_kernel(
-    hidden: Any,
-    qkv_weights: Any,
-    norm_weights: Any,
+    lhs: Any,
+    rhs: Any,
+    ln_w: Any,
     out: Any,
     kernel_name: str = "QKV",
     eps: float = 1e-6,
@@ -24,12 +24,12 @@ def rmsnorm_qkv_isa_kernel(
     skip_gamma: bool = False,
     use_dma_transpose: bool = False,
 ) -> None:
-    """``out = rms_norm(hidden) @ qkv_weights + bias``.
+    """``out = rms_norm(lhs) @ rhs + bias``.
 
     Args:
-        hidden: (B, S, H).
-        qkv_weights: (H, I).
-        norm_weights: (1, H); not read without the norm, or with `skip_gamma`.
+        lhs: (B, S, H), hidden states.
+        rhs: (H, I), weights.
+        ln_w: (1, H), factors of the norm; not read without the norm, or with `skip_gamma`.
         out: (B, S, I), or (I / d, B, S, d), written.
         kernel_name: "QKV".
         eps: added to the mean of the squares.
@@ -48,7 +48,7 @@ def rmsnorm_qkv_isa_kernel(
         use_dma_transpose=use_dma_transpose or None,
     )
     norm = _norm(fused_rmsnorm, skip_gamma)
-    give(_projected(hidden, qkv_weights, norm_weights, norm, _layout(out), eps, bias, out), out)
+    give(_projected(lhs, rhs, ln_w, norm, _layout(out), eps, bias, out), out)
 
 
 def rmsnorm_qkv_isa_fused_add_kernel(

@@ -26,6 +26,7 @@ from nki.beta1.isa.enumerations import (
     unknown_engine,
     vector_engine,
 )
+from nki.beta1.isa.movement import _tiled_offloaded_fma as _tiled_offloaded_fma
 from nki.beta1.isa.movement import (
     builtin_custom_op,
     dma_copy,

@@ -69,6 +69,17 @@ def dma_copy(
             _added(place, value, dst_rmw_op, oob_mode)
 
 
+def _tiled_offloaded_fma(*srcs: Any, dst: Any, scales: Sequence[float]) -> None:
+    """``dst = srcs[0] + srcs[1] + ...`` by DMA, under the old compiler's own name, which published kernels use.
+
+    Args:
+        srcs, dst: in HBM or SBUF, of one number of elements.
+        scales: 1.0 for each source.
+    """
+    values = [_source(_tensor(src, "srcs"), None) for src in srcs]
+    nisa.dma_compute(dst=_tensor(dst, "dst").elements(), srcs=values, reduce_op=alu.ADD, scales=list(scales))
+
+
 def _added(place: NkiTensor, value: NkiTensor, op: Any, oob_mode: OobMode) -> None:
     if operation(op, "dst_rmw_op") != alu.ADD or oob_mode is not OobMode.error:
         raise refused(

@@ -1,0 +1,91 @@
+"""What published kernels use beside the documents: functions of the old compiler, and numbers of run time."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import nki.beta1 as nki
+import nki.beta1.isa as nisa
+import nki.beta1.language as nl
+import nki.beta1.typing as nt
+from nki.beta1.errors import Beta1Error
+from nki.beta1.served import serve
+
+
+@pytest.fixture(autouse=True)
+def neuronxcc() -> Iterator[None]:
+    kept, finders = dict(sys.modules), list(sys.meta_path)
+    serve()
+    yield
+    for name in [each for each in sys.modules if each.partition(".")[0] == "neuronxcc"]:
+        del sys.modules[name]
+    sys.modules.update({name: kept[name] for name in kept if name.partition(".")[0] == "neuronxcc"})
+    sys.meta_path[:] = finders
+
+
+def test_cores_exchange_tiles_and_add_up_what_both_stored() -> None:
+    from neuronxcc.nki._private.private_api import core_barrier, sendrecv, vnc
+
+    @nki.jit
+    def halves(a):
+        programs, program = nl.num_programs(axes=0), nl.program_id(axis=0)
+        out = nl.ndarray((2, 128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
+        total = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
+        own = nl.load(a[:, nl.ds(program * 64, 64)])
+        other = nl.zeros(own.shape, dtype=own.dtype)
+        sendrecv(send_to_rank=(1 - program), recv_from_rank=(1 - program), src=own, dst=other, pipe_id=1)
+        nl.store(out[program], other)
+        core_barrier(out, tuple(range(programs)))
+        nisa._tiled_offloaded_fma(out[0], out[1], dst=total, scales=[1.0, 1.0])
+        return out, total
+
+    a = np.random.default_rng(0).standard_normal((128, 128)).astype(np.float32)
+    out, total = halves[vnc(2)](a)
+    np.testing.assert_array_equal(out, np.stack([a[:, 64:], a[:, :64]]))
+    np.testing.assert_array_equal(total, a[:, 64:] + a[:, :64])
+
+
+def test_other_functions_are_refused_by_name() -> None:
+    with pytest.raises(ImportError, match=r"private_api.do_while does not exist"):
+        from neuronxcc.nki._private.private_api import do_while  # noqa: F401
+    assert not hasattr(importlib.import_module("neuronxcc.nki._private.private_api"), "__wrapped__")
+
+
+@nki.jit
+def in_places(new, at):
+    """Columns of a cache that a tile names."""
+    cache = nl.ndarray((2, 64, 128), dtype=new.dtype, buffer=nl.shared_hbm)
+    for block in nl.static_range(2):
+        nl.store(cache[block], nl.zeros((64, 128), new.dtype))
+    places, p, f = nl.load(at), nl.arange(64)[:, None], nl.arange(8)[None, :]
+    for block in nl.affine_range(2):
+        nl.store(cache[block][p, f + places[0, block]], nl.load(new[block]))
+    return cache
+
+
+def test_trips_that_write_at_indices_of_run_time_break_no_promise_that_can_be_seen() -> None:
+    new = np.random.default_rng(0).standard_normal((2, 64, 8)).astype(np.float32)
+    found = in_places(new, np.array([[3, 50]], np.int32))
+    wanted = np.zeros((2, 64, 128), np.float32)
+    wanted[0, :, 3:11], wanted[1, :, 50:58] = new
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_numbers_of_run_time_are_refused() -> None:
+    @nki.jit
+    def counted(a):
+        count = nl.load(a[0:1, 0:1])
+        condition = nt.scalar(True)
+        while condition:
+            count += 1
+            condition = nt.scalar(count) < 10
+        return count
+
+    with pytest.raises(Beta1Error, match=r"nt\.scalar") as caught:
+        counted(np.zeros((1, 1), np.int32))
+    assert caught.value.code == "beta1.dynamic_control_flow_not_supported" and "nl.while_loop" in caught.value.fix
