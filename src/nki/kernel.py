@@ -9,7 +9,7 @@ import operator
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from nki.compiler import CompileConfig, SpecializationConfig
 from nki.core.errors import LaunchError
@@ -75,9 +75,9 @@ class Kernel(Generic[P]):
         self.derivative = derivative
         self._loading = loading_of(self.func)
 
-    def __getitem__(self, lnc: Any) -> Kernel[P]:
+    def __getitem__(self, lnc: Any) -> Self:
         """This kernel on `lnc` cores."""
-        made: Kernel[P] = launched_on(self, self.grid_constant(lnc))
+        made: Self = launched_on(self, self.grid_constant(lnc))
         return made
 
     def grid_constant(self, grid: Any) -> Any:

@@ -31,8 +31,13 @@ def sendrecv(*, src: Tensor, dst: Tensor, send_to_rank: Any, recv_from_rank: Any
         send_to_rank, recv_from_rank: 0 or 1.
         pipe_id: of the calls that belong together.
     """
-    ranks = {"send_to_rank": int(send_to_rank), "recv_from_rank": int(recv_from_rank)}
-    nisa.sendrecv(src=src.elements(), dst=dst.elements(), **ranks, pipe_id=pipe_id)
+    nisa.sendrecv(
+        src=src.elements(),
+        dst=dst.elements(),
+        send_to_rank=int(send_to_rank),
+        recv_from_rank=int(recv_from_rank),
+        pipe_id=pipe_id,
+    )
 
 
 def __getattr__(name: str) -> Any:
