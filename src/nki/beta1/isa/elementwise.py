@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nki.isa as nisa
+from nki.beta1.errors import refused
 from nki.beta1.isa.shared import alike, apart, columns, engine_of, tiles, vector
 from nki.beta1.language.arguments import hints_only, kind_of, operation, promoted
 from nki.beta1.tensors.tensor import Tensor
@@ -97,6 +98,8 @@ def tensor_scalar(
     hints_only(f"nisa.{name}", kwargs)
     (source,) = tiles(name, data=data)
     one, two = columns(name, source, operand0=operand0, operand1=operand1)
+    if op1 is None and reverse1:
+        raise refused("argument", "'tensor_scalar' got reverse1 without op1", "pass op1, or leave out reverse1")
     first, one, reverse0 = step(op0, one, reverse0, "op0")
     second, two, reverse1 = step(op1, two, reverse1, "op1") if op1 is not None else (None, two, reverse1)
     kind, where = kind_of(dtype, source.dtype), engine_of(engine, name)

@@ -130,6 +130,10 @@ def nc_transpose(
     hints_only(f"nisa.{name}", kwargs)
     (source,) = tiles(name, data=data)
     kind, where = kind_of(dtype, source.dtype), engine_of(engine, name)
+    if where not in (Engine.unknown, Engine.tensor, Engine.vector):
+        raise refused(
+            "argument", f"engine of '{name}' is {where.name}", "pass nisa.tensor_engine or nisa.vector_engine"
+        )
     _, region = common_region(name, [source], mask)
     shape = (prod(source.shape[1:]), source.shape[0])
     if region.empty:

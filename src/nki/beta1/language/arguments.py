@@ -151,5 +151,7 @@ def _kind(value: Any) -> DType:
         return dtypes.int32
     if isinstance(value, float):
         return dtypes.float32
+    if not hasattr(value, "dtype"):
+        raise refused("argument", f"an operand is {value!r}", "pass a tile or a number", kind=Beta1TypeError)
     found: DType = value.dtype
     return dtypes.uint8 if found == dtypes.bool_ else found

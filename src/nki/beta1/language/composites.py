@@ -7,6 +7,7 @@ from typing import Any
 import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of, promoted
+from nki.beta1.language.memory import sizes_of
 from nki.beta1.tensors.index import broadcast_shapes
 from nki.beta1.tensors.mask import Mask, region_of
 from nki.beta1.tensors.tensor import Tensor
@@ -104,7 +105,7 @@ def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None, **kwargs:
 def rand(shape: Any, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A new SBUF tile of numbers that are uniform in [0, 1); float32 unless `dtype` says otherwise."""
     hints_only("nl.rand", kwargs)
-    sizes = tuple(int(size) for size in shape)
+    sizes, _ = sizes_of(shape)
     return placed("nl.rand", lambda: nl.rand(sizes, kind_of(dtype, nl.float32)), explicit=dtype is not None)
 
 

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator
 from typing import Any
 
-from nki.beta1.errors import Beta1TypeError, refused
+from nki.beta1.errors import Beta1TypeError, Beta1ValueError, refused
 from nki.beta1.language.arguments import hints_only
 from nki.beta1.tracing.promises import AffineLoop
 from nki.beta1.tracing.session import Session, current
@@ -50,10 +50,10 @@ def _trips(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
     try:
         bounds = [operator.index(each) for each in args]
         return iter(range(*bounds))
-    except TypeError:
+    except (TypeError, ValueError) as error:
         raise refused(
             "argument",
-            f"nl.{function} got {', '.join(map(repr, args))}",
-            f"write nl.{function}(stop) or nl.{function}(start, stop, step) with ints",
-            kind=Beta1TypeError,
+            f"nl.{function} got {', '.join(map(repr, args)) or 'no argument'}",
+            f"write nl.{function}(stop) or nl.{function}(start, stop, step) with ints, and a step that is not 0",
+            kind=Beta1TypeError if isinstance(error, TypeError) else Beta1ValueError,
         ) from None

@@ -38,7 +38,7 @@ def ndarray(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "", **kwa
             nki.compiler returns.
     """
     hints_only("nl.ndarray", kwargs)
-    sizes, partition = _shape(shape)
+    sizes, partition = sizes_of(shape)
     kind = kind_of(dtype, nl.float32)
     place = nl.sbuf if buffer is None else buffer
     region, address = (place.region, place.address) if isinstance(place, Allocated) else (place, None)
@@ -93,7 +93,8 @@ def empty_like(a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "",
     return ndarray(a.shape, a.dtype if dtype is None else dtype, buffer=buffer, name=name, **kwargs)
 
 
-def _shape(shape: Any) -> tuple[tuple[int, ...], int]:
+def sizes_of(shape: Any) -> tuple[tuple[int, ...], int]:
+    """The sizes, and which of them `par_dim` marks, by default the first. Raises Beta1Error."""
     given = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
     try:
         sizes = tuple(operator.index(size) for size in given)

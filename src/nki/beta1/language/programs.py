@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import nki.isa as nisa
-from nki.beta1.errors import refused
+from nki.beta1.errors import Beta1IndexError, refused
 from nki.beta1.language.arguments import hints_only, kind_of, operation
 from nki.beta1.tensors.mask import region_of
 from nki.beta1.tensors.tensor import Tensor
@@ -30,19 +30,35 @@ class ProgramId(int):
 
 def program_id(axis: int) -> ProgramId:
     """The id of the running program along an axis of the grid; 0 without a grid."""
-    program = current("nl.program_id").program
-    made = ProgramId(program[axis] if program else 0)
+    running = current("nl.program_id")
+    _check_axes((axis,), running, "nl.program_id")
+    made = ProgramId(running.program[axis] if running.program else 0)
     made.axis = axis
     return made
 
 
 def num_programs(axes: Any = None) -> int:
     """How many programs there are, along all axes or those given."""
-    sizes = [axis.size for axis in current("nl.num_programs").grid]
+    running = current("nl.num_programs")
+    sizes = [axis.size for axis in running.grid]
     if axes is None:
         return prod(sizes)
     wanted = axes if isinstance(axes, list | tuple) else (axes,)
+    _check_axes(wanted, running, "nl.num_programs")
     return prod(sizes[axis] if sizes else 1 for axis in wanted)
+
+
+def _check_axes(axes: Sequence[Any], running: Session, function: str) -> None:
+    """Raise Beta1Error for what is no axis of the grid; without a grid each axis has one program."""
+    rank = len(running.grid)
+    if all(isinstance(axis, int) and axis >= 0 and (axis < rank or not rank) for axis in axes):
+        return
+    raise refused(
+        "argument",
+        f"{function} of axis {', '.join(map(repr, axes))}, and the grid has {rank}",
+        f"write an axis from 0 to {rank - 1}" if rank else "write an axis as an int, from 0 on",
+        kind=Beta1IndexError,
+    )
 
 
 def program_ndim() -> int:

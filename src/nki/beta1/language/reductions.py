@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of
+from nki.beta1.tensors.axes import axes_of
 from nki.beta1.tensors.mask import Region, met, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.assignment import existing_part
@@ -59,8 +60,7 @@ def reduced(
     explicit: bool = False,
 ) -> Tensor:
     """A reduction over axes of a tile, which are moved to the end first."""
-    given = axis if isinstance(axis, Sequence) else (axis,)
-    axes = sorted(int(each) % source.ndim for each in given)
+    axes = axes_of(axis, source.ndim, function)
     shape, region = common_region(function, [source], mask)
     left = [dim for dim in range(source.ndim) if dim not in axes]
     kept = (
@@ -113,6 +113,7 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
     left, right = on_chip(x, "x", "matmul"), on_chip(y, "y", "matmul")
     _check_rank(left, "x", "matmul")
     kept, summed = (1, 0) if transpose_x else (0, 1)
+    _check_sums(left, right, summed)
     shape = (left.shape[kept], *right.shape[1:])
     one, two = (boxed("nl.matmul", existing_part(each)).box for each in (left, right))
     box = (one[kept], *two[1:])
@@ -123,6 +124,17 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
     a = tile(left, "x", "nl.matmul", (summing, region.box[0]) if transpose_x else (region.box[0], summing))
     b = tile(right, "y", "nl.matmul", (summing, *region.box[1:]))
     return placed("nl.matmul", lambda: nl.matmul(a, b, transpose_x=transpose_x), shape, region)
+
+
+def _check_sums(left: Tensor, right: Tensor, summed: int) -> None:
+    """Raise Beta1Error where a product does not sum up as many elements of `x` as `y` has partitions."""
+    if left.shape[summed] != right.shape[0]:
+        raise refused(
+            "num_partition_mismatch",
+            f"dimension {summed} of x{list(left.shape)} and dimension 0 of y{list(right.shape)} of 'matmul' differ: "
+            f"{left.shape[summed]} and {right.shape[0]}",
+            "index both so that they agree; x is (rows, summed), or with transpose_x=True (summed, rows)",
+        )
 
 
 def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:

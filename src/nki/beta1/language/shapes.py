@@ -45,7 +45,10 @@ def gather_flattened(data: Any, indices: Any, *, mask: Any = None, dtype: Any = 
     if region.empty:
         return undefined("nl.gather_flattened", [source], shape)
     rows = (region.box[0], *((0, size) for size in source.shape[1:]))
-    values, chosen = tile(source, "data", "nl.gather_flattened", rows), tile(index, "indices", "x", region.box)
+    values, chosen = (
+        tile(source, "data", "nl.gather_flattened", rows),
+        tile(index, "indices", "nl.gather_flattened", region.box),
+    )
     if chosen.dtype != uint32:
         chosen = copied(chosen, uint32)
     kind = kind_of(dtype, source.dtype)

@@ -70,6 +70,8 @@ def store(dst: Any, value: Any, *, mask: Any = None, mode: OobMode = OobMode.err
     target = in_hbm(dst, "dst", "store")
     target = Tensor(target.memory, target.access, target.joined(mask))
     if is_number(value):
+        if mode is not OobMode.error:
+            raise refused("argument", f"nl.store of {value!r} with mode={mode.name}", "store a tile of nl.full")
         for box in target.region().boxes():
             _store_number(target.elements(box), value)
         return

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NoReturn
 
 from nki.beta1.errors import Beta1TypeError, Beta1ValueError, refused
 from nki.beta1.tensors.access import Access, Axis, access_of
+from nki.beta1.tensors.axes import axes_of
 from nki.beta1.tensors.dynamic import is_dynamic
 from nki.beta1.tensors.index import Index
 from nki.beta1.tensors.mask import Box, Mask, Region, region_of, whole_region
@@ -194,9 +195,8 @@ class Tensor:
 
     def expand_dims(self, axis: int | Sequence[int]) -> Tensor:
         """A view with new axes of size 1, which are at `axis` in its shape."""
-        given = axis if isinstance(axis, Sequence) else (axis,)
-        found, rank = self, self.ndim + len(given)
-        for at in sorted(each % rank for each in given):
+        found, rank = self, self.ndim + (len(axis) if isinstance(axis, Sequence) else 1)
+        for at in axes_of(axis, rank, "expand_dims"):
             found = found._with_one(at)
         return found
 
