@@ -54,6 +54,14 @@ def test_any_angle(function: Callable[..., Any], reference: Callable[..., Any], 
     assert np.array_equal(np.signbit(found[zeros]), np.signbit(wanted[zeros]))
 
 
+def test_sine_and_cosine_take_turns_off_once() -> None:
+    def count(function: Callable[..., Any]) -> int:
+        program = compile_module(xla.lowered(function, np.zeros((2, 8), np.float32)), target="trn2").programs[0]
+        return sum(1 for _ in program.body.walk())
+
+    assert count(lambda x: (lax.sin(x), lax.cos(x))) < 0.7 * (count(lax.sin) + count(lax.cos))
+
+
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16], ids=["bfloat16", "float16"])
 def test_angles_of_two_bytes(dtype: Any) -> None:
     """Every number of these types, rounded as the exact sine and cosine are, or to the other neighbour."""

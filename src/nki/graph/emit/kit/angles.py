@@ -55,17 +55,17 @@ class _Turns:
 
 def sine(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The sine of any number; NaN for infinities."""
-    return nl.sin(x, dtype=dtype) if x.dtype == float16 else _sine(e, _turns(e, x), dtype)
+    return nl.sin(x, dtype=dtype) if x.dtype == float16 else _sine(e, e.once(_turns, x), dtype)
 
 
 def cosine(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The cosine of any number; NaN for infinities."""
-    return _short_cosine(e, x, dtype) if x.dtype == float16 else _cosine(e, _turns(e, x), dtype)
+    return _short_cosine(e, x, dtype) if x.dtype == float16 else _cosine(e, e.once(_turns, x), dtype)
 
 
 def tan(e: EngineOps, x: NkiTensor, dtype: DType) -> NkiTensor:
     """The tangent of any number; NaN for infinities."""
-    turns = _turns(e, x)
+    turns = e.once(_turns, x)
     return e.binary(_sine(e, turns, float32), e.inverse(_cosine(e, turns, float32)), alu.MULTIPLY, dtype)
 
 

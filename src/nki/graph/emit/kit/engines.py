@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import nki.isa as nisa
 import nki.language as nl
@@ -37,6 +37,8 @@ class Splat:
 
     value: Number
 
+
+Made = TypeVar("Made")
 
 Form = NkiTensor | Splat
 """How a value is present: a tile ``(partitions, *free)``, in which a size of 1 is broadcast, or a number."""
@@ -73,6 +75,14 @@ class EngineOps:
         self.target = target
         self._load = {nisa.engine.vector: 0.0, nisa.engine.scalar: 0.0, nisa.engine.gpsimd: 0.0}
         self._columns: dict[tuple[int, int, DType, str], NkiTensor] = {}
+        self._last: tuple[NkiTensor, Callable[..., Any], Any] | None = None
+
+    def once(self, make: Callable[[EngineOps, NkiTensor], Made], tile: NkiTensor) -> Made:
+        """What a function makes of a tile, which is kept until another one is asked for."""
+        if self._last is None or self._last[0] is not tile or self._last[1] is not make:
+            self._last = (tile, make, make(self, tile))
+        made: Made = self._last[2]
+        return made
 
     # --- tiles
 
