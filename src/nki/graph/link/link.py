@@ -196,7 +196,7 @@ class _Builder:
                 late.append((view, value))
         if several:
             self._meet(run.location)
-        self._call(program, arguments, run.location, known, fixed=True, parts=run.parts)
+        self._call(program, arguments, run.location, known, fixed=several, parts=run.parts)
         if several:
             self._meet(run.location)
         for view, value in late if first else ():
