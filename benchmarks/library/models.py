@@ -102,20 +102,19 @@ class Prompt(torch.nn.Module):
 
 
 class Step(Prompt):
-    """The logits of one new word of each sequence, and the cache with its keys and values."""
+    """The logits of one new word of each sequence, and the cache, which its keys and values are written to in place."""
 
-    def forward(self, words: torch.Tensor, place: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> Any:
-        """Args: words (batch, 1), place of the word, keys and values (layers, batch, heads, places, features)."""
+    def forward(self, words: torch.Tensor, place: torch.Tensor, *cache: torch.Tensor) -> Any:
+        """Args: words (batch, 1), place of the word; keys and values (batch, heads, places, features) of each layer."""
         hub = import_module("transformers")
-        cache = hub.StaticCache(config=self.model.config, max_cache_len=keys.shape[3])
-        for layer, old_keys, old_values in zip(cache.layers, keys, values, strict=True):
-            layer.keys, layer.values, layer.is_initialized = old_keys.clone(), old_values.clone(), True
-            layer.dtype, layer.device, layer.cumulative_length = keys.dtype, keys.device, place
-            layer.max_batch_size, layer.num_heads, layer.head_dim = keys.shape[1], keys.shape[2], keys.shape[4]
-            layer.k_head_dim = layer.v_head_dim = keys.shape[4]
-        found = self.model(words, past_key_values=cache, position_ids=place.reshape(1, 1), use_cache=True)
-        made = [torch.stack([getattr(layer, name) for layer in cache.layers]) for name in ("keys", "values")]
-        return (found.logits, *made)
+        found = hub.StaticCache(config=self.model.config, max_cache_len=cache[0].shape[2])
+        for layer, keys, values in zip(found.layers, cache[::2], cache[1::2], strict=True):
+            layer.keys, layer.values, layer.is_initialized = keys, values, True
+            layer.dtype, layer.device, layer.cumulative_length = keys.dtype, keys.device, place.clone()
+            layer.max_batch_size, layer.num_heads, _, layer.head_dim = keys.shape
+            layer.k_head_dim = layer.v_head_dim = keys.shape[3]
+        made = self.model(words, past_key_values=found, position_ids=place.reshape(1, 1), use_cache=True)
+        return (made.logits,)
 
 
 def built(name: str) -> torch.nn.Module:
@@ -137,7 +136,7 @@ def inference(name: str, phase: str, run: bool) -> Row:
         graph, inputs = Prompt(model), (words((BATCH, LENGTH)),)
     else:
         heads = config.get("num_key_value_heads", 16)
-        cache = torch.randn(2, LAYERS, BATCH, heads, LENGTH, 64, generator=generator).bfloat16()
+        cache = torch.randn(2 * LAYERS, BATCH, heads, LENGTH, 64, generator=generator).bfloat16()
         graph, inputs = Step(model), (words((BATCH, 1)), torch.tensor(LENGTH - 12), *cache)
     with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
         program = torch.export.export(graph, inputs, strict=False).run_decompositions(decompositions())
@@ -221,14 +220,17 @@ def _tell(row: Row, graphs: Sequence[Executable]) -> None:
 
 
 def _compare(row: Row, graph: torch.nn.Module, inputs: Sequence[torch.Tensor], made: Executable) -> None:
-    found = made.run([_array(each) for each in inputs])
-    with torch.no_grad():
-        narrow = _leaves(graph(*(each.clone() for each in inputs)))
-        wide = graph.float()
-        wanted = _leaves(wide(*(each.float() if each.is_floating_point() else each.clone() for each in inputs)))
-    outputs = found[-len(wanted) :]  # new values of what the program changes come first
-    row.error = _far([np.asarray(each, np.float32) for each in outputs], wanted)
-    row.framework_error = _far(narrow, wanted)
+    """What the graph gives, and what it makes of a cache that is written to."""
+    found = [np.asarray(each, np.float32) for each in made.run([_array(each) for each in inputs])]
+    results = []
+    for dtype in (torch.bfloat16, torch.float32):
+        given = [each.to(dtype) if each.is_floating_point() else each for each in inputs]
+        given = [each.clone() for each in given]
+        with torch.no_grad():
+            leaves = _leaves(graph.to(dtype)(*given))
+        changed = [each.float().numpy() for each in given if each.is_floating_point()]
+        results.append([*changed, *leaves])  # in the order of the program's results
+    row.error, row.framework_error = _far(found, results[1]), _far(results[0], results[1])
 
 
 def _compare_gradients(row: Row, name: str, words: torch.Tensor, found: Mapping[str, Any]) -> None:

@@ -128,6 +128,17 @@ def test_positions_in_the_place_of_a_mask() -> None:
     checked(nki.simulate(attention_block_tkg)(**copied(arguments)), attention_block_tkg_reference(**arguments))
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_nothing_is_written_beyond_a_sequence(transposed: bool) -> None:
+    arguments = made(batch=3, K_cache_transposed=transposed)
+    arguments["kv_cache_update_idx"] = np.array([[135], [134], [-1]], np.int32)
+    _, keys, values = nki.simulate(attention_block_tkg)(**copied(arguments))
+    _, wanted, others = attention_block_tkg_reference(**arguments)
+    checked((keys, values), (wanted, others))
+    changed = (values != arguments["V_cache"]).any(axis=2)
+    assert list(zip(*np.nonzero(changed), strict=True)) == [(1, 134), (1, 135)]
+
+
 def test_a_paged_index_for_every_token() -> None:
     arguments = made(block=16, keys=256)
     arguments["kv_cache_update_idx"] = np.array([[5, 300], [0xFFFFFFFF, 0xFFFFFFFF]], np.uint32)

@@ -8,6 +8,7 @@ that its last row is what the kernel gets as theirs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -41,7 +42,81 @@ def decode(q: Any, k: Any, v: Any, mask: Any, rows: bool) -> Any:
     return attention_tkg(q, new, v[:, :, keys - 1 : keys, :], k, v, mask, out, cfg, None)[0]
 
 
-def match(r: Rewriter, op: Op) -> Match | None:
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """An attention of few queries, as `decode` takes it.
+
+    Attributes:
+        found: with the facts of the graph compiler's attention.
+        dims: letters of the dimensions of q, k, v and the result.
+        sizes: of each letter.
+        shared: letters that queries and keys have; `batch` is their product.
+        heads: letters that queries alone have, `count` of them for each head of keys.
+        dtype: of the model's result.
+    """
+
+    found: Match
+    dims: dict[str, str]
+    sizes: dict[str, int]
+    shared: list[str]
+    heads: list[str]
+    dtype: Any
+
+    @property
+    def q(self) -> Value:
+        """Queries."""
+        return self.found.inputs[0]
+
+    @property
+    def k(self) -> Value:
+        """Keys."""
+        return self.found.inputs[1]
+
+    @property
+    def v(self) -> Value:
+        """Values."""
+        return self.found.inputs[2]
+
+    @property
+    def scale(self) -> float:
+        """Of scores."""
+        return float(self.found.facts["scale"])
+
+    @property
+    def batch(self) -> int:
+        """Heads of keys of all sequences."""
+        return prod(self.sizes[letter] for letter in self.shared)
+
+    @property
+    def count(self) -> int:
+        """Queries of each of them."""
+        return prod(self.sizes[letter] for letter in self.heads)
+
+    def queries(self, r: Rewriter) -> Value:
+        """With the dimensions `shared`, `heads`, and d."""
+        return _turned(r, self.q, self.dims["q"], [*self.shared, *self.heads, "d"])
+
+    def seen(self, r: Rewriter) -> tuple[Value, list[str]]:
+        """Which keys count: truth values that are not repeated, and the letters of their dimensions."""
+        if len(self.found.inputs) == 3:
+            return r.constant(np.ones((), np.bool_)), []
+        seen, hidden = self.found.inputs[3], self.found.facts["hidden"]
+        if hidden is None:
+            seen = _seen(r, seen)
+        elif hidden > HIDDEN:
+            raise NearMiss(f"hidden scores are {hidden}, which counts beside others")
+        narrow, places = unrepeated(r, seen)
+        return narrow, [str(self.found.facts["mask_dims"])[place] for place in places]
+
+    def finished(self, r: Rewriter, value: Value) -> Sequence[Value]:
+        """The model's result, of the kernel's."""
+        order = [*self.shared, *self.heads, "f"]
+        made = r.convert(r.reshape(value, [self.sizes[letter] for letter in order]), self.dtype)
+        assert self.found.finish is not None, "the result of attention is moved to where the model has it"
+        return self.found.finish(r, [_turned(r, made, "".join(order), list(self.dims["out"]))])
+
+
+def decoding(r: Rewriter, op: Op) -> Decoding | None:
     """The attention whose last product an operation is, if few queries share a head of keys."""
     found = recognise(r, op)
     if found is None:
@@ -51,47 +126,40 @@ def match(r: Rewriter, op: Op) -> Match | None:
     sizes = dict(zip(dims["q"] + dims["k"] + dims["v"], (*q.type.shape, *k.type.shape, *v.type.shape), strict=True))
     shared = [letter for letter in dims["out"] if letter in dims["k"] and letter not in "qf"]
     heads = [letter for letter in dims["out"] if letter not in shared and letter != "f"]
-    batch, count = (prod(sizes[letter] for letter in each) for each in (shared, heads))
-    if count > _MOST_ROWS or found.facts["causal"] is not None:
-        return None  # many queries are those of a prompt
-    rows = dims["k"].index("k") < dims["k"].index("d")
-    scaled = r.same("multiply", q, r.full(found.facts["scale"], q.type))
+    made = Decoding(found, dims, sizes, shared, heads, op.results[0].type.dtype)
+    many = made.count > _MOST_ROWS or found.facts["causal"] is not None  # queries are those of a prompt
+    return None if many else made
+
+
+def match(r: Rewriter, op: Op) -> Match | None:
+    """The attention whose last product an operation is, if few queries share a head of keys."""
+    found = decoding(r, op)
+    if found is None:
+        return None
+    sizes, batch, count = found.sizes, found.batch, found.count
+    rows = found.dims["k"].index("k") < found.dims["k"].index("d")
     keys = ("k", "d") if rows else ("d", "k")
+    queries, layout = found.queries(r), tuple(sizes[each] for each in keys)
     tensors = (
-        r.reshape(_turned(r, scaled, dims["q"], [*shared, *heads, "d"]), (batch, count, 1, sizes["d"])),
-        r.reshape(_turned(r, k, dims["k"], [*shared, *keys]), (batch, 1, *(sizes[letter] for letter in keys))),
-        r.reshape(_turned(r, v, dims["v"], [*shared, "k", "f"]), (batch, 1, sizes["k"], sizes["f"])),
-        r.reshape(_mask(r, found, ["k", *shared, *heads], sizes), (sizes["k"], batch, count, 1)),
+        r.reshape(r.same("multiply", queries, r.full(found.scale, queries.type)), (batch, count, 1, sizes["d"])),
+        r.reshape(_turned(r, found.k, found.dims["k"], [*found.shared, *keys]), (batch, 1, *layout)),
+        r.reshape(_turned(r, found.v, found.dims["v"], [*found.shared, "k", "f"]), (batch, 1, sizes["k"], sizes["f"])),
+        r.reshape(_mask(r, found), (sizes["k"], batch, count, 1)),
     )
-    order = [*shared, *heads, "f"]
-    dtype = op.results[0].type.dtype
-
-    def finish(r: Rewriter, values: Sequence[Value]) -> Sequence[Value]:
-        made = r.convert(r.reshape(values[0], [sizes[letter] for letter in order]), dtype)
-        assert found.finish is not None, "the result of attention is moved to where the model has it"
-        return found.finish(r, [_turned(r, made, "".join(order), list(dims["out"]))])
-
-    return Match(tensors, found.outputs, {"rows": rows}, finish)
+    return Match(tensors, found.found.outputs, {"rows": rows}, lambda r, values: found.finished(r, values[0]))
 
 
 def _turned(r: Rewriter, value: Value, dims: str, wanted: Sequence[str]) -> Value:
     return r.transpose(value, [dims.index(letter) for letter in wanted])
 
 
-def _mask(r: Rewriter, found: Match, wanted: Sequence[str], sizes: dict[str, int]) -> Value:
-    """Which keys count: bytes with the dimensions `wanted`."""
-    shape, dims = [sizes[letter] for letter in wanted], list(str(found.facts.get("mask_dims", "")))
-    if len(found.inputs) == 3:
-        return r.constant(np.broadcast_to(np.ones((), np.uint8), shape))
-    seen, hidden = found.inputs[3], found.facts["hidden"]
-    if hidden is None:
-        seen = _seen(r, seen)
-    elif hidden > HIDDEN:
-        raise NearMiss(f"hidden scores are {hidden}, which counts beside others")
-    narrow, places = unrepeated(r, seen)
-    kept = [dims[place] for place in places]
-    order = [letter for letter in wanted if letter in kept]
-    return r.broadcast(_turned(r, narrow, "".join(kept), order), shape, [wanted.index(letter) for letter in order])
+def _mask(r: Rewriter, found: Decoding) -> Value:
+    """Which keys count: truth values with the dimensions k, `shared` and `heads`."""
+    narrow, letters = found.seen(r)
+    wanted = ["k", *found.shared, *found.heads]
+    order = [letter for letter in wanted if letter in letters]
+    turned = r.transpose(narrow, [letters.index(letter) for letter in order])
+    return r.broadcast(turned, [found.sizes[letter] for letter in wanted], [wanted.index(letter) for letter in order])
 
 
 def _seen(r: Rewriter, value: Value) -> Value:

@@ -10,6 +10,7 @@ for pattern in PATTERNS:
 from __future__ import annotations
 
 from nkilib.patterns.attention_bwd import ATTENTION_BWD
+from nkilib.patterns.attention_cache import ATTENTION_CACHE
 from nkilib.patterns.attention_decode import ATTENTION_DECODE
 from nkilib.patterns.attention_prefill import ATTENTION_PREFILL
 from nkilib.patterns.attention_qkv import ATTENTION_QKV
@@ -20,6 +21,7 @@ from nkilib.patterns.norms import LAYER_NORM, RMS_NORM
 
 PATTERNS = (
     ATTENTION_BWD,
+    ATTENTION_CACHE,
     ATTENTION_DECODE,
     ATTENTION_PREFILL,
     ATTENTION_QKV,

@@ -74,7 +74,8 @@ def of_torch(model: torch.nn.Module, *inputs: torch.Tensor, patterns: list[str] 
 def array(tensor: torch.Tensor) -> Any:
     if tensor.dtype is torch.bfloat16:
         return tensor.detach().float().numpy().astype(ml_dtypes.bfloat16)
-    return tensor.detach().numpy()
+    narrow = tensor.int() if tensor.dtype is torch.int64 else tensor  # as models take indices
+    return narrow.detach().numpy()
 
 
 def compare(found: Sequence[Any], wanted: Sequence[Any], dtype: str) -> None:

@@ -81,7 +81,7 @@ class Replacement:
         others = () if found is None else found.outputs[len(op.results) :]
         after = r.dependents(others)
         late = {*others, *(result for each in after for result in each.results)}
-        if found is not None and not late.isdisjoint((*found.inputs, *op.operands)):
+        if found is not None and not late.isdisjoint(found.inputs):
             raise NearMiss("some of its results are needed for others of them")
         if any(not set(outside_values(each)) <= set(each.operands) for each in after):
             raise NearMiss("some of its results are used in a loop or a branch before others are made")

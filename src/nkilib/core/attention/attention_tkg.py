@@ -4,8 +4,8 @@ For each sequence and query head, with all heads sharing one head of keys and va
 
     out = softmax(q . k) @ v        over the keys of the cache that count, the new tokens' own, and the sink
 
-The new tokens take the place of the last ``s_active`` of the ``curr_sprior`` keys. Queries are used as they come, or
-with ``fuse_rope`` turned by their positions and divided by ``sqrt(d_head)``.
+The new tokens take the place of the last ``s_active`` of the ``curr_sprior`` keys, which the cache need not have.
+Queries are used as they come, or with ``fuse_rope`` turned by their positions and divided by ``sqrt(d_head)``.
 
 Layouts: d = head size, B sequences, H query heads, S new tokens; a cache may hold more sequences and keys than are
 looked at.
@@ -250,7 +250,8 @@ def _check_cache(cfg: AttnTKGConfig, keys: Named, values: Named, table: Any) -> 
     if not cfg.block_len:
         why = "a paged cache has cfg.block_len"
         limits.need(table is None, "active_blocks_table", table, why, "pass cfg.block_len")
-        limits.between("full_sprior", cfg.full_sprior, cfg.curr_sprior, 1 << 24, "the cache holds the keys")
+        least = cfg.curr_sprior - cfg.s_active
+        limits.between("full_sprior", cfg.full_sprior, least, 1 << 24, "the cache holds all keys but the new tokens'")
         order = ("keys", "head size") if cfg.tp_k_prior else ("head size", "keys")
         for tensors, layout in ((keys, order), (values, ("keys", "head size"))):
             for name, tensor in tensors.items():

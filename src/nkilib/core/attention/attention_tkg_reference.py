@@ -45,9 +45,9 @@ def attention_tkg_reference(
         assert inv_freqs is not None and rope_pos_ids is not None
         queries, keys = (_turned(each, inv_freqs, rope_pos_ids) for each in (queries, keys))
         queries = queries / np.sqrt(head)
-    cache = _cached(k_prior, v_prior, active_blocks_table, cfg)
-    all_keys, all_values = (each.copy() for each in cache)
-    all_keys[:, -new:], all_values[:, -new:] = keys[:, 0], v_active[:, 0]
+    old = (each[:, : cfg.curr_sprior - new] for each in _cached(k_prior, v_prior, active_blocks_table, cfg))
+    pairs = zip(old, (keys[:, 0], v_active[:, 0]), strict=True)
+    all_keys, all_values = (np.concatenate(pair, axis=1) for pair in pairs)
     counts = _counts(mask, rope_pos_ids, start_pos_ids, cfg, lnc)
     scores = np.where(counts, np.einsum("bhsd,bkd->bhsk", queries, all_keys), -np.inf)
     if sink is not None:

@@ -24,7 +24,7 @@ class AttnTKGConfig(nl.NKIObject):
         q_head: query heads; they share one head of keys and values.
         s_active: new tokens of each sequence.
         curr_sprior: keys that are looked at, the new ones included: they take the place of the last ones.
-        full_sprior: keys that the cache has room for.
+        full_sprior: keys that the cache has room for; those of the new tokens are not read from it.
         d_head: head size.
         block_len: keys of a block of a paged cache; 0 for a cache with one row of keys for each sequence.
         tp_k_prior: the cache holds keys as (keys, head size), and not as (head size, keys).
@@ -60,6 +60,11 @@ class AttnTKGConfig(nl.NKIObject):
     def rows(self) -> int:
         """Queries of one sequence: its heads and new tokens."""
         return self.q_head * self.s_active
+
+    @property
+    def cached(self) -> int:
+        """Keys of the cache that are looked at, or that new tokens take the place of."""
+        return self.curr_sprior if self.block_len else min(self.curr_sprior, self.full_sprior)
 
 
 def is_batch_sharded(bs: int, q_head: int, s_active: int, curr_sprior: int, p_max: int = 128) -> bool:

@@ -71,14 +71,14 @@ def duty(cfg: AttnTKGConfig, run: int) -> Duty:
     """The part of this core: of two cores, half of the sequences, or half of the keys, or all."""
     cores, core = int(nl.num_programs(0)), int(nl.program_id(0))
     sizes = (cfg.bs, cfg.q_head, cfg.s_active, cfg.curr_sprior)
-    everything = Duty(slice(0, cfg.bs), slice(0, cfg.curr_sprior), True, False, False)
+    everything = Duty(slice(0, cfg.bs), slice(0, cfg.cached), True, False, False)
     if cores > 1 and is_batch_sharded(*sizes):
         half = cfg.bs // cores
         return Duty(slice(core * half, (core + 1) * half), everything.keys, True, False, True)
     if cores > 1 and is_s_prior_sharded(*sizes):
         rows = int(nl.tile_size.pmax) * max(run, 1)
-        middle = cfg.curr_sprior // rows // cores * rows
-        keys = slice(middle, cfg.curr_sprior) if core else slice(0, middle)
+        middle = cfg.cached // rows // cores * rows
+        keys = slice(middle, cfg.cached) if core else slice(0, middle)
         return Duty(everything.sequences, keys, bool(core), True, False)
     return everything
 

@@ -131,7 +131,8 @@ def attention_block_tkg(
         sink: (q_heads, 1) or None.
         update_cache: whether new keys and values are written; otherwise they are returned.
         kv_cache_update_idx: (B, 1), where a sequence's first new token goes; of a paged cache counted through all
-            blocks, also (B, S). Below 0, or the largest uint32: nowhere. What attention looks at must not be written.
+            blocks, also (B, S). Below 0, or the largest uint32, or where a sequence has not enough rows left: nowhere.
+            What attention looks at must not be written.
         W_out, bias_out: (q_heads * d, H) or None for no projection; (1, H) or None.
         quantization_type_out, weight_dequant_scale_out, input_dequant_scale_out: as of `output_projection_tkg`.
         transposed_out, out_in_sb: layout and place of the result.

@@ -195,4 +195,6 @@ def _written(given: Any, keys: Array, values: Array) -> tuple[Array, Array]:
 def _place(given: Any, b: int, s: int) -> int | None:
     row = given.kv_cache_update_idx[b].astype(np.int64)
     place = row[s] if len(row) > 1 else row[0] + s
-    return None if row[0] < 0 or row[0] == 0xFFFFFFFF else int(place)
+    keys = given.K_cache.size // (given.K_cache.shape[0] * given.V_cache.shape[-1])
+    beyond = given.active_blocks_table is None and row[0] + given.attention_mask.shape[3] > keys
+    return None if row[0] < 0 or row[0] == 0xFFFFFFFF or beyond else int(place)

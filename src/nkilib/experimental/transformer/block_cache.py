@@ -21,7 +21,8 @@ class Places:
 
     Attributes:
         index: ``(batch, 1)``, the first new token's position, or ``(batch, new tokens)`` of a paged cache; below 0,
-            which as uint32 is the largest number, nothing is written. In HBM.
+            which as uint32 is the largest number, nothing is written, nor where a cache of rows would end before the
+            last new token. In HBM.
         batch, new: sizes.
         keys: that the cache has for each sequence, 0 for a paged cache, whose positions count through all blocks.
     """
@@ -47,11 +48,17 @@ class Places:
         return self._placed(self.index.reshape((1, self.batch)), (1, self.batch))
 
     def _placed(self, source: Any, shape: tuple[int, ...]) -> Any:
-        """The index, far below 0 where it is below 0; integers are added exactly, which float32 would round."""
-        index, nowhere, place = (sbuf(shape, nl.int32) for _ in range(3))
+        """The index, far below 0 where nothing is written; integers are added exactly, which float32 would round."""
+        index = place = sbuf(shape, nl.int32)
         nisa.dma_copy(dst=index.view(self.index.dtype), src=source)
-        nisa.tensor_scalar(dst=nowhere, data=index, op0=nl.less, operand0=0.0, op1=nl.multiply, operand1=_NOWHERE)
-        nisa.tensor_tensor(dst=place, data1=index, data2=nowhere, op=nl.add)
+        refused = [(nl.less, 0.0)]
+        if self.keys:  # behind its last row a cache has those of the next sequence
+            refused.append((nl.greater, float(self.keys - self.new)))
+        for op, limit in refused:
+            nowhere, moved = sbuf(shape, nl.int32), sbuf(shape, nl.int32)
+            nisa.tensor_scalar(dst=nowhere, data=index, op0=op, operand0=limit, op1=nl.multiply, operand1=_NOWHERE)
+            nisa.tensor_tensor(dst=moved, data1=place, data2=nowhere, op=nl.add)
+            place = moved
         return place
 
 
