@@ -157,3 +157,23 @@ def test_a_reduction_beside_an_instruction_has_the_rows_that_it_computes():
     wanted = np.full((3, 100), 7.0, np.float32)
     wanted[:, :70] = part.sum(1), 2 * part.sum(1), part.max(1)
     assert np.array_equal(both(summed_of_a_part, x)[..., 0], wanted)
+
+
+def columns_of_blocks(x):
+    out = nl.ndarray((4, 96, 1), dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, 0.0)
+    tiles = nl.ndarray((2, nl.par_dim(96), 8), dtype=x.dtype)
+    for i in nl.affine_range(2):
+        tiles[i] = nl.load(x[i])
+        tiles[i, 0:96, 3] = nl.multiply(tiles[i, 0:96, 3], 2.0)
+        nl.store(out[i], tiles[i, :, 3])
+    nl.store(out[2, 0:8, 0], tiles[1, 5, :])
+    nl.store(out[3, 0:1], tiles[1, 5, 7])
+    return out
+
+
+def test_a_column_and_a_row_of_a_block_are_tiles():
+    x = _array(2, 96, 8)
+    found = both(columns_of_blocks, x)
+    assert np.array_equal(found[:2, :, 0], 2 * x[..., 3]) and found[3, 0, 0] == x[1, 5, 7]
+    assert np.array_equal(found[2, :8, 0], np.where(np.arange(8) == 3, 2, 1) * x[1, 5])

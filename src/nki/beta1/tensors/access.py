@@ -130,13 +130,13 @@ def _composed(axis: Axis, inner: Access) -> Axis:
     return Axis(start, steps, tile)
 
 
-def access_of(key: Any, shape: Shape, keep: bool, name: str) -> Access:
+def access_of(key: Any, shape: Shape, keep: int | None, name: str) -> Access:
     """The access of a subscript.
 
     Args:
         key: what stands in the brackets.
         shape: of what is subscripted.
-        keep: whether the first axis stays if its index is an int, as that of partitions does.
+        keep: the axis that stays if its index is an int, as that of partitions does.
         name: for messages.
     """
     if type(key) is tuple and len(key) <= len(shape):
@@ -175,7 +175,7 @@ def is_tile(key: Any) -> bool:
     return hasattr(key, "run_time_index")
 
 
-def _basic(keys: list[Any], shape: Shape, keep: bool, name: str) -> Access:
+def _basic(keys: list[Any], shape: Shape, keep: int | None, name: str) -> Access:
     given = sum([each is not None and each is not Ellipsis for each in keys])
     at = next((position for position, each in enumerate(keys) if each is Ellipsis), len(keys))
     keys[at : at + 1] = [slice(None)] * (len(shape) - given)
@@ -194,7 +194,7 @@ def _basic(keys: list[Any], shape: Shape, keep: bool, name: str) -> Access:
             start, size, step = index.const, None, 1
         else:
             start, size, step = _part(each, shape, dim, name)
-        if size is None and keep and dim == 0:
+        if size is None and dim == keep:
             size = 1
         placed.append((start, step, None if size is None else len(sizes), tile))
         if size is not None:

@@ -125,8 +125,7 @@ class Tensor:
         if isinstance(key, (Mask, bool)):
             return Tensor(self.memory, self.access, self.joined(key))
         memory, access = self.memory, self.access
-        first = memory.partition is not None and self._keeps_first()
-        inner = access_of(key, access.shape, first, memory.name)
+        inner = access_of(key, access.shape, self._partitions(), memory.name)
         if len(inner.shape) == 1 and self.on_chip and _has_index(key):
             raise refused(
                 "1d_arange_not_supported",
@@ -135,7 +134,7 @@ class Tensor:
                 rule="a tile has two dimensions at least",
             )
         found = Tensor(memory, access.then(inner), None if self.mask is None else self._mask_of(inner))
-        return found.expand_dims(1) if first and len(inner.shape) == 1 else found
+        return found.expand_dims(1) if len(inner.shape) == 1 and found._partitions() == 0 else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         target = self[key]
@@ -143,13 +142,15 @@ class Tensor:
             return  # what `tensor[key] += value` gives, which has been written
         self.functions["assign"](target, value)
 
-    def _keeps_first(self) -> bool:
-        """Whether the first axis is the partition: an int leaves it with one element."""
+    def _partitions(self) -> int | None:
+        """Which axis is that of the partitions: an int leaves it with one element. None if no axis is."""
         partition = self.memory.partition
-        if partition is None or not self.access.shape:
-            return False
-        steps = self.access.axes[partition].steps
-        return bool(steps and steps[0])
+        if partition is None:
+            return None
+        for axis, step in enumerate(self.access.axes[partition].steps):
+            if step:
+                return axis
+        return None
 
     def _mask_of(self, part: Access) -> Any:
         """What the mask says of a part, or of another form of the tensor."""
