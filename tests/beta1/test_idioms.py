@@ -177,3 +177,17 @@ def test_a_column_and_a_row_of_a_block_are_tiles():
     found = both(columns_of_blocks, x)
     assert np.array_equal(found[:2, :, 0], 2 * x[..., 3]) and found[3, 0, 0] == x[1, 5, 7]
     assert np.array_equal(found[2, :8, 0], np.where(np.arange(8) == 3, 2, 1) * x[1, 5])
+
+
+def bytes_of_blocks(x):
+    out = nl.ndarray((2, 64, 32), dtype=nl.uint8, buffer=nl.shared_hbm)
+    tiles = nl.ndarray((2, nl.par_dim(64), 8), dtype=x.dtype)
+    for i in nl.affine_range(2):
+        tiles[i] = nl.load(x[i])
+        nl.store(out[i], tiles.view(nl.uint8)[i, 0:64, 0:32])
+    return out
+
+
+def test_blocks_are_viewed_as_another_dtype():
+    x = _array(2, 64, 8)
+    assert np.array_equal(both(bytes_of_blocks, x), x.view(np.uint8))

@@ -1,11 +1,22 @@
-"""``neuronxcc.nki.compiler.backends.neuron.dimensions``: dimensions of grids that models of serving libraries name."""
+"""``neuronxcc.nki.compiler.backends.neuron``: names of the compiler's inside that published files import.
+
+Models of serving libraries name dimensions of grids, and kernels name the types of tiles and indices.
+"""
 
 from __future__ import annotations
 
 from nki.beta1.errors import refused
+from nki.beta1.tensors.index import Index
+from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.grid import GridAxis, nc
 
-__all__ = ["VNC", "CCPipeline"]
+__all__ = ["VNC", "CCPipeline", "TileIndex", "local_tile"]
+
+TileIndex = Index
+"""The type of an index expression."""
+
+local_tile = Tensor
+"""The type of a tile on chip."""
 
 VNC = nc
 """An older name of ``nl.nc``."""

@@ -16,6 +16,8 @@ _ALIASES = {
     "nki.compiler.backends": "nki.beta1.backends",
     "nki.compiler.backends.neuron": "nki.beta1.backends",
     "nki.compiler.backends.neuron.dimensions": "nki.beta1.backends",
+    "nki.compiler.backends.neuron.indexing": "nki.beta1.backends",
+    "nki.compiler.backends.neuron.tensor": "nki.beta1.backends",
     "nki.isa": "nki.beta1.isa",
     "nki.isa.constants": "nki.beta1.isa.constants",
     "nki.isa.neuron_isa": "nki.beta1.isa",

@@ -8,7 +8,7 @@ they lie behind each other in every partition.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nki.beta1.errors import refused
 from nki.beta1.tensors.access import Access
@@ -134,10 +134,23 @@ class Memory:
                     rule="blocks that were used one by one, and blocks with addresses of their own, are not one tile",
                 )
             at.append(low)
-        block = tuple(at)
+        return self._block(tuple(at))
+
+    def _block(self, block: Shape) -> NkiTensor:
         if block not in self.blocks:
+            assert self.make is not None, "blocks are made when they are first used"
             self.blocks[block] = self.make(block)
         return self.blocks[block]
+
+    def viewed(self, dtype: DType) -> Memory:
+        """The same bytes as another dtype; the last dimension grows or shrinks."""
+        have, want = self.dtype.itemsize, dtype.itemsize
+        whole = None if self.whole is None else self.whole.view(dtype)
+        *sizes, last = self.sizes
+        steps = tuple([step * have // want for step in self.steps[:-1]])
+        made = replace(self, sizes=(*sizes, last * have // want), steps=(*steps, 1), offset=self.offset * have // want)
+        make = None if whole is not None else lambda block: self._block(block).view(dtype)
+        return replace(made, dtype=dtype, whole=whole, make=make, together=None, blocks={})
 
     def _joined(self) -> NkiTensor:
         """All blocks as one tensor, in which they lie behind each other."""

@@ -231,7 +231,11 @@ class Tensor:
 
     def view(self, dtype: Any) -> Tensor:
         """A view of the bytes as another dtype; the last axis grows or shrinks."""
-        return Tensor.of(self.elements().view(checked_dtype(dtype)))
+        kind, memory = checked_dtype(dtype), self.memory
+        if memory.partition and memory.exists is None and self.access is Access.of_whole(memory.sizes):
+            seen = memory.viewed(kind)
+            return Tensor(seen, Access.of_whole(seen.sizes))
+        return Tensor.of(self.elements().view(kind))
 
     def astype(self, dtype: Any) -> Tensor:
         """A copy with another dtype."""
