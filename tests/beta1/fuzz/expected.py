@@ -21,7 +21,8 @@ def expected(steps: list[Step], sources: list[np.ndarray]) -> list[Known]:
     """The value of every step."""
     made: list[Known] = []
     for step in steps:
-        value, known = _STEPS[step.kind](step, [made[at] for at in step.of], sources)
+        with np.errstate(over="ignore", invalid="ignore"):  # of what is unknown
+            value, known = _STEPS[step.kind](step, [made[at] for at in step.of], sources)
         made.append((value, known & (np.abs(value) <= SMALL)))
     return made
 
@@ -105,8 +106,9 @@ def _transpose(step: Step, given: list[Known], sources: Any) -> Known:
 
 
 def _product(step: Step, given: list[Known], sources: Any) -> Known:
-    exact_a, exact_b = (known & (np.abs(each) <= FACTOR) for each, known in given)
-    return given[0][0].T @ given[1][0], exact_a.all(0)[:, None] & exact_b.all(0)[None, :]
+    exact = [known & (np.abs(each) <= FACTOR) for each, known in given]
+    a, b = (np.where(true, each, 0) for true, (each, _) in zip(exact, given, strict=True))
+    return a.T @ b, exact[0].all(0)[:, None] & exact[1].all(0)[None, :]
 
 
 def _where(step: Step, given: list[Known], sources: Any) -> Known:
