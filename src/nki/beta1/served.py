@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from types import ModuleType
 
@@ -27,6 +28,10 @@ _ALIASES = {
 }
 
 
+_OFF = logging.CRITICAL + 10
+"""A level above all messages: the compiler's package added it to `logging`, and harnesses disable what is up to it."""
+
+
 def serve(package: ModuleType | None = None) -> None:
     """Let ``import neuronxcc.nki`` find the first NKI of this package, in this process.
 
@@ -39,6 +44,7 @@ def serve(package: ModuleType | None = None) -> None:
         sys.modules[f"neuronxcc.{name}"] = module
         if "." not in name:
             setattr(top, name, module)
+    vars(logging).setdefault("OFF", _OFF)
     library.install()
 
 

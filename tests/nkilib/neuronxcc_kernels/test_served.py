@@ -367,6 +367,17 @@ def test_a_dimension_for_pipelines_of_collectives() -> None:
         CCPipeline(2)
 
 
+def test_names_that_published_files_take_from_inside_of_the_compiler() -> None:
+    import logging
+
+    from neuronxcc import nki
+    from neuronxcc.nki.compiler.backends.neuron.indexing import TileIndex
+    from neuronxcc.nki.compiler.backends.neuron.tensor import local_tile
+
+    assert local_tile is nki.tensor and isinstance(nki.language.arange(4), TileIndex)
+    assert logging.OFF > logging.CRITICAL  # type: ignore[attr-defined]
+
+
 def blocks_of_tokens(
     rng: np.random.Generator, tokens: int, experts: int, block: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
