@@ -191,3 +191,16 @@ def bytes_of_blocks(x):
 def test_blocks_are_viewed_as_another_dtype():
     x = _array(2, 64, 8)
     assert np.array_equal(both(bytes_of_blocks, x), x.view(np.uint8))
+
+
+def moved_by_an_identity_of_bytes(x):
+    out = nl.ndarray((2, 96, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    identity = nl.load(nl.shared_identity_matrix(96))
+    for i, kind in enumerate((nl.float32, nl.bfloat16)):
+        nl.store(out[i], nisa.nc_matmul(identity, nl.load(x, dtype=kind), is_stationary_onezero=True))
+    return out
+
+
+def test_an_identity_matrix_of_bytes_is_multiplied():
+    x = RANDOM.integers(-99, 99, (96, 32)).astype(np.float32)
+    assert np.array_equal(both(moved_by_an_identity_of_bytes, x), [x, x])

@@ -17,7 +17,7 @@ from nki.beta1.tracing.assignment import existing_part
 from nki.beta1.tracing.operands import common_region, on_chip, tile
 from nki.beta1.tracing.results import placed, undefined
 from nki.beta1.tracing.session import current
-from nki.core.dtypes import float32
+from nki.core.dtypes import bfloat16, float32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
 from nki.language.combine import cast, in_sbuf
@@ -70,6 +70,7 @@ def nc_matmul(
     if any(low >= high for low, high in (*left, *right)):
         return undefined(name, [one], shape)
     a, b = tile(one, "stationary", name, left, sbuf=True), tile(two, "moving", name, right, sbuf=True)
+    a, b = _as_floats(a, b), _as_floats(b, a)
     moved = is_transpose and current(name).tracer.target.pe.transpose_exact
 
     def compute() -> NkiTensor:
@@ -89,6 +90,13 @@ def nc_matmul(
         return made
 
     return placed(name, compute, shape, Region(part))
+
+
+def _as_floats(operand: NkiTensor, other: NkiTensor) -> NkiTensor:
+    """An operand of 8-bit integers, such as nl.shared_identity_matrix makes, as floats that hold them exactly."""
+    if not (operand.dtype.is_integer and operand.dtype.itemsize == 1):
+        return operand
+    return cast(operand, float32 if other.dtype == float32 else bfloat16)
 
 
 def _perf_mode(value: Any) -> matmul_perf_mode:
