@@ -204,3 +204,19 @@ def moved_by_an_identity_of_bytes(x):
 def test_an_identity_matrix_of_bytes_is_multiplied():
     x = RANDOM.integers(-99, 99, (96, 32)).astype(np.float32)
     assert np.array_equal(both(moved_by_an_identity_of_bytes, x), [x, x])
+
+
+def pipelined(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tiles = nl.ndarray((x.shape[0], nl.par_dim(64), 8), dtype=x.dtype)
+    tiles[0] = nl.load(x[0])
+    for i in nl.affine_range(x.shape[0] - 1, precise_schedule=True):
+        tiles[i + 1] = nl.load(x[i + 1])
+        nl.store(out[i], nl.exp(tiles[i]))
+    nl.store(out[x.shape[0] - 1], nl.exp(tiles[x.shape[0] - 1]))
+    return out
+
+
+def test_trips_of_a_precise_schedule_use_what_earlier_ones_wrote():
+    x = _array(3, 64, 8)
+    assert np.allclose(both(pipelined, x), np.exp(x), rtol=1e-5)

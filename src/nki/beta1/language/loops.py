@@ -15,15 +15,19 @@ from nki.beta1.tracing.session import Session, current
 def affine_range(*args: Any, **kwargs: Any) -> Iterator[int]:
     """A loop whose trips may run in any order: none reads what another one writes, but for sums.
 
+    With ``precise_schedule=True``, as pipelined kernels write, they run in their order, and promise nothing.
+
     Raises:
         Beta1Error: at the end of the kernel, if one does ("beta1.unexpected_output_dependencies").
     """
     trips, session = _trips("affine_range", args, kwargs), current("nl.affine_range")
-    return _watched(trips, session, AffineLoop(session.tracer.locator.capture()))
+    loop = AffineLoop(session.tracer.locator.capture())
+    return _watched(trips, session, loop, promises=not kwargs.get("precise_schedule", False))
 
 
-def _watched(trips: Iterator[int], session: Session, loop: AffineLoop) -> Iterator[int]:
-    session.loops.append(loop)
+def _watched(trips: Iterator[int], session: Session, loop: AffineLoop, *, promises: bool) -> Iterator[int]:
+    if promises:
+        session.loops.append(loop)
     program = session.program
     session.inside.append(program)
     try:
