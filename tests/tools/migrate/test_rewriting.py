@@ -344,3 +344,87 @@ def test_a_script_has_the_arguments(tmp_path: Path) -> None:
     assert whole.calls["kernel"].args[0].shape == (32, 64)
     assert whole.proofs.keys() == {"kernel"}
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_masks_meet_and_patterns_are_cut_where_shapes_differ_from_trip_to_trip(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            rows, columns = a.shape
+            out = nl.ndarray((rows - 1, columns), dtype=a.dtype, buffer=nl.shared_hbm)
+            for i in nl.affine_range((rows + 63) // 64):
+                i_p, i_k, i_f = nl.mgrid[0:64, 0:2, 0:columns]
+                tile = nl.load(a[i * 64 + i_p + i_k, i_f], mask=(i * 64 + i_p < rows - 1))
+                low, high = nl.mgrid[0:64, 0:columns]
+                pairs = nl.max(tile[i_p, i_k, i_f], axis=[1], mask=(i * 64 + i_p < rows))
+                nl.store(out[i * 64 + low, high], value=pairs, mask=(i * 64 + low < rows - 1))
+            return out
+        """,
+        "a=80x32",
+    )
+    assert not whole.text.left
+    assert "        tile = nl.load(a.ap([[32, p_size], [32, 2], [1, columns]], offset=i * 2048))" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_a_comparison_of_indices_that_chooses_is_a_tile(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            tile = nl.load(a)
+            keep = nl.arange(64)[:, None] >= nl.arange(32)[None, :]
+            nl.store(out, value=nl.where(keep, tile, -9984.0))
+            return out
+        """,
+        "a=64x32",
+    )
+    assert not whole.text.left
+    assert "nisa.iota(dst=position, pattern=[[-1, 32]], channel_multiplier=1)" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_what_one_call_does_not_reach_is_reached_with_other_arguments(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a, b=None, double=False):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            tile = nl.load(a)
+            if b is not None:
+                tile = tile + nl.load(b)
+            if double:
+                tile = tile * 2
+            nl.store(out, value=tile)
+            return out
+        """,
+        "a=64x32",
+    )
+    assert not whole.text.left
+    assert "        tile = nl.add(tile, nl.load(b))" in whole.text.new
+    assert "        tile = nl.multiply(tile, 2)" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_a_sum_of_products_that_are_transposed_first_begins_with_zeros(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a, b):
+            out = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+            total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.psum)
+            for _ in nl.affine_range(2):
+                total += nl.matmul(nl.load(a), nl.load(b))
+            nl.store(out, value=total)
+            return out
+        """,
+        "a=64x128, b=128x32",
+    )
+    assert "total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.psum)" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

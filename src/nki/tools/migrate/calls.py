@@ -12,6 +12,7 @@ import signal
 import sys
 import types
 import unittest
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,12 @@ class Call:
     how: str
 
     @property
+    def kind(self) -> str:
+        """What is no array among the arguments, as text; arrays are all alike."""
+        named = [*enumerate(self.args), *self.kwargs.items()]
+        return ", ".join(f"{name}={'' if isinstance(value, np.ndarray) else value!r}" for name, value in named)
+
+    @property
     def size(self) -> int:
         """Elements of all arrays."""
         return sum(value.size for value in (*self.args, *self.kwargs.values()) if isinstance(value, np.ndarray))
@@ -73,22 +80,31 @@ def _at_most(seconds: float) -> Iterator[None]:
 
 
 def own_calls(path: Path, seconds: float) -> list[Call]:
-    """The first call of each kernel that a file makes when it is run, or when its tests are."""
-    first: dict[str, Call] = {}
-    for call in _noted(path, "its own call", lambda: _run(path), seconds):
-        first.setdefault(call.kernel, call)
-    return list(first.values())
+    """The calls of each kernel that a file makes when it is run, or when its tests are, each kind once."""
+    return _each_kind(_noted(path, "its own call", lambda: _run(path), seconds))
 
 
 def calls_of(script: Path, path: Path, seconds: float) -> list[Call]:
-    """The smallest call of each kernel of a file that a script, or a file of tests, makes."""
-    found: dict[str, Call] = {}
+    """The calls of each kernel of a file that a script, or a file of tests, makes: of each kind the smallest."""
     tests = script.name.startswith("test") and importlib.util.find_spec("pytest") is not None
     run = (lambda: _run_tests(script)) if tests else (lambda: _run(script))
-    for call in _noted(path, f"a call of {script.name}", run, seconds, alone=tests):
-        if call.kernel not in found or call.size < found[call.kernel].size:
-            found[call.kernel] = call
-    return list(found.values())
+    found = _noted(path, f"a call of {script.name}", run, seconds, alone=tests)
+    return _each_kind(sorted(found, key=lambda call: call.size))
+
+
+_MOST_KINDS = 3
+"""Calls of one kernel that differ in what is no array."""
+
+
+def _each_kind(calls: list[Call]) -> list[Call]:
+    """The first call of each kind: with other numbers, or other arguments left out, other lines may be reached."""
+    found: dict[str, dict[str, Call]] = defaultdict(dict)
+    for call in calls:
+        kinds = found[call.kernel]
+        if call.kind in kinds or len(kinds) == _MOST_KINDS or any(each.grid != call.grid for each in kinds.values()):
+            continue
+        kinds[call.kind] = call
+    return [call for kinds in found.values() for call in kinds.values()]
 
 
 def _noted(path: Path, how: str, run: Callable[[], None], seconds: float, *, alone: bool = False) -> list[Call]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import re
 import textwrap
@@ -65,6 +66,30 @@ def made_up(kernel: Any, name: str, trace: Callable[[Call], int]) -> tuple[Call 
         if found:
             return max(found, key=lambda each: each[:2])[2], ""
     return None, reason
+
+
+def variants(kernel: Any, call: Call, trace: Callable[[Call], int]) -> list[Call]:
+    """Calls like another one that may reach more lines: with an array where it has none, and with other flags."""
+    parameters = inspect.signature(kernel.func).parameters
+    given = dict(zip(parameters, call.args, strict=False)) | call.kwargs
+    arrays = [value for value in given.values() if isinstance(value, np.ndarray)]
+    found: list[Call] = []
+    for name, parameter in parameters.items():
+        value = given.get(name, parameter.default)
+        others: list[Any] = [not value] if isinstance(value, bool) else arrays if value is None else []
+        for other in others:
+            changed = Call(
+                call.kernel, (), {**given, name: other}, call.grid, f"{call.how}, with {name}={_shown(other)}"
+            )
+            with contextlib.suppress(Exception):
+                trace(changed)
+                found.append(changed)
+                break
+    return found
+
+
+def _shown(value: Any) -> str:
+    return "x".join(map(str, value.shape)) if isinstance(value, np.ndarray) else str(value)
 
 
 def _with_size(

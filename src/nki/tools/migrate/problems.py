@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MARK = "# nki migrate: "
+NOT_REACHED = "the example arguments do not lead here"
+"""Of statements that were not executed."""
 
 
 class Unmigrated(Exception):

@@ -57,6 +57,8 @@ def prove(old: Any, new: Any, call: Call, grid: dict[str, Any], target: Target, 
         refused = next((f.message for tracer in before for f in tracer.findings if f.severity == "error"), "")
     except Exception as problem:  # noqa: BLE001 - whatever the old kernel does
         before, refused = [], f"{type(problem).__name__}: {problem}".splitlines()[0]
+    if refused and isinstance(old, Beta1Kernel):
+        return Proof(None, f"the old one does not run: {refused}")
     cores = cores_of(call.grid) if call.grid else 1
     launch = replace(new._launch, lnc=cores if cores > 1 else None)
     args, kwargs = tuple(map(_of_today, call.args)), {key: _of_today(each) for key, each in call.kwargs.items()} | grid

@@ -14,14 +14,15 @@ from typing import Any
 from nki.beta1.kernel import Beta1Kernel
 from nki.beta1.served import serve
 from nki.driver.launch import trace_results
-from nki.kernel import Kernel
+from nki.kernel import Kernel, jit
 from nki.options import Options
 from nki.spec.program import Issued
 from nki.target.model import Target
 from nki.tools.migrate.calls import Call, calls_of, load, own_calls
 from nki.tools.migrate.gathering import kernel_in
-from nki.tools.migrate.made_up import made_up
+from nki.tools.migrate.made_up import made_up, variants
 from nki.tools.migrate.migration import Migrated, migrate
+from nki.tools.migrate.problems import NOT_REACHED
 from nki.tools.migrate.proof import TOO_LARGE, Proof, launch_of, prove
 
 SECONDS = 60.0
@@ -63,28 +64,41 @@ def _migrated(path: Path, given: Mapping[str, Any], target: Target, options: Opt
     serve()
     old = load(path, text, f"_old_{path.stem}")
     calls, missing = example_calls(path, old, given, target, options, script)
-    migrated = migrate(path, text, list(calls.values()), target, options)
+    migrated = migrate(path, text, [call for each in calls.values() for call in each], target, options)
+    if any(left.reason == NOT_REACHED for left in migrated.left):
+        for name, each in calls.items():
+            each += variants(kernel_in(old, name), each[0], _tracing(kernel_in(old, name), target, options))
+        migrated = migrate(path, text, [call for each in calls.values() for call in each], target, options)
     if migrated.new == text:
         missing = {name: reason for name, reason in missing.items() if isinstance(kernel_in(old, name), Beta1Kernel)}
+    first = {name: each[0] for name, each in calls.items()}
     proofs = {name: Proof(None, f"it was not executed: {reason}") for name, reason in missing.items()}
     if migrated.new == text:
-        return Whole(migrated, proofs, calls)
+        return Whole(migrated, proofs, first)
     file = path.with_name(f"<new {path.name}>")
     linecache.cache[str(file)] = (len(migrated.new), None, migrated.new.splitlines(True), str(file))
     try:
         new = load(file, migrated.new, f"_new_{path.stem}")
     except Exception as problem:  # noqa: BLE001 - whatever the file does
         reason = f"the new file cannot be imported: {type(problem).__name__}: {problem}"
-        return Whole(migrated, {**proofs, **{name: Proof(None, reason) for name in calls}}, calls)
-    for name, call in calls.items():
-        proofs[name] = _proof(kernel_in(old, name), kernel_in(new, name), call, target, options)
-    return Whole(migrated, proofs, calls)
+        return Whole(migrated, {**proofs, **{name: Proof(None, reason) for name in calls}}, first)
+    for name, each in calls.items():
+        found = [_proof(kernel_in(old, name), kernel_in(new, name), call, target, options) for call in each]
+        proofs[name] = _least(found)
+    return Whole(migrated, proofs, first)
+
+
+def _least(proofs: list[Proof]) -> Proof:
+    """The worst of the proofs of a kernel for several calls."""
+    return min(proofs, key=lambda proof: (False, None, True).index(proof.equal))
 
 
 def _proof(before: Any, after: Any, call: Call, target: Target, options: Options) -> Proof:
     """Whether a kernel and what became of it are the same, with smaller arguments if it is too large to be run."""
-    if after is None or isinstance(after, Beta1Kernel):
+    if after is None:
         return Proof(None, "it is no kernel any more")
+    if isinstance(before, Beta1Kernel) and isinstance(after, Beta1Kernel):
+        after = jit(after.func)  # a function that is made a kernel where it is called
     grid = {}
     if isinstance(before, Beta1Kernel) and any(axis.serial > 1 or axis.cores == 1 for axis in call.grid):
         grid = {"grid": tuple(axis.size for axis in call.grid)}
@@ -110,17 +124,19 @@ def _tracing(kernel: Any, target: Target, options: Options) -> Callable[[Call], 
 
 def example_calls(
     path: Path, module: Any, given: Mapping[str, Any], target: Target, options: Options, script: Path | None
-) -> tuple[dict[str, Call], dict[str, str]]:
-    """A call for each kernel of a file, and why there is none."""
+) -> tuple[dict[str, list[Call]], dict[str, str]]:
+    """Calls for each kernel of a file, and why there are none."""
     found = own_calls(path, SECONDS) if script is None else calls_of(script, path, SECONDS)
-    calls = {call.kernel: call for call in found}
+    calls: dict[str, list[Call]] = {}
+    for each in found:
+        calls.setdefault(each.kernel, []).append(each)
     missing: dict[str, str] = {}
     kernels = kernels_of(module)
     for name, kernel in kernels.items():
         parameters = inspect.signature(kernel.func).parameters
         if given and given.keys() & parameters.keys():
             own = {key: value for key, value in given.items() if key in parameters}
-            calls[name] = Call(name, (), own, calls[name].grid if name in calls else (), "--arg")
+            calls[name] = [Call(name, (), own, calls[name][0].grid if name in calls else (), "--arg")]
         if name in calls or name in _inside(kernels, calls):
             continue
         with contextlib.redirect_stdout(None):
@@ -128,12 +144,12 @@ def example_calls(
         if call is None:
             missing[name] = reason
         else:
-            calls[name] = call
+            calls[name] = [call]
     inside = _inside(kernels, calls)
     return calls, {name: reason for name, reason in missing.items() if name not in inside}
 
 
-def _inside(kernels: Mapping[str, Any], calls: Mapping[str, Call]) -> set[str]:
+def _inside(kernels: Mapping[str, Any], calls: Mapping[str, list[Call]]) -> set[str]:
     """Kernels that are part of others which are called."""
     found: set[str] = set()
     waiting = [name for name in calls if name in kernels]

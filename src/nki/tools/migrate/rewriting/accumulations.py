@@ -13,7 +13,7 @@ from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.direct import is_scalar
 from nki.tools.migrate.rewriting.operators import OPERATORS
 from nki.tools.migrate.rewriting.regions import bounds, guarded, joint, only, without
-from nki.tools.migrate.rewriting.tiles import operand, subscripted, tile
+from nki.tools.migrate.rewriting.tiles import subscripted, tile, two_operands
 
 
 def augmented(c: Context, small: cst.AugAssign) -> list[str] | None:
@@ -39,8 +39,7 @@ def _in_place(c: Context, function: str, small: cst.AugAssign, has_rows: bool) -
     """One instruction that reads and writes the tile."""
     mask = bounds(c, small.value)
     cuts = joint(c, [small.value], mask)
-    dst = tile(c, small.target, cuts)
-    other = operand(c, small.value, cuts)
+    dst, other = two_operands(c, small.target, small.value, cuts)
     op = c.nl(function)
     if function == "divide":
         text = f"{subscripted(dst)} = {op}({dst}, {other})"

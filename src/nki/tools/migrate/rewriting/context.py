@@ -63,7 +63,7 @@ class Context:
         self.accumulated = accumulated
         self.is_kernel = is_kernel
         self.indices = IndexReader(names, self.code)
-        self.masks = MaskReader(self.indices, self.code, self._bound)
+        self.masks = MaskReader(self.indices, self.code, self.bound)
         self.extents: dict[str, dict[int, Cut]] = {}
         self.shapes: dict[str, list[str]] = {}
         self.needs: set[str] = set()
@@ -144,7 +144,7 @@ class Context:
         """Make what was taken the statements in front again."""
         self._emitted = texts
 
-    def _bound(self, key: int, text: str) -> str:
+    def bound(self, key: int, text: str) -> str:
         """The name of a variable with the value of a text, for the bound of an axis."""
         for scope in reversed(self.scopes):
             if text in scope:

@@ -15,7 +15,7 @@ from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.operators import Binary, binary_of
 from nki.tools.migrate.rewriting.regions import Cuts, bounds, guarded, joint
 from nki.tools.migrate.rewriting.results import allocate
-from nki.tools.migrate.rewriting.tiles import operand, tile
+from nki.tools.migrate.rewriting.tiles import tile, two_operands
 
 Given = dict[str, cst.BaseExpression]
 
@@ -85,7 +85,7 @@ def _issued(facts: list[Fact]) -> str:
 
 def _two_operands(c: Context, issued: str, binary: Binary, mask: Bounds) -> Direct:
     cuts = joint(c, [binary.left, binary.right], mask)
-    a, b = operand(c, binary.left, cuts), operand(c, binary.right, cuts)
+    a, b = two_operands(c, binary.left, binary.right, cuts)
     op = c.nl(binary.name)
     if issued == "tensor_tensor":
         return Direct(issued, f"data1={a}, data2={b}, op={op}")

@@ -65,11 +65,7 @@ def _accumulated(function: cst.FunctionDef, names: Names) -> frozenset[str]:
 
     class Look(cst.CSTVisitor):
         def visit_AugAssign(self, node: cst.AugAssign) -> None:
-            product = isinstance(node.value, cst.Call) and names.canonical(node.value.func) in (
-                "nisa.nc_matmul",
-                "nl.matmul",
-            )
-            (added if product else others).add(_root(node.target))
+            (added if _is_product(node.value, names) else others).add(_root(node.target))
 
         def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
             if isinstance(node.target, cst.Subscript):
@@ -77,6 +73,17 @@ def _accumulated(function: cst.FunctionDef, names: Names) -> frozenset[str]:
 
     function.visit(Look())
     return frozenset(added - others)
+
+
+def _is_product(node: cst.BaseExpression, names: Names) -> bool:
+    """Whether a value is one instruction of the Tensor engine, which adds by itself."""
+    function = names.canonical(node.func) if isinstance(node, cst.Call) else ""
+    if not isinstance(node, cst.Call) or function not in ("nisa.nc_matmul", "nl.matmul"):
+        return False
+    transposed = [arg for arg in node.args if arg.keyword is not None and arg.keyword.value == "transpose_x"]
+    return function == "nisa.nc_matmul" or any(
+        isinstance(arg.value, cst.Name) and arg.value.value == "True" for arg in [*transposed, *node.args[2:3]]
+    )
 
 
 def _root(node: cst.CSTNode) -> str:

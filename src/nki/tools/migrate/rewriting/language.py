@@ -19,7 +19,8 @@ from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.operators import BINARY, Binary, binary_of
 from nki.tools.migrate.rewriting.regions import joint
 from nki.tools.migrate.rewriting.results import tiles_of
-from nki.tools.migrate.rewriting.tiles import operand, tile
+from nki.tools.migrate.rewriting.tiles import operand, tile, two_operands
+from nki.tools.migrate.rewriting.views import pattern_of
 
 Given = dict[str, cst.BaseExpression]
 
@@ -115,7 +116,7 @@ def binary(c: Context, node: cst.CSTNode, operation: Binary, mask: Bounds | None
     """A function of two operands; the dtype of its result is written where it is not the usual one."""
     operands = [operation.left, operation.right]
     cuts = joint(c, operands, mask or Bounds())
-    texts = [operand(c, each, cuts) for each in operands]
+    texts = [*two_operands(c, operation.left, operation.right, cuts)]
     fact = c.facts.one(node)
     kinds = [as_dtype(c.facts.known(each).dtype) for each in operands if c.facts.kind(each) == "tensor"]
     if operation.dtype is not None:
@@ -133,7 +134,8 @@ def _general(c: Context, name: str, given: Given, call: cst.Call, mask: Bounds) 
     moved = _last_axes(c, given) if name in _REDUCTIONS and "axis" in given else None
     texts = []
     for key, node in given.items():
-        text = operand(c, node, cuts)
+        chosen = name == "where" and c.facts.kind(node) == "mask"
+        text = _mask_tile(c, node, call) if chosen else operand(c, node, cuts)
         if moved is not None:
             order, axes = moved
             text = {"x": f"{text}.permute({order})", "axis": str(axes)}.get(key, text)
@@ -142,6 +144,16 @@ def _general(c: Context, name: str, given: Given, call: cst.Call, mask: Bounds) 
     if "dtype" not in given and name not in _SHAPED and result is not None and first is not None:
         texts += [f"dtype={c.nl(result.dtype)}"] if result.dtype != first.dtype else []
     return f"{c.code(call.func)}({', '.join(texts)})"
+
+
+def _mask_tile(c: Context, node: cst.BaseExpression, call: cst.Call) -> str:
+    """A comparison of index expressions as a tile: its positions, compared with 0."""
+    expression, relation = c.masks.relation(node)
+    position = c.fresh("position")
+    sizes = ", ".join(str(size) for size in c.facts.known(call).shape)
+    c.emit(f"{position} = {c.nl('ndarray')}(({sizes}), dtype={c.nl('int32')}, buffer={c.nl('sbuf')})")
+    c.emit(f"{c.nisa('iota')}(dst={position}, {', '.join(pattern_of(expression))})")
+    return f"{c.nl(relation)}({position}, 0)"
 
 
 def _last_axes(c: Context, given: Given) -> tuple[tuple[int, ...], list[int]] | None:

@@ -82,9 +82,30 @@ def joint(c: Context, tiles: Iterable[cst.BaseExpression], mask: Bounds) -> Cuts
     """What a mask and the operands leave together."""
     found = dict(mask.axes)
     for node in tiles:
-        for key, cut in extents(c, node).items():
-            found.setdefault(key, cut)
+        found = meet(c, found, extents(c, node))
     return found
+
+
+def meet(c: Context, one: Cuts, other: Cuts) -> Cuts:
+    """What is left of axes where two cuts are."""
+    found = {**other, **one}
+    for key in one.keys() & other.keys():
+        a, b = one[key], other[key]
+        low = a.low if a.low == b.low else _larger(c, key, a.low, b.low)
+        found[key] = Cut(low, a.high if a.high == b.high else _smaller(c, key, a.high, b.high))
+    return found
+
+
+def _smaller(c: Context, key: int, one: str, other: str) -> str:
+    if one.isdecimal() and other.isdecimal():
+        return str(min(int(one), int(other)))
+    return c.bound(key, f"min({one}, {other})")
+
+
+def _larger(c: Context, key: int, one: str, other: str) -> str:
+    if one.isdecimal() and other.isdecimal():
+        return str(max(int(one), int(other)))
+    return c.bound(key, f"max({one}, {other})")
 
 
 def guarded(c: Context, mask: Bounds, texts: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import libcst as cst
 
-from nki.tools.migrate.problems import MARK, Unmigrated
+from nki.tools.migrate.problems import MARK, NOT_REACHED, Unmigrated
 from nki.tools.migrate.rewriting.accumulations import augmented
 from nki.tools.migrate.rewriting.assignments import assign
 from nki.tools.migrate.rewriting.context import Context
@@ -216,4 +216,4 @@ def _reached(c: Context, small: cst.BaseSmallStatement) -> None:
     calls = any(c.names.canonical(each.func).startswith(("nl.", "nisa.")) for each in all_of(small, cst.Call))
     assigns = isinstance(small, cst.Assign | cst.AugAssign)
     if calls or (assigns and all_of(small, cst.Subscript)):
-        raise Unmigrated("the example arguments do not lead here")
+        raise Unmigrated(NOT_REACHED)

@@ -10,7 +10,7 @@ from nki.tools.migrate.facts import Fact
 from nki.tools.migrate.problems import NoBox, Unmigrated
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.dims import Dim, read_dims
-from nki.tools.migrate.rewriting.regions import Cuts, extents, extents_of_part
+from nki.tools.migrate.rewriting.regions import Cuts, extents, extents_of_part, meet
 from nki.tools.migrate.rewriting.slices import slice_of, subscript
 from nki.tools.migrate.rewriting.views import chosen_rows, moved_view, pattern_view
 
@@ -18,6 +18,15 @@ from nki.tools.migrate.rewriting.views import chosen_rows, moved_view, pattern_v
 def operand(c: Context, node: cst.BaseExpression, cuts: Cuts) -> str:
     """An operand that may be a tile or a number."""
     return tile(c, node, cuts) if c.facts.kind(node) == "tensor" else c.code(node)
+
+
+def two_operands(c: Context, left: cst.BaseExpression, right: cst.BaseExpression, cuts: Cuts) -> tuple[str, str]:
+    """Two operands of one instruction, which reads one of them from PSUM at most."""
+    one, other = operand(c, left, cuts), operand(c, right, cuts)
+    facts = [c.facts.one(node) for node in (left, right)]
+    if all(fact is not None and fact.buffer == "psum" for fact in facts):
+        other = f"{c.nl('copy')}({other})"
+    return one, other
 
 
 def tile(c: Context, node: cst.BaseExpression, cuts: Cuts) -> str:
@@ -59,7 +68,7 @@ def part(c: Context, node: cst.Subscript, cuts: Cuts) -> str:
         dims = read_dims(c, node)
     except NoBox:
         return pattern_view(c, node, cuts)
-    return _box(c, node, dims, {**extents_of_part(c, node), **cuts})
+    return _box(c, node, dims, meet(c, cuts, extents_of_part(c, node)))
 
 
 def _is_run_time(c: Context, node: cst.BaseExpression) -> bool:

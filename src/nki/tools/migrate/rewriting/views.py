@@ -12,7 +12,7 @@ from nki.tools.migrate.linear import Linear
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.dims import Dim
-from nki.tools.migrate.rewriting.regions import Cuts, extents_of_part
+from nki.tools.migrate.rewriting.regions import Cuts, extents, extents_of_part, meet
 from nki.tools.migrate.rewriting.slices import slice_of, subscript
 
 
@@ -66,11 +66,12 @@ def moved_view(c: Context, node: cst.Subscript, cuts: Cuts) -> str:
     inner = [symbolic for _, symbolic in parts if symbolic is not None]
     if len(inner) != len(parts) or max(each.rank for each in inner) != len(fact.shape):
         raise Unmigrated("an index of run time")
-    strides = [Linear.number(prod(base.shape[at + 1 :])) for at in range(len(base.shape))]
     number = parts[moved[0]][0]
     assert number is not None, "it moves"
     where = f"scalar_offset={_element(c, number)}, indirect_dim={moved[0]}"
-    return f"{c.code(node.value)}.ap({_strides(inner, strides, fact.shape)}, {where})"
+    return (
+        f"{c.code(node.value)}.ap({_strides(inner, strides_of(_sizes(c, node.value, base)), fact.shape, {})}, {where})"
+    )
 
 
 def _run_time_part(c: Context, node: cst.BaseExpression) -> tuple[cst.BaseExpression | None, Symbolic | None]:
@@ -106,7 +107,7 @@ def pattern_view(c: Context, node: cst.Subscript, cuts: Cuts) -> str:
     fact, base = c.facts.known(node), c.facts.known(node.value)
     nodes = [each.slice.value for each in node.slice if isinstance(each.slice, cst.Index)]
     found = [c.indices.read(each) for each in nodes]
-    if not base.whole or len(found) != len(base.shape) or cuts or extents_of_part(c, node):
+    if not base.whole or len(found) != len(base.shape) or any(extents(c, node.value).keys() - {0}):
         raise Unmigrated("one dimension is indexed along several axes, of a part of a tensor")
     text = c.code(node.value)
     for symbolic in found[: base.blocks]:
@@ -114,14 +115,28 @@ def pattern_view(c: Context, node: cst.Subscript, cuts: Cuts) -> str:
             raise Unmigrated("an access spans several blocks, which are tiles of their own now")
         text += f"[{symbolic.text}]"
     inner = [each for each in found[base.blocks :] if each is not None]
-    sizes = base.shape[base.blocks :]
-    strides = [Linear.number(prod(sizes[at + 1 :])) for at in range(len(sizes))]
     if max(each.rank for each in inner) != len(fact.shape):
         raise Unmigrated("the index has other axes than its tile")
-    return f"{text}.ap({_strides(inner, strides, fact.shape)})"
+    strides = strides_of(_sizes(c, node.value, base))
+    return f"{text}.ap({_strides(inner, strides, fact.shape, meet(c, cuts, extents_of_part(c, node)))})"
 
 
-def _strides(indices: list[Symbolic], strides: list[Linear], shape: tuple[int, ...]) -> str:
+def strides_of(sizes: list[Linear]) -> list[Linear]:
+    """The strides of a tensor that is whole."""
+    strides = [ONE]
+    for size in reversed(sizes[1:]):
+        strides.insert(0, strides[0] * size)
+    return strides
+
+
+def _sizes(c: Context, node: cst.BaseExpression, base: Fact) -> list[Linear]:
+    """The sizes of a tensor: its own where they were not always the same."""
+    if isinstance(node, cst.Name) and not base.blocks and len({fact.shape for fact in c.facts.of(node)}) > 1:
+        return [Linear.of(f"{node.value}.shape[{at}]") for at in range(len(base.shape))]
+    return [Linear.number(size) for size in base.shape[base.blocks :]]
+
+
+def _strides(indices: list[Symbolic], strides: list[Linear], shape: tuple[int, ...], cuts: Cuts) -> str:
     """The pattern of an access, for the strides of the dimensions that are indexed."""
     rank = len(shape)
     steps = [Linear()] * rank
@@ -132,6 +147,10 @@ def _strides(indices: list[Symbolic], strides: list[Linear], shape: tuple[int, .
         for axis, extent in symbolic.axes.items():
             steps[axis + rank] = steps[axis + rank] + extent.step * stride
             counts[axis + rank] = extent.size
+    for key, cut in cuts.items():
+        axis = 0 if key == 0 else key + rank
+        counts[axis] = Linear.of(cut.size)
+        offset = offset + Linear.of(cut.low) * steps[axis]
     pattern = ", ".join(f"[{step}, {count}]" for step, count in zip(steps, counts, strict=True))
     return f"[{pattern}], offset={offset}" if offset.terms else f"[{pattern}]"
 
