@@ -428,3 +428,50 @@ def test_a_sum_of_products_that_are_transposed_first_begins_with_zeros(tmp_path:
     )
     assert "total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.psum)" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_asserts_and_docstrings_say_which_shapes_are_made_up(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a, b, c):
+            \"\"\"A sum.
+
+            a: shape (rows, columns, 3)
+            \"\"\"
+            rows, columns, _ = a.shape
+            assert rows == nl.tile_size.pmax // 2 and columns % 24 == 0
+            assert a.shape[2] == 3
+            assert b.shape == c.shape
+            assert tuple(b.shape) == (rows, columns), "as a"
+            out = nl.ndarray((rows, columns), dtype=a.dtype, buffer=nl.shared_hbm)
+            nl.store(out, value=nl.load(b) + nl.load(c))
+            return out
+        """,
+    )
+    shapes = {name: value.shape for name, value in whole.calls["kernel"].kwargs.items()}
+    assert shapes["a"][0] == 64 and shapes["a"][1] % 24 == 0 and shapes["a"][2] == 3
+    assert shapes["b"] == shapes["c"] == shapes["a"][:2]
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_places_that_have_a_name_in_the_file_are_left_to_the_compiler(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        alloc = nki.compiler.sbuf.alloc
+
+
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            tile = nl.ndarray((nl.par_dim(64), 32), dtype=a.dtype, buffer=nki.compiler.sbuf.mod_alloc(base_addr=0))
+            tile[...] = nl.load(a)
+            nl.store(out, value=tile)
+            return out
+        """,
+        "a=64x32",
+    )
+    assert "alloc" not in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

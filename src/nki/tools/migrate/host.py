@@ -43,8 +43,9 @@ class Host(cst.CSTTransformer):
         return updated_node
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> Any:
-        """``simulate_kernel = nki.simulate_kernel`` is no statement any more."""
-        if self._names.canonical(original_node.value) == "nki.simulate_kernel":
+        """``simulate_kernel = nki.simulate_kernel`` and ``alloc = ncc.sbuf.alloc`` are no statements any more."""
+        name = self._names.canonical(original_node.value)
+        if name == "nki.simulate_kernel" or name.startswith(("ncc.sbuf.", "ncc.psum.")):
             return cst.RemoveFromParent()
         return updated_node
 

@@ -17,6 +17,7 @@ import numpy as np
 from nki.beta1.tracing.grid import grid_of
 from nki.core.errors import NkiError
 from nki.tools.migrate.calls import MADE_UP, Call
+from nki.tools.migrate.told_shapes import from_assert, written_sizes
 
 SIZES = (128, 512, 1024, 2048, 256, 64, 4096, 8192)
 """Sizes that all dimensions have, one after the other."""
@@ -50,6 +51,10 @@ def made_up(kernel: Any, name: str, trace: Callable[[Call], int]) -> tuple[Call 
     """
     function = kernel.func
     seen, grid_rank = _seen(function)
+    for parameter, sizes in written_sizes(function).items():
+        if seen[parameter].array and not seen[parameter].rank:
+            seen[parameter].rank = len(sizes)
+            seen[parameter].sizes = {at: int(size) for at, size in enumerate(sizes) if size.isdecimal()}
     parameters = inspect.signature(function).parameters
     reason = "no sizes were found for its arguments"
     grids = [()] if not grid_rank else [(2,) * grid_rank, (1,) * grid_rank]
@@ -57,7 +62,7 @@ def made_up(kernel: Any, name: str, trace: Callable[[Call], int]) -> tuple[Call 
         found: list[tuple[int, int, Call]] = []
         tried: set[str] = set()
         for at, size in enumerate(SIZES):
-            lines, call, problem = _with_size(name, parameters, seen, size, grid, trace, tried)
+            lines, call, problem = _with_size(name, function, parameters, seen, size, grid, trace, tried)
             reason = problem or reason
             if call is not None:
                 found.append((lines, -at, call))
@@ -94,6 +99,7 @@ def _shown(value: Any) -> str:
 
 def _with_size(
     name: str,
+    function: Any,
     parameters: Any,
     seen: dict[str, Seen],
     size: int,
@@ -105,6 +111,7 @@ def _with_size(
         key: [each.sizes.get(at, size) for at in range(each.rank or 2)] for key, each in seen.items() if each.array
     }
     reason = ""
+    told: dict[str, int] = {}
     for _ in range(_MOST):
         if str(shapes) in tried or any(prod(shape) > _LARGEST for shape in shapes.values()):
             return 0, None, reason
@@ -125,6 +132,10 @@ def _with_size(
         except NkiError as problem:
             reason = problem.message
             if not _corrected(problem, shapes):
+                return 0, None, reason
+        except AssertionError as problem:
+            reason = f"AssertionError: {problem}".splitlines()[0]
+            if not from_assert(problem, function, shapes, told):
                 return 0, None, reason
         except Exception as problem:  # noqa: BLE001 - whatever the kernel does
             reason = f"{type(problem).__name__}: {problem}".splitlines()[0]
