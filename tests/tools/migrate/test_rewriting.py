@@ -199,14 +199,14 @@ def test_what_cannot_be_rewritten_stays_with_its_reason(tmp_path: Path) -> None:
             out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
             ip = nl.arange(64)[:, None]
             i_f = nl.arange(64)[None, :]
-            nl.store(out[ip, i_f], value=nl.load(a[ip, i_f]), mask=(ip + i_f < 100))  # a triangle
+            nl.store(out[ip, i_f], value=nl.load(a[ip, i_f]), mask=(ip != 3))  # all rows but one
             return out
         """,
         "a=64x64",
     )
     (left,) = whole.text.left
     assert left.line == 12
-    assert "joins several axes" in left.reason
+    assert "single positions" in left.reason
     assert f"    # nki migrate: {left.reason}\n    nl.store(out[ip, i_f], value=nl.load(a[ip, i_f])" in whole.text.new
     assert "ip = nl.arange(64)[:, None]" in whole.text.new
     assert not whole.proofs["kernel"].equal
@@ -474,4 +474,38 @@ def test_places_that_have_a_name_in_the_file_are_left_to_the_compiler(tmp_path: 
         "a=64x32",
     )
     assert "alloc" not in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_masks_that_join_axes_are_rows_and_predicates(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            ip = nl.arange(64)[:, None]
+            i_f = nl.arange(48)[None, :]
+            nl.store(out, value=nl.load(a))
+            some = nl.load(a[ip, i_f], mask=(ip + i_f < 70))  # a triangle
+            more = nl.add(some, 1.0, mask=(ip + i_f < 70))
+            nl.store(out[ip, i_f], value=more, mask=(ip + i_f < 70))
+            tile = nl.zeros((64, 48), dtype=nl.float32)
+            tile[ip, i_f] = nl.copy(nl.load(a), mask=(2 * ip - i_f >= 3))
+            nl.store(out[ip, i_f], value=tile * 2.0, mask=(i_f >= ip))
+            return out
+        """,
+        "a=64x48",
+    )
+    assert not whole.text.left
+    assert (
+        """
+    for row_2 in range(64):
+        f_size_2 = min(48, 70 - row_2)
+        if f_size_2 > 0:
+            nl.store(out[row_2:row_2 + 1, 0:f_size_2], more[row_2:row_2 + 1, 0:f_size_2])
+"""
+        in whole.text.new
+    )
+    assert "predicate=nl.greater_equal(position, 0, dtype=nl.uint8)" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

@@ -31,10 +31,12 @@ class Bounds:
     Attributes:
         axes: 0 for the partitions, -1 for the last axis and so on; what is left of each.
         conditions: of loop variables and the like: where one is false, nothing is left.
+        joined: expressions of several axes: where one is negative, nothing is left.
     """
 
     axes: dict[int, Cut] = field(default_factory=dict)
     conditions: list[str] = field(default_factory=list)
+    joined: list[Symbolic] = field(default_factory=list)
 
 
 class MaskReader:
@@ -55,11 +57,13 @@ class MaskReader:
         self._name_of = name_of
         self.known: dict[str, cst.BaseExpression] = {}
 
-    def read(self, node: cst.BaseExpression | None) -> Bounds:
-        """The bounds. Raises Unmigrated for a mask that joins axes."""
+    def read(self, node: cst.BaseExpression | None, *, joined: bool = False) -> Bounds:
+        """The bounds. Raises Unmigrated for a mask that joins axes, but where `joined` says that it may."""
         bounds = Bounds()
         if node is not None:
             self._add(node, bounds)
+        if bounds.joined and not joined:
+            raise Unmigrated("the mask joins several axes, which is no part that slices can name")
         return bounds
 
     def _add(self, node: cst.BaseExpression, bounds: Bounds) -> None:
@@ -123,8 +127,9 @@ class MaskReader:
     def _cut(self, rest: Symbolic, base: Linear, bounds: Bounds) -> None:
         """``base + steps * positions >= 0``."""
         axes = {axis: extent for axis, extent in rest.axes.items() if extent.step.terms}
-        if len(axes) != 1:
-            raise Unmigrated("the mask joins several axes, which is no part that slices can name")
+        if len(axes) > 1:
+            bounds.joined.append(replace(rest, base=base, axes=axes))
+            return
         ((axis, extent),) = axes.items()
         step = extent.step.constant
         if not step:

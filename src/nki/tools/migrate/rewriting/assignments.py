@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import libcst as cst
 
+from nki.tools.migrate.masks import Bounds
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.creation import CREATIONS, creation
 from nki.tools.migrate.rewriting.dims import grid_of
 from nki.tools.migrate.rewriting.direct import direct
 from nki.tools.migrate.rewriting.instructions import instruction, instruction_into
+from nki.tools.migrate.rewriting.joined import predicate
 from nki.tools.migrate.rewriting.regions import bounds, extents, guarded
 from nki.tools.migrate.rewriting.texts import all_of
 from nki.tools.migrate.rewriting.tiles import subscripted, tile
@@ -123,6 +125,9 @@ def _to_part(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> li
         return c.taken()
     if isinstance(value, cst.Call) and function in _INTO:
         return _INTO[function](c, target, value)
+    mask = bounds(c, value, joined=True)
+    if mask.joined:
+        return _predicated(c, target, value, mask)
     return direct(c, target, value) or _copied(c, target, value)
 
 
@@ -130,6 +135,19 @@ _INTO: dict[str, Callable[[Context, cst.Subscript, cst.Call], list[str]]] = {
     "nl.load": load_into,
     "nl.loop_reduce": loop_reduce_into,
 }
+
+
+def _predicated(c: Context, target: cst.Subscript, value: cst.BaseExpression, mask: Bounds) -> list[str]:
+    """A value that is copied to where a mask of several axes is true."""
+    place, own = c.facts.known(target), c.facts.one(value)
+    if own is None or own.kind != "tensor" or own.shape != place.shape or mask.axes:
+        raise Unmigrated("a mask of several axes, and of one, or of a value that is no tile of that shape")
+    source = tile(c, value, {})
+    if own.dtype != place.dtype:
+        source = f"{c.nl('copy')}({source}, dtype={c.nl(place.dtype)})"
+    chosen = predicate(c, mask.joined, place.shape)
+    text = f"{c.nisa('tensor_copy_predicated')}(dst={tile(c, target, {})}, src={source}, predicate={chosen})"
+    return guarded(c, mask, [text])
 
 
 def _copied(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> list[str]:

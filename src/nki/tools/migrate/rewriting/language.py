@@ -16,11 +16,11 @@ from nki.tools.migrate.masks import Bounds
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.arguments import bound
 from nki.tools.migrate.rewriting.context import Context
+from nki.tools.migrate.rewriting.joined import by_rows, predicate
 from nki.tools.migrate.rewriting.operators import BINARY, Binary, binary_of
-from nki.tools.migrate.rewriting.regions import joint
+from nki.tools.migrate.rewriting.regions import Cuts, joint
 from nki.tools.migrate.rewriting.results import tiles_of
 from nki.tools.migrate.rewriting.tiles import operand, tile, two_operands
-from nki.tools.migrate.rewriting.views import pattern_of
 
 Given = dict[str, cst.BaseExpression]
 
@@ -43,7 +43,7 @@ def language(c: Context, name: str, call: cst.Call) -> str | None:
     if old is None or not callable(new):
         raise Unmigrated(f"nl.{name} has no counterpart")
     given = bound(c, call, old)
-    mask = c.masks.read(given.pop("mask", None))
+    mask = c.masks.read(given.pop("mask", None), joined=True)
     operands = tiles_of(c, given)
     if not operands:
         return None
@@ -103,8 +103,25 @@ _WHOLE = ("load", "load_transpose2d", "matmul", "transpose")
 """Functions whose operands are no parts of each other's shapes."""
 
 
+def _loaded_by_rows(c: Context, call: cst.Call, given: Given, mask: Bounds) -> str:
+    """A tile of zeros with the rows that a mask of several axes leaves."""
+    fact, made = c.facts.known(call), c.fresh("tile")
+    shape = ", ".join(str(size) for size in fact.shape)
+    c.emit(f"{made} = {c.nl('zeros')}(({shape}), dtype={c.nl(fact.dtype)}, buffer={c.nl('sbuf')})")
+
+    def copied(cuts: Cuts) -> str:
+        row, columns = cuts[0], cuts[-1]
+        dst = f"{made}[{row.low}:{row.high}, {columns.low}:{columns.high}]"
+        return f"{c.nisa('dma_copy')}(dst={dst}, src={tile(c, given['src'], cuts)})"
+
+    c.emit(by_rows(c, mask, copied))
+    return made
+
+
 def _whole(c: Context, name: str, call: cst.Call, given: Given, mask: Bounds) -> str:
-    if mask.conditions or (mask.axes and name in ("matmul", "transpose")):
+    if mask.joined and name == "load":
+        return _loaded_by_rows(c, call, given, mask)
+    if mask.joined or mask.conditions or (mask.axes and name in ("matmul", "transpose")):
         raise Unmigrated(f"nl.{name} with this mask")
     operands = tiles_of(c, given)
     texts = [tile(c, each, mask.axes) for each in operands]
@@ -149,11 +166,8 @@ def _general(c: Context, name: str, given: Given, call: cst.Call, mask: Bounds) 
 def _mask_tile(c: Context, node: cst.BaseExpression, call: cst.Call) -> str:
     """A comparison of index expressions as a tile: its positions, compared with 0."""
     expression, relation = c.masks.relation(node)
-    position = c.fresh("position")
-    sizes = ", ".join(str(size) for size in c.facts.known(call).shape)
-    c.emit(f"{position} = {c.nl('ndarray')}(({sizes}), dtype={c.nl('int32')}, buffer={c.nl('sbuf')})")
-    c.emit(f"{c.nisa('iota')}(dst={position}, {', '.join(pattern_of(expression))})")
-    return f"{c.nl(relation)}({position}, 0)"
+    text = predicate(c, [expression], c.facts.known(call).shape)
+    return text.replace(c.nl("greater_equal"), c.nl(relation), 1).replace(f", dtype={c.nl('uint8')}", "")
 
 
 def _last_axes(c: Context, given: Given) -> tuple[tuple[int, ...], list[int]] | None:

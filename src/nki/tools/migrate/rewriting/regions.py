@@ -16,12 +16,12 @@ Cuts = dict[int, Cut]
 _REDUCTIONS = {f"nl.{name}" for name in ("max", "min", "sum", "mean", "var", "prod", "all")}
 
 
-def bounds(c: Context, node: cst.BaseExpression) -> Bounds:
-    """The mask of a call."""
+def bounds(c: Context, node: cst.BaseExpression, *, joined: bool = False) -> Bounds:
+    """The mask of a call; `joined` says that it may join axes."""
     if isinstance(node, cst.Call):
         for arg in node.args:
             if arg.keyword is not None and arg.keyword.value == "mask":
-                return c.masks.read(arg.value)
+                return c.masks.read(arg.value, joined=joined)
     return Bounds()
 
 
@@ -45,7 +45,7 @@ def extents(c: Context, node: cst.BaseExpression) -> Cuts:
 
 def _extents_of_call(c: Context, call: cst.Call) -> Cuts:
     function = c.names.canonical(call.func)
-    found = dict(bounds(c, call).axes)
+    found = dict(bounds(c, call, joined=True).axes)
     if function == "nl.load":
         return found
     if function == "nl.matmul":

@@ -8,12 +8,14 @@ import libcst as cst
 
 import nki.beta1.isa as old_isa
 import nki.beta1.language as old_language
+from nki.tools.migrate.masks import Bounds
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.arguments import bound
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.instructions import GIVEN, instruction
+from nki.tools.migrate.rewriting.joined import by_rows
 from nki.tools.migrate.rewriting.operators import operator
-from nki.tools.migrate.rewriting.regions import guarded, joint
+from nki.tools.migrate.rewriting.regions import Cuts, guarded, joint
 from nki.tools.migrate.rewriting.tiles import subscripted, tile
 from nki.tools.migrate.rewriting.views import chosen_rows
 
@@ -89,8 +91,13 @@ def call_statement(c: Context, call: cst.Call) -> list[str] | None:
 
 def _store(c: Context, call: cst.Call) -> list[str]:
     given = bound(c, call, old_language.store)
-    mask = c.masks.read(given.get("mask"))
+    mask = c.masks.read(given.get("mask"), joined=True)
     value = given["value"]
+    if mask.joined:
+        if "mode" in given:
+            raise Unmigrated("nl.store with a mode and a mask of several axes")
+        text = _stored_by_rows(c, call, given["dst"], value, mask)
+        return [*c.taken(), text]
     cuts = joint(c, [value], mask)
     dst = tile(c, given["dst"], cuts)
     fact = c.facts.one(value)
@@ -101,6 +108,23 @@ def _store(c: Context, call: cst.Call) -> list[str]:
         mode = c.code(given["mode"])
         return guarded(c, mask, [f"{c.nisa('dma_copy')}(dst={dst}, src={source}, oob_mode={mode})"])
     return guarded(c, mask, [f"{c.code(call.func)}({dst}, {source})"])
+
+
+def _stored_by_rows(
+    c: Context, call: cst.Call, dst: cst.BaseExpression, value: cst.BaseExpression, mask: Bounds
+) -> str:
+    """``nl.store`` with a mask of several axes."""
+    store, made = c.code(call.func), ""
+    if not isinstance(value, cst.Name | cst.Subscript):
+        made, text = c.fresh("tile"), c.code(value)
+        c.emit(f"{made} = {text}")
+
+    def stored(cuts: Cuts) -> str:
+        row, columns = cuts[0], cuts[-1]
+        part = f"{made}[{row.low}:{row.high}, {columns.low}:{columns.high}]" if made else tile(c, value, cuts)
+        return f"{store}({tile(c, dst, cuts)}, {part})"
+
+    return by_rows(c, mask, stored)
 
 
 _STATEMENTS: dict[str, Callable[[Context, cst.Call], list[str]]] = {
