@@ -509,3 +509,29 @@ def test_masks_that_join_axes_are_rows_and_predicates(tmp_path: Path) -> None:
     )
     assert "predicate=nl.greater_equal(position, 0, dtype=nl.uint8)" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_a_condition_of_loop_variables_is_a_branch_and_results_are_as_large_as_what_is_left(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            ones = nl.ones((64, 32), dtype=nl.float32)
+            last = nl.zeros((64, 1), dtype=nl.float32)
+            i_p, i_f = nl.mgrid[0:64, 0:32]
+            for i in nl.sequential_range(2):
+                mask = i * 32 + i_f < a.shape[1]
+                part = nl.load(a[i_p, i * 32 + i_f], mask=mask)
+                total = nisa.tensor_tensor_scan(ones, part, last, op0=np.multiply, op1=np.add, mask=mask)
+                nl.store(out[i_p, i * 32 + i_f], value=total, mask=mask)
+                last[:, :] = nl.copy(total[:, 31], mask=i + 1 < 2)
+            return out
+        """,
+        "a=64x50",
+    )
+    assert not whole.text.left
+    assert "total = nl.ndarray((ones.shape[0], f_size), dtype=ones.dtype, buffer=nl.sbuf)" in whole.text.new
+    assert "        if i + 1 < 2:\n" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

@@ -15,7 +15,7 @@ from nki.tools.migrate.rewriting.direct import direct
 from nki.tools.migrate.rewriting.instructions import instruction, instruction_into
 from nki.tools.migrate.rewriting.joined import predicate
 from nki.tools.migrate.rewriting.regions import bounds, extents, guarded
-from nki.tools.migrate.rewriting.texts import all_of
+from nki.tools.migrate.rewriting.texts import all_of, names_in
 from nki.tools.migrate.rewriting.tiles import subscripted, tile
 from nki.tools.migrate.rewriting.transfers import load_into, loop_reduce_into
 
@@ -39,14 +39,22 @@ def _to_tuple(c: Context, target: cst.Tuple, value: cst.BaseExpression) -> list[
     if grid is None or len(names) != len(grid):
         return None
     c.indices.known |= dict(zip(names, grid, strict=True))
-    return None if set(names) & c.kept else []
+    return _kept(c, set(names), value)
+
+
+def _kept(c: Context, names: set[str], value: cst.BaseExpression) -> list[str] | None:
+    """No statement, but where one that stays uses the names; then what they are made of stays as well."""
+    if not names & c.kept:
+        return []
+    c.names_left |= names_in(value)
+    return None
 
 
 def _to_name(c: Context, name: str, value: cst.BaseExpression) -> list[str] | None:
     kind = c.facts.kind(value)
     if kind in _REMEMBERED:
         _REMEMBERED[kind](c, name, value)
-        return None if name in c.kept else []
+        return _kept(c, {name}, value)
     if kind != "tensor":
         _rebound(c, name)
         return None
@@ -156,7 +164,9 @@ def _copied(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> lis
     dst = tile(c, target, mask.axes)
     if c.facts.kind(value) != "tensor":
         return guarded(c, mask, [f"{subscripted(dst)} = {c.code(value)}"])
+    c.held = frozenset(mask.conditions)
     source = tile(c, value, mask.axes)
+    c.held = frozenset()
     if isinstance(value, cst.Name | cst.Subscript):
         return guarded(c, mask, [f"{c.nisa('tensor_copy')}(dst={dst}, src={source})"])
     return guarded(c, mask, [f"{subscripted(dst)} = {source}"])

@@ -39,6 +39,7 @@ class Context:
         needs: packages of today's language that the file has to import.
         left: statements that stay, and why.
         names_left: names that occur in them.
+        held: conditions of masks that an ``if`` around this statement tests.
         orphans: comments of a statement that is gone, for the next one.
     """
 
@@ -71,6 +72,7 @@ class Context:
         self.names_left: set[str] = set()
         self.orphans: list[cst.EmptyLine] = []
         self.scopes: list[dict[str, str]] = [{}]
+        self.held: frozenset[str] = frozenset()
         self._used = used
         self._expression = expression
         self._emitted: list[str] = []

@@ -52,7 +52,7 @@ def language(c: Context, name: str, call: cst.Call) -> str | None:
             raise Unmigrated(f"nl.{name} has no argument {key} any more")
     if name in _WHOLE:
         return _whole(c, name, call, given, mask)
-    if mask.conditions:
+    if set(mask.conditions) - c.held:
         raise Unmigrated("the mask of a value that is used at once depends on loop variables alone")
     operation = binary_of(c, call)
     if operation is not None:

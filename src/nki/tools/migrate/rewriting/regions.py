@@ -129,11 +129,14 @@ def without(cuts: Cuts, key: int) -> Cuts:
     return {k: cut for k, cut in cuts.items() if k != key}
 
 
-def cut_sizes(sizes: list[str], cuts: Cuts) -> list[str]:
-    """The sizes of what is left; those of a tile that was cut already are as they are."""
+def cut_sizes(c: Context, sizes: list[str], cuts: Cuts) -> list[str]:
+    """The sizes of what is left; those of a tile that was cut in this way already are as they are."""
     found = list(sizes)
     for key, cut in cuts.items():
         at = 0 if key == 0 else len(found) + key
-        if 0 <= at < len(found) and not found[at].endswith(f".shape[{at}]"):
+        if not 0 <= at < len(found):
+            continue
+        owner = found[at].removesuffix(f".shape[{at}]")
+        if owner == found[at] or c.extents.get(owner, {}).get(key) != cut:
             found[at] = cut.high
     return found

@@ -54,7 +54,7 @@ def result_shape(
     found = _sizes(c, instruction, given, result)
     if len(found) != len(result.shape):
         found = [str(size) for size in result.shape]
-    return cut_sizes(found, result_cuts(instruction, cuts))
+    return cut_sizes(c, found, result_cuts(instruction, cuts))
 
 
 def _sizes(c: Context, instruction: str, given: Arguments, result: Fact) -> list[str]:

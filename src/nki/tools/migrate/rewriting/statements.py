@@ -12,7 +12,7 @@ from nki.tools.migrate.rewriting.accumulations import augmented
 from nki.tools.migrate.rewriting.assignments import assign
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.expressions import within
-from nki.tools.migrate.rewriting.texts import all_of
+from nki.tools.migrate.rewriting.texts import all_of, names_in
 from nki.tools.migrate.rewriting.transfers import call_statement
 
 
@@ -96,7 +96,7 @@ def _statement(c: Context, statement: Any) -> list[Any]:
 
 def _marked(c: Context, statement: Any, reason: str) -> Any:
     c.left.append((statement, reason))
-    c.names_left |= {each.value for each in all_of(statement, cst.Name)}
+    c.names_left |= names_in(statement)
     mark = cst.EmptyLine(comment=cst.Comment(f"{MARK}{reason}"))
     return statement.with_changes(leading_lines=(*statement.leading_lines, mark))
 

@@ -46,3 +46,9 @@ def all_of(node: cst.CSTNode, kind: type[Any]) -> list[Any]:
     for child in node.children:
         found += all_of(child, kind)
     return found
+
+
+def names_in(node: cst.CSTNode) -> set[str]:
+    """The names within a node, but those of keywords."""
+    keywords = {id(arg.keyword) for arg in all_of(node, cst.Arg)}
+    return {name.value for name in all_of(node, cst.Name) if id(name) not in keywords}
