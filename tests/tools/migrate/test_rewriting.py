@@ -535,3 +535,22 @@ def test_a_condition_of_loop_variables_is_a_branch_and_results_are_as_large_as_w
     assert "total = nl.ndarray((ones.shape[0], f_size), dtype=ones.dtype, buffer=nl.sbuf)" in whole.text.new
     assert "        if i + 1 < 2:\n" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_one_of_two_index_expressions_is_chosen_where_it_is_written(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a, half=True):
+            out = nl.ndarray((32, 16), dtype=a.dtype, buffer=nl.shared_hbm)
+            i_p, i_f = nl.arange(32)[:, None], nl.arange(16)[None, :]
+            rows = i_p if half else i_p * 2
+            nl.store(out[i_p, i_f], value=nl.load(a[rows, i_f]))
+            return out
+        """,
+        "a=64x16",
+    )
+    assert not whole.text.left
+    assert "(1 if half else 2)" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

@@ -62,7 +62,7 @@ class _OnlyNoted(Exception):
 
 
 class _TimeIsUp(BaseException):
-    """Ends what the file does by itself."""
+    """Ends what the file does by itself: it takes too long, or nothing more is wanted."""
 
 
 @contextlib.contextmanager
@@ -79,9 +79,13 @@ def _at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def own_calls(path: Path, seconds: float) -> list[Call]:
-    """The calls of each kernel that a file makes when it is run, or when its tests are, each kind once."""
-    return _each_kind(_noted(path, "its own call", lambda: _run(path), seconds))
+def own_calls(path: Path, seconds: float, wanted: frozenset[str]) -> list[Call]:
+    """The calls of each kernel that a file makes when it is run, or when its tests are, each kind once.
+
+    Args:
+        wanted: the kernels; what the file does is ended when all of them were called.
+    """
+    return _each_kind(_noted(path, "its own call", lambda: _run(path), seconds, wanted))
 
 
 def calls_of(script: Path, path: Path, seconds: float) -> list[Call]:
@@ -107,10 +111,19 @@ def _each_kind(calls: list[Call]) -> list[Call]:
     return [call for kinds in found.values() for call in kinds.values()]
 
 
-def _noted(path: Path, how: str, run: Callable[[], None], seconds: float, *, alone: bool = False) -> list[Call]:
+def _noted(
+    path: Path,
+    how: str,
+    run: Callable[[], None],
+    seconds: float,
+    wanted: frozenset[str] = frozenset(),
+    *,
+    alone: bool = False,
+) -> list[Call]:
     """The calls of the kernels of a file that something makes; what it cannot do here is left out.
 
     Args:
+        wanted: kernels whose calls are enough.
         alone: whether the calls are only noted, and raise an error in the place of being made.
     """
     found: list[Call] = []
@@ -125,6 +138,8 @@ def _noted(path: Path, how: str, run: Callable[[], None], seconds: float, *, alo
             found.append(Call(function.__name__, *copies, _grid(self), how))
             if alone:
                 raise _OnlyNoted
+            if wanted and wanted <= {call.kernel for call in found}:
+                raise _TimeIsUp
         depth += 1
         try:
             return original(self, *args, **kwargs)

@@ -24,6 +24,8 @@ from nki.spec.program import Issued
 HOOK = "__nki_migrate_fact__"
 _MOST = 64
 """Different facts of one expression that are kept."""
+_OFTEN = 512
+"""How often an expression is looked at: loops of thousands of trips say nothing new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Facts:
     def __init__(self) -> None:
         self._found: dict[int, dict[Fact, None]] = defaultdict(dict)
         self._numbers: dict[cst.CSTNode, int] = {}
+        self._times: dict[int, int] = defaultdict(int)
         self._mark = 0
 
     def number(self, node: cst.CSTNode) -> int:
@@ -72,12 +75,15 @@ class Facts:
         items = running.items if running is not None else []
         own = items[self._mark :] if self._mark <= len(items) else []
         self._mark = len(items)
-        if len(found) < _MOST:
+        self._times[number] += 1
+        if len(found) < _MOST and self._times[number] <= _OFTEN:
             found[fact_of(value, own)] = None
         return value
 
     def of(self, node: cst.CSTNode) -> list[Fact]:
         """What an expression was; empty if it was not evaluated."""
+        if isinstance(node, cst.IfExp):
+            return [*self.of(node.body), *self.of(node.orelse)]
         number = self._numbers.get(node)
         return list(self._found.get(number, ())) if number is not None else []
 

@@ -77,6 +77,8 @@ class IndexReader:
                 return grid["pxyzw".index(node.attr.value)]
         if isinstance(node, cst.BinaryOperation):
             return self._binary(node)
+        if isinstance(node, cst.IfExp):
+            return self._chosen(node)
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
             inner = self.read(node.expression)
             return None if inner is None else _scaled(inner, -ONE, "-1")
@@ -135,6 +137,24 @@ class IndexReader:
             if inner is not None and inner.axes:
                 return _placed(inner, node)
         return plain(self._code(node))
+
+    def _chosen(self, node: cst.IfExp) -> Symbolic | None:
+        """One of two expressions along the same axes; what differs is chosen where it is written."""
+        one, other = self.read(node.body), self.read(node.orelse)
+        if one is None or other is None or one.rank != other.rank or one.axes.keys() != other.axes.keys():
+            return None
+        test = self._code(node.test)
+
+        def chosen(a: Linear, b: Linear) -> Linear:
+            return a if str(a) == str(b) else Linear.of(f"{a} if {test} else {b}")
+
+        axes = {}
+        for axis, extent in one.axes.items():
+            if str(extent.size) != str(other.axes[axis].size):
+                return None
+            axes[axis] = Extent(chosen(extent.step, other.axes[axis].step), extent.size)
+        base = chosen(one.base, other.base)
+        return Symbolic(base, one.text if one.text == other.text else str(base), axes, one.rank)
 
     def _binary(self, node: cst.BinaryOperation) -> Symbolic | None:
         symbols = {cst.Add: "+", cst.Subtract: "-", cst.Multiply: "*"}

@@ -126,12 +126,12 @@ def example_calls(
     path: Path, module: Any, given: Mapping[str, Any], target: Target, options: Options, script: Path | None
 ) -> tuple[dict[str, list[Call]], dict[str, str]]:
     """Calls for each kernel of a file, and why there are none."""
-    found = own_calls(path, SECONDS) if script is None else calls_of(script, path, SECONDS)
+    kernels = kernels_of(module)
+    found = own_calls(path, SECONDS, frozenset(kernels)) if script is None else calls_of(script, path, SECONDS)
     calls: dict[str, list[Call]] = {}
     for each in found:
         calls.setdefault(each.kernel, []).append(each)
     missing: dict[str, str] = {}
-    kernels = kernels_of(module)
     for name, kernel in kernels.items():
         parameters = inspect.signature(kernel.func).parameters
         if given and given.keys() & parameters.keys():
