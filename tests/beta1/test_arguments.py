@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 import nki.beta1 as nki
+import nki.beta1.compiler as ncc
 import nki.beta1.isa as nisa
 import nki.beta1.language as nl
 from nki.beta1.errors import Beta1Error
+
+
+def _half(idx: Any, pdim_size: int, fdim_size: int) -> tuple[int, float]:
+    return 0, 0.5
+
 
 CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "rows and columns of a product": ("num_partition_mismatch", lambda x: nl.matmul(x, x)),
@@ -29,6 +35,12 @@ CASES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "nothing for a number": ("argument", lambda x: nl.where(x > 0, None, 1.0)),
     "text for a size": ("argument", lambda x: nl.rand((128, "4"))),
     "an order without its operator": ("argument", lambda x: nisa.tensor_scalar(x, np.subtract, 1.0, reverse1=True)),
+    "text for a flag": ("argument", lambda x: nisa.tensor_reduce(np.add, x, axis=1, negate="no")),
+    "text for an order": ("argument", lambda x: nisa.tensor_scalar(x, np.subtract, 1.0, reverse0="no")),
+    "a mask of numbers": ("argument", lambda x: x * nl.add(3, 1, mask=nl.arange(4)[None, :] < 3)),
+    "numbers that Python does not compute": ("argument", lambda x: x * nl.logical_and(3, 1)),
+    "a place without a byte": ("allocation", lambda x: nl.zeros(x.shape, x.dtype, buffer=ncc.psum.alloc(_half))),
+    "half a place": ("allocation", lambda x: nl.zeros(x.shape, x.dtype, buffer=ncc.sbuf.alloc(_half))),
     "an engine that does not transpose": ("argument", lambda x: nisa.nc_transpose(x, engine=nisa.scalar_engine)),
 }
 
@@ -43,6 +55,19 @@ def test_an_argument_is_refused(name: str) -> None:
     with pytest.raises(Beta1Error) as caught:
         nki.jit(kernel)[2](np.ones((128, 64), np.float32))
     assert caught.value.code == f"beta1.{code}" and caught.value.fix
+
+
+def test_a_grid_is_made_of_numbers() -> None:
+    with pytest.raises(Beta1Error, match="got True"):
+        nki.jit(lambda a: a)[True]
+
+
+def test_numbers_of_python_are_computed() -> None:
+    @nki.jit
+    def scaled(a: Any) -> Any:
+        return nl.load(a) * nl.left_shift(nl.bitwise_or(2, 1), 2)
+
+    np.testing.assert_array_equal(scaled(np.ones((128, 4), np.float32)), np.full((128, 4), 12, np.float32))
 
 
 def test_axes_count_from_the_end_too() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import prod
 from typing import Any
 
@@ -39,7 +39,13 @@ class _Sbuf:
             func: called with the indices of a block, its partitions, and the bytes in each of them; returns the first
                 partition and the byte.
         """
-        return Allocated(MemoryRegion.sbuf, lambda *block: _pair(_asked(func, *block), "ncc.sbuf.alloc"))
+
+        def address(block: Block, rows: int, size: int) -> tuple[int, int]:
+            found = _asked(func, block, rows, size)
+            partition, byte = _numbers(found, "ncc.sbuf.alloc", ("start_partition", "byte"))
+            return partition, byte
+
+        return Allocated(MemoryRegion.sbuf, address)
 
     @staticmethod
     def mod_alloc(
@@ -73,8 +79,10 @@ class _Psum:
         """Banks that a function gives: it returns bank, first partition and byte, of which the last two are 0."""
 
         def address(block: Block, rows: int, size: int) -> tuple[int, int]:
-            bank, partition, byte = _asked(func, block, rows, size)
-            return int(partition), int(bank) * tile_size.psum_bank_fmax_bytes + int(byte)
+            bank, partition, byte = _numbers(
+                _asked(func, block, rows, size), "ncc.psum.alloc", ("bank", "start_partition", "byte")
+            )
+            return partition, bank * tile_size.psum_bank_fmax_bytes + byte
 
         return Allocated(MemoryRegion.psum, address)
 
@@ -170,7 +178,12 @@ def _modulo(block: Block, tiles: Sequence[int]) -> int:
     return sum(place * prod(sizes[axis + 1 :]) for axis, place in enumerate(places))
 
 
-def _pair(found: Any, function: str) -> tuple[int, int]:
-    if isinstance(found, tuple) and len(found) == 2:
-        return int(found[0]), int(found[1])
-    raise refused("allocation", f"the function of {function} returned {found!r}", "return (start_partition, byte)")
+def _numbers(found: Any, function: str, names: Sequence[str]) -> list[int]:
+    """What a function of the kernel returned, or what one was given. Raises Beta1Error."""
+    given = found if isinstance(found, tuple | list) else (found,)
+    if len(given) == len(names):
+        with suppress(TypeError, ValueError):
+            numbers = [int(each) for each in given]
+            if numbers == list(given):
+                return numbers
+    raise refused("allocation", f"the function of {function} returned {found!r}", f"return ({', '.join(names)}), ints")

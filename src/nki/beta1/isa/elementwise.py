@@ -7,7 +7,7 @@ from typing import Any
 import nki.isa as nisa
 from nki.beta1.errors import refused
 from nki.beta1.isa.shared import alike, apart, columns, engine_of, tiles, vector
-from nki.beta1.language.arguments import hints_only, kind_of, operation, promoted
+from nki.beta1.language.arguments import flag, hints_only, kind_of, operation, promoted
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.results import elementwise
 from nki.beta1.tracing.session import current
@@ -132,7 +132,7 @@ def step(op: Any, operand: Any, reverse: bool, role: str) -> tuple[Operator, Any
     if getattr(op, "__name__", "") == _LOGICAL_NOT:
         return alu.EQUAL, 0.0, False
     own = operation(op, role)
-    return (own, operand, bool(reverse)) if own.arity == 2 else (own, operand, False)
+    return (own, operand, flag(reverse, f"reverse of {role}")) if own.arity == 2 else (own, operand, False)
 
 
 def scalar_tensor_tensor(
@@ -171,8 +171,8 @@ def scalar_tensor_tensor(
             operand0=vector(a),
             op1=second,
             operand1=fit(y, x.shape),
-            reverse0=bool(reverse0),
-            reverse1=bool(reverse1),
+            reverse0=flag(reverse0, "reverse0"),
+            reverse1=flag(reverse1, "reverse1"),
         )
         return made
 

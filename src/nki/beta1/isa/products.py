@@ -10,7 +10,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.isa.shared import copied_to_sbuf, engine_of, into, tiles
-from nki.beta1.language.arguments import hints_only, kind_of
+from nki.beta1.language.arguments import flag, hints_only, kind_of
 from nki.beta1.tensors.mask import Box, Region, met, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.assignment import existing_part
@@ -80,9 +80,9 @@ def nc_matmul(
             dst=made,
             stationary=a,
             moving=b,
-            is_stationary_onezero=bool(is_stationary_onezero),
-            is_moving_onezero=bool(is_moving_onezero),
-            is_transpose=bool(is_transpose),
+            is_stationary_onezero=flag(is_stationary_onezero, "is_stationary_onezero"),
+            is_moving_onezero=flag(is_moving_onezero, "is_moving_onezero"),
+            is_transpose=flag(is_transpose, "is_transpose"),
             tile_position=tuple(int(at) for at in tile_position),
             tile_size=tuple(int(size) for size in tile_size),
             perf_mode=mode,

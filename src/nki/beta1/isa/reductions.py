@@ -9,7 +9,7 @@ from nki.beta1.errors import refused
 from nki.beta1.isa.activations import reduced_column
 from nki.beta1.isa.elementwise import step
 from nki.beta1.isa.shared import alike, apart, columns, region_of_input, tiles, vector
-from nki.beta1.language.arguments import hints_only, kind_of, operation, promoted
+from nki.beta1.language.arguments import flag, hints_only, kind_of, operation, promoted
 from nki.beta1.language.reductions import reduced
 from nki.beta1.tensors.mask import Region
 from nki.beta1.tensors.tensor import Tensor
@@ -53,7 +53,7 @@ def tensor_reduce(
     def compute(x: NkiTensor, axes: tuple[int, ...]) -> NkiTensor:
         left = x.shape[: x.ndim - len(axes)]
         made = new_tile(left if len(left) > 1 else (*left, 1), x.dtype if own.is_bitvec else kind)
-        nisa.tensor_reduce(dst=made, op=own, data=x, axis=axes, negate=bool(negate))
+        nisa.tensor_reduce(dst=made, op=own, data=x, axis=axes, negate=flag(negate, "negate"))
         made = cast(made, kind)
         return made.reshape((*left, *(1,) * len(axes))) if keepdims else made
 
@@ -167,8 +167,8 @@ def tensor_tensor_scan(
             initial=vector(r),
             op0=first,
             op1=second,
-            reverse0=bool(reverse0),
-            reverse1=bool(reverse1),
+            reverse0=flag(reverse0, "reverse0"),
+            reverse1=flag(reverse1, "reverse1"),
         )
         return made
 

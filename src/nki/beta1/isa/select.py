@@ -11,7 +11,8 @@ from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.isa.activations import reduced_column
 from nki.beta1.isa.enumerations import fp32
 from nki.beta1.isa.shared import apart, columns, engine_of, into, tiles, vector
-from nki.beta1.language.arguments import hints_only, kind_of, operation
+from nki.beta1.language.arguments import flag, hints_only, kind_of, operation
+from nki.beta1.language.memory import sizes_of
 from nki.beta1.tensors.index import Index
 from nki.beta1.tensors.mask import Comparison, Mask, region_of
 from nki.beta1.tensors.tensor import Tensor
@@ -171,7 +172,7 @@ def select_reduce(
             reduce_res=result,
             reduce_cmd=reduce_cmd,
             reduce_op=reducer,
-            reverse_pred=bool(reverse_pred),
+            reverse_pred=flag(reverse_pred, "reverse_pred"),
         )
 
     kind = None if dtype is None else kind_of(dtype, target.dtype)
@@ -205,7 +206,7 @@ def tensor_copy_predicated(
         if isinstance(x, NkiTensor):
             x = cast(x if dtype is None else cast(x, kind_of(dtype, x.dtype)), made.dtype)
             bits = apart(bits, x)
-        nisa.tensor_copy_predicated(dst=made, src=x, predicate=bits, reverse_pred=bool(reverse_pred))
+        nisa.tensor_copy_predicated(dst=made, src=x, predicate=bits, reverse_pred=flag(reverse_pred, "reverse_pred"))
 
     into(name, target, mask, issue, {"which": chosen, "x": value}, keeps=True)
 
@@ -273,7 +274,7 @@ def memset(
     name = "memset"
     hints_only(f"nisa.{name}", kwargs)
     kind, where = kind_of(dtype, float32), engine_of(engine, name)
-    sizes = tuple(int(size) for size in shape)
+    sizes, _ = sizes_of(shape)
     sizes = sizes if len(sizes) > 1 else (*sizes, 1)
     region = region_of(mask, sizes)
 

@@ -90,6 +90,13 @@ def operation(value: Any, role: str) -> Operator:
         ) from None
 
 
+def flag(value: Any, role: str) -> bool:
+    """A choice of True and False. Raises Beta1Error."""
+    if isinstance(value, bool | np.bool_ | int) and value in (0, 1):
+        return bool(value)
+    raise refused("argument", f"{role} is {value!r}", "pass True or False", kind=Beta1TypeError)
+
+
 def hints_only(function: str, kwargs: Mapping[str, Any]) -> None:
     """Raise for a keyword that is neither an argument nor one of the hints that change no value."""
     for name in kwargs:

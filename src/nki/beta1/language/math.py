@@ -43,7 +43,7 @@ def _binary(name: str, *, logical: bool = False) -> Function:
     def function(x: Any, y: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
         hints_only(f"nl.{name}", kwargs)
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
-            return _of_python(name, x, y)
+            return _of_python(name, x, y, dtype, mask)
         kind = kind_of(dtype, uint8 if logical else promoted(x, y))
         return elementwise(
             f"nl.{name}", [x, y], mask, lambda a, b: combine(own, a, b, kind), explicit=dtype is not None
@@ -58,7 +58,7 @@ def _composite(name: str) -> Function:
     def function(x: Any, y: Any, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Any:
         hints_only(f"nl.{name}", kwargs)
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
-            return _of_python(name, x, y)
+            return _of_python(name, x, y, dtype, mask)
         found = promoted(x, y)
         kind = kind_of(dtype, found if found.is_float or name != "divide" else float32)
         return elementwise(f"nl.{name}", [x, y], mask, lambda a, b: today(a, b, dtype=kind), explicit=dtype is not None)
@@ -66,9 +66,11 @@ def _composite(name: str) -> Function:
     return _named(function, name, getattr(today, "__nki_operator__", None), f"``{name}(x, y)``.")
 
 
-def _of_python(name: str, x: Any, y: Any) -> Any:
+def _of_python(name: str, x: Any, y: Any, dtype: Any, mask: Any) -> Any:
     """Two index expressions or numbers: Python computes them."""
-    if any(not (isinstance(each, Index) or is_number(each)) for each in (x, y)):
+    if dtype is not None or mask is not None:
+        raise refused("argument", f"nl.{name} of {x!r} and {y!r} with dtype or mask", "omit them: Python computes it")
+    if name not in _PYTHON or any(not (isinstance(each, Index) or is_number(each)) for each in (x, y)):
         raise refused("argument", f"nl.{name} got {x!r} and {y!r}", "pass a tile and a tile or a number")
     return _PYTHON[name](x, y)
 
@@ -88,6 +90,11 @@ _PYTHON: dict[str, Function] = {
     "greater_equal": lambda x, y: x >= y,
     "equal": lambda x, y: x == y,
     "not_equal": lambda x, y: x != y,
+    "bitwise_and": lambda x, y: x & y,
+    "bitwise_or": lambda x, y: x | y,
+    "bitwise_xor": lambda x, y: x ^ y,
+    "left_shift": lambda x, y: x << y,
+    "right_shift": lambda x, y: x >> y,
 }
 
 

@@ -207,7 +207,7 @@ class Tensor:
 
     def broadcast_to(self, shape: Any) -> Tensor:
         """A view that repeats axes of size 1, and may have more in front."""
-        sizes = tuple(int(size) for size in shape)
+        sizes = tuple(int(size) for size in (shape if isinstance(shape, Sequence) else (shape,)))
         more = len(sizes) - self.ndim
         if more < 0 or any(own not in (1, size) for own, size in zip(self.shape, sizes[more:], strict=True)):
             raise refused(

@@ -96,7 +96,7 @@ def programs_of(grid: tuple[GridAxis, ...], core: int) -> Iterator[tuple[int, ..
 
 def _positive(value: Any, what: str) -> int:
     try:
-        number = operator.index(value)
+        number = 0 if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = 0
     if number < 1:
