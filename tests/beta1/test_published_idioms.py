@@ -14,7 +14,9 @@ import nki.beta1.isa as nisa
 import nki.beta1.language as nl
 import nki.beta1.typing as nt
 from nki.beta1.errors import Beta1Error
+from nki.beta1.frameworks import nki_call
 from nki.beta1.served import serve
+from nki.frontend.host import ShapeDtype
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +91,16 @@ def test_numbers_of_run_time_are_refused() -> None:
     with pytest.raises(Beta1Error, match=r"nt\.scalar") as caught:
         counted(np.zeros((1, 1), np.int32))
     assert caught.value.code == "beta1.dynamic_control_flow_not_supported" and "nl.while_loop" in caught.value.fix
+
+
+def added_by_programs(a, b, out):
+    at = nl.program_id(0) * 64 + nl.arange(64)[:, None]
+    columns = nl.arange(32)[None, :]
+    nl.store(out[at, columns], nl.load(a[at, columns]) + nl.load(b[at, columns]))
+
+
+def test_nki_call_launches_a_kernel_as_it_is_launched() -> None:
+    a = np.random.default_rng(0).standard_normal((128, 32)).astype(np.float32)
+    like, kernel = ShapeDtype(a.shape, nl.float32), nki.jit(added_by_programs, platform_target="trn1")
+    for launched in (nki_call(kernel[2], a, a, out_shape=like), nki_call(kernel, a, a, grid=2, out_shape=[like])[0]):
+        np.testing.assert_array_equal(launched, a + a)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -47,6 +48,11 @@ class Beta1Kernel(Kernel[...]):
     def compiled_for(self, target: str) -> Beta1Kernel:
         """The kernel for another target, for example "trn2"."""
         return self._launched(target=target)
+
+    def of_function(self, function: Callable[..., Any]) -> Beta1Kernel:
+        """The kernel of another function, which is one of the first NKI, launched as this one."""
+        grid = cast(Beta1FrontEnd, self._launch.front_end).grid
+        return Beta1Kernel(replace(self._launch, function=function, front_end=Beta1FrontEnd(grid)))
 
     def _launched(self, **changes: Any) -> Beta1Kernel:
         return Beta1Kernel(replace(self._launch, **changes), self.cache, self.derivative)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from ml_dtypes import bfloat16
 
+from nki.beta1.frameworks import nki_call
 from nki.beta1.language import nc
 from nkilib.errors import KernelLimit
 from nkilib.neuronxcc_kernels import MODULES
@@ -185,6 +187,8 @@ def test_cumsum_writes_to_its_output(module: str) -> None:
     y = np.zeros_like(x)
     kernel(module, "cumsum")(x, y, axis=1)
     close(y, np.cumsum(wide(x), 1), 1e-5)
+    found = nki_call(partial(kernel(module, "cumsum"), axis=1), x, out_shape=x)
+    np.testing.assert_array_equal(found, y)
     with pytest.raises(KernelLimit, match="axis"):
         kernel(module, "cumsum")(x, y, axis=0)
 
