@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nki as today
 import nki.beta1 as nki
 import nki.beta1.compiler as ncc
 import nki.beta1.isa as nisa
@@ -60,6 +61,12 @@ def test_an_argument_is_refused(name: str) -> None:
 def test_a_grid_is_made_of_numbers() -> None:
     with pytest.raises(Beta1Error, match="got True"):
         nki.jit(lambda a: a)[True]
+
+
+def test_kernels_are_made_of_functions() -> None:
+    for made in (3, today.jit(lambda a: a)):
+        with pytest.raises(Beta1Error, match="is made of"):
+            nki.jit(made)
 
 
 def test_numbers_of_python_are_computed() -> None:

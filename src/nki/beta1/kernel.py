@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
+from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.front_end import Beta1FrontEnd
 from nki.beta1.tracing.grid import as_numbers, cores_of, from_numbers, grid_of
 from nki.core.errors import ExecutionError
+from nki.core.shown import shown
 from nki.driver.launch import Launch
 from nki.kernel import Kernel
 
@@ -59,8 +61,17 @@ class Beta1Kernel(Kernel[...]):
 
 
 def kernel_of(function: Any, target: str = "") -> Beta1Kernel:
-    """The kernel of a function, or of what was made of one; for a target if one is named."""
+    """The kernel of a function, or of what was made of one; for a target if one is named. Raises Beta1Error."""
     found = function if isinstance(function, Beta1Kernel) else getattr(function, "kernel", None)
     if isinstance(found, Beta1Kernel):
         return found.compiled_for(target) if target else found
+    if not hasattr(function, "__code__"):
+        today = isinstance(function, Kernel)
+        raise refused(
+            "argument",
+            f"a kernel of the first NKI is made of {shown(function)}",
+            "call it as it is, or in a kernel" if today else "decorate a function",
+            rule="it is a kernel of today" if today else "kernels are functions of Python",
+            kind=Beta1TypeError,
+        )
     return Beta1Kernel(Launch(function, front_end=FRONT_ENDS.get(function, _OWN), target=target))
