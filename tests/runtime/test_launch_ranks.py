@@ -17,7 +17,7 @@ import nki.language as nl
 from nki import collectives as ncc
 from nki.core.errors import DivergenceError, ExecutionError, LaunchError, NkiError
 from nki.core.source import UNKNOWN
-from nki.driver import gate
+from nki.driver import gate, prepare
 from nki.runtime import run_ranks
 
 FOUR = ncc.ReplicaGroup([[0, 1, 2, 3]])
@@ -422,6 +422,21 @@ def test_a_kernel_is_compiled_once_for_all_ranks(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(gate, "compile_kernel", slowly)
     run_ranks(nki.jit(kernel), [(a,) for a in sources(4, (4, 5))])
     assert len(compiled) == 1
+
+
+def test_the_source_is_checked_once_for_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only for time: Python 3.11 fails where several threads make syntax trees at once."""
+    checked: list[Any] = []
+    check = prepare.checked
+
+    def slowly(*args: Any) -> Any:
+        checked.append(args)
+        time.sleep(0.05)
+        return check(*args)
+
+    monkeypatch.setattr(prepare, "checked", slowly)
+    run_ranks(nki.jit(gathered_in_a_ring), [(a,) for a in sources(4, (4, 5))])
+    assert len(checked) == 1
 
 
 def test_what_cannot_be_compiled_is_tried_once_for_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,12 +247,30 @@ def flat_parts(view: View, start: int, count: int) -> Iterator[tuple[View, int, 
         at += size
 
 
-def reduced(x: Arrays, name: str, parts: Sequence[np.ndarray], dtype: DType) -> np.ndarray:
-    """``part <op> part <op> ...`` in this order: 32-bit integers exactly, else in float32 with one rounding."""
+def reduced(
+    x: Arrays,
+    name: str,
+    parts: Sequence[np.ndarray],
+    dtype: DType,
+    before: Callable[[Any], Any] | None = None,
+    after: Callable[[Any], Any] | None = None,
+) -> np.ndarray:
+    """``part <op> part <op> ...`` in this order: 32-bit integers exactly, else in float32 with one rounding.
+
+    Args:
+        x: the arrays' arithmetic.
+        name: "add", "multiply", "minimum" or "maximum".
+        parts: storage values of each rank.
+        dtype: of all of them, and of the result.
+        before: what becomes of each part, as float32; not of 32-bit integers.
+        after: what becomes of the result before it is rounded; not of 32-bit integers.
+    """
     if dtype in (int32, uint32):
         return reduce(lambda first, second: x.integer(name, first, second, dtype), parts)
-    function = {"add": x.add, "minimum": x.minimum, "maximum": x.maximum}[name]
-    return round_to(reduce(function, [to_f32(part, dtype) for part in parts]), dtype)
+    function = {"add": x.add, "multiply": x.multiply, "minimum": x.minimum, "maximum": x.maximum}[name]
+    wide = [to_f32(part, dtype) for part in parts]
+    found = reduce(function, wide if before is None else map(before, wide))
+    return round_to(found if after is None else after(found), dtype)
 
 
 def _proper(groups: Sequence[Sequence[int]]) -> bool:

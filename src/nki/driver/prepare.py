@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
+from nki.core.one_maker import OneMaker
 from nki.driver.compiled import Cache
 from nki.driver.launch import Launch, bound_arguments, check_lnc, launch_options
 from nki.frontend.check.language_check import raise_errors
@@ -138,15 +140,24 @@ def prepare(
     if cache is None:
         cache = {} if isinstance(kernel, Launch) else kernel.cache
     wanted = from_environment() if options is None else options
-    setting = launch.settled.get((id(wanted), target)) or _setting(launch, wanted, target)
+    setting = launch.settled.get((id(wanted), target)) or _SETTLING.make(
+        (id(launch), id(wanted), target), partial(_setting, launch, wanted, target), share_errors=True
+    )
     arguments = bound_arguments(launch, args, kwargs, see)
     if mode is None:
         mode = "eager" if launch.eager or setting.options.simulator else "compiled"
     return _new_tuple(Prepared, (launch, setting, arguments, mode, cache))
 
 
+_SETTLING = OneMaker()
+"""Of threads that call a new kernel, as ranks do, one has its source checked."""
+
+
 def _setting(launch: Launch, wanted: Options, target: str) -> Setting:
     """Settle a launch, and keep that for its next calls."""
+    found = launch.settled.get((id(wanted), target))
+    if found is not None:
+        return found
     if len(launch.settled) >= _MOST_SETTLED:
         launch.settled.clear()
     found = launch.settled[id(wanted), target] = Setting(launch, wanted, target)

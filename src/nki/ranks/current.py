@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 from nki.ranks.protocol import ALONE, Communicator
 
-_HERE: ContextVar[Communicator] = ContextVar("communicator", default=ALONE)
+Ask = Callable[[], Communicator | None]
+
+_HERE: ContextVar[Communicator | None] = ContextVar("communicator", default=None)
 """The rank of this context: nothing between a call and its rank passes it on. `use` puts the one before back."""
+
+_ASKED: list[Ask] = []
+"""Who knows which rank the process is: frameworks whose launcher started it."""
 
 
 def communicator() -> Communicator:
-    """The rank that kernels called here are; rank 0 of 1 outside `use`."""
-    return _HERE.get()
+    """The rank that kernels called here are; outside `use` that of the process, or else rank 0 of 1."""
+    here = _HERE.get()
+    if here is not None:
+        return here
+    for ask in _ASKED:
+        found = ask()
+        if found is not None:
+            return found
+    return ALONE
+
+
+def install(ask: Ask) -> None:
+    """Have somebody asked which rank the process is, in every call of a kernel outside `use`; None if it is none."""
+    if ask not in _ASKED:
+        _ASKED.append(ask)
 
 
 @contextmanager

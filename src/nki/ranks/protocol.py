@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from nki.core.errors import DivergenceError
 from nki.core.locks import lock
+from nki.core.shown import shown
 from nki.core.source import Location
 
 T = TypeVar("T")
@@ -110,13 +111,22 @@ def check_same_call(rank: int, mine: Meeting, member: int, other: Meeting) -> No
         DivergenceError: ``ranks.mismatch``, at this rank's line; the message names the other one's.
     """
     if mine.what != other.what:
+        message = f"rank {rank} is at {mine} while rank {member} waits at {other}, {other.location}"
         raise DivergenceError(
             "ranks.mismatch",
-            f"rank {rank} is at {mine} while rank {member} waits at {other}, {other.location}",
+            message + _difference(mine, other),
             location=mine.location,
             rule=_RULE,
             fix=_FIX,
         )
+
+
+def _difference(mine: Meeting, other: Meeting) -> str:
+    """What tells two calls of one name apart."""
+    if mine.what[0] != other.what[0]:
+        return ""
+    here, there = (", ".join(map(shown, each.what[1:])) for each in (mine, other))
+    return f"; it has {here}, the other one {there}"
 
 
 def deadlock(rank: int, mine: Meeting, others: Mapping[int, Meeting | str]) -> DivergenceError:

@@ -14,6 +14,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.core.shown import shown
 from nki.core.source import Frame, here
+from nki.core.syntax import parsed
 from nki.spec.implicit import Tile, tile_for
 from nki.spec.operand import PSUM, Operand
 
@@ -167,7 +168,7 @@ def _call(frame: Frame | None) -> ast.Call | None:
     lines[-1] = lines[-1][: frame.end_column]
     text = "".join([lines[0][frame.column :], *lines[1:]])
     try:
-        found = ast.parse(f"({text})", mode="eval").body
+        found = parsed(f"({text})", mode="eval").body
     except SyntaxError:
         return None
     return found if isinstance(found, ast.Call) else None

@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import CodeType
 
 from nki.core.source import Frame
+from nki.core.syntax import parsed
 from nki.frontend.check.scopes import Scope, read_scopes
 
 Placed = ast.stmt | ast.expr | ast.arg | ast.excepthandler | ast.keyword
@@ -62,7 +63,7 @@ def source_of(code: CodeType) -> FunctionSource | None:
 def _functions(text: str) -> dict[tuple[str, int], Scope | None]:
     """Scopes of functions by name and first line, as code objects give them; None where two are alike."""
     try:
-        module = read_scopes(ast.parse(text))
+        module = read_scopes(parsed(text))
     except (SyntaxError, ValueError, RecursionError):
         return {}
     found: dict[tuple[str, int], Scope | None] = {}

@@ -21,6 +21,7 @@ from types import FrameType
 from nki.core.errors import FrontendError
 from nki.core.locks import cached_property
 from nki.core.source import Location
+from nki.core.syntax import parsed
 from nki.frontend.loops.liveness import bindings, read_after, read_in_next_trip
 
 Span = tuple[int, int, int, int]
@@ -164,7 +165,7 @@ def _statement(frame: FrameType) -> Statement | None:
 def _read(text: str) -> SourceLoops:
     """A file that does not parse any more has no loops that a frame could be at."""
     try:
-        tree = ast.parse(text)
+        tree = parsed(text)
     except SyntaxError:
         return SourceLoops({})
     return SourceLoops({span: statement for statement in _loops(tree, ()) for span in _spans(statement)})

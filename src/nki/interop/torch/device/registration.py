@@ -17,6 +17,7 @@ from torch.utils import backend_registration
 from nki.core.errors import ArgumentError, LaunchError
 from nki.interop.torch.device import accelerator, autocast, pinned_memory, rnn_cells, storage
 from nki.interop.torch.device.device_module import DeviceModule
+from nki.interop.torch.distributed import backend as distributed
 from nki.interop.torch.eager.provenance import note
 from nki.interop.torch.eager.single_operators import on_the_device, tell_of_host
 from nki.interop.torch.memory import DEVICE, on_cpu, on_device
@@ -65,6 +66,7 @@ def enable_device() -> None:
     accelerator.install()
     autocast.register(everything, aten)
     _LIBRARIES.extend((everything, aten))
+    distributed.install()
 
 
 def _check_room() -> None:

@@ -1,0 +1,25 @@
+"""``init_process_group("neuron")``: the backend, as `torch.distributed` knows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+from nki.interop.torch.distributed import coalescing, operators, ranks
+from nki.interop.torch.memory import DEVICE
+
+
+def install() -> None:
+    """Let `torch.distributed` know the backend of the device; nothing where PyTorch was built without it."""
+    if not dist.is_available() or DEVICE in dist.Backend.backend_list:
+        return
+    operators.install()
+    coalescing.install()
+    dist.Backend.register_backend(DEVICE, _create, extended_api=True, devices=[DEVICE])
+    ranks.install()
+
+
+def _create(options: Any, _: Any) -> Any:
+    """The transport of a group: what is on top of it are the operators of the device."""
+    return dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, options.timeout)

@@ -1,0 +1,1 @@
+"""`torch.distributed` on the device: processes that torchrun starts."""
