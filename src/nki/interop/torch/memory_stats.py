@@ -18,6 +18,9 @@ _HOLDERS: Counter[int] = Counter()
 _WATCHED: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 """The storages that are counted, by their identity in C++; one goes when its memory does."""
 
+_GIVEN_BACK: dict[int, int] = {}
+"""Bytes of storages that have no memory at the moment, by the same identity."""
+
 _NOW = {"current": 0, "peak": 0, "allocated": 0, "freed": 0}
 """Bytes of the process, as `torch.neuron` tells them: four numbers."""
 
@@ -32,11 +35,12 @@ def count(tensor: torch.Tensor) -> torch.Tensor:
     def gone(_: object) -> None:
         with _LOCK:
             _WATCHED.pop(number, None)
+            back = _GIVEN_BACK.pop(number, 0)
             _HOLDERS[place] -= 1
             if not _HOLDERS[place]:
                 del _HOLDERS[place]
-                _NOW["current"] -= size
-                _NOW["freed"] += size
+                _NOW["current"] -= size - back
+                _NOW["freed"] += size - back
 
     with _LOCK:
         _WATCHED[number] = weakref.ref(storage, gone)
@@ -46,6 +50,27 @@ def count(tensor: torch.Tensor) -> torch.Tensor:
             _NOW["allocated"] += size
             _NOW["peak"] = max(_NOW["peak"], _NOW["current"])
     return tensor
+
+
+def given_back(storage: torch.UntypedStorage) -> bool:
+    """Note that a storage has no memory any more; False if another one has the same."""
+    number, size = storage._cdata, storage.nbytes()
+    with _LOCK:
+        if number not in _WATCHED or number in _GIVEN_BACK or _HOLDERS[storage.data_ptr()] > 1:
+            return False
+        _GIVEN_BACK[number] = size
+        _NOW["current"] -= size
+        _NOW["freed"] += size
+        return True
+
+
+def taken_back(storage: torch.UntypedStorage) -> None:
+    """Note that a storage has its memory again."""
+    with _LOCK:
+        size = _GIVEN_BACK.pop(storage._cdata, 0)
+        _NOW["current"] += size
+        _NOW["allocated"] += size
+        _NOW["peak"] = max(_NOW["peak"], _NOW["current"])
 
 
 def usage() -> dict[str, int]:
