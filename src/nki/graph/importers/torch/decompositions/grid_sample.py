@@ -85,18 +85,23 @@ Corner = tuple[Tensor, Tensor, list[Tensor], list[Tensor]]
 
 
 def _corners(grid: Tensor, sizes: Sequence[int], mode: int, padding: int, align: bool) -> list[Corner]:
-    """The elements around each place; `grid` has x first, images have it last."""
-    axes = enumerate(sizes)
-    sides = [_side(grid[..., len(sizes) - 1 - number], size, mode, padding, align) for number, size in axes]
+    """The elements around each place; `grid` has x first, images have it last.
+
+    What is known of one dimension is computed once, and not for each of the corners that share it.
+    """
+    sides = []
+    for number, size in enumerate(sizes):
+        side = []
+        for place, weight, slope in _side(grid[..., len(sizes) - 1 - number], size, mode, padding, align):
+            index, inside = place.clamp(0, size - 1).to(torch.int64), (place >= 0) & (place < size)
+            side.append([x.flatten(1) for x in (index, inside, weight, slope)])
+        sides.append(side)
     corners = []
     for chosen in product(*sides):
-        inside = torch.ones_like(chosen[0][0], dtype=torch.bool)
-        index = torch.zeros_like(chosen[0][0], dtype=torch.int64)
-        for (place, _, _), size in zip(chosen, sizes, strict=True):
-            inside = inside & (place >= 0) & (place < size)
-            index = index * size + place.clamp(0, size - 1).to(torch.int64)
-        corners.append((index.flatten(1), inside.flatten(1), [w.flatten(1) for _, w, _ in chosen],
-                        [d.flatten(1) for _, _, d in chosen]))  # fmt: skip
+        index, inside = chosen[0][:2]
+        for (other, there, _, _), size in zip(chosen[1:], sizes[1:], strict=True):
+            index, inside = index * size + other, inside & there
+        corners.append((index, inside, [weight for _, _, weight, _ in chosen], [slope for *_, slope in chosen]))
     return corners
 
 
