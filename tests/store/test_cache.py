@@ -254,7 +254,8 @@ def _work(directory: Path, worker: int, shared: bool, rounds: int, failures: mul
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_processes_at_once(shared: bool, tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     failures: multiprocessing.Queue[str] = context.Queue()
     processes = [context.Process(target=_work, args=(tmp_path, i, shared, 30, failures)) for i in range(4)]
     for process in processes:

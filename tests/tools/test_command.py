@@ -41,12 +41,15 @@ def test_the_list_of_commands_loads_none_of_them() -> None:
     assert not [name for name in loaded if name.startswith(heavy)]
 
 
-@pytest.mark.parametrize("name", ["explain", "targets", "rules"])
-def test_commands_that_compile_nothing_load_no_mlir(name: str) -> None:
-    run = f"import sys; from nki.tools.cli import main\ntry: main([{name!r}])\n"
-    code = run + "finally: print(*sys.modules, file=sys.stderr)"
+def test_commands_that_compile_nothing_load_no_mlir() -> None:
+    names = ["explain", "targets", "rules"]
+    code = (
+        "import sys; from nki.tools.cli import main\n"
+        f"for name in {names}:\n    try: main([name])\n    except SystemExit as end: assert not end.code\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
-    assert f"nki.tools.{name}" in loaded
+    assert {f"nki.tools.{name}" for name in names} <= set(loaded)
     assert not [module for module in loaded if module.startswith(("torch", "jax", "nki.ir"))]
 
 
@@ -65,7 +68,7 @@ def test_json_errors_go_to_stdout(tmp_path: Path) -> None:
 
 
 def test_no_colours_in_a_pipe(tmp_path: Path) -> None:
-    for words in (["targets"], ["explain", "tensor.shape"], ["run", write(tmp_path, GOOD), *SMALL], ["run", "x.py"]):
+    for words in (["explain", "tensor.shape"], ["run", write(tmp_path, GOOD), *SMALL], ["run", "x.py"]):
         done = process(*words)
         assert "\x1b" not in done.stdout + done.stderr
 

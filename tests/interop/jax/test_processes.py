@@ -12,7 +12,7 @@ import pytest
 import nki
 import nki.driver.compile
 from tests.interop.jax import kernels
-from tests.interop.jax.process import run
+from tests.interop.jax.process import run, run_without_jax
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -293,4 +293,4 @@ def test_executables_that_jax_stored_find_their_kernels(tmp_path: Any) -> None:
 def test_neither_nki_nor_a_call_of_a_kernel_imports_jax() -> None:
     code = "import sys, numpy as np\nfrom tests.interop.jax import kernels as k\nk.add(np.ones((4, 8), np.float32), "
     code += 'np.ones((4, 8), np.float32))\nprint("jax" in sys.modules, "nki.interop.jax" in sys.modules)'
-    assert run(code) == "False False\n"
+    assert run_without_jax(code) == "False False\n"
