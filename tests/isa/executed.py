@@ -61,6 +61,13 @@ def all_examples() -> tuple[Legal | Breaks, ...]:
     return tuple(example for module in modules for example in module.EXAMPLES)
 
 
+def one_target_each() -> Iterator[tuple[Legal | Breaks, str]]:
+    """Each example with one of its targets, all targets in turn: rules and operands are the same code on each."""
+    for number, example in enumerate(all_examples()):
+        targets = example.targets if isinstance(example, Legal) else (example.target,)
+        yield example, targets[number % len(targets)]
+
+
 @cache
 def executed() -> tuple[Executed, ...]:
     """Runs the legal examples on each of their targets."""

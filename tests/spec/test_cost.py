@@ -16,9 +16,10 @@ from nki.spec.step import UNITS
 from nki.target import load_target
 from tests.isa.executed import executed
 from tests.spec.pieces import alone, busy, hbm, psum, sbuf, steps
+from tests.together import together
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+@together("name", REGISTRY)
 def test_every_declaration_says_what_it_costs_and_why(name: str) -> None:
     cost = REGISTRY[name].steps
     assert cost is not None
@@ -72,8 +73,8 @@ GROWING = {
 }
 
 
-@pytest.mark.parametrize("target", ["trn2", "trn3"])
-@pytest.mark.parametrize("name", GROWING)
+@together("target", ["trn2", "trn3"])
+@together("name", GROWING)
 def test_more_elements_take_no_less_and_in_the_end_longer(name: str, target: str) -> None:
     times = [busy(name, target, **GROWING[name](n)) for n in (1, 2, 16, 128, 512, 2048, 8192)]
     assert times == sorted(times)

@@ -6,15 +6,14 @@ import pydoc
 import re
 from typing import Any
 
-import pytest
-
 import nki.isa as nisa
 from nki.spec.instruction import Instruction
+from tests.together import together
 
 ALL = sorted(name for name, value in vars(nisa).items() if isinstance(value, Instruction))
 
 
-@pytest.mark.parametrize("name", ALL)
+@together("name", ALL)
 def test_help_has_every_argument(name: str) -> None:
     instruction: Instruction[Any] = getattr(nisa, name)
     shown = pydoc.plain(pydoc.render_doc(instruction))

@@ -20,8 +20,8 @@ from nki.spec.convert import CONVERTERS, Parameter, Prepare, prepare_of
 from nki.spec.instruction import REGISTRY, Instruction
 from nki.spec.signature import Key, Seen, add
 from nki.spec.sink import Sink
-from tests.isa.executed import all_examples
-from tests.isa.registry import Breaks, Legal
+from tests.isa.executed import one_target_each
+from tests.isa.registry import Breaks
 from tests.support import environment
 
 
@@ -104,15 +104,14 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compared]:
 
 
 def test_generated_conversions_do_what_converters_do(compared: Compared) -> None:
-    for example in all_examples():
+    for example, target in one_target_each():
         made = nki.simulate(nki.jit(example.kernel))
-        for target in example.targets if isinstance(example, Legal) else [example.target]:
-            with environment(NEURON_PLATFORM_TARGET_OVERRIDE=target), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                try:
-                    (made if example.lnc is None else made[example.lnc])(*copy.deepcopy(example.arguments()))
-                except NkiError:
-                    assert isinstance(example, Breaks)
+        with environment(NEURON_PLATFORM_TARGET_OVERRIDE=target), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                (made if example.lnc is None else made[example.lnc])(*copy.deepcopy(example.arguments()))
+            except NkiError:
+                assert isinstance(example, Breaks)
     with_tensors = {name for name, declared in REGISTRY.items() if declared.tensor_positions}
     assert with_tensors - compared.prepared == {"register_load", "register_store"}, "their addresses are not static"
     compared.check()
