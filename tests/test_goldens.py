@@ -10,6 +10,7 @@ import pytest
 
 from tests import goldens
 from tests.goldens import Goldens, refusal
+from tests.together import together
 
 HERE = Path(__file__).parent
 DATA = sorted(
@@ -21,14 +22,14 @@ def relative(path: Path) -> str:
     return path.relative_to(HERE).as_posix()
 
 
-@pytest.mark.parametrize("file", [path for path in DATA if path.suffix == goldens.SUFFIX], ids=relative)
+@together("file", [path for path in DATA if path.suffix == goldens.SUFFIX])
 def test_every_golden_is_compared(file: Path) -> None:
     importlib.import_module(".".join(("tests", *file.relative_to(HERE).with_suffix("").parts)))
     assert file in goldens.MADE, "no module keeps its texts here: delete it"
     assert list(goldens.MADE[file].texts) == goldens.MADE[file].names, "delete what no test compares"
 
 
-@pytest.mark.parametrize("file", [path for path in DATA if path.suffix != goldens.SUFFIX], ids=relative)
+@together("file", [path for path in DATA if path.suffix != goldens.SUFFIX])
 def test_every_other_file_is_read_by_a_module_beside_it(file: Path) -> None:
     names = (f'"{file.name}"', f'"*{file.suffix}"')
     texts = [path.read_text(encoding="utf-8") for path in file.parent.glob("*.py")]

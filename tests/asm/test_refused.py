@@ -16,6 +16,7 @@ from nki.core.errors import ArtifactError, ExecutionError, NkiError
 from nki.core.source import Location
 from nki.testing.assembly import parse
 from tests.asm.compiled import compiled, loops, summed
+from tests.together import together
 
 
 def edited(streams: Streams, queue: str, edit: Callable[[list[Entry]], Any]) -> Streams:
@@ -35,8 +36,8 @@ def code_of(streams: Streams) -> str:
     return caught.value.code
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code"),
+@together(
+    "old, new, code",
     [
         # values
         ("op0=nl.multiply", "op0=nl.nothing", "asm.value"),

@@ -14,6 +14,7 @@ from nki.core.dtypes import bfloat16, float32, uint8
 from nki.core.errors import TensorError
 from nki.core.pattern import check_inside, pattern
 from nki.core.tensor import Buffer, MemoryRegion, View, whole
+from tests.together import together
 
 
 def make(shape: tuple[int, ...], region: MemoryRegion = MemoryRegion.private_hbm, dtype: Any = float32) -> View:
@@ -171,7 +172,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("code", "make_view"), REFUSED)
+@together("code, make_view", REFUSED)
 def test_impossible_views_are_refused_with_a_remedy(code: str, make_view: Any) -> None:
     with pytest.raises(TensorError) as caught:
         make_view(make((16, 64), MemoryRegion.sbuf))

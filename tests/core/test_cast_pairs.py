@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 
 from nki.core import dtypes
 from nki.core.dtypes import DType
 from tests.core.cast_reference import decoded, mismatches, rounded, samples
 from tests.oracles.casts import cast
+from tests.together import together
 
 PLAIN = [d for d in vars(dtypes).values() if isinstance(d, DType) and d.device and not d.is_packed]
 
@@ -18,7 +18,7 @@ PLAIN = [d for d in vars(dtypes).values() if isinstance(d, DType) and d.device a
 PAIRS = [(source, destination) for source in PLAIN for destination in PLAIN]
 
 
-@pytest.mark.parametrize(("source", "destination"), PAIRS, ids=str)
+@together("source, destination", PAIRS)
 def test_casts_are_those_of_integer_arithmetic(source: DType, destination: DType) -> None:
     for storage in samples(source, 8):
         result = cast(storage, source, destination)

@@ -10,6 +10,7 @@ import pytest
 from nki.core import dtypes
 from nki.core.dtypes import DType
 from nki.core.numerics import to_f32
+from tests.together import together
 
 BYTES = [dtypes.float8_e4m3, dtypes.float8_e4m3fn, dtypes.float8_e5m2, dtypes.float8_e8m0fnu]
 WIDTHS = [1, 2, 7, 1024, 1025, 4096]
@@ -20,7 +21,7 @@ def one_by_one(storage: np.ndarray) -> list[float]:
 
 
 @pytest.mark.parametrize("dtype", BYTES, ids=str)
-@pytest.mark.parametrize("width", WIDTHS)
+@together("width", WIDTHS)
 def test_every_code_beside_every_other(dtype: DType, width: int) -> None:
     codes = np.random.default_rng(width).integers(0, 256, (3, width), np.uint8).view(dtype.numpy)
     got = to_f32(codes, dtype)

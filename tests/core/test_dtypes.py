@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from nki.core import dtypes
 from nki.core.dtypes import BY_NAME, DType, as_dtype, from_numpy, pack_x4, unpack_x4
 from nki.core.errors import DtypeError
+from tests.together import together
 
 # name: storage bytes, kind, largest finite value, signed
 EXPECTED = {
@@ -49,7 +50,7 @@ def test_the_list_is_complete() -> None:
         assert getattr(dtypes, "bool_" if name == "bool" else name) is dtype
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@together("name", EXPECTED)
 def test_facts(name: str) -> None:
     size, kind, largest, signed = EXPECTED[name]
     dtype = BY_NAME[name]
@@ -82,7 +83,7 @@ def test_lanes() -> None:
     ]
 
 
-@pytest.mark.parametrize("dtype", BY_NAME.values(), ids=str)
+@together("dtype", BY_NAME.values())
 def test_is_a_string(dtype: DType) -> None:
     assert isinstance(dtype, str)
     assert f"{dtype}" == str(dtype) == dtype.name
@@ -92,7 +93,7 @@ def test_is_a_string(dtype: DType) -> None:
     assert dtype == dtype.name and dtype.name == dtype and not dtype != dtype.name  # noqa: SIM202
 
 
-@pytest.mark.parametrize("dtype", BY_NAME.values(), ids=str)
+@together("dtype", BY_NAME.values())
 def test_one_object_per_name(dtype: DType) -> None:
     assert DType(dtype.name) is dtype
     assert pickle.loads(pickle.dumps(dtype)) is dtype
@@ -107,7 +108,7 @@ def test_immutable() -> None:
     assert dtypes.int8.itemsize == 1
 
 
-@pytest.mark.parametrize("dtype", BY_NAME.values(), ids=str)
+@together("dtype", BY_NAME.values())
 def test_numpy_accepts_it(dtype: DType) -> None:
     stored = np.dtype(dtype)
     assert stored == dtype.numpy and stored != np.dtype(object)
@@ -179,12 +180,30 @@ class _Unhashable(type):
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize(
+@together(
     "other",
-    [None, 3, 1.5, object(), [], {}, "", "float", int, float, str, np.floating, np.float64, np.dtype(object),
-     np.dtype(">f4"), np.zeros(3, np.float32), _Unhashable("t", (), {}), np.dtype([("a", "u2")]), b"float32"],
-    ids=lambda v: type(v).__name__,
-)  # fmt: skip
+    [
+        None,
+        3,
+        1.5,
+        object(),
+        [],
+        {},
+        "",
+        "float",
+        int,
+        float,
+        str,
+        np.floating,
+        np.float64,
+        np.dtype(object),
+        np.dtype(">f4"),
+        np.zeros(3, np.float32),
+        _Unhashable("t", (), {}),
+        np.dtype([("a", "u2")]),
+        b"float32",
+    ],
+)
 def test_comparison_never_raises(other: object) -> None:
     for dtype in BY_NAME.values():
         assert (dtype == other) is False

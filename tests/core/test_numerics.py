@@ -18,6 +18,7 @@ from nki.core.dtypes import BY_NAME, DType, as_dtype, unpack_x4
 from nki.core.errors import DtypeError
 from nki.core.numerics import FP32_MAX, FP32_MIN, poison, poison_fill, round_to, stochastic_round, to_f32
 from tests.oracles.casts import cast
+from tests.together import together
 
 # kept mantissa bits, exponent of the smallest normal number
 FORMATS = {
@@ -246,8 +247,8 @@ def test_bool() -> None:
 # ---- shapes, copies, errors
 
 
-@pytest.mark.parametrize("dtype", UNPACKED, ids=str)
-@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 1, 3)])
+@together("dtype", UNPACKED)
+@together("shape", [(), (0,), (5,), (3, 4), (2, 1, 3)])
 def test_shapes(dtype: DType, shape: tuple[int, ...]) -> None:
     stored = round_to(np.ones(shape, np.float32), dtype)
     assert type(stored) is np.ndarray
@@ -365,7 +366,7 @@ def test_stochastic_rounding_against_fractions(dtype: DType, value: float, word:
 
 
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
-@pytest.mark.parametrize("binade", [1.0, -1.0, 0.0])
+@together("binade", [1.0, -1.0, 0.0])
 def test_stochastic_rounding_is_unbiased(dtype: DType, binade: float) -> None:
     """The mean of n draws is off by less than five standard deviations, each at most half a unit / sqrt(n)."""
     mantissa, lowest = FORMATS[dtype]
@@ -389,7 +390,7 @@ def test_stochastic_rounding_is_for_floats() -> None:
 # ---- unwritten storage
 
 
-@pytest.mark.parametrize("dtype", BY_NAME.values(), ids=str)
+@together("dtype", BY_NAME.values())
 def test_poison(dtype: DType) -> None:
     storage = np.zeros((3, 48), np.uint8)
     poison_fill(storage[:2, 8:40], dtype)

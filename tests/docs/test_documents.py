@@ -9,6 +9,7 @@ import pytest
 
 from nki.options import API_VERSIONS, ENVIRONMENT, from_environment
 from nki.store import settings
+from tests.together import together
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
@@ -29,7 +30,7 @@ def test_python_blocks_run(path: Path, block: str, tmp_path: Path) -> None:
     exec(compile(block, str(file), "exec"), {"__name__": "document"})
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+@together("path", DOCUMENTS)
 def test_links_to_files_exist(path: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(), flags=re.S)
     for target in re.findall(r"\]\(([^)#:]+)\)", prose):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.test_documents import ROOT
 from tests.docs.test_paths import PACKAGE, exists
+from tests.together import together
 
 PAGE = ROOT / "docs" / "glossary.md"
 ROW = re.compile(r"^\| \*\*(.+?)\*\*.*?\| (.+?) \| `(.+?)` \|$", re.M)
@@ -24,7 +25,7 @@ def text_of(place: str) -> str:
     return " ".join([place, *(path.read_text(encoding="utf-8") for path in files)]).lower()
 
 
-@pytest.mark.parametrize(("word", "meaning", "place"), ENTRIES, ids=[word for word, _, _ in ENTRIES])
+@together("word, meaning, place", ENTRIES)
 def test_an_entry_is_a_sentence_about_what_its_file_holds(word: str, meaning: str, place: str) -> None:
     assert meaning[0].isupper() and meaning.endswith(".")
     assert exists(place)

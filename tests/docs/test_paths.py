@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.test_documents import DOCUMENTS, ROOT
+from tests.together import together
 
 TOP = ("src", "tests", "docs", "benchmarks", "scripts", "examples", "distributions", ".github", ".ci")
 PACKAGE = ROOT / "src" / "nki"
@@ -40,7 +41,7 @@ def test_paths_exist(path: Path) -> None:
     assert [word for word in sorted(named(path.read_text(encoding="utf-8"))) if not exists(word)] == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@together("path", DOCUMENTS)
 def test_modules_that_commands_run_exist(path: Path) -> None:
     modules = re.findall(r"python3? -m ((?:benchmarks|tests)[\w.]*)", path.read_text(encoding="utf-8"))
     assert [name for name in modules if importlib.util.find_spec(name) is None] == []

@@ -7,7 +7,7 @@ from functools import reduce
 from importlib import import_module
 from pathlib import Path
 
-import pytest
+from tests.together import together
 
 ROOT = Path(__file__).resolve().parents[2]
 _HOP = re.compile(r"`([\w/]+)\.py` `([\w.]+)`")
@@ -25,7 +25,7 @@ def test_there_are_four_walks() -> None:
     assert len(re.findall(r"^1\. ", walks, re.MULTILINE)) == 4 and len(hops()) > 40
 
 
-@pytest.mark.parametrize("hop", sorted(set(hops())), ids=":".join)
+@together("hop", sorted(set(hops())))
 def test_a_hop_exists(hop: tuple[str, str]) -> None:
     file, function = hop
     module = import_module("nki." + file.replace("/", "."))

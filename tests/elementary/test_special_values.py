@@ -14,6 +14,7 @@ from nki import elementary
 from nki.isa import functions
 from nki.sim.numpy_arrays import NumpyArrays
 from tests.elementary.functions import ACTIVATION_FUNCTIONS, ELEMENTARY_FUNCTIONS, OPERATORS, SLOPE, X
+from tests.together import together
 
 INF, NAN = math.inf, math.nan
 TINY, SMALL = 2.0**-149, 2.0**-126
@@ -48,8 +49,8 @@ def test_special_values(name: str) -> None:
     assert same(got, wanted), got
 
 
-@pytest.mark.parametrize("name", SPECIAL)
-@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0x7F800001, 0xFFC00123, 0xFFFFFFFF])
+@together("name", SPECIAL)
+@together("bits", [0x7FC00000, 0x7FFFFFFF, 0x7F800001, 0xFFC00123, 0xFFFFFFFF])
 def test_nan_stays_nan(name: str, bits: int) -> None:
     assert np.isnan(ELEMENTARY_FUNCTIONS[name](np.array([bits, bits], np.uint32).view(np.float32))).all()
 
@@ -180,8 +181,8 @@ class Choosing(NumpyArrays):
         return super().scaled(a, n)
 
 
-@pytest.mark.parametrize("name", ACTIVATION_FUNCTIONS)
-@pytest.mark.parametrize("bits", [0x7FC01234, 0xFFC01234, 0x7FC00001])
+@together("name", ACTIVATION_FUNCTIONS)
+@together("bits", [0x7FC01234, 0xFFC01234, 0x7FC00001])
 def test_no_operation_chooses_between_two_nans(name: str, bits: int) -> None:
     """Which of two NaNs an operation passes on is the machine's choice: here both must be the same one."""
     result = functions.apply(Choosing(), OPERATORS[name], np.array([bits], np.uint32).view(np.float32), SLOPE)

@@ -15,6 +15,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import ArgumentError, LaunchError, NkiError
 from tests.support import both, environment, rejection
+from tests.together import together
 
 
 def load(array: Any) -> Any:
@@ -299,7 +300,7 @@ REFUSED: list[tuple[str, Any, tuple[Any, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "kernel", "args"), REFUSED, ids=[f"{i}-{r[0]}" for i, r in enumerate(REFUSED)])
+@together("code, kernel, args", REFUSED)
 def test_bad_input_has_its_own_error_with_a_remedy(code: str, kernel: Any, args: tuple[Any, ...]) -> None:
     error = rejection(kernel, *args)
     assert error.code == code

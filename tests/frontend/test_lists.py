@@ -12,6 +12,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import ArgumentError, TensorError
 from tests.support import both, environment, rejection
+from tests.together import together
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8)
 
@@ -114,9 +115,9 @@ def test_the_address_of_a_tensor() -> None:
     assert (both(kernel, X) == X).all()
 
 
-@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("shape", [(128, 32, 1), (1, 128, 64), (1, 32, 1, 64), (64, 1, 32), (1, 128, 1), (16, 1, 1)])
+@together("target", ["trn1", "trn2", "trn3"])
+@together("dtype", [np.float32, np.float16])
+@together("shape", [(128, 32, 1), (1, 128, 64), (1, 32, 1, 64), (64, 1, 32), (1, 128, 1), (16, 1, 1)])
 def test_transposes_leave_out_dimensions_of_size_1(shape: Any, dtype: Any, target: str) -> None:
     def kernel(a: Any) -> Any:
         tile = nl.load_transpose2d(a)

@@ -13,6 +13,7 @@ import pytest
 import nki
 import nki.language as nl
 from nki.core.errors import FrontendError
+from tests.together import together
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*return.nothing:nki.report.NkiWarning")  # kernels for one line
 
@@ -40,7 +41,7 @@ def refusal(body: Callable[[Any], Any]) -> FrontendError:
     return caught.value
 
 
-@pytest.mark.parametrize("symbol", BINARY, ids=lambda function: function.__name__)
+@together("symbol", BINARY)
 def test_two_operands(symbol: Callable[[Any, Any], Any]) -> None:
     for other in (1, 2.5, np.float32(1), X):
         assert refusal(lambda tile, other=other: symbol(tile, other)).code == "tensor.arithmetic"
@@ -91,7 +92,7 @@ PYTHON: list[tuple[Callable[[Any, Any], Any], Any, np.dtype[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("symbol", "other", "dtype"), PYTHON)
+@together("symbol, other, dtype", PYTHON)
 def test_what_is_advised_computes_what_python_does(symbol: Any, other: Any, dtype: np.dtype[Any]) -> None:
     """The advice itself is executed; the reference is NumPy in float64."""
 

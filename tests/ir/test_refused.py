@@ -17,6 +17,7 @@ from nki.ir.text import from_bytecode, from_text, load, save, to_bytecode, to_te
 from nki.ir.verify import verify
 from nki.target.load import load_target
 from tests.ir.kernels import array, looped, scaled_sum, traced
+from tests.together import together
 
 TARGET = load_target("trn2")
 
@@ -59,7 +60,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("code", "old", "new", "message"), BROKEN)
+@together("code, old, new, message", BROKEN)
 def test_a_broken_module_is_refused(code: str, old: str, new: str, message: str) -> None:
     text = text_of()
     assert old in text

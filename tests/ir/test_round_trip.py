@@ -22,6 +22,7 @@ from nki.spec.program import ForLoop, Program, WhileLoop
 from nki.testing.equality import differences
 from tests.ir.kernels import array, dynamic_program, looped, scaled_sum, traced
 from tests.isa.test_registry import LEGAL
+from tests.together import together
 
 Way = Callable[[Module], Module]
 WAYS: dict[str, Way] = {
@@ -39,7 +40,7 @@ def assert_survives(programs: list[Program], way: Way) -> None:
         assert differences(program, back) == []
 
 
-@pytest.mark.parametrize(("example", "target"), EXAMPLES, ids=lambda v: v if isinstance(v, str) else v.instruction)
+@together("example, target", EXAMPLES, by=lambda example, _: example.instruction)
 def test_every_legal_example_survives(example: Any, target: str) -> None:
     programs = traced(example.kernel, *example.arguments(), target=target, lnc=example.lnc)
     for way in WAYS.values():
@@ -89,8 +90,8 @@ NUMBERS = [0.0, -0.0, 0, 1, True, False, 1.0, math.inf, -math.inf, math.nan, QUI
 NUMBERS += [2**63 - 1, -(2**63), 2**63, -(2**200)]
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+@together("way", WAYS.values())
+@together("number", NUMBERS)
 def test_numbers_are_exact(number: float, way: Way) -> None:
     (program,) = traced(scaled_sum, array(), array())
     scale = program.body.items[2]
@@ -102,8 +103,8 @@ def test_numbers_are_exact(number: float, way: Way) -> None:
     assert differences(program, back) == []
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("name", [None, "", "unit", 'é \\ " \n % \\FF ☃', "5"], ids=repr)
+@together("way", WAYS.values())
+@together("name", [None, "", "unit", 'é \\ " \n % \\FF ☃', "5"])
 def test_texts_are_exact(name: str | None, way: Way) -> None:
     (program,) = traced(scaled_sum, array(), array())
     copy = program.body.items[0]
@@ -112,8 +113,8 @@ def test_texts_are_exact(name: str | None, way: Way) -> None:
     assert back.body.items[0].arguments.name == name
 
 
-@pytest.mark.parametrize("region", MemoryRegion, ids=str)
-@pytest.mark.parametrize("dtype", BY_NAME.values(), ids=str)
+@together("region", MemoryRegion)
+@together("dtype", BY_NAME.values())
 def test_every_dtype_and_region_survives(dtype: Any, region: MemoryRegion) -> None:
     address = (32, 64) if region.on_chip else None
     buffer = Buffer(7, "t", region, (4, 2, 3), dtype, address, "constant")

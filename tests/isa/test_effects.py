@@ -9,6 +9,7 @@ from nki.isa.accumulator import scalar_registers
 from nki.spec.engine import reduce_cmd
 from nki.spec.instruction import EFFECTS, REGISTRY
 from tests.isa.executed import STATE, Executed, executed
+from tests.together import together
 
 
 def _declared(done: Executed) -> set[str]:
@@ -17,7 +18,7 @@ def _declared(done: Executed) -> set[str]:
     return declared - {"rendezvous"} if done.issued.instruction.label.startswith("nki.collectives.") else declared
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+@together("name", REGISTRY)
 def test_declared_effects_are_those_of_the_body(name: str) -> None:
     mine = [done for done in executed() if done.issued.instruction.name == name]
     assert mine, "no legal example executes it"

@@ -14,6 +14,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.report import NkiWarning
 from tests.support import environment
+from tests.together import together
 
 CODE = "lint.integer-precision"
 BIG = 2**24
@@ -55,7 +56,7 @@ def vector(op: Any) -> Callable[[Any, Any], None]:
     return lambda y, x: nisa.tensor_tensor(dst=y, data1=x, data2=x, op=op, engine=nisa.engine.vector)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint32"])
+@together("dtype", ["int32", "uint32"])
 @pytest.mark.parametrize(
     ("body", "value", "exact"),
     [

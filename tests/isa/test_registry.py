@@ -16,6 +16,7 @@ from nki.spec.instruction import REGISTRY
 from tests.isa import examples
 from tests.isa.registry import Breaks, Legal
 from tests.support import both, rejection
+from tests.together import together
 
 ALL: list[Any] = [
     example
@@ -27,7 +28,7 @@ BREAKS = [e for e in ALL if isinstance(e, Breaks)]
 
 
 @pytest.mark.filterwarnings("ignore:.lint.integer-precision.")  # some have integers that float32 rounds
-@pytest.mark.parametrize(("example", "target"), LEGAL, ids=lambda v: v if isinstance(v, str) else v.instruction)
+@together("example, target", LEGAL, by=lambda example, _: example.instruction)
 def test_legal_example_runs_and_agrees_with_its_reference(example: Legal, target: str) -> None:
     arguments = example.arguments()
     result = both(example.kernel, *arguments, target=target, lnc=example.lnc)
@@ -40,7 +41,7 @@ def test_legal_example_runs_and_agrees_with_its_reference(example: Legal, target
         np.testing.assert_allclose(_wide(got), _wide(want), rtol=example.rtol, atol=example.atol)
 
 
-@pytest.mark.parametrize("example", BREAKS, ids=lambda e: e.code)
+@together("example", BREAKS, by=lambda example: example.code.partition(".")[0])
 def test_breaking_example_is_refused_with_the_code_of_its_rule(example: Breaks) -> None:
     instruction, _, code = example.code.partition(".")
     rules = {rule.code: rule for rule in REGISTRY[instruction].rules}

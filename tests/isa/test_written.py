@@ -28,6 +28,7 @@ from nki.target.model import Target
 from tests.isa.registry import Legal
 from tests.isa.test_registry import ALL
 from tests.support import environment
+from tests.together import together
 
 
 def written_for_certain(issued: Issued, target: Target) -> list[View]:
@@ -69,7 +70,7 @@ def watched(kernel: Callable[..., Any], arguments: tuple[Any, ...], target: str,
 EXAMPLES = [example for example in ALL if isinstance(example, Legal)]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.instruction)
+@together("example", EXAMPLES, by=lambda example: example.instruction)
 def test_what_is_certain_is_there(example: Legal) -> None:
     claims = watched(example.kernel, example.arguments(), example.targets[-1], example.lnc)
     assert claims.checked

@@ -15,6 +15,7 @@ import nki.language as nl
 from nki.core.errors import ArgumentError, NkiError
 from nki.language import python_numbers
 from tests.language.support import normal, on_tiles, refused
+from tests.together import together
 
 HOST = np.zeros((4, 4), np.float32)
 WRONG: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -139,7 +140,7 @@ NUMBERS: dict[str, tuple[float, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(python_numbers._IN_PYTHON))
+@together("name", sorted(python_numbers._IN_PYTHON))
 def test_what_python_computes_of_numbers_is_what_the_function_computes_of_tiles(name: str) -> None:
     function, values = getattr(nl, name), NUMBERS[name]
     fix = refused(lambda x: function(*values), normal((1, 1))).fix

@@ -15,6 +15,7 @@ import nki
 import nki.isa as nisa
 import nki.language as nl
 from tests.support import both, rejection
+from tests.together import together
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*return.nothing:nki.report.NkiWarning")  # kernels for one line
 
@@ -81,7 +82,7 @@ def test_between_memories(dst: str, src: str) -> None:
 
 
 @pytest.mark.parametrize("region", REGIONS)
-@pytest.mark.parametrize(
+@together(
     "key",
     [
         np.s_[...],
@@ -92,9 +93,8 @@ def test_between_memories(dst: str, src: str) -> None:
         np.s_[3, 1:48:2],
         np.s_[:, 47],
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("number", [2.5, -0.0, np.float32(7), 3, True])
+@together("number", [2.5, -0.0, np.float32(7), 3, True])
 def test_numbers(region: str, key: Any, number: Any) -> None:
     if region != "hbm" and key == np.s_[3, 1:48:2]:
         key = np.s_[0, 1:48:2]  # an engine's access does not start at partition 3

@@ -16,13 +16,14 @@ import nki.language as nl
 from nki.core.errors import NkiError
 from tests.language.support import BFLOAT16, TARGETS, normal, on_tiles, same
 from tests.support import both
+from tests.together import together
 
 NOTHING = np.zeros((1, 1), np.float32)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [nl.uint8, nl.float32, nl.bfloat16, nl.float8_e4m3, nl.int32])
-@pytest.mark.parametrize("n", [1, 40, 128])
+@together("dtype", [nl.uint8, nl.float32, nl.bfloat16, nl.float8_e4m3, nl.int32])
+@together("n", [1, 40, 128])
 def test_identity(n: int, dtype: Any, target: str) -> None:
     got = on_tiles(lambda _: nl.shared_identity_matrix(n, dtype), NOTHING, target=target)
     assert got.dtype == dtype.numpy

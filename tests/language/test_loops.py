@@ -15,12 +15,13 @@ from nki.core.errors import FrontendError, NkiError
 from nki.spec.program import ForLoop, WhileLoop
 from tests.language.support import normal, same
 from tests.support import both, rejection
+from tests.together import together
 
 RANGES = ("affine_range", "sequential_range", "static_range", "range")
 
 
 @pytest.mark.parametrize("name", RANGES)
-@pytest.mark.parametrize("arguments", [(5,), (2, 7), (7, 2, -2), (0, 10, 3), (3, None, 2), (0,)], ids=str)
+@together("arguments", [(5,), (2, 7), (7, 2, -2), (0, 10, 3), (3, None, 2), (0,)])
 def test_old_ranges_are_ranges(name: str, arguments: Any) -> None:
     with pytest.warns(DeprecationWarning, match=f"nl.{name} is deprecated; use range") as caught:
         got = getattr(nl, name)(*arguments)

@@ -10,10 +10,11 @@ import pytest
 
 import nki.language as nl
 from tests.language.support import BFLOAT16, TARGETS, normal, on_tiles, refused, same, wide, words
+from tests.together import together
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("transposed", [False, True])
+@together("target", TARGETS)
+@together("transposed", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, BFLOAT16, np.float16, ml_dtypes.float8_e5m2])
 def test_matmul(dtype: Any, transposed: bool, target: str) -> None:
     x, y = normal((40, 100), dtype), normal((100, 300), dtype, seed=1)
@@ -52,8 +53,8 @@ def test_contraction_that_does_not_fit_names_the_remedy() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [np.float32, BFLOAT16, np.float16, np.int32, np.int16, np.uint8])
-@pytest.mark.parametrize("shape", [(128, 128), (40, 100), (1, 7), (33, 1)], ids=str)
+@together("dtype", [np.float32, BFLOAT16, np.float16, np.int32, np.int16, np.uint8])
+@together("shape", [(128, 128), (40, 100), (1, 7), (33, 1)])
 def test_transpose(shape: tuple[int, int], dtype: Any, target: str) -> None:
     x = normal(shape, dtype, 90)
     got = on_tiles(nl.transpose, np.abs(x) if np.dtype(dtype).kind == "u" else x, target=target)

@@ -12,6 +12,7 @@ import nki.isa as nisa
 import nki.language as nl
 from tests.language.support import BFLOAT16, TARGETS, normal, on_tiles, same, words
 from tests.support import both
+from tests.together import together
 
 REGIONS = ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm")
 E4M3 = ml_dtypes.float8_e4m3
@@ -105,8 +106,8 @@ def test_region_questions() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [np.float32, BFLOAT16, np.uint8, np.int32, E4M3], ids=lambda d: np.dtype(d).name)
-@pytest.mark.parametrize("partitions", [2, 32, 33, 64, 128])
+@together("dtype", [np.float32, BFLOAT16, np.uint8, np.int32, E4M3])
+@together("partitions", [2, 32, 33, 64, 128])
 def test_broadcast_over_partitions_keeps_bits(partitions: int, dtype: Any, target: str) -> None:
     bits = words((1, 24), f"u{np.dtype(dtype).itemsize}").view(dtype)
     got = on_tiles(lambda t: nl.broadcast_to(t, (partitions, 24)), bits, target=target)

@@ -10,6 +10,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.dtypes import DType
 from nki.spec.operator import Operator, operator_of
+from tests.together import together
 
 # parameters, then the functions that have them
 FUNCTIONS = {
@@ -176,7 +177,7 @@ NOT_OPERATORS = ("divide", "mod", "fmod", "negative", "floor", "cos", "sum", "so
 EACH = [(name, parameters) for parameters, names in FUNCTIONS.items() for name in names.split()]
 
 
-@pytest.mark.parametrize(("name", "parameters"), EACH, ids=lambda v: v)
+@together("name, parameters", EACH)
 def test_function_has_the_published_parameters(name: str, parameters: str) -> None:
     assert name in nl.__all__
     assert _parameters(getattr(nl, name)) == parameters
@@ -190,19 +191,19 @@ def test_published_number_of_functions() -> None:
     assert len(EACH) == 103
 
 
-@pytest.mark.parametrize(("name", "bits"), DTYPES.items())
+@together("name, bits", DTYPES.items())
 def test_dtype(name: str, bits: int) -> None:
     dtype = getattr(nl, name)
     assert isinstance(dtype, DType) and dtype.bits == bits
     assert dtype.name == name.rstrip("_")
 
 
-@pytest.mark.parametrize(("name", "value"), REGIONS.items())
+@together("name, value", REGIONS.items())
 def test_region(name: str, value: str) -> None:
     assert getattr(nl, name) is nl.MemoryRegion(value)
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@together("name", CLASSES)
 def test_class(name: str) -> None:
     assert inspect.isclass(getattr(nl, name)) and name in nl.__all__
 
@@ -211,27 +212,27 @@ def test_tensor_is_an_nki_object() -> None:
     assert issubclass(nl.NkiTensor, nl.NKIObject)
 
 
-@pytest.mark.parametrize(("name", "parameters"), TENSOR_METHODS.items())
+@together("name, parameters", TENSOR_METHODS.items())
 def test_tensor_method_has_the_published_parameters(name: str, parameters: str) -> None:
     assert _parameters(getattr(nl.NkiTensor, name)).removeprefix("self").removeprefix(", ") == parameters
 
 
-@pytest.mark.parametrize("name", TILE_SIZES.split())
+@together("name", TILE_SIZES.split())
 def test_tile_size_exists(name: str) -> None:
     assert isinstance(inspect.getattr_static(nl.tile_size, name), property)
 
 
-@pytest.mark.parametrize("name", OPERATORS.split())
+@together("name", OPERATORS.split())
 def test_name_is_an_operator_of_instructions(name: str) -> None:
     assert operator_of(getattr(nl, name), "op").name == name
 
 
-@pytest.mark.parametrize("name", OPERATORS_ONLY)
+@together("name", OPERATORS_ONLY)
 def test_name_is_an_operator_and_nothing_else(name: str) -> None:
     assert isinstance(getattr(nl, name), Operator)
 
 
-@pytest.mark.parametrize("name", NOT_OPERATORS)
+@together("name", NOT_OPERATORS)
 def test_composition_is_no_operator(name: str) -> None:
     with pytest.raises(TypeError, match=r"operand\.operator"):
         operator_of(getattr(nl, name), "op")

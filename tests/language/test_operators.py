@@ -12,6 +12,7 @@ import nki.language as nl
 from nki.core.dtypes import DType
 from nki.language.combine import promoted
 from tests.language.support import BFLOAT16, TARGETS, normal, on_tiles, refused, same, wide, words
+from tests.together import together
 
 ARITHMETIC = ("add", "subtract", "multiply", "maximum", "minimum")
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -82,7 +83,7 @@ BROADCASTS = [
 
 
 @pytest.mark.parametrize(("first", "second"), BROADCASTS, ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, BFLOAT16, np.int32], ids=lambda d: np.dtype(d).name)
+@together("dtype", [np.float32, BFLOAT16, np.int32])
 def test_sizes_of_one_repeat(first: tuple[int, ...], second: tuple[int, ...], dtype: Any) -> None:
     a, b = normal(first, dtype, 90), normal(second, dtype, 9, seed=1)
     got = on_tiles(nl.subtract, a, b)
@@ -95,8 +96,8 @@ def _spread(a: np.ndarray, own: tuple[int, ...], other: tuple[int, ...]) -> np.n
     return a.reshape(own[0], *[1] * (rank - len(own)), *own[1:]).astype(np.float32)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [np.int32, np.uint32])
+@together("target", TARGETS)
+@together("dtype", [np.int32, np.uint32])
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "maximum", "minimum", "equal", "less"])
 def test_32_bit_integers_are_exact(name: str, dtype: Any, target: str) -> None:
     a, b = words((40, 24), dtype), words((40, 24), dtype, 1)
@@ -138,8 +139,8 @@ def test_operands_in_psum(target: str) -> None:
     same(on_tiles(nl.multiply, a, b, target=target, psum=True), a * b)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.uint32])
+@together("target", TARGETS)
+@together("dtype", [np.int8, np.uint16, np.int32, np.uint32])
 @pytest.mark.parametrize("name", BITWISE)
 def test_bitwise(name: str, dtype: Any, target: str) -> None:
     a, b = words((32, 20), dtype), words((32, 20), dtype, 1)

@@ -9,6 +9,7 @@ import pytest
 
 import nki.language as nl
 from tests.language.support import BFLOAT16, TARGETS, normal, on_tiles, same, wide
+from tests.together import together
 
 NAMES = ("sum", "max", "min", "mean", "prod")
 AXES: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = [
@@ -20,9 +21,9 @@ AXES: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@together("target", TARGETS)
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("psum", [False, True])
+@together("psum", [False, True])
 def test_rows(name: str, psum: bool, target: str) -> None:
     x = normal((100, 60)) + np.float32(2)
     got = on_tiles(lambda t: getattr(nl, name)(t, axis=1), x, target=target, psum=psum)
@@ -30,7 +31,7 @@ def test_rows(name: str, psum: bool, target: str) -> None:
     np.testing.assert_allclose(got, getattr(np, name)(wide(x), axis=1, keepdims=True), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("axis", "plain", "shape"), AXES, ids=str)
+@together("axis, plain, shape", AXES)
 @pytest.mark.parametrize("name", NAMES)
 def test_axes_and_kept_dimensions(name: str, axis: Any, plain: tuple[int, ...], shape: tuple[int, ...]) -> None:
     x = normal((64, 3, 4, 5)) + np.float32(2)
@@ -57,8 +58,8 @@ def test_integers() -> None:
     same(on_tiles(lambda t: nl.max(t, 1), x), x.max(axis=1, keepdims=True))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("keepdims", [False, True])
+@together("target", TARGETS)
+@together("keepdims", [False, True])
 @pytest.mark.parametrize(("axis", "plain"), [(3, (3,)), ((2, 3), (2, 3)), ((1, 2, 3), (1, 2, 3))])
 def test_variance_always_keeps_dimensions(axis: Any, plain: tuple[int, ...], keepdims: bool, target: str) -> None:
     x = normal((64, 3, 4, 5)) + np.float32(100)

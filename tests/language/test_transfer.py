@@ -12,9 +12,10 @@ import nki.isa as nisa
 import nki.language as nl
 from tests.language.support import BFLOAT16, TARGETS, normal, on_tiles, refused, same, words
 from tests.support import both, environment, rejection
+from tests.together import together
 
 
-@pytest.mark.parametrize("shape", [(7,), (128,), (5, 1), (128, 9), (3, 4, 5), (2, 3, 4, 5)], ids=str)
+@together("shape", [(7,), (128,), (5, 1), (128, 9), (3, 4, 5), (2, 3, 4, 5)])
 @pytest.mark.parametrize("dtype", [np.float32, BFLOAT16, np.int8])
 def test_load_and_store_of_any_rank(shape: tuple[int, ...], dtype: Any) -> None:
     def kernel(a: Any) -> Any:

@@ -12,14 +12,15 @@ import pytest
 import nki.language as nl
 from nki.language.trigonometry import PI
 from tests.language.support import BFLOAT16, TARGETS, normal, on_tiles, wide
+from tests.together import together
 
 FUNCTIONS: dict[str, Any] = {"sin": np.sin, "cos": np.cos}
 PI_DIGITS = Fraction("3.14159265358979323846264338327950288419716939937510")
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@together("target", TARGETS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("scale", [1.0, 30.0, 1e3, 5e4])
+@together("scale", [1.0, 30.0, 1e3, 5e4])
 def test_within_a_millionth(name: str, scale: float, target: str) -> None:
     x = np.clip(normal((64, 64), scale=scale), -2e5, 2e5)
     got = on_tiles(getattr(nl, name), x, target=target)

@@ -12,6 +12,7 @@ from scipy import special
 
 import nki.language as nl
 from tests.language.support import BFLOAT16, TARGETS, normal, on_tiles, same, wide, words
+from tests.together import together
 
 Reference = Callable[[np.ndarray], np.ndarray]
 
@@ -59,7 +60,7 @@ POSITIVE: dict[str, Reference] = {"log": np.log, "sqrt": np.sqrt, "rsqrt": lambd
 EXACT = ("relu", "abs", "negative", "sign")
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@together("target", TARGETS)
 @pytest.mark.parametrize("name", [*EVERYWHERE, *POSITIVE])
 def test_float32(name: str, target: str) -> None:
     x = normal((64, 80), scale=3)
@@ -73,7 +74,7 @@ def test_float32(name: str, target: str) -> None:
         np.testing.assert_allclose(got, wanted, rtol=3e-6, atol=3e-7)
 
 
-@pytest.mark.parametrize("name", [*EVERYWHERE, *POSITIVE])
+@together("name", [*EVERYWHERE, *POSITIVE])
 def test_bfloat16_in_and_out(name: str) -> None:
     x = (np.abs(normal((32, 40))) + 0.1).astype(BFLOAT16)
     got = on_tiles(getattr(nl, name), x)
@@ -81,7 +82,7 @@ def test_bfloat16_in_and_out(name: str) -> None:
     np.testing.assert_allclose(wide(got), (EVERYWHERE | POSITIVE)[name](wide(x)), rtol=2**-8)
 
 
-@pytest.mark.parametrize("name", [*EVERYWHERE, *POSITIVE])
+@together("name", [*EVERYWHERE, *POSITIVE])
 def test_from_psum_to_another_dtype(name: str) -> None:
     x = np.abs(normal((32, 40))) + np.float32(0.1)
     got = on_tiles(lambda t: getattr(nl, name)(t, dtype=nl.float16), x, psum=True)

@@ -11,6 +11,7 @@ from benchmarks.library.cases import all_cases
 
 from nki.language import float32
 from nkilib.catalogue import CATALOGUE
+from tests.together import together
 
 CASES = all_cases()
 
@@ -20,7 +21,7 @@ def test_cases_are_of_kernels_that_there_are_and_have_names_of_their_own() -> No
     assert [key for key, times in Counter(case.key for case in CASES).items() if times > 1] == []
 
 
-@pytest.mark.parametrize("name", sorted({case.kernel for case in CASES}))
+@together("name", sorted({case.kernel for case in CASES}))
 def test_least_times_and_shapes(name: str) -> None:
     for case in CASES:
         if case.kernel == name:

@@ -7,9 +7,10 @@ import pytest
 
 from nkilib import kernels
 from nkilib.catalogue import CATALOGUE, kernel, reference
+from tests.together import together
 
 
-@pytest.mark.parametrize("name", sorted(CATALOGUE))
+@together("name", sorted(CATALOGUE))
 def test_a_kernel_is_found_under_all_of_its_names(name: str) -> None:
     entry = CATALOGUE[name]
     found = kernel(name)
@@ -17,7 +18,7 @@ def test_a_kernel_is_found_under_all_of_its_names(name: str) -> None:
     assert entry.backward == "" or entry.backward in CATALOGUE
 
 
-@pytest.mark.parametrize("name", sorted(CATALOGUE))
+@together("name", sorted(CATALOGUE))
 def test_its_reference_takes_the_same_arguments(name: str) -> None:
     names = list(inspect.signature(kernel(name).func).parameters)
     wanted = list(inspect.signature(reference(name)).parameters)  # where cores change a layout, it is told how many

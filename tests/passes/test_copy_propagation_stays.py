@@ -33,6 +33,7 @@ from tests.passes.broadcasts import (
     wide,
 )
 from tests.passes.kernels import passed, results
+from tests.together import together
 
 
 def _narrow(x: Any, row: Any, out: Any) -> None:
@@ -189,7 +190,7 @@ STAYS: dict[str, Use] = {
 }
 
 
-@pytest.mark.parametrize("name", STAYS)
+@together("name", STAYS)
 def test_stays(name: str) -> None:
     before, after = passed(around(STAYS[name]), [X, ROW], copy_propagation.PASS)
     assert after is before

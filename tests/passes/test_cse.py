@@ -22,6 +22,7 @@ from nki.spec.verify_program import verify_program
 from tests.passes.cse_kernels import GO, A, Change, Use, around, chain, scaled, states, tile
 from tests.passes.cse_stays import STAY, between
 from tests.passes.kernels import TRN2, passed, results
+from tests.together import together
 
 
 def count(program: Program) -> Counter[str]:
@@ -51,7 +52,7 @@ def with_bait(change: Change) -> Change:
     return both
 
 
-@pytest.mark.parametrize("name", STAY)
+@together("name", STAY)
 def test_what_may_differ_is_computed_again(name: str) -> None:
     before, after = passed(around(STAY[name]), [A], cse.PASS)
     assert count(after) == count(before)

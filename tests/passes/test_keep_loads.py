@@ -20,6 +20,7 @@ from nki.spec.program import Program
 from nki.testing.adversary import Policy, run_adversely
 from tests.ir.kernels import traced
 from tests.passes.kernels import TRN2
+from tests.together import together
 
 TILE = (128, 16)
 A = np.arange(2 * 128 * 16, dtype=np.float32).reshape(2 * 128, 16)
@@ -189,7 +190,7 @@ def bytes_of(programs: list[Program], *arrays: np.ndarray) -> list[bytes]:
     return [result.tobytes() for result in found] + [copy.tobytes() for copy in copies]
 
 
-@pytest.mark.parametrize("setting", IMITATE)
+@together("setting", IMITATE)
 @pytest.mark.parametrize("name", CASES)
 def test_loads_are_left_out_only_where_nothing_differs(name: str, setting: str) -> None:
     change, written, done = CASES[name]

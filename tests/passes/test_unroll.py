@@ -14,6 +14,7 @@ from nki.compiler import CompileConfig
 from nki.passes import unroll
 from nki.spec.program import ForLoop
 from tests.passes.kernels import passed, results, shape
+from tests.together import together
 
 PREFETCH = CompileConfig(prefetch_auto=True)
 A = np.random.default_rng(2).standard_normal((12, 8, 16)).astype(np.float32)
@@ -50,7 +51,7 @@ def both(kernel: Callable[[Any], Any], ring: int = 4) -> tuple[Any, Any]:
     return before, after
 
 
-@pytest.mark.parametrize("ring", [2, 3, 4, 5])
+@together("ring", [2, 3, 4, 5])
 @pytest.mark.parametrize("bounds", [(0, 12, 1), (0, 8, 1), (1, 12, 1), (0, 7, 1), (2, 12, 3), (0, 1, 1), (5, 11, 2)])
 def test_any_bounds(bounds: tuple[int, int, int], ring: int) -> None:
     """With a remainder or without; what is left of the loop and what follows it makes all trips."""

@@ -17,6 +17,7 @@ from nki.profiling import build, summary
 from nki.tools.codes import advice_entries
 from tests.profiling.advice.test_ranking import CASES
 from tests.profiling.support import advice, array, hbm, loaded, loaded_part, profiled, psum, rules, sbuf, stored
+from tests.together import together
 from tests.tools.running import nki as command
 
 RULES = sorted(rule.__name__.replace("_", "-") for rule in build.RULES)
@@ -26,7 +27,7 @@ def test_every_rule_is_explained() -> None:
     assert sorted(advice_entries()) == RULES
 
 
-@pytest.mark.parametrize("name", RULES)
+@together("name", RULES)
 def test_an_explanation_is_a_title_and_some_sentences(name: str) -> None:
     found = advice_entries()[name]
     shown = command("explain", name).stdout

@@ -6,6 +6,7 @@ import ast
 import importlib
 import linecache
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -38,14 +39,18 @@ INTERNAL = (
 )
 
 
-def cases(aspect: str = "") -> list[Any]:
-    """One parameter per kernel; where this aspect is defective the test is expected to fail."""
+def cases(*aspects: str) -> list[Any]:
+    """One parameter per kernel; where one of these aspects is defective the test is expected to fail."""
     return [
         pytest.param(
             topic,
             case,
             id=f"{Path(topic.file).stem}-{case.name}",
-            marks=[pytest.mark.xfail(strict=True, reason=case.defects[aspect])] if aspect in case.defects else [],
+            marks=[
+                pytest.mark.xfail(strict=True, reason=case.defects[aspect])
+                for aspect in aspects
+                if aspect in case.defects
+            ],
         )
         for topic in TOPICS
         for case in topic.cases
@@ -53,42 +58,35 @@ def cases(aspect: str = "") -> list[Any]:
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize(("topic", "case"), cases())
+@pytest.mark.parametrize(("topic", "case"), cases("modes", "words", "caret"))
 def test_message(topic: Topic, case: Case) -> None:
+    """What is asked of every message comes first, so that no golden is written that does not have it."""
     eager, compiled = support.errors(case)
     assert (eager.code, compiled.code) == (case.code, case.code)
-    topic.goldens.check(case.name, support.rendered(eager))
-
-
-@pytest.mark.parametrize(("topic", "case"), cases("modes"))
-def test_both_modes_say_the_same(topic: Topic, case: Case) -> None:
-    eager, compiled = support.errors(case)
-    assert support.rendered(compiled) == support.rendered(eager)
-
-
-@pytest.mark.parametrize(("topic", "case"), cases("words"))
-def test_it_has_a_fix_and_shows_nothing_internal(topic: Topic, case: Case) -> None:
-    for error in support.errors(case):
-        text = support.rendered(error)
-        assert error.message
-        assert error.fix
-        assert not ABSOLUTE.search(f"{error.message}\n{error.rule}\n{error.fix}"), text
-        assert not [word for word in INTERNAL if word in text], text
-
-
-@pytest.mark.parametrize(("topic", "case"), cases("caret"))
-def test_the_caret_underlines_the_call(topic: Topic, case: Case) -> None:
-    error = support.errors(case)[0]
-    assert underlined(support.rendered(error)) == case.at
+    text = support.rendered(eager)
+    assert support.rendered(compiled) == text, "both modes say the same"
+    for error in (eager, compiled):
+        check_words(error)
+    assert underlined(text) == case.at
     if case.at:
-        assert not ABSOLUTE.search(support.rendered(error))
-        check_span(error)
+        assert not ABSOLUTE.search(text)
+        check_span(eager)
+    topic.goldens.check(case.name, text)
 
 
 @pytest.mark.parametrize(("topic", "case"), cases("cure"))
 def test_the_fix_works(topic: Topic, case: Case) -> None:
     if case.cure is not None:
         support.check_cure(case)
+
+
+def check_words(error: NkiError) -> None:
+    """It has a fix, and shows nothing internal."""
+    text = support.rendered(error)
+    assert error.message
+    assert error.fix
+    assert not ABSOLUTE.search(f"{error.message}\n{error.rule}\n{error.fix}"), text
+    assert not [word for word in INTERNAL if word in text], text
 
 
 def underlined(text: str) -> str:
@@ -103,13 +101,19 @@ def underlined(text: str) -> str:
     return ""
 
 
+@cache
+def syntax(file: str) -> list[ast.AST]:
+    """All nodes of a file."""
+    return list(ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))))
+
+
 def check_span(error: NkiError) -> None:
     """The marked columns are those of a whole expression, or of a statement that computes, on that line."""
     frame = error.location.frames[0]
     line = linecache.getline(frame.file, frame.line)
     end = frame.end_column if frame.end_line == frame.line and frame.end_column else None
     spans = set()
-    for node in ast.walk(ast.parse(Path(frame.file).read_text(encoding="utf-8"))):
+    for node in syntax(frame.file):
         if isinstance(node, ast.expr | ast.AugAssign | ast.FunctionDef | ast.If) and node.lineno == frame.line:
             first = len(line.encode()[: node.col_offset].decode())
             last = len(line.encode()[: node.end_col_offset].decode()) if node.end_lineno == frame.line else None

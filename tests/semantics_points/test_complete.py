@@ -6,9 +6,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.semantics_points.table import POINTS, Point
+from tests.together import together
 
 TESTS = Path(__file__).parents[1]
 
@@ -23,7 +22,7 @@ def written(file: str) -> frozenset[str]:
     return frozenset(n.name for n in nodes if isinstance(n, ast.FunctionDef) and n.name.startswith("test_"))
 
 
-@pytest.mark.parametrize(("number", "point"), POINTS.items(), ids=[f"{n}: {p.says}" for n, p in POINTS.items()])
+@together("number, point", POINTS.items())
 def test_point_has_tests(number: int, point: Point) -> None:
     assert 1 <= number <= 30 and point.tests
     for test in point.tests:

@@ -14,6 +14,7 @@ from nki.isa import alu
 from nki.sim.numpy_arrays import NumpyArrays
 from nki.sim.products import matmul_blas, matmul_ordered
 from nki.spec.operator import Operator
+from tests.together import together
 
 X = NumpyArrays()
 F = np.float32
@@ -31,11 +32,10 @@ def lanes_and_tree(values: list[np.float32], combine: Any, identity: float) -> n
     return lanes[0]
 
 
-@pytest.mark.parametrize("count", [1, 2, 15, 16, 17, 31, 32, 33, 100, 513])
-@pytest.mark.parametrize(
-    ("operator", "combine"),
+@together("count", [1, 2, 15, 16, 17, 31, 32, 33, 100, 513])
+@together(
+    "operator, combine",
     [(alu.ADD, lambda a, b: F(a + b)), (alu.MULTIPLY, lambda a, b: F(a * b)), (alu.MAXIMUM, max), (alu.MINIMUM, min)],
-    ids=lambda v: getattr(v, "name", ""),
 )
 def test_reductions_have_the_documented_order(operator: Operator, combine: Any, count: int) -> None:
     a = np.random.default_rng(count).uniform(0.5, 1.5, (3, count)).astype(F)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 from types import ModuleType
 
-import pytest
-
 from tests.simulator_fixes import test_fixes_0_4, test_fixes_0_5, test_fixes_0_6, test_verifier_rules
 from tests.simulator_fixes.table import FIXES, RULES
+from tests.together import together
 
 MODULES = {"0.4.0": test_fixes_0_4, "0.5.0": test_fixes_0_5, "0.6.0": test_fixes_0_6}
 ITEMS = [
@@ -17,7 +16,7 @@ ITEMS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "module"), ITEMS, ids=[f"{name}: {text}" for name, text, _ in ITEMS])
+@together("name, text, module", ITEMS)
 def test_item_has_a_test(name: str, text: str, module: ModuleType) -> None:
     assert callable(getattr(module, f"test_{name}"))
     assert text

@@ -14,6 +14,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nki.core.errors import NkiError
 from tests.support import both
+from tests.together import together
 
 X = np.arange(300 * 70, dtype=np.float32).reshape(300, 70)
 
@@ -168,8 +169,8 @@ def test_a_tensor_is_its_own_data() -> None:
     assert seen(lambda a: a.data is a)
 
 
-@pytest.mark.parametrize(
-    ("code", "call"),
+@together(
+    "code, call",
     [
         ("grid.tile-shape", lambda a: nl.tiles(a, tile_shape=(128,))),
         ("grid.tile-shape", lambda a: nl.tiles(a, tile_shape=(2, 128, 32))),

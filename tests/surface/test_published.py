@@ -14,6 +14,7 @@ import pytest
 
 import nki.isa as nisa
 import nki.language as nl
+from tests.together import together
 
 PUBLISHED = tomllib.loads((Path(__file__).parent / "published.toml").read_text())
 OLD_ENGINES = {"tensor", "vector", "scalar", "gpsimd", "unknown"}
@@ -36,7 +37,7 @@ def rows(section: str) -> list[tuple[str, str, str]]:
 FUNCTIONS = [*rows("functions"), *rows("methods"), *rows("functions_07")]
 
 
-@pytest.mark.parametrize(("module", "name", "parameters"), FUNCTIONS, ids=lambda v: v.replace(" ", "")[:60])
+@together("module, name, parameters", FUNCTIONS)
 def test_callable_has_the_published_parameters(module: str, name: str, parameters: str) -> None:
     label = f"{module}.{name}"
     live = parameters_of(find(module, name))
@@ -46,8 +47,8 @@ def test_callable_has_the_published_parameters(module: str, name: str, parameter
         assert set(parameters.split(", ")) <= set(live.split(", ")), "a deviation only adds"
 
 
-@pytest.mark.parametrize(
-    ("kind", "module", "name"),
+@together(
+    "kind, module, name",
     [(kind, m, n) for kind, table in PUBLISHED["names"].items() for m, names in table.items() for n in names],
 )
 def test_name_exists(kind: str, module: str, name: str) -> None:
@@ -74,9 +75,7 @@ def test_enumeration_has_the_published_members(name: str) -> None:
     assert {member.name: member.value for member in live} == PUBLISHED["enums"][name]
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"), [(owner, n) for owner, names in PUBLISHED["names_07"]["attributes"].items() for n in names]
-)
+@together("owner, name", [(owner, n) for owner, names in PUBLISHED["names_07"]["attributes"].items() for n in names])
 def test_name_of_0_7_exists(owner: str, name: str) -> None:
     module, _, kind = owner.rpartition(".")
     value = getattr(importlib.import_module(module), kind) if kind[:1].isupper() else importlib.import_module(owner)

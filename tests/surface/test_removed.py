@@ -17,6 +17,7 @@ from nki.core.errors import NkiError, RemovedError, RemovedImportError
 from nki.core.names import removed_table
 from nki.isa import alu, functions
 from nki.spec.operator import Operator
+from tests.together import together
 
 GONE = [
     ("nki", "baremetal", "call the kernel"),
@@ -56,7 +57,7 @@ GONE = [
 ]
 
 
-@pytest.mark.parametrize(("module", "name", "instead"), GONE, ids=lambda v: v.replace(" ", "-"))
+@together("module, name, instead", GONE)
 def test_removed_name_says_what_to_write(module: str, name: str, instead: str) -> None:
     owner = importlib.import_module(module)
     assert not hasattr(owner, name)
@@ -67,7 +68,7 @@ def test_removed_name_says_what_to_write(module: str, name: str, instead: str) -
     assert instead in caught.value.fix and f"{module}.{name}" in caught.value.message
 
 
-@pytest.mark.parametrize(("module", "name", "instead"), GONE, ids=lambda v: v.replace(" ", "-"))
+@together("module, name, instead", GONE)
 def test_import_from_is_an_import_error_with_the_same_advice(module: str, name: str, instead: str) -> None:
     for statement in (f"from {module} import {name}", f"from {module} import {name} as other"):
         with pytest.raises(RemovedImportError) as caught:
@@ -92,7 +93,7 @@ def test_a_default_for_a_missing_import_works() -> None:
     assert names["baremetal"] is None
 
 
-@pytest.mark.parametrize("name", sorted(removed_table.ISA))
+@together("name", sorted(removed_table.ISA))
 def test_advice_for_instructions_names_what_there_is(name: str) -> None:
     assert not hasattr(nisa, name)
     fix = removed_table.ISA[name].instead

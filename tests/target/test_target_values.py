@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from tests.together import together
 
 from nki.target import FEATURES, TIMING, load_target
 
@@ -158,12 +159,12 @@ BY_GENERATION: dict[str, tuple[object, object, object]] = {
 }
 
 
-@pytest.mark.parametrize("path", THE_SAME_EVERYWHERE)
+@together("path", THE_SAME_EVERYWHERE)
 def test_figures_of_all_generations(path: str) -> None:
     assert [load_target(name).provenance(path).value for name in GUIDE] == [THE_SAME_EVERYWHERE[path]] * 3
 
 
-@pytest.mark.parametrize("path", BY_GENERATION)
+@together("path", BY_GENERATION)
 def test_figures_that_differ(path: str) -> None:
     assert tuple(load_target(name).provenance(path).value for name in GUIDE) == BY_GENERATION[path]
 

@@ -16,6 +16,7 @@ from nki.spec.engine import engine
 from nki.spec.program import Block, ForLoop, Program, Sync, WhileLoop
 from nki.testing.equality import differences, same_program
 from tests.ir.kernels import array, looped, scaled_sum, traced
+from tests.together import together
 
 HERE = Location((Frame("f.py", "f", 1),))
 
@@ -73,7 +74,7 @@ CHANGES: dict[str, Callable[[Program], Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@together("change", CHANGES.values())
 def test_a_change_is_seen(change: Callable[[Program], Any]) -> None:
     (program,) = traced(scaled_sum, array(), array())
     (back,) = read(build([program]))

@@ -8,6 +8,7 @@ import pytest
 
 from nki.core.catalogue import CATALOGUE, close_codes, read_catalogue
 from nki.tools.codes import all_codes, rule_entries
+from tests.together import together
 from tests.tools.codes_in_source import codes, computed
 
 
@@ -41,7 +42,7 @@ def test_no_rule_is_explained_twice() -> None:
     assert not CATALOGUE.keys() & rule_entries().keys()
 
 
-@pytest.mark.parametrize("code", sorted(CATALOGUE))
+@together("code", sorted(CATALOGUE))
 def test_an_explanation_is_a_title_and_some_sentences(code: str) -> None:
     explanation = CATALOGUE[code]
     assert re.fullmatch(r"[a-z_]+\.[a-z-]+|beta1\.[a-z0-9_]+", code)

@@ -16,6 +16,7 @@ import nki.language as nl
 from nki.core.errors import NkiError, RemovedError
 from nki.core.names import removed_table as removed
 from tests.support import both, rejection
+from tests.together import together
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*return.nothing:nki.report.NkiWarning")  # kernels for one line
 
@@ -104,9 +105,7 @@ HABITS: list[tuple[str, str, Callable[[Any, Any], Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("code", "fix", "habit"), HABITS, ids=[f"{n} {fix[:40]}" for n, (_, fix, _) in enumerate(HABITS)]
-)
+@together("code, fix, habit", HABITS)
 def test_what_to_write_instead(code: str, fix: str, habit: Callable[[Any, Any], Any]) -> None:
     def kernel(a: Any) -> None:
         habit(nl.load(a), a)
@@ -130,7 +129,7 @@ def test_that_works() -> None:
     np.testing.assert_allclose(got[:, 1], X / X.sum(1, keepdims=True), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", removed.TENSOR)
+@together("name", removed.TENSOR)
 def test_attributes_of_arrays(name: str) -> None:
     def kernel(a: Any) -> None:
         tile = nl.load(a)

@@ -13,6 +13,7 @@ import nki.language as nl
 from nki.core.errors import FrontendError
 from nki.spec.program import ForLoop
 from tests.support import both, rejection
+from tests.together import together
 
 X = np.arange(1, 61, dtype=np.float32).reshape(10, 6)
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -40,7 +41,7 @@ def double_row(out: Any, a: Any, i: Any) -> None:
     nisa.dma_copy(dst=out.select(0, i), src=row)
 
 
-@pytest.mark.parametrize("bounds", BOUNDS)
+@together("bounds", BOUNDS)
 @pytest.mark.parametrize("loop", [*UNROLLED, nl.dynamic_range], ids=lambda f: f.__name__)
 def test_loops_over_numbers(loop: Any, bounds: tuple[int, int, int]) -> None:
     start, stop, step = bounds

@@ -18,6 +18,7 @@ import nki.language as nl
 from nki.core.errors import RemovedError
 from nki.core.names import removed_table as removed
 from tests.support import both, rejection
+from tests.together import together
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -27,11 +28,7 @@ TABLES = {
     "nki.isa": (nisa, removed.ISA),
     "nki.compiler": (nki.compiler, removed.COMPILER),
 }
-EACH = [
-    pytest.param(module, path, name, item, id=f"{path}.{name}")
-    for path, (module, table) in TABLES.items()
-    for name, item in table.items()
-]
+EACH = [(module, path, name, item) for path, (module, table) in TABLES.items() for name, item in table.items()]
 
 
 def test_there_are_some_of_each() -> None:
@@ -39,7 +36,7 @@ def test_there_are_some_of_each() -> None:
     assert told == {"nki": 4, "nki.language": 18, "nki.isa": 60, "nki.compiler": 8}
 
 
-@pytest.mark.parametrize(("module", "path", "name", "item"), EACH)
+@together("module, path, name, item", EACH)
 def test_a_kernel_that_reads_it(module: ModuleType, path: str, name: str, item: removed.Removed) -> None:
     def kernel(a: Any) -> Any:
         getattr(module, name)

@@ -18,6 +18,7 @@ from nki.core.errors import RemovedError
 from nki.lang import add, ndarray, shared_hbm, store
 from nki.lang import load as load_tile
 from tests.support import both, rejection
+from tests.together import together
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 
@@ -59,7 +60,7 @@ def test_a_kernel_runs_in_every_spelling(kernel: Callable[..., Any]) -> None:
     np.testing.assert_array_equal(both(kernel, X), X + 1)
 
 
-@pytest.mark.parametrize("name", nki.language.__all__)
+@together("name", nki.language.__all__)
 def test_every_name_is_the_same_object(name: str) -> None:
     assert vars(nl)[name] is vars(nki.language)[name]
 

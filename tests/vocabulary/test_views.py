@@ -11,6 +11,7 @@ import pytest
 import nki.isa as nisa
 import nki.language as nl
 from tests.support import both, rejection
+from tests.together import together
 
 X = np.arange(8 * 6 * 10, dtype=np.float32).reshape(8, 6, 10)
 SPACES = [nl.sbuf, nl.hbm]
@@ -78,7 +79,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-@pytest.mark.parametrize("name", VIEWS)
+@together("name", VIEWS)
 def test_indexing_is_that_of_numpy(name: str, space: Any) -> None:
     view = VIEWS[name]
 
@@ -97,7 +98,7 @@ def test_indexing_is_that_of_numpy(name: str, space: Any) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES, ids=str)
-@pytest.mark.parametrize("name", VIEWS)
+@together("name", VIEWS)
 def test_offset_and_pattern_describe_a_view(name: str, space: Any) -> None:
     """Both are what `.ap` takes: the whole tensor with them is the view, and so is the view with its own pattern."""
     seen: list[tuple[int, list[list[int]]]] = []

@@ -19,6 +19,7 @@ from nki.core.errors import ExecutionError, FrontendError, NkiError
 from tests.frontend.kernels import accepted, rejected
 from tests.frontend.kernels.accepted.case import Case, X, number
 from tests.support import both, rejection, same_bits
+from tests.together import together
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -38,7 +39,7 @@ def test_accepted(case: Case) -> None:
         np.testing.assert_array_equal(np.asarray(got), case.expected(*arguments))
 
 
-@pytest.mark.parametrize("kernel", REJECTED, ids=lambda kernel: kernel.__name__)
+@together("kernel", REJECTED)
 def test_rejected(kernel: Callable[..., Any]) -> None:
     error = rejection(kernel, number(3))
     lines, first = inspect.getsourcelines(kernel)

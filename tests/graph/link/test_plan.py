@@ -21,6 +21,7 @@ from nki.options import from_environment
 from nki.spec.program import Program
 from nki.target.load import load_target
 from tests.graph.hand_made import line, value
+from tests.together import together
 
 _NUMBERS = count()
 
@@ -104,7 +105,7 @@ def _execute(block: Sequence[Step], held: dict[int, Value], found: MemoryPlan, s
 
 
 @pytest.mark.parametrize("donated", [{}, {0: 0, 1: 1}, {0: 1}])
-@pytest.mark.parametrize("seed", range(24))
+@together("seed", range(24))
 def test_every_value_is_there_when_it_is_read(seed, donated):
     """Random programs with loops, work in place and donated arguments, executed on slots that hold names."""
     draw = random.Random(seed)

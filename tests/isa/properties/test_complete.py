@@ -17,6 +17,7 @@ from tests.isa.properties.formats import FORMATS, NUMERIC, decoded, stored
 from tests.isa.properties.references_alu import alu, on_bits
 from tests.isa.properties.references_functions import function
 from tests.isa.properties.values import SPECIALS
+from tests.together import together
 
 _VALUES = SPECIALS.astype(np.float64)[None]
 
@@ -37,7 +38,7 @@ def test_every_operator_is_drawn_and_has_a_reference() -> None:
     assert set(OPERATORS) == {*BINARY, *UNARY, *BITVEC, *FUNCTIONS} | special
 
 
-@pytest.mark.parametrize("item", PROPERTIES.values(), ids=lambda item: item.instruction)
+@together("item", PROPERTIES.values())
 def test_every_operand_is_drawn(item: Property) -> None:
     """Whatever a declaration takes appears in some case, but for the name."""
     drawn: set[str] = set()

@@ -17,6 +17,7 @@ from nki.spec.program import Issued
 from tests.isa.registry import Legal
 from tests.isa.test_registry import ALL
 from tests.support import environment, same_bits
+from tests.together import together
 
 LEGAL = [example for example in ALL if isinstance(example, Legal)]
 _NEW = 1 << 40
@@ -46,12 +47,13 @@ def in_another_place(machine: Machine, issued: Issued) -> None:
         machine.copy(whole(old), whole(storage.buffer))
 
 
-@pytest.mark.parametrize("example", LEGAL, ids=lambda e: e.instruction)
-def test_a_destination_may_have_another_place(example: Legal, monkeypatch: pytest.MonkeyPatch) -> None:
+@together("example", LEGAL, by=lambda example: example.instruction)
+def test_a_destination_may_have_another_place(example: Legal) -> None:
     made: Any = nki.simulate(nki.jit(example.kernel))
     made = made if example.lnc is None else made[example.lnc]
     with environment(NEURON_PLATFORM_TARGET_OVERRIDE=example.targets[-1], NKI_NATIVE="0"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = made(*copy.deepcopy(example.arguments()))
-        monkeypatch.setattr(Machine, "run", in_another_place)
-        same_bits(wanted, made(*copy.deepcopy(example.arguments())))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Machine, "run", in_another_place)
+            same_bits(wanted, made(*copy.deepcopy(example.arguments())))

@@ -27,6 +27,7 @@ from tests.native.primitives.support import (
     slot_words,
 )
 from tests.oracles.fill import fill_text
+from tests.together import together
 
 SIZES = st.sampled_from([1, 2, 4])
 COUNTS = st.one_of(st.integers(1, 6), st.sampled_from([15, 16, 17, 33]))
@@ -57,7 +58,7 @@ def test_copy(data: st.DataObject, size: int, shape: tuple[int, ...], seed: int)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("count", [*range(1, 140), 255, 256, 257, 511, 512, 1000])
+@together("count", [*range(1, 140), 255, 256, 257, 511, 512, 1000])
 def test_every_length_of_a_row(size: int, count: int) -> None:
     dst, src = (
         place((3, count), (count * size + 8, size), BITS[size], 1),
@@ -75,7 +76,7 @@ def test_every_length_of_a_row(size: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 127, 255, 256, 257, 319, 320, 511, 512, 640, 1000, 1031])
+@together("count", [1, 7, 63, 64, 65, 127, 255, 256, 257, 319, 320, 511, 512, 640, 1000, 1031])
 def test_streamed_rows(size: int, count: int) -> None:
     """Rows that begin anywhere in a line, and end anywhere."""
     for seed in range(7):
@@ -151,7 +152,7 @@ def test_transpose(data: st.DataObject, size: int, rows: int, columns: int, seed
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("rows", [1, 15, 16, 17, 31, 33, 128])
+@together("rows", [1, 15, 16, 17, 31, 33, 128])
 def test_every_edge_of_a_transpose(size: int, rows: int) -> None:
     """Destinations are wider than what is written: nothing but that is."""
     for columns in (1, 14, 15, 16, 17, 31, 32, 47):

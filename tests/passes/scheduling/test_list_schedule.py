@@ -17,6 +17,7 @@ from nki.passes.scheduling.list_schedule import (
     in_order,
     list_schedule,
 )
+from tests.together import together
 
 MACHINE = Machine(("dma0", "dma1"), switch=100.0, signal=5.0)
 
@@ -57,7 +58,7 @@ def simulated(schedule: Schedule, tasks: Sequence[Task], producers: Sequence[Seq
     return max(visible.values(), default=0.0)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@together("seed", range(60))
 def test_schedules_are_legal_and_as_long_as_they_say(seed: int) -> None:
     tasks, producers = random_tasks(Random(seed))
     written = Heuristic(window=8, written=True)

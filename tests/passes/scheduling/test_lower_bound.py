@@ -18,6 +18,7 @@ from nki.target.load import load_target
 from nki.timing.bound import lower_bound
 from nki.timing.timeline import timeline
 from tests.oracles.written_order import as_written
+from tests.together import together
 
 SHORT = [case for case in STRAIGHT if case.label.split()[1] in ("256x1024", "512x512", "1024x512") and not case.cores]
 
@@ -34,7 +35,7 @@ def shortest(begins: list[float], works: list[float], tails: list[float]) -> flo
     return best
 
 
-@pytest.mark.parametrize("seed", range(40))
+@together("seed", range(40))
 def test_jacksons_schedule_is_a_bound_between_simple_ones_and_the_best_order(seed: int) -> None:
     random = Random(seed)
     begins, works, tails = ([float(random.randint(low, 12)) for _ in range(5)] for low in (0, 1, 0))

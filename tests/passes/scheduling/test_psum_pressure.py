@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pytest
 
 import nki.isa as nisa
 import nki.language as nl
@@ -17,6 +16,7 @@ from nki.passes.scheduling.psum_pressure import Needs, psum_needs
 from tests.ir.kernels import array, scaled_sum, traced
 from tests.passes.kernels import TRN2
 from tests.passes.scheduling.test_list_schedule import MACHINE, random_tasks
+from tests.together import together
 
 ONE = Heuristic(spare=1)
 
@@ -50,7 +50,7 @@ def chains(random: Random) -> tuple[list[Task], list[tuple[int, ...]], Needs]:
     return tasks, producers, Needs(4, touches, sizes, [0] * len(sizes))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@together("seed", range(40))
 def test_no_more_is_begun_than_there_is(seed: int) -> None:
     tasks, producers, needs = chains(Random(seed))
     schedule = schedule_within(tasks, producers, MACHINE, ONE, needs)

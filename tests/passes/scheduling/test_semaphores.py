@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-import pytest
-
 from nki.passes.scheduling.semaphores import synchronize
 from nki.spec.program import Sync, Wait
+from tests.together import together
 
 Producers = list[list[int]]
 
@@ -61,7 +60,7 @@ def certainly_done(syncs: Sequence[Sync]) -> list[set[int]]:
     return done
 
 
-@pytest.mark.parametrize("seed", range(60))
+@together("seed", range(60))
 def test_every_dependence_holds_in_random_runs(seed: int) -> None:
     random = Random(seed)
     queues, producers = random_segment(random)
@@ -72,7 +71,7 @@ def test_every_dependence_holds_in_random_runs(seed: int) -> None:
             assert all(times[producer][1] < times[consumer][0] for producer in needed)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@together("seed", range(60))
 def test_no_wait_could_be_left_out_and_no_signal_is_unused(seed: int) -> None:
     queues, producers = random_segment(Random(seed))
     syncs = synchronize(queues, producers).syncs

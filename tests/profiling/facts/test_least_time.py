@@ -24,6 +24,7 @@ from nki.target.load import load_target
 from nki.timing.timeline import timeline
 from tests.profiling.support import array, hbm, loaded
 from tests.timing.support import Sketch
+from tests.together import together
 
 TRN2 = load_target("trn2")
 
@@ -67,7 +68,7 @@ def test_the_work_of_a_unit_with_what_is_before_and_after_it() -> None:
     assert preemptive([]) == 0.0
 
 
-@pytest.mark.parametrize("seed", range(30))
+@together("seed", range(30))
 def test_no_order_of_jobs_is_faster(seed: int) -> None:
     chance = random.Random(seed)
     jobs = [Job(*(float(chance.randint(0, 9)) for _ in range(3))) for _ in range(5)]

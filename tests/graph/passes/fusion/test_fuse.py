@@ -22,6 +22,7 @@ from nki.target.load import load_target
 from tests.graph import xla
 from tests.graph.models import MODELS
 from tests.graph.random_models import random_model
+from tests.together import together
 
 
 def _f(*shape: int) -> jax.ShapeDtypeStruct:
@@ -194,7 +195,7 @@ def test_traffic_is_measured() -> None:
     assert traffic.bytes_before >= 3 * traffic.bytes_after
 
 
-@pytest.mark.parametrize("seed", range(100, 160))
+@together("seed", range(100, 160))
 def test_random_groups_are_in_order_and_whole(seed: int) -> None:
     module, _ = random_model(seed)
     _check(run_passes(module, GraphContext(load_target("trn2"))))
