@@ -7,7 +7,10 @@ from pathlib import Path
 from scripts.figures import choices
 from scripts.figures.tree import sources
 
-SOURCES = sources(Path(__file__).resolve().parents[2])
+READ = ("load_target", "from_environment")
+SOURCES = [each for each in sources(Path(__file__).resolve().parents[2]) if any(name in each.text for name in READ)]
+"""A small part of the package, which is parsed."""
+
 DOORS = ("nki/driver/", "nki/tools/")
 
 
