@@ -468,6 +468,54 @@ def test_experts_of_blocks_and_their_gradients() -> None:
     close(found[3], td.grad.numpy(), 4e-2)
 
 
+def test_experts_of_blocks_that_return_their_result() -> None:
+    """As inference calls them: the blocks that have tokens are counted at run time, or all are computed."""
+    from neuronxcc.nki._pre_prod_kernels import ActFnType, ExpertAffinityScaleMode
+    from neuronxcc.nki._pre_prod_kernels.blockwise_mm import BlockShardStrategy, SkipMode
+
+    tokens, h, i, experts, block = 200, 256, 128, 4, 128
+    affinities, places, of_block = blocks_of_tokens(np.random.default_rng(4), tokens, experts, block)
+    x, gate_up, down = (
+        normal(tokens + 1, h),
+        normal(experts, h, 2, i) / bfloat16(16),
+        normal(experts, i, h) / bfloat16(8),
+    )
+    x[tokens] = 0
+    both = np.einsum("th,ehci->teci", wide(x), wide(gate_up))
+    made = np.einsum("tei,eih->teh", silu(both[:, :, 0]) * both[:, :, 1], wide(down))
+    wanted = (made * affinities[:, :, None]).sum(1)[:tokens]
+    call = {
+        "hidden_states": x,
+        "expert_affinities_masked": affinities.reshape(-1, 1).astype(bfloat16),
+        "gate_up_proj_weight": gate_up,
+        "down_proj_weight": down,
+        "block_size": block,
+        "token_position_to_id": places,
+        "block_to_expert": of_block,
+        "skip_dma": SkipMode(False, False),
+        "is_tensor_update_accumulating": True,
+        "expert_affinities_scaling_mode": ExpertAffinityScaleMode.POST_SCALE,
+        "activation_function": ActFnType.SiLU,
+    }
+    one = kernel("_pre_prod_kernels.blockwise_mm_shard_on_I", "blockwise_mm_baseline_shard_intermediate")[(nc(2),)]
+    close(one(**call)[:tokens], wanted, 3e-2)
+    hybrid = "blockwise_mm_baseline_shard_intermediate_hybrid"
+    conditions = np.append(np.ones(len(of_block), np.int32), 0).astype(np.int32)
+    counted = kernel("_pre_prod_kernels.blockwise_mm_shard_on_I", hybrid)[(nc(2),)]
+    close(counted(conditions=conditions, num_static_block=2, **call)[:tokens], wanted, 3e-2)
+    shared = kernel("_pre_prod_kernels.blockwise_matmul", "bwmm_shard_on_block")[(nc(2),)]
+    with pytest.warns(UserWarning, match="conditions has no effect"):
+        found = shared(conditions=conditions, block_sharding_strategy=BlockShardStrategy.HI_LO, **call)
+    close(found[0, :tokens], wanted, 3e-2)
+    out = np.zeros_like(x)
+    for name in ("skip_dma", "activation_function"):
+        del call[name]
+    kernel("_pre_prod_kernels.blockwise_mm", "blockwise_mm")[(nc(2),)](output=out, lnc=2, **call)
+    close(out[:tokens], wanted, 3e-2)
+    with pytest.raises(KernelLimit, match="lnc is 1"):
+        kernel("_pre_prod_kernels.blockwise_mm", "blockwise_mm")[(nc(2),)](output=out, **call)
+
+
 def test_router_and_largest_elements() -> None:
     from neuronxcc.nki._pre_prod_kernels import RouterActFnType
 
