@@ -554,3 +554,22 @@ def test_one_of_two_index_expressions_is_chosen_where_it_is_written(tmp_path: Pa
     assert not whole.text.left
     assert "(1 if half else 2)" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_a_shape_that_is_a_sum_of_lists_has_blocks(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray([2] + list(a.shape), dtype=a.dtype, buffer=nl.shared_hbm)
+            both = nl.ndarray([2] + [nl.par_dim(64), 32], dtype=a.dtype, buffer=nl.sbuf)
+            for i in nl.affine_range(2):
+                both[i] = nl.load(a)
+                nl.store(out[i], value=both[i])
+            return out
+        """,
+        "a=64x32",
+    )
+    assert "both = [nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf) for _ in range(2)]" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

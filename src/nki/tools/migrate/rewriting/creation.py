@@ -46,7 +46,7 @@ def _today(c: Context, function: str, name: str, buffer: str) -> str:
 
 def _shape(c: Context, shape: cst.BaseExpression, blocks: list[str], tile: list[str]) -> str:
     if not blocks and not isinstance(shape, cst.Tuple | cst.List):
-        return c.code(shape)
+        return c.code(shape)  # as it is written, a sum of lists too
     return f"({', '.join(tile)}{',' if len(tile) == 1 else ''})"
 
 
@@ -84,16 +84,26 @@ def _buffer(c: Context, node: cst.BaseExpression | None, fact: Fact | None) -> s
 
 def _dimensions(c: Context, shape: cst.BaseExpression) -> tuple[list[str], int]:
     """The sizes of a shape, and which is the partitions'."""
-    if not isinstance(shape, cst.Tuple | cst.List):
+    elements = _elements(shape)
+    if elements is None:
         return [c.code(shape)], 0
     sizes, partition = [], 0
-    for at, element in enumerate(shape.elements):
-        node = element.value
+    for at, node in enumerate(elements):
         if isinstance(node, cst.Call) and c.names.canonical(node.func) == "nl.par_dim":
             partition = at
             node = node.args[0].value
         sizes.append(c.code(node))
     return sizes, partition
+
+
+def _elements(shape: cst.BaseExpression) -> list[cst.BaseExpression] | None:
+    """The sizes of a shape that is written one by one, also as ``[2] + [nl.par_dim(128), 512]``; None for others."""
+    if isinstance(shape, cst.Tuple | cst.List):
+        return [element.value for element in shape.elements]
+    if isinstance(shape, cst.BinaryOperation) and isinstance(shape.operator, cst.Add):
+        left, right = _elements(shape.left), _elements(shape.right)
+        return None if left is None or right is None else left + right
+    return None
 
 
 def sizes_of_shape(c: Context, shape: cst.BaseExpression) -> list[str]:
