@@ -230,7 +230,7 @@ def test_indices_of_run_time_and_of_several_axes_become_views(tmp_path: Path) ->
     )
     assert not whole.text.left
     assert "chosen = nl.load(a.vector_select(0, rows))" in whole.text.new
-    assert "nl.max(chosen.ap([[64, 64], [2, 32], [1, 2]]), axis=[2])" in whole.text.new
+    assert "nl.max(chosen.ap([[chosen.shape[1], 64], [2, 32], [1, 2]]), axis=[2])" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
 
 
@@ -308,7 +308,9 @@ def test_indices_that_a_tile_holds_move_accesses_and_choose_rows(tmp_path: Path)
         "a=64x128",
     )
     assert not whole.text.left
-    assert "src=tile.ap([[128, 64], [1, 32]], scalar_offset=where[0:1, 2:3], indirect_dim=1)" in whole.text.new
+    assert (
+        "src=tile.ap([[tile.shape[1], 64], [1, 32]], scalar_offset=where[0:1, 2:3], indirect_dim=1)" in whole.text.new
+    )
     assert (
         "    for row in range(part.shape[0]):\n        place = out.vector_select(0, rows[row:row + 1, 0:1])"
         in whole.text.new
@@ -365,7 +367,8 @@ def test_masks_meet_and_patterns_are_cut_where_shapes_differ_from_trip_to_trip(t
         "a=80x32",
     )
     assert not whole.text.left
-    assert "        tile = nl.load(a.ap([[32, p_size], [32, 2], [1, columns]], offset=i * 2048))" in whole.text.new
+    pattern = "[[a.shape[1], p_size], [a.shape[1], 2], [1, columns]], offset=i * a.shape[1] * 64"
+    assert f"        tile = nl.load(a.ap({pattern}))" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
 
 
@@ -572,4 +575,26 @@ def test_a_shape_that_is_a_sum_of_lists_has_blocks(tmp_path: Path) -> None:
         "a=64x32",
     )
     assert "both = [nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf) for _ in range(2)]" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_tiles_between_have_the_dtype_of_what_they_hold_whatever_that_is(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a, half=True):
+            out = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+            tile = nl.load(a, dtype=nl.bfloat16 if half else nl.float32)
+            if not half:
+                tile = tile * 2
+            turned = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.sbuf)
+            turned[...] = nisa.nc_transpose(tile[:, 0:32])
+            nl.store(out, value=turned)
+            return out
+        """,
+        "a=64x32",
+    )
+    assert not whole.text.left
+    assert "dtype=tile.dtype, buffer=nl.psum)" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

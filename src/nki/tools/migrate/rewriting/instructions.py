@@ -96,7 +96,7 @@ def instruction_into(c: Context, call: cst.Call, target: cst.Subscript) -> None:
         issued.emit(c, dst)
         return
     sizes = result_shape(c, issued.name, issued.given, issued.cuts, result, None)
-    made = allocate(c, None, result, sizes, c.nl(result.dtype))
+    made = allocate(c, None, result, sizes, dtype_of_result(c, issued.given, result))
     issued.emit(c, made)
     c.emit(*guarded(c, issued.mask, [f"{c.nisa('tensor_copy')}(dst={dst}, src={made})"]))
 

@@ -78,8 +78,12 @@ def dtype_of_result(c: Context, given: Arguments, result: Fact) -> str:
     """The dtype of a result: that of an operand which has a name, where it is the same."""
     for node in given.values():
         fact = c.facts.one(node)
-        if isinstance(node, cst.Name) and fact is not None and fact.dtype == result.dtype:
-            return f"{node.value}.dtype"
+        owner = node.value if isinstance(node, cst.Subscript) else node
+        base = c.facts.one(owner)
+        if not isinstance(owner, cst.Name) or base is None or base.kind != "tensor" or base.blocks:
+            continue
+        if fact is not None and fact.dtype == result.dtype:
+            return f"{owner.value}.dtype"
     return c.nl(result.dtype)
 
 

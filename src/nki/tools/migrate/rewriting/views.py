@@ -130,10 +130,12 @@ def strides_of(sizes: list[Linear]) -> list[Linear]:
 
 
 def _sizes(c: Context, node: cst.BaseExpression, base: Fact) -> list[Linear]:
-    """The sizes of a tensor: its own where they were not always the same."""
-    if isinstance(node, cst.Name) and not base.blocks and len({fact.shape for fact in c.facts.of(node)}) > 1:
-        return [Linear.of(f"{node.value}.shape[{at}]") for at in range(len(base.shape))]
-    return [Linear.number(size) for size in base.shape[base.blocks :]]
+    """The sizes of a tensor: as they were written where it was made, else what it says; numbers if it has no name."""
+    if not isinstance(node, cst.Name) or base.blocks:
+        return [Linear.number(size) for size in base.shape[base.blocks :]]
+    written = c.shapes.get(node.value, [])
+    texts = [f"{node.value}.shape[{at}]" for at in range(len(base.shape))]
+    return [Linear.of(text) for text in (written if len(written) == len(texts) else texts)]
 
 
 def _strides(indices: list[Symbolic], strides: list[Linear], shape: tuple[int, ...], cuts: Cuts) -> str:
