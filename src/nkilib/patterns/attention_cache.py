@@ -97,7 +97,7 @@ def match(r: Rewriter, op: Op) -> Match | None:
     if found is None or not updates or updates[0] is None or updates[1] is None:
         return None
     keys, values = updates[0], updates[1]
-    _check(r, found, keys, values)
+    _check(found, keys, values)
     place = keys.row(r)
     mask = _mask(r, found, place)
     batch, count, cached, head = found.batch, found.count, keys.cache.type.shape[-2], found.sizes["d"]
@@ -119,7 +119,7 @@ def match(r: Rewriter, op: Op) -> Match | None:
     return Match(tuple(tensors), outputs, {"scale": found.scale}, finish)
 
 
-def _check(r: Rewriter, found: Decoding, keys: _Update, values: _Update) -> None:
+def _check(found: Decoding, keys: _Update, values: _Update) -> None:
     """Raise NearMiss for caches that the kernel does not update."""
     shared = "".join(found.shared)
     rows = all(each.axis == len(each.cache.type.shape) - 2 for each in (keys, values))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from nkilib.patterns.attention_bwd import ATTENTION_BWD
 from nkilib.patterns.attention_cache import ATTENTION_CACHE
 from nkilib.patterns.attention_decode import ATTENTION_DECODE
+from nkilib.patterns.attention_output import ATTENTION_OUTPUT
 from nkilib.patterns.attention_prefill import ATTENTION_PREFILL
 from nkilib.patterns.attention_qkv import ATTENTION_QKV
 from nkilib.patterns.cross_entropy import CROSS_ENTROPY_BACKWARD, CROSS_ENTROPY_FORWARD
@@ -23,6 +24,7 @@ PATTERNS = (
     ATTENTION_BWD,
     ATTENTION_CACHE,
     ATTENTION_DECODE,
+    ATTENTION_OUTPUT,
     ATTENTION_PREFILL,
     ATTENTION_QKV,
     CROSS_ENTROPY_BACKWARD,

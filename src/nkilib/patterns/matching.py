@@ -25,13 +25,6 @@ def bare(r: Rewriter, value: Value) -> Value:
     return value
 
 
-def of_dtype(r: Rewriter, value: Value, like: Value) -> Value:
-    """A value before conversions, as far back as it has the dtype of another one for the first time."""
-    while value.type.dtype is not like.type.dtype and (op := r.maker(value, "convert")) is not None:
-        value = op.operands[0]
-    return value
-
-
 def last(value: Value) -> int:
     """The size of the last dimension; 1 for a scalar."""
     return value.type.shape[-1] if value.type.shape else 1
@@ -115,10 +108,10 @@ def linear(r: Rewriter, op: Op | None) -> Linear | None:
             if found is not None and found.bias is None:
                 return Linear(found.x, found.weight, found.turned, bias)
         return None
-    return None if op is None else _product(r, op)
+    return None if op is None else _product(op)
 
 
-def _product(r: Rewriter, op: Op) -> Linear | None:
+def _product(op: Op) -> Linear | None:
     if op.name != "dot_general" or op.attributes["lhs_batching_dimensions"]:
         return None
     x, weight = op.operands
