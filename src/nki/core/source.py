@@ -142,9 +142,9 @@ class Locator:
         """The user's code that was on the stack whenever a location was captured."""
         return {code for code in self._kept if self._users[id(code)]}
 
-    def hold(self) -> Location | None:
-        """The user's call site that led here is the location of all that follows, until `release` gets the result."""
-        before, self._held = self._held, self.capture()
+    def hold(self, location: Location | None = None) -> Location | None:
+        """What follows has one location until `release` gets the result: the given one, or that of the user's call."""
+        before, self._held = self._held, self.capture() if location is None else location
         return before
 
     def release(self, before: Location | None) -> None:

@@ -41,6 +41,7 @@ class Tracer:
         findings: warnings, and errors if `collect` is set.
         doubts: what the kernel read that may be another thing the next time.
         eager: whether values are concrete.
+        waiting: issues an instruction that comes before whatever follows; None if there is none.
         retained: where new storages are noted, for who issues an instruction once more; None if nobody does.
     """
 
@@ -64,6 +65,7 @@ class Tracer:
         self.grid = grid
         self.eager = machine is not None
         self.retained: list[Storage] | None = None
+        self.waiting: Callable[[], None] | None = None
         self.trace: Hashable = object()
         self.locator = Locator(run_body.__code__)
         self.program = Program(name, target.name, core, cores)
@@ -90,6 +92,8 @@ class Tracer:
     # --- what instructions and the language call
 
     def issue(self, issued: Issued, signature: Signature | None = None) -> None:
+        if self.waiting is not None:
+            self.waiting()
         machine = self._regions.issue(issued)
         if self.no_reorder_depth:
             self.ordered[-1].append(issued)
@@ -188,7 +192,7 @@ class Tracer:
 
     def while_region(self, condition: VirtualRegister) -> LoopRegion:
         """A ``while`` loop on the device, before its first trip."""
-        self._check_order()
+        self._begin_loop()
         return self._regions.open(WhileLoop(condition, Block(), self.locator.capture()))
 
     @property
@@ -275,12 +279,14 @@ class Tracer:
         )
 
     def _for_region(self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int) -> LoopRegion:
-        self._check_order()
+        self._begin_loop()
         index = self.register()
         index.frozen = True
         return self._regions.open(ForLoop(lower, upper, step, index, Block(), self.locator.capture()))
 
-    def _check_order(self) -> None:
+    def _begin_loop(self) -> None:
+        if self.waiting is not None:
+            self.waiting()
         if self.no_reorder_depth:
             raise FrontendError(
                 "loop.no-reorder",

@@ -25,6 +25,14 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
             512 (nl.tile_size).
         transpose_x: whether the contraction already runs over the partitions of `x`.
     """
+    stationary, moving = product_operands(x, y, transpose_x)
+    result = ndarray((stationary.shape[1], *moving.shape[1:]), float32, MemoryRegion.psum)
+    nisa.nc_matmul(dst=result, stationary=stationary, moving=moving)
+    return result
+
+
+def product_operands(x: Any, y: Any, transpose_x: bool) -> tuple[NkiTensor, NkiTensor]:
+    """The stationary and the moving operand of the instruction that `matmul` is, in SBUF; arguments as there."""
     left, right = _matrix(x, "x", "matmul"), tile(y, "y", "matmul")
     contracted = left.shape[0 if flag(transpose_x, "transpose_x", "matmul") else 1]
     if contracted != right.shape[0]:
@@ -40,9 +48,7 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
     if (left.dtype in wide) != (right.dtype in wide):
         left, right = cast(left, float32), cast(right, float32)
     stationary = in_sbuf(left) if transpose_x else copied(_transposed(left))
-    result = ndarray((stationary.shape[1], *right.shape[1:]), float32, MemoryRegion.psum)
-    nisa.nc_matmul(dst=result, stationary=stationary, moving=in_sbuf(right))
-    return result
+    return stationary, in_sbuf(right)
 
 
 @public

@@ -216,6 +216,23 @@ class Instruction(Generic[P]):
         handle.issued = issued
         return handle
 
+    def unissued(self, **kwargs: Any) -> tuple[Issued, Signature | None]:
+        """The verified record of a call with all arguments by keyword, and its signature, if no rule was broken.
+
+        Who calls it issues the record later, or never.
+
+        Raises:
+            NkiError: as the call does.
+        """
+        sink = current_sink(self.label)
+        if self.before is not None and sink.options.api < self.before[0]:
+            return self.before[1].unissued(**kwargs)
+        arguments, key = self._prepare(self._bind(**kwargs), sink)
+        signature = None if key is None else known(key)
+        if signature is None:
+            return self._verified(arguments, key, sink)
+        return Issued(self, arguments, sink.locator.capture(), signature.engine), signature
+
     # What is compiled for an instruction waits for its first call: most programs use few of them.
 
     @cached_property

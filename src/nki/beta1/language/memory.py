@@ -131,7 +131,7 @@ def _on_chip(
     tile = tile if len(tile) > 1 else (*tile, 1)
     if not blocks and address is None:
         made = nl.ndarray(tile, kind, region, name)
-        memory = Memory(made.shape, made.strides, 0, kind, region, 0, made, name=made.name)
+        memory = Memory.of(made)
     else:
         memory = _separate(blocks, tile, kind, region, name, address)
     return Tensor(memory, Access.of_whole(memory.sizes))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import nki.isa as nisa
 import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of
@@ -14,11 +15,14 @@ from nki.beta1.tensors.mask import Region, met, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.assignment import existing_part
 from nki.beta1.tracing.operands import boxed, common_region, on_chip, tile
+from nki.beta1.tracing.pending import issued_where_assigned
 from nki.beta1.tracing.predicate import copy_where
 from nki.beta1.tracing.results import placed, undefined
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import DType, float32, uint8
 from nki.core.nki_tensor import NkiTensor
+from nki.core.tensor import MemoryRegion
+from nki.language.matrix import product_operands
 from nki.language.memory import filled_tile
 
 Function = Callable[..., Tensor]
@@ -115,6 +119,8 @@ def matmul(x: Any, y: Any, *, transpose_x: bool = False, mask: Any = None, **kwa
     kept, summed = (1, 0) if transpose_x else (0, 1)
     _check_sums(left, right, summed)
     shape = (left.shape[kept], *right.shape[1:])
+    if mask is None and all([e.mask is None and e.memory.exists is None for e in (left, right)]):
+        return _product(tile(left, "x", "nl.matmul"), tile(right, "y", "nl.matmul"), transpose_x)
     one, two = (boxed("nl.matmul", existing_part(each)).box for each in (left, right))
     box = (one[kept], *two[1:])
     region = Region(box if mask is None else met(box, boxed("nl.matmul", region_of(mask, shape)).box))
@@ -135,6 +141,15 @@ def _check_sums(left: Tensor, right: Tensor, summed: int) -> None:
             f"{left.shape[summed]} and {right.shape[0]}",
             "index both so that they agree; x is (rows, summed), or with transpose_x=True (summed, rows)",
         )
+
+
+def _product(x: NkiTensor, y: NkiTensor, transpose_x: bool) -> Tensor:
+    """The product of two whole tiles."""
+    one, two = product_operands(x, y, transpose_x)
+    shape = (one.shape[1], *two.shape[1:])
+    return issued_where_assigned(
+        "nl.matmul", nisa.nc_matmul, shape, float32, MemoryRegion.psum, stationary=one, moving=two
+    )
 
 
 def transpose(x: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> Tensor:

@@ -11,14 +11,16 @@ from nki.beta1.language.arguments import hints_only, kind_of
 from nki.beta1.language.memory import check_partitions
 from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.dynamic import is_dynamic
-from nki.beta1.tensors.mask import Mask, Region, region_of
+from nki.beta1.tensors.mask import Mask, Region, region_of, whole_box
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.assignment import assigned_region
 from nki.beta1.tracing.operands import in_hbm, on_chip, part_of, tile
+from nki.beta1.tracing.pending import issued_where_assigned
 from nki.beta1.tracing.results import elementwise, placed
 from nki.beta1.tracing.session import current
 from nki.core.nki_tensor import NkiTensor
+from nki.core.tensor import MemoryRegion
 from nki.language.arguments import is_number
 from nki.language.assignment import assign as assign_today
 from nki.language.broadcasting import fit
@@ -42,14 +44,11 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, mode: OobMode = OobMo
     region = _masked(source, mask)
     shape = source.shape if source.ndim > 1 else (*source.shape, 1) if source.shape else (1, 1)
     check_partitions(shape)
-    if not region.rest and region.shape == source.shape:
-
-        def whole() -> NkiTensor:
-            made = new_tile(shape, kind)
-            nisa.dma_copy(dst=made, src=source.elements(), oob_mode=mode)
-            return made
-
-        return placed("nl.load", whole)
+    if not region.rest and region.box == whole_box(source.access.shape):
+        elements = source.elements()
+        return issued_where_assigned(
+            "nl.load", nisa.dma_copy, shape, kind, MemoryRegion.sbuf, src=elements, oob_mode=mode
+        )
     current("nl.load")
     made = new_tile(shape, kind)
     for box in () if region.empty else region.boxes():

@@ -54,13 +54,14 @@ class Access(NamedTuple):
     limits: tuple[Limit, ...] = ()
 
     @staticmethod
+    @lru_cache(maxsize=1 << 12)  # a shape says all of it; kernels have few shapes, and many accesses
     def of_whole(shape: Shape) -> Access:
         """All of a tensor; the same object for the same shape."""
-        return _of_whole(shape)
+        return Access(shape, tuple([Axis(0, unit(dim, len(shape))) for dim in range(len(shape))]))
 
     def then(self, inner: Access) -> Access:
         """The part of this part that `inner` means."""
-        if self is _of_whole(self.shape):
+        if self is Access.of_whole(self.shape):
             return inner
         found = self.mapped(inner.shape, lambda axis: _composed(axis, inner))
         beyond = [
@@ -93,11 +94,6 @@ class Access(NamedTuple):
             one, two = step * first, step * (after - 1)
             low, high = (low + one, high + two) if one < two else (low + two, high + one)
         return low, high
-
-
-@lru_cache(maxsize=1 << 12)  # a shape says all of it; kernels have few shapes, and many accesses
-def _of_whole(shape: Shape) -> Access:
-    return Access(shape, tuple([Axis(0, unit(dim, len(shape))) for dim in range(len(shape))]))
 
 
 @lru_cache(maxsize=1 << 8)  # ints alone; every subscript asks for the same few
@@ -288,6 +284,8 @@ def _affine(keys: tuple[Any, ...], shape: Shape) -> Access | None:
     sizes, steps = _form(tuple(forms), shape)
     if steps is None:
         return None
+    if sizes == shape and not any(starts) and steps == tuple([axis.steps for axis in Access.of_whole(shape).axes]):
+        return Access.of_whole(shape)
     starts += [0] * (len(steps) - len(starts))
     return Access(sizes, tuple([_new_tuple(Axis, (*axis, None)) for axis in zip(starts, steps, strict=True)]))
 

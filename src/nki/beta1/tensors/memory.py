@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from nki.beta1.errors import refused
 from nki.beta1.tensors.access import Access
@@ -35,6 +36,8 @@ class Memory:
         make: makes the tensor of a block.
         together: makes one tensor of all blocks, (partitions, blocks, ...); None if blocks have addresses of their own.
         exists: what of it there is; the rest is as undefined as what a masked instruction leaves out.
+        exact: whether `whole` has these sizes, and begins where this begins.
+        pending: makes the tensor that holds all of it, once somebody asks for its elements.
         name: for messages; one that nobody chose is formatted as the variable that holds the tensor.
     """
 
@@ -49,6 +52,8 @@ class Memory:
     together: Callable[[], NkiTensor] | None = None
     exists: Box | None = None
     name: str = ""
+    exact: bool = False
+    pending: Callable[[], NkiTensor] | None = None
     blocks: dict[Shape, NkiTensor] = field(default_factory=dict)
     _views: dict[tuple[Access, Box | None], NkiTensor] = field(default_factory=dict, init=False, repr=False)
 
@@ -60,15 +65,22 @@ class Memory:
         """The memory of a tensor without blocks."""
         buffer, dtype, shape, strides, offset, _ = tensor.view_record
         partition = 0 if buffer.on_chip else None
-        return Memory(shape, strides, offset, dtype, buffer.region, partition, tensor, name=buffer.name)
+        return Memory(shape, strides, offset, dtype, buffer.region, partition, tensor, name=buffer.name, exact=True)
 
     @property
     def on_chip(self) -> bool:
         return self.partition is not None
 
+    def settle(self) -> None:
+        """Make what is pending."""
+        if self.pending is not None:
+            self.whole = self.pending()
+            self.pending = None
+
     def as_part(self, sizes: Shape, box: Box) -> Memory:
         """A memory of which this one holds the elements of a box; the rest does not exist."""
         low = sum([step * first for step, (first, _) in zip(self.steps, box, strict=True)])
+        self.settle()
         return Memory(
             sizes,
             self.steps,
@@ -83,32 +95,31 @@ class Memory:
 
     def known(self, access: Access, box: Box | None) -> NkiTensor | None:
         """The elements of an access, or of a box of it, if they are all there is, or somebody asked for them before."""
-        whole = self.whole
-        if whole is not None and access is Access.of_whole(whole.shape):
-            sizes = access.shape
-            if self.sizes == sizes and self.offset == whole.offset and box in (None, whole_box(sizes)):
-                return whole
+        if self.pending is not None:
+            self.settle()
+        if self.exact and access is Access.of_whole(self.sizes) and (box is None or box == whole_box(self.sizes)):
+            return self.whole
         return self._views.get((access, box))
 
     def view(self, access: Access, box: Box | None) -> NkiTensor:
         """The elements of an access, or of a box of it, as a tensor of instructions."""
         dynamic = is_dynamic(access)
-        access.check(box, self.sizes, self.name)
         base = self._tensor(access)
         shape = access.shape if box is None else tuple([high - low for low, high in box])
-        offset, strides = self.offset, [0] * len(shape)
-        for (start, steps, _), step in zip(access.axes, self.steps, strict=True):
+        strides, spans = _laid_out(access.shape, tuple([axis.steps for axis in access.axes]), self.steps)
+        offset, inside = self.offset, box is None and not access.limits
+        for (start, _, _), step, size, (low, high) in zip(access.axes, self.steps, self.sizes, spans, strict=True):
             offset += step * start
-            for at, own in enumerate(steps):
-                if own:
-                    strides[at] += step * own
+            inside = inside and start + low >= 0 and start + high < size
+        if not inside:
+            access.check(box, self.sizes, self.name)
         if box is not None:
             offset += sum([stride * low for stride, (low, _) in zip(strides, box, strict=True)])
         if self.on_chip:
             shape, strides = self._on_chip(access, shape, strides)
         elif not shape:
-            shape, strides = (1,), [1]
-        view = View(base.view_record.buffer, self.dtype, shape, tuple(strides), offset)
+            shape, strides = (1,), (1,)
+        view = View(base.view_record.buffer, self.dtype, shape, strides, offset)
         if not dynamic:
             found = self._views[access, box] = NkiTensor.of(view, base.storage)
             return found
@@ -144,6 +155,7 @@ class Memory:
 
     def viewed(self, dtype: DType) -> Memory:
         """The same bytes as another dtype; the last dimension grows or shrinks."""
+        self.settle()
         have, want = self.dtype.itemsize, dtype.itemsize
         whole = None if self.whole is None else self.whole.view(dtype)
         *sizes, last = self.sizes
@@ -161,7 +173,7 @@ class Memory:
         self.steps = (*behind[: self.partition], self.whole.strides[0], *behind[self.partition :])
         return self.whole
 
-    def _on_chip(self, access: Access, shape: Shape, strides: list[int]) -> tuple[Shape, list[int]]:
+    def _on_chip(self, access: Access, shape: Shape, strides: Shape) -> tuple[Shape, Shape]:
         """The first axis is the partition; a tile has two at least. A row that is repeated stays one row."""
         assert self.partition is not None, "on chip there are partitions"
         steps = access.axes[self.partition].steps
@@ -175,10 +187,22 @@ class Memory:
                 rule="a tile is a tensor whose first dimension is the partition",
             )
         if not shape:
-            return (1, 1), [row, 1]
+            return (1, 1), (row, 1)
         if strides[0] == 0 or shape[0] == 1:
-            shape, strides = (1, *shape[1:]), [row, *strides[1:]]
-        return (shape, strides) if len(shape) > 1 else ((*shape, 1), [*strides, 1])
+            shape, strides = (1, *shape[1:]), (row, *strides[1:])
+        return (shape, strides) if len(shape) > 1 else ((*shape, 1), (*strides, 1))
+
+
+@lru_cache(maxsize=1 << 12)  # ints alone; accesses differ in where they start, and have few forms
+def _laid_out(shape: Shape, axes: tuple[Shape, ...], steps: Shape) -> tuple[Shape, tuple[tuple[int, int], ...]]:
+    """The strides of an access, and how far below and above its start the index of each dimension goes."""
+    strides, spans = [0] * len(shape), []
+    for axis, step in zip(axes, steps, strict=True):
+        ends = [own * (size - 1) for own, size in zip(axis, shape, strict=True)]
+        spans.append((sum([min(end, 0) for end in ends]), sum([max(end, 0) for end in ends])))
+        for at, own in enumerate(axis):
+            strides[at] += step * own
+    return tuple(strides), tuple(spans)
 
 
 def visible(memory: Memory, access: Access) -> Box | None:

@@ -133,7 +133,8 @@ class Tensor:
                 "say which axis it is: nl.arange(n)[:, None] for partitions, nl.arange(n)[None, :] for a free axis",
                 rule="a tile has two dimensions at least",
             )
-        found = Tensor(memory, access.then(inner), None if self.mask is None else self._mask_of(inner))
+        part = inner if access is Access.of_whole(access.shape) else access.then(inner)
+        found = Tensor(memory, part, None if self.mask is None else self._mask_of(inner))
         return found.expand_dims(1) if len(inner.shape) == 1 and found._partitions() == 0 else found
 
     def __setitem__(self, key: Any, value: Any) -> None:

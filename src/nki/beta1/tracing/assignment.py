@@ -109,6 +109,8 @@ def assigned_region(target: Tensor, value: Tensor) -> Region:
 
 def existing_part(value: Tensor) -> Region:
     """Where a value is there, and its own mask is true."""
+    if value.mask is None and value.memory.exists is None:
+        return whole_region(value.access.shape)
     own, seen = value.region(), value.visible()
     return own if seen is None else Region(met(own.box, seen), own.rest)
 

@@ -97,35 +97,14 @@ class _Trips:
             trip = found[1]
 
 
-def _shared(trips: _Trips, items: Sequence[Issued]) -> list[int]:
-    """The positions of instructions on buffers with which a trip may depend on another one of its loop.
-
-    In some loop, several trips reach such a buffer, and one of them writes to it. If it is on chip, one of them reads
-    it: what is written twice is a scratch tile, or a product that adds to a sum.
-    """
-    first: dict[int, int] = {}
-    several, written = set(), set()
-    for (instruction, arguments, _, _), trip in zip(items, trips.of, strict=True):
-        for at, _ in instruction.tensor_positions:
-            value = arguments[at]
-            for view in (value,) if type(value) is View else value if type(value) is tuple else ():
-                key = id(view.buffer)
-                if first.setdefault(key, trip) != trip:
-                    several.add(key)
-                if at in instruction.written_positions:
-                    written.add(key)
-    wanted = _depended_on(trips, items, several & written)
-    if not wanted:
-        return []
-    return [at for at, each in enumerate(items) if any([id(view.buffer) in wanted for _, view in each.views()])]
-
-
 @dataclass(eq=False, slots=True)
 class _Uses:
-    """What the trips of a loop do with a buffer.
+    """What instructions of some trips do with a buffer.
 
     Attributes:
         first: the number of the first trip that reaches it.
+        several: whether others do.
+        positions: of the instructions.
     """
 
     buffer: Buffer
@@ -133,26 +112,48 @@ class _Uses:
     several: bool = False
     reads: bool = False
     writes: bool = False
+    positions: list[int] = field(default_factory=list)
+
+    @property
+    def may_depend(self) -> bool:
+        """Whether a trip may need what another one did: what is written twice on chip is a scratch tile, or a sum."""
+        return self.several and self.writes and (self.reads or not self.buffer.on_chip)
 
 
-def _depended_on(trips: _Trips, items: Sequence[Issued], buffers: set[int]) -> set[int]:
-    """Those of some buffers of which trips of one loop may need each other's."""
-    uses: dict[tuple[int, int], _Uses] = {}
-    for issued, innermost in zip(items, trips.of, strict=True):
-        operands = issued.instruction.operands
-        for name, view in issued.views():
-            if id(view.buffer) not in buffers:
-                continue
-            for loop, trip in trips.chain(innermost):
-                found = uses.setdefault((id(view.buffer), id(loop)), _Uses(view.buffer, trip))
-                found.several |= found.first != trip
-                found.reads |= operands[name].reads
-                found.writes |= operands[name].writes
-    return {
-        id(each.buffer)
-        for each in uses.values()
-        if each.several and each.writes and (each.reads or each.buffer.region.is_hbm)
-    }
+def _shared(trips: _Trips, items: Sequence[Issued]) -> list[int]:
+    """The positions of instructions on buffers with which a trip may depend on another one of its loop."""
+    found: dict[int, _Uses] = {}
+    for at, (instruction, arguments, _, _) in enumerate(items):
+        trip = trips.of[at]
+        for position, _ in instruction.tensor_positions:
+            value = arguments[position]
+            for view in (value,) if type(value) is View else value if type(value) is tuple else ():
+                uses = found.get(id(view.buffer))
+                if uses is None:
+                    uses = found[id(view.buffer)] = _Uses(view.buffer, trip)
+                elif uses.first != trip:
+                    uses.several = True
+                uses.reads = uses.reads or position in instruction.read_positions
+                uses.writes = uses.writes or position in instruction.written_positions
+                uses.positions.append(at)
+    wanted = [uses for uses in found.values() if uses.may_depend and _in_one_loop(uses, trips, items)]
+    return sorted({at for uses in wanted for at in uses.positions})
+
+
+def _in_one_loop(uses: _Uses, trips: _Trips, items: Sequence[Issued]) -> bool:
+    """Whether trips of one loop may depend on each other by a buffer."""
+    loops: dict[int, _Uses] = {}
+    for at in uses.positions:
+        operands = items[at].instruction.operands
+        own = [operands[name] for name, view in items[at].views() if view.buffer is uses.buffer]
+        reads, writes = any([each.reads for each in own]), any([each.writes for each in own])
+        for loop, trip in trips.chain(trips.of[at]):
+            found = loops.get(id(loop))
+            if found is None:
+                found = loops[id(loop)] = _Uses(uses.buffer, trip)
+            found.several = found.several or found.first != trip
+            found.reads, found.writes = found.reads or reads, found.writes or writes
+    return any(each.may_depend for each in loops.values())
 
 
 def _broken(earlier: Issued, later: Issued, accesses: Accesses, summed: Summed) -> View | None:

@@ -9,9 +9,8 @@ from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.mask import Mask, Region
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.destination import Last
 from nki.beta1.tracing.operands import common_region, part_of, plain, tile
-from nki.beta1.tracing.session import current
+from nki.beta1.tracing.session import Last, current
 from nki.core.nki_tensor import NkiTensor
 from nki.language.memory import new_tile
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
 
 from nki.beta1.errors import refused
 from nki.beta1.tensors.conjunction import forget
@@ -17,10 +16,32 @@ from nki.beta1.tracing.grid import GridAxis, programs_of
 from nki.beta1.tracing.programs import Programs
 from nki.beta1.tracing.promises import AffineLoop, broken_promises
 from nki.beta1.tracing.sums import Sums
+from nki.core.dtypes import DType
+from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
 from nki.frontend.trace import Tracer
+from nki.spec.engine import engine
 from nki.spec.program import Issued
 from nki.spec.rule import Finding
+from nki.spec.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """What made the last value, which may still get another destination.
+
+    Attributes:
+        view: the tile of its own.
+        start, end: which instructions compute it.
+        explicit: whether the kernel chose the value's dtype, so that it rounds to that first.
+        compute: what issued it, which holds its operands.
+    """
+
+    view: View
+    start: int
+    end: int
+    explicit: bool = False
+    compute: Callable[[], NkiTensor] | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -40,7 +61,10 @@ class Session:
         sums: what was written to PSUM.
         summed: the instructions of ``target += value``, see `nki.beta1.tracing.promises`.
         fills: instructions that gave tiles of nl.full and the like their value.
-        last: the instruction that made the last value alone, see `nki.beta1.tracing.results`.
+        blanks: destinations of instructions that have none yet, see `nki.beta1.tracing.pending`.
+        blanked: instructions with a blank, which were issued with another destination.
+        products: engines of legal products, by the signature without a destination, and whether they add to a sum.
+        last: what made the last value, see `nki.beta1.tracing.destination`.
     """
 
     tracer: Tracer
@@ -51,13 +75,16 @@ class Session:
     counts: dict[tuple[int, ...], int] = field(default_factory=dict)
     superseded: list[tuple[Issued, View]] = field(default_factory=list)
     programs: Programs = field(init=False)
-    last: Any = None
+    last: Last | None = None
     loops: list[AffineLoop] = field(default_factory=list)
     inside: list[tuple[int, ...]] = field(default_factory=list)
     auto_alloc: bool = False
     sums: Sums = field(default_factory=Sums)
     summed: dict[int, tuple[str, int]] = field(default_factory=dict)
     fills: list[Issued] = field(default_factory=list)
+    blanked: list[Issued] = field(default_factory=list)
+    products: dict[tuple[Signature, bool], engine] = field(default_factory=dict)
+    blanks: dict[tuple[tuple[int, ...], DType, str], NkiTensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.programs = Programs(list(programs_of(self.grid, self.tracer.core)), self.begin)
@@ -66,11 +93,15 @@ class Session:
         """The program that runs from here on."""
         self.counts[self.program] = self.made
         self.program, self.made = program, self.counts.get(program, 0)
+        if self.tracer.waiting is not None:
+            self.tracer.waiting()
         self.last = self.tracer.retained = None
 
     @property
     def items(self) -> list[Issued]:
-        """The instructions so far."""
+        """The instructions so far, one that waits for its destination with them."""
+        if self.tracer.waiting is not None:
+            self.tracer.waiting()
         return self.tracer.program.body.items  # type: ignore[return-value]
 
     def finish(self) -> None:
@@ -88,7 +119,7 @@ class Session:
         wanted = _read({id(view.buffer) for _, view in self.superseded}, self.items) if self.superseded else set()
         needless = [(issued, view) for issued, view in self.superseded if id(view.buffer) not in wanted]
         gone, unused = {id(issued) for issued, _ in needless}, {id(view.buffer) for _, view in needless}
-        gone |= {id(issued) for issued in self.sums.needless}
+        gone |= {id(issued) for issued in (*self.sums.needless, *self.blanked)}
         gone |= overwritten(self.fills, self.items)
         if not gone:
             return

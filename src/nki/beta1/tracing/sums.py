@@ -56,17 +56,24 @@ class Sums:
         """Note what the instructions since the last time wrote."""
         items = program.body.items
         for issued in items[self._seen :]:
-            if not isinstance(issued, Issued):
+            if type(issued) is not Issued:
                 continue
-            for view in issued.written():
-                if view.buffer.region is not MemoryRegion.psum:
-                    continue
-                found = self._written.setdefault(id(view.buffer), {})
-                if _is_whole(view):
-                    found.clear()
-                found.pop(view, None)
-                found[view] = issued
+            for at in issued.instruction.written_positions:
+                view = issued.arguments[at]
+                if type(view) is not View or view.buffer.region is MemoryRegion.psum:
+                    self.note(issued)
         self._seen = len(items)
+
+    def note(self, issued: Issued) -> None:
+        """Note what an instruction wrote."""
+        for view in issued.written():
+            if view.buffer.region is not MemoryRegion.psum:
+                continue
+            found = self._written.setdefault(id(view.buffer), {})
+            if _is_whole(view):
+                found.clear()
+            found.pop(view, None)
+            found[view] = issued
 
 
 def _is_whole(view: View) -> bool:
