@@ -598,3 +598,22 @@ def test_tiles_between_have_the_dtype_of_what_they_hold_whatever_that_is(tmp_pat
     assert not whole.text.left
     assert "dtype=tile.dtype, buffer=nl.psum)" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_an_operand_in_psum_is_copied_for_instructions_that_read_none(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+            tile = nl.load(a)
+            product = nisa.nc_matmul(tile, tile)
+            below = nl.arange(64)[:, None] >= nl.arange(64)[None, :]
+            nl.store(out, value=nisa.affine_select(below, on_true_tile=product, on_false_value=0.0))
+            return out
+        """,
+        "a=64x64",
+    )
+    assert "on_true_tile=nl.copy(product)" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

@@ -9,6 +9,7 @@ import libcst as cst
 
 import nki.beta1.isa as old_isa
 import nki.isa as nisa
+from nki.core.tensor import MemoryRegion
 from nki.tools.migrate.facts import Fact
 from nki.tools.migrate.masks import Bounds
 from nki.tools.migrate.problems import Unmigrated
@@ -165,11 +166,18 @@ def _argument(c: Context, name: str, key: str, node: cst.BaseExpression, cuts: C
     if key in _OPERATORS:
         return "None" if c.one_line(node) == "None" else operator(c, node)
     if c.facts.kind(node) == "tensor":
-        return tile(c, node, only(cuts, 0) if name == "nc_matmul" and key == "stationary" else cuts)
+        text = tile(c, node, only(cuts, 0) if name == "nc_matmul" and key == "stationary" else cuts)
+        return text if _reads(name, key, c.facts.known(node).buffer) else f"{c.nl('copy')}({text})"
     text = c.code(node)
     if key == "perf_mode" and text.replace("'", '"') in _PERF_MODES:
         return c.nisa(f"matmul_perf_mode.{_PERF_MODES[text.replace(chr(39), chr(34))]}")
     return text
+
+
+def _reads(name: str, key: str, buffer: str) -> bool:
+    """Whether an instruction takes an operand from a memory; what is in PSUM may have to be in SBUF."""
+    declared = getattr(nisa, name).operands[key]
+    return buffer != "psum" or not declared.regions or MemoryRegion.psum in declared.regions
 
 
 def _iota(c: Context, given: dict[str, cst.BaseExpression]) -> list[str]:
