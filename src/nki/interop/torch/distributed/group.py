@@ -60,6 +60,8 @@ class Group:
         self._recent: deque[Any] = deque(maxlen=64)
         self.failure: NkiError | None = None
         self.begun: list[Pending] | None = None
+        self._silent_since = 0.0
+        self._acquainted = False
 
     def keep(self, work: Any) -> None:
         """Keep the Python part of a work for as long as PyTorch hands it on."""
@@ -125,6 +127,9 @@ class Group:
         """
         calls = self.transport.records(call) if len(self.members) > 1 else [call]
         own = call.meeting(self.members)
+        if not self._acquainted:  # while the process of the store is there
+            self._peers.ended(self.members)
+            self._acquainted = True
         for place, other in enumerate(calls):
             self.last[self.members[place]] = other
             check_same_call(self.number, own, self.members[place], other.meeting(self.members))
@@ -156,7 +161,10 @@ class Group:
             failed = self._store.get(_FAILED) if not ended and ask and self._store.check([_FAILED]) else None
         except RuntimeError as error:  # the store's process has ended
             ended = self._peers.ended_of_known(pending.waits_for)
-            failed = None if ended else json.dumps([-1, f"the store does not answer: {_first_line(error)}"])
+            self._silent_since = self._silent_since or time.monotonic()
+            if not ended and time.monotonic() - self._silent_since < _GRACE:
+                return  # its end may not be known yet
+            failed = json.dumps([-1, f"the store does not answer: {_first_line(error)}"])
         if ended:
             self.fail(pending, self._has_ended(pending.call, ended), tell=True)
         elif failed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -77,7 +78,11 @@ class Transport:
         return unpacked(bytes(data.numpy())), sender
 
     def give_up(self) -> None:
-        """End everything that waits in Gloo: a message that does not come in time closes all connections."""
+        """End everything that waits in Gloo: a message that does not come in time closes all connections.
+
+        Gloo stays until the process has ended, since its end would wait for calls that cannot end any more.
+        """
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.gloo))
         if self.size > 1:
             nothing = [torch.empty(1, dtype=torch.uint8)]
             with contextlib.suppress(RuntimeError):
