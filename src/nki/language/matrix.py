@@ -27,12 +27,12 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
     """
     stationary, moving = product_operands(x, y, transpose_x)
     result = ndarray((stationary.shape[1], *moving.shape[1:]), float32, MemoryRegion.psum)
-    nisa.nc_matmul(dst=result, stationary=stationary, moving=moving)
+    nisa.nc_matmul(dst=result, stationary=stationary, moving=in_sbuf(moving))
     return result
 
 
 def product_operands(x: Any, y: Any, transpose_x: bool) -> tuple[NkiTensor, NkiTensor]:
-    """The stationary and the moving operand of the instruction that `matmul` is, in SBUF; arguments as there."""
+    """The stationary operand of the instruction that `matmul` is, in SBUF, and the moving one; arguments as there."""
     left, right = _matrix(x, "x", "matmul"), tile(y, "y", "matmul")
     contracted = left.shape[0 if flag(transpose_x, "transpose_x", "matmul") else 1]
     if contracted != right.shape[0]:
@@ -48,7 +48,7 @@ def product_operands(x: Any, y: Any, transpose_x: bool) -> tuple[NkiTensor, NkiT
     if (left.dtype in wide) != (right.dtype in wide):
         left, right = cast(left, float32), cast(right, float32)
     stationary = in_sbuf(left) if transpose_x else copied(_transposed(left))
-    return stationary, in_sbuf(right)
+    return stationary, right
 
 
 @public

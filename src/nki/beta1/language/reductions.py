@@ -22,6 +22,7 @@ from nki.beta1.tracing.session import current
 from nki.core.dtypes import DType, float32, uint8
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
+from nki.language.combine import in_sbuf
 from nki.language.matrix import product_operands
 from nki.language.memory import filled_tile
 
@@ -148,7 +149,7 @@ def _product(x: NkiTensor, y: NkiTensor, transpose_x: bool) -> Tensor:
     one, two = product_operands(x, y, transpose_x)
     shape = (one.shape[1], *two.shape[1:])
     return issued_where_assigned(
-        "nl.matmul", nisa.nc_matmul, shape, float32, MemoryRegion.psum, stationary=one, moving=two
+        "nl.matmul", nisa.nc_matmul, shape, float32, MemoryRegion.psum, stationary=one, moving=in_sbuf(two)
     )
 
 
