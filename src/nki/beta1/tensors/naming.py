@@ -18,7 +18,7 @@ class Generated(str):
     __slots__ = ()
 
     def __format__(self, spec: str) -> str:
-        return format(_variable(self) or str(self), spec)
+        return format(_variable(self) or ("tensor" if "hbm" in str(self) else "tile"), spec)
 
 
 def named(name: str, region: MemoryRegion) -> str:
