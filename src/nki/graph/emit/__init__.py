@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from nki.graph.emit.collective import emit_collective
 from nki.graph.emit.conv import emit_conv
 from nki.graph.emit.dot import emit_dot
 from nki.graph.emit.gather import emit_gather
@@ -36,5 +37,6 @@ EMITTERS: Mapping[str, Emitter] = {
     "scatter": emit_scatter,
     "sort": emit_sort,
     "rng": emit_rng,
+    "collective": emit_collective,
 }
 """By the kind of group."""

@@ -33,6 +33,8 @@ KINDS: Mapping[str, str] = {
     "chlo.top_k": "sort",
     "rng": "rng",
     "rng_bit_generator": "rng",
+    **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"), "collective"),
+    **dict.fromkeys(("collective_permute", "partition_id", "replica_id"), "collective"),
     "custom_call": "call",
 }
 """Kind of the group that an operation starts."""

@@ -200,6 +200,11 @@ def _pairs(values: Any) -> str:
     return f"dense<[{body}]> : tensor<{len(values)}x2xi64>" if values else "dense<> : tensor<0x2xi64>"
 
 
+def _ranks(values: Any) -> str:
+    body = ", ".join(_list(row) for row in values)
+    return f"dense<[{body}]> : tensor<{len(values)}x{len(values[0])}xi64>" if values else "dense<> : tensor<0x0xi64>"
+
+
 def _plain(value: Any) -> str:
     """A value whose attribute's type is not fixed by a name: what dictionaries hold."""
     if isinstance(value, Raw):
@@ -328,6 +333,8 @@ CODECS: Mapping[str, Codec] = {
     "epsilon": _F32,
     "window_reversal": _simple(_array("i1")),
     "padding": _simple(_pairs),
+    "source_target_pairs": _simple(_pairs),
+    "replica_groups": _simple(_ranks),
     "operand_layouts": _simple(_layouts),
     "result_layouts": _simple(_layouts),
     "comparison_direction": _simple(_enum("comparison_direction")),

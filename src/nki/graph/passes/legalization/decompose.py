@@ -12,6 +12,7 @@ from nki.graph.errors import unsupported
 from nki.graph.ir import Op, Value
 from nki.graph.passes.legalization.decompose_bits import bitcast_convert, reduce_precision, rng_bit_generator
 from nki.graph.passes.legalization.decompose_chlo import erfc
+from nki.graph.passes.legalization.decompose_collectives import COLLECTIVES
 from nki.graph.passes.legalization.decompose_index import scatter, torch_index_select
 from nki.graph.passes.legalization.decompose_integers import convolution, dot_general
 from nki.graph.passes.legalization.decompose_reduce import reduce, reduce_window
@@ -158,6 +159,7 @@ def _custom_call(r: Rewriter, op: Op) -> Sequence[Value] | None:
 
 
 DECOMPOSITIONS: Mapping[str, Spelling] = {
+    **COLLECTIVES,
     "chlo.erfc": erfc,
     "batch_norm_grad": _batch_norm_grad,
     "batch_norm_inference": _batch_norm_inference,
