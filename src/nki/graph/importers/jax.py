@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nki.graph.errors import GraphError
+from nki.graph.importers.jax_shards import Shards, shards_of, take_body
 from nki.graph.ir import Function, Module, Value
 from nki.graph.stablehlo.read import read
 
@@ -29,6 +29,7 @@ class Lowered:
         tree: of the result.
         donated: results, by position, that may take the memory of an argument of the module.
         text: what JAX wrote, with locations.
+        shards: how the function is divided over ranks, which all run the module; None for one rank.
     """
 
     module: Module
@@ -38,6 +39,7 @@ class Lowered:
     tree: Any
     donated: dict[int, int]
     text: str
+    shards: Shards | None = None
 
 
 def lower(
@@ -58,38 +60,39 @@ def lower(
     jitted = jax.jit(function, donate_argnums=tuple(donate), static_argnums=static[0], static_argnames=static[1])
     traced = jitted.trace(*args, **kwargs)
     made = traced.lower(lowering_platforms=(PLATFORM,))
-    _on_one_device(made.compiler_ir())
+    shards = _on_one_device(made.compiler_ir(), traced)
     text = made.as_text(debug_info=True)
     inputs = tuple(jax.tree.leaves(made.in_avals))
     kept = made._lowering.compile_args["kept_var_idx"]
     module = read(text)
     leaves, tree = jax.tree.flatten(made.out_info)
     results = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-    return Lowered(module, tuple(sorted(kept)), inputs, results, tree, _aliased(module.main), text)
+    return Lowered(module, tuple(sorted(kept)), inputs, results, tree, _aliased(module.main), text, shards)
 
 
-def _on_one_device(module: Any) -> None:
-    """Take out of what JAX lowered where values lie, which says nothing if there is one device.
+def _on_one_device(module: Any, traced: Any) -> Shards | None:
+    """Take out of what JAX lowered where values lie; what is left is the program of one device.
 
     Args:
         module: of JAX's MLIR bindings; it is changed.
+        traced: what it was lowered from.
+
+    Returns:
+        how the devices' parts belong together, if there are several devices.
 
     Raises:
-        GraphError: "graph.sharding" for a function that is divided over several devices.
+        GraphError: "graph.sharding" for a function that is divided otherwise than by one `jax.shard_map`.
     """
     divided = module.operation.attributes["mhlo.num_partitions"].value
-    if divided > 1:
-        raise GraphError(
-            "graph.sharding",
-            f"the function, or an argument of it, is divided over {divided} devices of JAX",
-            rule="a program of the device is made for one of them",
-            fix="compile the function of one device's part, and call what compile returned inside of jax.shard_map",
-        )
+    shards = shards_of(traced, divided) if divided > 1 else None
+    if shards is not None:
+        take_body(module)
     for function in list(module.body.operations):
         if function.operation.name == _MESH:
             function.operation.erase()
         elif function.operation.name == "func.func":
             _without_places(function.operation)
+    return shards
 
 
 def _without_places(operation: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from nki.core.errors import ArgumentError
 from nki.graph.compile import Setting, compile_module
 from nki.graph.executable import Executable
 from nki.graph.importers.jax import Lowered
+from nki.graph.importers.jax_shards import Shards
 from nki.graph.ir import Module
 from nki.graph.patterns.selection import fingerprint
 from nki.graph.references import Reference, is_reference, register
@@ -22,6 +24,7 @@ from nki.interop.jax.ffi_structures import DTYPES
 from nki.interop.jax.primitive import Site, nki_call
 from nki.interop.jax.prng_keys import in_pairs, raw, typed
 from nki.interop.jax.user_location import user_site
+from nki.ranks.parallel import Parallel
 from nki.report import Executed, Report
 from nki.spec.rule import Finding
 from nki.store.keys import key_of
@@ -52,12 +55,29 @@ class JaxProgram:
             traced: whether the call becomes part of a program that JAX traces.
         """
         operands = [in_pairs(raw(leaves[place])) for place in self.lowered.kept]
+        if self.lowered.shards is not None:
+            return self._run_on_ranks(self.lowered.shards, [_host(x) for x in operands], traced)
         if traced:
             given = nki_call.bind(*map(jax.numpy.asarray, operands), callee=self.callee, site=Site(user_site()))
         else:
             given = [jax.numpy.asarray(array) for array in self.callee.run([_host(x) for x in operands], "jax")]
         wanted = zip(given, self.lowered.outputs, strict=True)
         return [typed(result, leaf) for result, leaf in wanted]
+
+    def _run_on_ranks(self, shards: Shards, operands: Sequence[np.ndarray], traced: bool) -> list[Any]:
+        """The leaves of the result, of a program that all devices of a mesh run at the same time."""
+        if traced:
+            raise ArgumentError(
+                "graph.sharding",
+                "a compiled function that shard_map divides is called in a program that JAX traces",
+                rule="a program of several ranks is called with arrays",
+                fix="compile the outer function in its place, or call it outside of jax.jit",
+                location=user_site(),
+            )
+        parts = shards.parts(operands, self.lowered.kept)
+        made = Parallel(shards.ranks).run([partial(self.callee.run, own, "jax") for own in parts])
+        whole = zip(shards.whole(made, self.lowered.outputs), shards.shardings, strict=True)
+        return [jax.device_put(result, sharding) for result, sharding in whole]
 
 
 def compile_lowered(lowered: Lowered, setting: Setting) -> JaxProgram:
