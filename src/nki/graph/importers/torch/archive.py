@@ -30,7 +30,7 @@ _SAMPLES = "data/sample_inputs/model.pt"
 
 _CONFIGURATIONS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
 _MODEL = "models/model.json"
-_OPERATOR = re.compile(r"torch\.ops\.([a-zA-Z]\w*)\.([a-zA-Z_]\w*)(?:\.([a-zA-Z]\w*))?")
+_OPERATOR = re.compile(r"torch\.ops\.(_c10d_functional|[a-zA-Z]\w*)\.([a-zA-Z_]\w*)(?:\.([a-zA-Z]\w*))?")
 _TREES = frozenset({None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"})
 
 

@@ -19,6 +19,7 @@ from nki.graph.errors import GraphError
 from nki.graph.importers.torch.builder import Builder
 from nki.graph.importers.torch.converters import (
     bits,
+    collectives,
     complex,
     convolution,
     creation,
@@ -50,7 +51,7 @@ from nki.graph.importers.torch.wide_constants import Known, attribute
 from nki.graph.ir import Function, Module, Op, TensorType, Value
 
 FAMILIES = (
-    bits, complex, convolution, creation, gamma, indexing, logic, normalization,
+    bits, collectives, complex, convolution, creation, gamma, indexing, logic, normalization,
     numbers, sorting, pointwise, pooling, prims, products, torch_random, reductions,
     resize, scans, search, shape, strided,
 )  # fmt: skip

@@ -59,18 +59,20 @@ CONVERTERS: dict[str, Converter] = {}
 """By operator; filled when the modules with converters are imported."""
 
 
+_NAMESPACES = ("prims.", "_c10d_functional.")
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def converts(*names: str) -> Callable[[_Function], _Function]:
     """Enter a function for operators of ATen: "add.Tensor"; without an overload it is the default one.
 
-    Other namespaces are written: "prims.fma.default".
+    Other namespaces are written: "prims.fma.default", "_c10d_functional.all_reduce.default".
     """
 
     def enter(function: _Function) -> _Function:
         for name in names:
-            full = name if name.startswith("prims.") else f"aten.{name if '.' in name else f'{name}.default'}"
+            full = name if name.startswith(_NAMESPACES) else f"aten.{name if '.' in name else f'{name}.default'}"
             CONVERTERS[full] = function
         return function
 
