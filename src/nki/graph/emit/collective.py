@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import nki.collectives as ncc
 import nki.isa as nisa
@@ -12,8 +13,7 @@ from nki.core.nki_tensor import NkiTensor
 from nki.graph.emit.kit.engines import storage
 from nki.graph.errors import unsupported
 from nki.graph.ir import Group, Op
-from nki.graph.passes.legalization.decompose_collectives import groups_of
-from nki.graph.passes.regions import operator
+from nki.graph.replica_groups import groups_of
 from nki.spec.replica_group import ReplicaGroup
 from nki.target.model import Target
 
@@ -46,14 +46,19 @@ def _rows(tensor: NkiTensor) -> NkiTensor:
     return tensor.reshape((shape[0], max(prod(shape[1:]), 1)))
 
 
+def _reduction(op: Op) -> Any:
+    """What the region does, which is one operation once the model is legal."""
+    (inner,) = op.regions[0].ops
+    assert isinstance(inner, Op), "regions have no groups"
+    return _REDUCTIONS[inner.name]
+
+
 def _all_reduce(op: Op, sources: list[NkiTensor], dst: NkiTensor, target: Target) -> None:
-    function = _REDUCTIONS[operator(op.regions[0])]
-    ncc.all_reduce(sources, [dst], ReplicaGroup(groups_of(op)), function)
+    ncc.all_reduce(sources, [dst], ReplicaGroup(groups_of(op)), _reduction(op))
 
 
 def _reduce_scatter(op: Op, sources: list[NkiTensor], dst: NkiTensor, target: Target) -> None:
-    function = _REDUCTIONS[operator(op.regions[0])]
-    ncc.reduce_scatter(sources, [dst], ReplicaGroup(groups_of(op)), 0, function)
+    ncc.reduce_scatter(sources, [dst], ReplicaGroup(groups_of(op)), 0, _reduction(op))
 
 
 def _all_gather(op: Op, sources: list[NkiTensor], dst: NkiTensor, target: Target) -> None:

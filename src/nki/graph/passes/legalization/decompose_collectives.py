@@ -1,7 +1,6 @@
 """Collectives as the device has them: along the first dimension, and reductions by sums, minima and maxima alone.
 
-Meanings are those of StableHLO's specification. The numbers of its replica groups are the ranks of a launch: processes
-along one of its two axes, replicas or partitions, or along both as ``use_global_device_ids`` counts them.
+Meanings are those of StableHLO's specification.
 """
 
 from __future__ import annotations
@@ -15,29 +14,10 @@ from nki.graph.errors import unsupported
 from nki.graph.ir import Op, Region, TensorType, Value
 from nki.graph.passes.regions import is_plain, on_tensors, operator
 from nki.graph.passes.rewriter import Rewriter
+from nki.graph.replica_groups import groups_of
 
 _REDUCED = ("add", "minimum", "maximum")
 _WIDENED = {"and": "minimum", "or": "maximum"}
-
-
-def groups_of(op: Op) -> tuple[tuple[int, ...], ...]:
-    """The lists of ranks that take part together, without the -1 that fills the rows of unequal ones.
-
-    Raises:
-        GraphError: "graph.unsupported": no groups, which stands for all ranks, whose number a model does not say, or
-            lists of unequal length.
-    """
-    rows = op.attributes.get("replica_groups", ())
-    groups = tuple(tuple(int(rank) for rank in row if rank >= 0) for row in rows)
-    if not groups or not all(groups):
-        raise unsupported(op, "it names no replica groups", "write the ranks: replica_groups = dense<[[0, 1]]>")
-    if len(set(map(len, groups))) > 1:
-        raise unsupported(op, f"its replica groups have {_lengths(groups)} ranks", "make all groups equally long")
-    return groups
-
-
-def _lengths(groups: Sequence[Sequence[int]]) -> str:
-    return " and ".join(map(str, sorted(set(map(len, groups)))))
 
 
 def all_reduce(r: Rewriter, op: Op) -> Sequence[Value] | None:
