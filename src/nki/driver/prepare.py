@@ -150,7 +150,7 @@ def prepare(
 
 
 _SETTLING = OneMaker()
-"""Of threads that call a new kernel, as ranks do, one has its source checked."""
+"""One of the threads that call a new kernel, as ranks do, has its source checked."""
 
 
 def _setting(launch: Launch, wanted: Options, target: str) -> Setting:

@@ -154,7 +154,7 @@ class Memory:
         return self.blocks[block]
 
     def viewed(self, dtype: DType) -> Memory:
-        """The same bytes as another dtype; the last dimension grows or shrinks."""
+        """A memory with the same bytes as another dtype; the last dimension grows or shrinks."""
         self.settle()
         have, want = self.dtype.itemsize, dtype.itemsize
         whole = None if self.whole is None else self.whole.view(dtype)

@@ -135,7 +135,7 @@ class Session:
 
 
 def _read(buffers: set[int], items: Sequence[Issued]) -> set[int]:
-    """Those of some buffers that instructions read, as operands or as indices of operands."""
+    """Which of some buffers instructions read, as operands or as indices of operands."""
     found = set()
     for instruction, arguments, _, _ in items:
         for at in instruction.read_positions:

@@ -21,7 +21,7 @@ _SHORT = {
 }
 """How names are called here, whatever the file calls them."""
 _TODAY = {"nki.language": "nl", "nki.isa": "nisa", "nki": "nki"}
-"""The same, in files of NKI 0.2 and later."""
+"""Names in files of NKI 0.2 and later."""
 
 
 class Names(cst.CSTVisitor):

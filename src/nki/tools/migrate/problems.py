@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 MARK = "# nki migrate: "
 NOT_REACHED = "the example arguments do not lead here"
-"""Of statements that were not executed."""
+"""The reason for statements that were not executed."""
 
 
 class Unmigrated(Exception):

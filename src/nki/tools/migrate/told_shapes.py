@@ -14,7 +14,7 @@ Shapes = dict[str, list[int]]
 Dim = tuple[str, int]
 
 _LARGEST = 1 << 17
-"""Of a dimension that is made up."""
+"""The largest size of a dimension that is made up."""
 
 
 def from_assert(problem: AssertionError, function: Any, shapes: Shapes, told: dict[str, int]) -> bool:

@@ -103,7 +103,7 @@ def _pairs(op: Op) -> list[tuple[Value, Value]]:
 
 
 def _again(r: Rewriter, op: Op, value: Value, kind: TensorType | None, region: Region | None) -> Value:
-    """The same collective of one other tensor."""
+    """Make this collective of one other tensor."""
     regions = [] if region is None else [region]
     return r.op(op.name, [value], [kind or value.type], op.attributes, regions)[0]
 

@@ -74,14 +74,14 @@ class Peers:
         return None
 
     def ended(self, ranks: Sequence[int]) -> list[int]:
-        """Those of the ranks whose processes have ended."""
+        """Which of the ranks have processes that ended."""
         for rank in ranks:
             if rank not in self._known and self._store.check([_key(rank)]):
                 self._known[rank] = Process.read(self._store.get(_key(rank)))
         return self.ended_of_known(ranks)
 
     def ended_of_known(self, ranks: Sequence[int]) -> list[int]:
-        """The same without the store, for ranks that it was asked for before."""
+        """Which ranks ended, of those that the store was asked for before; it is not asked again."""
         return [rank for rank in ranks if rank in self._known and self._known[rank].has_ended()]
 
 

@@ -17,6 +17,7 @@ from nki.interop.torch.distributed.peers import Peers
 from nki.interop.torch.memory import DEVICE
 
 _GROUPS: weakref.WeakKeyDictionary[Any, Group] = weakref.WeakKeyDictionary()
+"""What stands behind a process group of PyTorch, as long as that lives."""
 _WORLD: dict[int, Peers] = {}
 """Who the processes of the world are, by the identity of its store; one entry."""
 _LOCK = lock()

@@ -17,7 +17,7 @@ from nki.ranks import current
 from nki.ranks.protocol import Brought, Communicator, Meeting, check_same_call, deadlock, same_members
 
 _TAG = (1 << 31) - 2
-"""Of messages between kernels: far from those that programs use."""
+"""The tag of messages between kernels, far from those that programs use."""
 _LENGTH = 8
 
 

@@ -14,7 +14,7 @@ from torch.distributed import distributed_c10d as c10d
 from nki.interop.torch.distributed.calls import Call, record_size, unpacked
 
 _UNUSED_TAG = (1 << 31) - 1
-"""Of messages that nobody sends."""
+"""The tag of messages that nobody sends."""
 _AT_ONCE = timedelta(milliseconds=1)
 
 

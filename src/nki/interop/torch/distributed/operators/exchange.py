@@ -33,7 +33,7 @@ def c10d_alltoall_base_(
     async_op: bool = True,
     timeout: int = -1,
 ) -> Any:
-    """The same of the rows of two tensors, which are split into equal parts unless sizes are given."""
+    """Each rank sends every other one some rows of a tensor: equally many unless sizes are given."""
     size = dist.ProcessGroup.unbox(process_group).size()
     outputs = _rows("all_to_all_single", output, output_split_sizes, size)
     inputs = _rows("all_to_all_single", input, input_split_sizes, size)

@@ -23,7 +23,7 @@ from nki.interop.torch.distributed.operators.tensors import (
 from nki.interop.torch.user_location import user_line
 
 _NO_LIMIT = -1
-"""Of calls that have none of their own."""
+"""The time limit of calls that have none of their own."""
 
 
 # ----------------------------------------------------------------------------------------------------------- gathering
@@ -45,7 +45,7 @@ def c10d_allgather_(
 def c10d_allgather_coalesced_(
     output_lists: list[Tensors], input_list: Tensors, process_group: Any, async_op: bool = True
 ) -> Any:
-    """The same of several tensors: each rank's list of outputs has one tensor for each input."""
+    """Gather several tensors in one call: each rank's list of outputs has one tensor for each input."""
     columns = [list(column) for column in zip(*output_lists, strict=True)]
     return _all_gather("all_gather_coalesced", columns, input_list, process_group, _NO_LIMIT)
 
@@ -69,7 +69,7 @@ def c10d__allgather_base_(
 def c10d_allgather_into_tensor_coalesced_(
     outputs: Tensors, inputs: Tensors, process_group: Any, async_op: bool = True
 ) -> Any:
-    """The same of several tensors."""
+    """Gather several tensors in one call, each into one tensor."""
     name = "all_gather_into_tensor_coalesced"
     parts = [part for pair in zip(outputs, inputs, strict=True) for part in _outputs(name, *pair, process_group)]
     return _all_gather(name, parts, inputs, process_group, _NO_LIMIT, outputs)

@@ -92,7 +92,7 @@ def c10d_allreduce_(
 def c10d_allreduce_coalesced_(
     tensors: Tensors, process_group: Any, reduce_op: Any, async_op: bool = True, timeout: int = -1
 ) -> Any:
-    """The same of several tensors."""
+    """Reduce several tensors in one call."""
     return _all_reduce("all_reduce_coalesced", tensors, process_group, reduce_op, timeout)
 
 
@@ -173,7 +173,7 @@ def c10d__reduce_scatter_base_(
 def c10d_reduce_scatter_tensor_coalesced_(
     outputs: Tensors, inputs: Tensors, process_group: Any, reduce_op: Any, async_op: bool = True, timeout: int = -1
 ) -> Any:
-    """The same of several tensors."""
+    """Reduce and scatter several tensors in one call."""
     name = "reduce_scatter_tensor_coalesced"
     parts = [_parts(name, whole, out, process_group) for whole, out in zip(inputs, outputs, strict=True)]
     return _reduce_scatter(name, outputs, parts, process_group, reduce_op, timeout)
