@@ -34,7 +34,7 @@ from nki.spec.instruction import REGISTRY, Instruction
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, Wait, WhileLoop
 from nki.spec.schedule import check_order
 
-_ROLES = ("input", "temporary", "constant", "fixed", "copy")
+_ROLES = ("input", "temporary", "constant", "fixed", "copy", "spilled")
 _REGIONS = {region.value: region for region in MemoryRegion}
 _LIMIT = 1 << 48
 """Bound of sizes and strides, far beyond any memory: what is computed from them fits 64 bits."""

@@ -125,8 +125,9 @@ class Buffer:
     Attributes:
         address: explicit ``(partition, byte)`` on chip, or None if the allocator chooses.
         trace: token of the trace that owns it; a tensor is only usable there.
-        role: "input", "temporary", "constant", "fixed": an input that no core ever writes, or "copy": a temporary that
-            the language fills from PSUM, so that what reads it may read PSUM instead (nki.passes.copy_propagation).
+        role: "input", "temporary", "constant", "fixed": an input that no core ever writes, "copy": a temporary that
+            the language fills from PSUM, so that what reads it may read PSUM instead (nki.passes.copy_propagation), or
+            "spilled": a temporary in which a tensor waits that does not fit on chip (nki.passes.allocation.spill).
         data: the bytes of a constant, which is there from the start; None for all others.
         layout: one object for all buffers with this region, shape, size of a row and explicit address, so that it tells
             them from others by its identity; a copy of it is merely not recognised.

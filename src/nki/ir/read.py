@@ -22,7 +22,7 @@ from nki.ir.views import DYNAMIC, check_bounds
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.spec.schedule import check_order
 
-ROLES = ("input", "temporary", "constant", "fixed", "copy")
+ROLES = ("input", "temporary", "constant", "fixed", "copy", "spilled")
 
 
 def read(module: Module) -> list[Program]:

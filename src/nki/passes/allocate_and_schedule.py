@@ -7,6 +7,8 @@ and with ``CompileConfig(spill=True)`` there may be copies of tensors that wait 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nki.core.errors import VerificationError
 from nki.passes.allocation import addresses
 from nki.passes.context import Context, Pass, PassResult
@@ -38,15 +40,15 @@ def run(program: Program, context: Context, heuristics: Heuristics = HEURISTICS)
             failures.append(error)
         if failures[0].code != "memory.capacity":  # no start would help
             raise failures[0]
-    if context.config.spill:
-        return addresses.allocate(program, context, spilling=True)
     raise failures[0]
 
 
 def _allocated(start: Start, context: Context, tasks: Tasks, heuristics: Heuristics) -> PassResult:
     if is_searched(start.program, context.config):
-        return search(start, context, tasks, heuristics).result
-    return addresses.allocate(start.program, context, start.layout, spilling=start.spilling)
+        found = search(start, context, tasks, heuristics).result
+    else:
+        found = addresses.allocate(start.program, context, start.layout)
+    return replace(found, findings=(*start.findings, *found.findings))
 
 
 PASS = Pass("allocate_and_schedule", addresses.PASS.summary, lambda before, context: run(before.program, context))

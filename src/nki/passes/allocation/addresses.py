@@ -70,9 +70,10 @@ def allocate(program: Program, context: Context, layout: Layout = EVERYWHERE, *,
     wrong = _overflowing(needs, packings)
     if wrong is not None:
         failure = overflow(program, needs[wrong], live.positions, packings[wrong])
-        if not spilling:
+        fitting = spilled(program, context) if spilling else None
+        if fitting is None:
             raise failure
-        return _spilled(program, context, failure)
+        return fitting
     return PassResult(replace(program, placement=_placement(needs, packings)), _told(found, context))
 
 
@@ -117,9 +118,15 @@ def _pack(items: Sequence[Item], fixed: Sequence[Fixed], room: Room, needed: int
     return pack_tight(items, fixed, room, needed)
 
 
-def _spilled(program: Program, context: Context, failure: VerificationError) -> PassResult:
-    """Allocation of what is left when the tensors that wait longest are moved away."""
-    for share in _SHARES:
+def spilled(program: Program, context: Context, most: float = 1.0) -> PassResult | None:
+    """Allocation of what is left when the tensors that wait longest are moved away; None if too much is left.
+
+    Args:
+        program: of which too much is live at once.
+        context: of the compilation.
+        most: part of each memory that may be in use.
+    """
+    for share in (most, *(each for each in _SHARES if each < most)):
         # That no more is live than fits does not mean that a packing is found: each time there is more room for holes.
         smaller, spills = spill(program, context.target, share)
         live = liveness(smaller)
@@ -128,7 +135,7 @@ def _spilled(program: Program, context: Context, failure: VerificationError) -> 
         if _overflowing(needs, packings) is None:
             placed = replace(smaller, placement=_placement(needs, packings))
             return PassResult(placed, _told([*found, *spills], context))
-    raise failure
+    return None
 
 
 def _overflowing(needs: Sequence[Demand], packings: Sequence[Packing]) -> int | None:

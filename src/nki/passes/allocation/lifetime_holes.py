@@ -63,20 +63,25 @@ def tensors(program: Program, region: MemoryRegion) -> list[TensorUses]:
     return list(finder.found.values())
 
 
-def complete(gap: Gap, accesses: Accesses) -> bool:
-    """Whether every byte of the tensor was certainly written before the gap."""
-    buffer = gap.tensor.buffer
-    boxes = []
-    for position, view in gap.tensor.written:
+def complete_after(tensor: TensorUses, accesses: Accesses) -> int | None:
+    """The position of the write behind which every byte of a tensor was certainly written; None if there is none."""
+    buffer = tensor.buffer
+    missing: np.ndarray | None = None
+    left = buffer.nbytes
+    for position, view in tensor.written:
         footprint = accesses.footprint(view)
-        if position < gap.start and footprint.static and not footprint.dims:
-            boxes.append((footprint.first, footprint.after, footprint.low, footprint.high))
-    if (0, buffer.partitions, 0, buffer.row_bytes) in boxes:
-        return True
-    written = np.zeros((buffer.partitions, buffer.row_bytes), bool)
-    for first, after, low, high in boxes:
-        written[first:after, low:high] = True
-    return bool(written.all())
+        if not footprint.static or footprint.dims:
+            continue
+        if footprint.after - footprint.first == buffer.partitions and footprint.run == buffer.row_bytes:
+            return position
+        if missing is None:
+            missing = np.ones((buffer.partitions, buffer.row_bytes), bool)
+        piece = missing[footprint.first : footprint.after, footprint.low : footprint.high]
+        left -= int(piece.sum())
+        piece[...] = False
+        if not left:
+            return position
+    return None
 
 
 class _Finder:

@@ -14,11 +14,11 @@ from nki.core.dtypes import DType, uint32
 from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.allocation.fixed_addresses import demands
-from nki.passes.allocation.lifetime_holes import Gap, complete, tensors
+from nki.passes.allocation.lifetime_holes import Gap, complete_after, tensors
+from nki.passes.allocation.spill_findings import Move, told
 from nki.passes.analysis.footprints import Accesses
 from nki.passes.analysis.liveness import liveness
-from nki.passes.analysis.memory_demand import Demand, OnChipMemory
-from nki.passes.analysis.memory_usage import place_of
+from nki.passes.analysis.memory_demand import Demand
 from nki.passes.analysis.ordered_positions import ordered_positions
 from nki.passes.analysis.pressure import load
 from nki.passes.analysis.tile_loads import Store, tile_loads
@@ -42,7 +42,8 @@ def spill(program: Program, target: Target, share: float = 1.0) -> tuple[Program
     loop that uses a tensor needs it all the time. What a load brought from HBM, and nothing has written to since, there
     or in SBUF, is not copied anywhere: it is loaded from there again. The kernel computes the same bytes.
 
-    Where nothing is left to move, more stays live than fits, and allocation says so. Returns a finding for each gap.
+    Where nothing is left to move, more stays live than fits, and allocation says so. Returns a finding for each line
+    whose tensors wait elsewhere, and one for each whose tensors are loaded again; that which moves most comes first.
     """
     findings: list[Finding] = []
     for number, away in ((1, MemoryRegion.sbuf), (0, MemoryRegion.private_hbm)):
@@ -51,8 +52,9 @@ def spill(program: Program, target: Target, share: float = 1.0) -> tuple[Program
         gaps = _chosen(program, needs, target, live.positions, int(needs.memory.limit * share))
         if gaps:
             sources = _sources(program, gaps) if away is MemoryRegion.private_hbm else {}
-            program = _Spiller(program, target, away, sources).apply(gaps)
-            findings += [_finding(gap, needs.memory, sources.get(_name(gap))) for gap in gaps]
+            spiller = _Spiller(program, target, away, sources)
+            program = spiller.apply(gaps)
+            findings += told(spiller.moves, needs.memory)
     return program, findings
 
 
@@ -76,7 +78,7 @@ def _chosen(program: Program, needs: Demand, target: Target, positions: int, lim
     known = tensors(program, region)
     gaps = [Gap(tensor, number) for tensor in known for number in range(len(tensor.uses) - 1)]
     gaps = sorted((gap for gap in gaps if gap.end > gap.start), key=lambda gap: (gap.start, gap.tensor.buffer.id))
-    accesses = Accesses(program, target)
+    written = _Written(Accesses(program, target))
     waiting: list[Waiting] = []
     chosen: list[Gap] = []
     begun = 0
@@ -88,20 +90,36 @@ def _chosen(program: Program, needs: Demand, target: Target, positions: int, lim
         # The first one has the farthest end: if that gap is over, all are.
         while waiting and bytes_live[position] > limit and -waiting[0][0] > position:
             gap = gaps[heapq.heappop(waiting)[-1]]
-            if _possible(gap, accesses, target):
+            if _possible(gap, written, target):
                 chosen.append(gap)
                 bytes_live[gap.start : gap.end] -= size(gap.tensor.buffer)
     return chosen
 
 
-def _possible(gap: Gap, accesses: Accesses, target: Target) -> bool:
+class _Written:
+    """When tensors are complete, each of them looked at once."""
+
+    def __init__(self, accesses: Accesses) -> None:
+        self._accesses = accesses
+        self._after: dict[int, int | None] = {}
+
+    def before(self, gap: Gap) -> bool:
+        """Whether every byte of a tensor was certainly written before a gap."""
+        tensor = gap.tensor
+        if tensor.buffer.id not in self._after:
+            self._after[tensor.buffer.id] = complete_after(tensor, self._accesses)
+        after = self._after[tensor.buffer.id]
+        return after is not None and after < gap.start
+
+
+def _possible(gap: Gap, written: _Written, target: Target) -> bool:
     """Whether copies keep everything that the tensor is; matmuls add only to what matmuls have written."""
     buffer = gap.tensor.buffer
     if buffer.region is MemoryRegion.psum:
         columns = buffer.row_bytes // _copied_as(buffer).itemsize
         if gap.writes_later or columns > target.psum.max_free_elements:
             return False
-    return complete(gap, accesses)
+    return written.before(gap)
 
 
 def _name(gap: Gap) -> tuple[int, int]:
@@ -135,6 +153,9 @@ class _Spiller:
 
     Args:
         sources: loads that are done again, by the names of gaps, in place of a copy and of its way back.
+
+    Attributes:
+        moves: what waits elsewhere for the time of each gap.
     """
 
     def __init__(
@@ -150,6 +171,7 @@ class _Spiller:
         self._away = away
         self._last_id = max(buffer.id for buffer in (*program.inputs, *program.body.all_buffers()))
         self._edits: dict[int, Edit] = {}
+        self.moves: list[Move] = []
 
     def apply(self, gaps: list[Gap]) -> Program:
         by_tensor: dict[int, list[Gap]] = {}
@@ -168,7 +190,9 @@ class _Spiller:
         for number, gap in enumerate(gaps):
             before, after = tensor.uses[gap.number], tensor.uses[gap.number + 1]
             load = self._sources.get(_name(gap))
-            if load is None and (away is None or any(use.writes for use in tensor.uses[since : gap.number + 1])):
+            stale = away is None or any(use.writes for use in tensor.uses[since : gap.number + 1])
+            self.moves.append(Move(tensor.buffer, before.location, after.location, load, load is None and stale))
+            if load is None and stale:
                 if away is None:
                     away = self._buffer(tensor.buffer, f"{tensor.buffer.name}.away", self._away)
                     edit.buffers.append(away)
@@ -186,7 +210,10 @@ class _Spiller:
 
     def _buffer(self, like: Buffer, name: str, region: MemoryRegion) -> Buffer:
         self._last_id += 1
-        return Buffer(self._last_id, name, region, like.shape, like.dtype, location=like.location, trace=like.trace)
+        role = "spilled" if region is MemoryRegion.private_hbm else "temporary"
+        return Buffer(
+            self._last_id, name, region, like.shape, like.dtype, role=role, location=like.location, trace=like.trace
+        )
 
     def _copy(self, dst: Buffer, src: Buffer) -> Issued:
         on_chip = dst.on_chip and src.on_chip
@@ -213,24 +240,3 @@ def _issued(instruction: Instruction[Any], target: Target, location: Location, *
     values = [given[name] if name in given else parameters[name].default for name in instruction.operands]
     arguments = instruction.arguments._make(values)
     return Issued(instruction, arguments, location, instruction.engine_for(arguments, target))
-
-
-def _finding(gap: Gap, memory: OnChipMemory, load: Issued | None) -> Finding:
-    buffer = gap.tensor.buffer
-    after, before = gap.tensor.uses[gap.number], gap.tensor.uses[gap.number + 1]
-    where = f"from {place_of(after.location)} to {place_of(before.location)}"
-    if load is not None:
-        told = f"is dropped {where}, and loaded again from {load.arguments.src.buffer.name}: {buffer.nbytes} bytes"
-    else:
-        away = "SBUF" if memory.region is MemoryRegion.psum else "HBM"
-        told = f"is kept in {away} {where}: {buffer.nbytes} bytes each way"
-    return Finding(
-        "memory.spill",
-        "warning",
-        f"{buffer.name} {told}",
-        f"{memory.limit} bytes of each {memory.title} partition can be allocated",
-        "nki/deep-dives/nki_perf_guide.rst",
-        "use smaller tiles, or bring its uses together",
-        buffer.location,
-        {"tensor": buffer.name, "bytes": buffer.nbytes, "memory": memory.title},
-    )

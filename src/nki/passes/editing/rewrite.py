@@ -55,10 +55,11 @@ class _BlockRewriter:
     def block(self, block: Block, names: Mapping[int, Buffer]) -> Block:
         edit = self._edits.get(id(block), Edit())
         items: list[Item] = []
+        current = dict(names)
         for number, item in enumerate(block.items):
-            names = {**names, **edit.renames[number]} if number in edit.renames else names
+            current.update(edit.renames.get(number, {}))
             items += self._new(edit.before.get(number, ()))
-            items.append(self._item(item, names))
+            items.append(self._item(item, current))
             items += self._new(edit.after.get(number, ()))
         return Block([*block.buffers, *edit.buffers], items)
 

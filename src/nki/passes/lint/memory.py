@@ -20,7 +20,7 @@ from nki.target.model import Target
 _MOST_BYTES = 1 << 26
 """Bytes of the largest tensor that is followed byte by byte."""
 
-_OWN = ("temporary", "copy")
+_OWN = ("temporary", "copy", "spilled")
 """Roles of tensors that only the program itself writes and reads."""
 
 _ISA = "nki/api/nki/isa"

@@ -13,6 +13,7 @@ from nki.passes.context import PassResult
 from nki.passes.scheduling.list_schedule import Heuristic
 from nki.passes.scheduling.ready_list import NEVER
 from nki.spec.program import Program
+from nki.spec.rule import Finding
 from nki.timing.loops import Spent
 
 
@@ -22,12 +23,12 @@ class Start(NamedTuple):
     Attributes:
         program: computes what the kernel does, if its instructions run one after the other.
         layout: where in SBUF its tensors may lie.
-        spilling: whether those that do not fit may wait elsewhere.
+        findings: of the tensors that wait elsewhere in it; empty if none had to.
     """
 
     program: Program
     layout: Layout = EVERYWHERE
-    spilling: bool = False
+    findings: tuple[Finding, ...] = ()
 
 
 class Order(NamedTuple):

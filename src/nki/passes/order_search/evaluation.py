@@ -63,7 +63,7 @@ class Evaluation:
     def _evaluated(self, order: Order, limit: float) -> Candidate | None:
         start = self.start
         try:
-            placed = allocate(self._ordered(order), self._context, start.layout, spilling=start.spilling)
+            placed = allocate(self._ordered(order), self._context, start.layout)
         except VerificationError as error:
             self.failure = self.failure or error
             return None
