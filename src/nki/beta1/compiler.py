@@ -19,6 +19,9 @@ Address = Callable[[Block, int, int], tuple[int, int]]
 AUTO_ALLOC = "__nki_force_auto_alloc__"
 """The attribute of a function whose own addresses are ignored."""
 
+AS_WRITTEN = "__nki_skip_middle_end_transformations__"
+"""The attribute of a function in whose program the compiler puts no copies of tensors that do not fit."""
+
 
 class Allocated:
     """What ``buffer=`` takes: a memory region and an address for each block."""
@@ -119,8 +122,11 @@ psum = _Psum()
 
 
 def skip_middle_end_transformations(func: Any = None) -> Any:
-    """Leave out passes of the old compiler; here there are none of them, so that nothing changes."""
-    return _same if func is None else func
+    """Leave out what the compiler puts into a program on its own: a kernel that does not fit on the chip is refused.
+
+    Of the old compiler's transformations spilling is the one that is here for kernels of the first NKI alone.
+    """
+    return _marked(func, skip_middle_end_transformations, AS_WRITTEN)
 
 
 def enable_stack_allocator(func: Any = None, log_level: int = 50) -> Any:
@@ -130,10 +136,7 @@ def enable_stack_allocator(func: Any = None, log_level: int = 50) -> Any:
 
 def force_auto_alloc(func: Any = None) -> Any:
     """Ignore the addresses that a kernel chooses: the compiler chooses all of them."""
-    if func is None:
-        return force_auto_alloc
-    setattr(getattr(func, "func", func), AUTO_ALLOC, True)
-    return func
+    return _marked(func, force_auto_alloc, AUTO_ALLOC)
 
 
 def multi_buffer(factor: int = 2) -> str:
@@ -163,6 +166,14 @@ def _asked(func: Callable[..., Any], block: Block, rows: int, size: int) -> Any:
 
 
 def _same(func: Any) -> Any:
+    return func
+
+
+def _marked(func: Any, decorator: Callable[..., Any], attribute: str) -> Any:
+    """A kernel or its function, marked for the front end; the decorator itself if it was called with nothing."""
+    if func is None:
+        return decorator
+    setattr(getattr(func, "func", func), attribute, True)
     return func
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import nki.language as nl
-from nki.beta1.compiler import AUTO_ALLOC
+from nki.beta1.compiler import AS_WRITTEN, AUTO_ALLOC
 from nki.beta1.errors import refused
 from nki.beta1.language.transfer import store
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.grid import GridAxis
 from nki.beta1.tracing.outputs import annotations_of, check_shape, wrong_outputs
 from nki.beta1.tracing.session import in_session, session
+from nki.compiler import CompileConfig
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
 from nki.frontend.foreign import map_tree
@@ -65,6 +66,10 @@ class Beta1FrontEnd(FrontEnd):
         self, problem: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Exception:
         return spelled(problem, function, args, kwargs)
+
+    def config(self, function: Callable[..., Any]) -> CompileConfig:
+        """Tensors that do not fit wait elsewhere, as the old compiler had it, unless the kernel is left as written."""
+        return CompileConfig(spill=not getattr(function, AS_WRITTEN, False))
 
     def inside(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """A part of the kernel that calls it; one of today gets tensors of today back.

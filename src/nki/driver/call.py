@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.core.tensor import Buffer, Storage
 from nki.driver import gate
@@ -148,7 +147,7 @@ def _capacity(
     """What a call of the same kernel is refused for; one tensor that has no place at all was told before."""
     if {"memory.capacity", "tensor.capacity"} & {*options.disabled_rules, *(finding.code for finding in findings)}:
         return []
-    return gate.capacity_findings(programs, target, options, launch.compile_config or CompileConfig())
+    return gate.capacity_findings(programs, target, options, launch.config)
 
 
 def _report(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.core.errors import NkiError
 from nki.core.one_maker import OneMaker
@@ -93,7 +92,7 @@ def _compile(prepared: Prepared, manifest: Manifest, disk: str) -> Compiled:
     with paused_collector():
         doubt = _doubt(manifest, tracers)
         programs = [tracer.program for tracer in tracers]
-        config = launch.compile_config or CompileConfig()
+        config = launch.config
         key = (TRACED, target.name, launch.schedule, options, config, gate.digest_of(programs)) if doubt else None
         known = cache.get(key)
         if known is not None and not (options.dump_ir or options.print_after):
@@ -171,7 +170,7 @@ def _disk_key(prepared: Prepared, described: Described, manifest: Manifest) -> s
         target=prepared.target.name,
         lnc=launch.lnc,
         schedule=launch.schedule,
-        config=launch.compile_config,
+        config=launch.config,
         specialization=launch.specialization_config,
         options=options,
     )

@@ -57,6 +57,11 @@ class Launch:
         return self.lnc or 1
 
     @property
+    def config(self) -> CompileConfig:
+        """The settings of the compiler: the decorator's, or those of the language."""
+        return self.compile_config or self.front_end.config(self.function)
+
+    @property
     def references(self) -> tuple[Any, ...]:
         """What a trace depends on beside the function and its arguments: a front end that is not this package's."""
         return () if self.front_end == NKI else (self.front_end,)

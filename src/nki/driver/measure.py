@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from nki.compiler import CompileConfig
 from nki.core.collector import paused_collector
 from nki.driver import gate
 from nki.driver.compile import compiled, traced
@@ -41,9 +40,8 @@ def question(prepared: Prepared) -> Question:
         NkiError: what the kernel's author did wrong.
     """
     programs = [tracer.program for tracer in traced(prepared)[0]]
-    config = _config(prepared)
     with paused_collector():
-        return Question(prepared, gate.asked(programs, prepared.target, prepared.options, config))
+        return Question(prepared, gate.asked(programs, prepared.target, prepared.options, prepared.launch.config))
 
 
 def times_of(question: Question) -> tuple[CoreTime, ...]:
@@ -54,7 +52,7 @@ def times_of(question: Question) -> tuple[CoreTime, ...]:
     """
     prepared, asked = question
     with paused_collector():
-        return gate.times_of(asked, prepared.target, prepared.options, _config(prepared))
+        return gate.times_of(asked, prepared.target, prepared.options, prepared.launch.config)
 
 
 def profile_of(prepared: Prepared, run: bool = False) -> Profile:
@@ -78,7 +76,7 @@ def profile_of_call(report: Report, launch: Launch) -> Profile:
     target, programs, trips = load_target(report.target), report.programs, report.executed.trips
     kept = report.kept_loads
     if report.mode == "eager":
-        config = launch.compile_config or CompileConfig()
+        config = launch.config
         options = replace(from_environment(), imitate=report.imitate)
         built = gate.compile_kernel(programs, target, options, config)
         programs, kept = built.programs, built.kept
@@ -93,7 +91,3 @@ def _executed_trips(kernel: Compiled, prepared: Prepared) -> Sequence[Mapping[in
         kernel, inputs, prepared.target, prepared.options, lambda finding: None, None, communicator()
     )
     return executed.trips
-
-
-def _config(prepared: Prepared) -> CompileConfig:
-    return prepared.launch.compile_config or CompileConfig()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from nki.compiler import CompileConfig
 from nki.core.tensor import Buffer, Storage
 from nki.frontend.host import HostArray
 from nki.frontend.trace import Tracer
@@ -60,3 +61,7 @@ class FrontEnd(Protocol):
 
     def inside(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """A call in the body of another kernel, which becomes part of that kernel's trace."""
+
+    def config(self, function: Callable[..., Any]) -> CompileConfig:
+        """The settings of the compiler for a kernel that is launched with none."""
+        return CompileConfig()

@@ -49,7 +49,7 @@ def disk_key(
             name=launch.name,
             lnc=launch.lnc,
             schedule=launch.schedule,
-            config=launch.compile_config,
+            config=launch.config,
             specialization=launch.specialization_config,
             configs=[(dict(each.arguments), each.lnc, each.compile_config) for each in configs],
             arguments=described.outline,

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from nki.compiler import CompileConfig
 from nki.core.catalogue import close_codes
 from nki.core.errors import NkiError, UsageError, VerificationError, render
 from nki.core.source import Location
@@ -65,7 +64,7 @@ def command(
     request = allow(read_request(kernel, args, target, lnc, seed, as_json), allowed)
     with working(f"checking {request.launch.name} for {request.target.name}"):
         findings, error, programs = _checked(request)
-        config = request.launch.compile_config or CompileConfig()
+        config = request.launch.config
         accepted = _may_compile(findings, error)
         built = compiled(programs, request.target, request.options, config) if accepted else None
         whole = check_whole(programs, built, request.target) if everything and built is not None else None

@@ -129,7 +129,7 @@ def _from_kernel(
         tracers = trace_only(launch, (), request.kwargs, request.target, options, collect=False)
     programs = tuple(tracer.program for tracer in tracers)
     findings = (*noted, *(finding for tracer in tracers for finding in tracer.findings))
-    config = launch.compile_config or CompileConfig()
+    config = launch.config
     return Source(programs, request.target, options, config, remaining(programs), findings)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nki.compiler import CompileConfig
 from nki.core.errors import FrontendError, NkiError
 from nki.core.source import UNKNOWN, of_function
 from nki.core.tensor import View
@@ -58,7 +57,7 @@ def _traced(loaded: KernelFile, task: Task, number: int, found: Sequence[Finding
         "set": number,
         "program": base64.b64encode(pack_traced(programs)).decode(),
         "result": tree_written(_plain(result), iter(range(1 << 30))),
-        "config": (launch.compile_config or CompileConfig()).plain(),
+        "config": launch.config.plain(),
         "findings": _written(findings),
     }
 
