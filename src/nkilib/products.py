@@ -245,7 +245,7 @@ class _Strip:
 
     def __init__(self, stack: Stack, weights: Any) -> None:
         self.weights = weights
-        self._loaded: dict[tuple[int, int], Any] = {}
+        self._loaded: dict[tuple[int, ...], Any] = {}
         itemsize = weights.dtype.itemsize
         both = stack[0].tile.dtype.itemsize == itemsize == 1
         self._at_once = 2 if both and nisa.get_nc_version() >= nisa.nc_version.gen3 else 1
@@ -257,16 +257,16 @@ class _Strip:
         They are ``(height, columns)``, or with 8 bits in both of them two pieces at once, ``(height, 2, columns)``.
         """
         begun = False
-        for s, slab in enumerate(stack):
+        for slab in stack:
             for group in spans(slab.tile.shape[1], self._step):
-                right = self._piece(s, slab, group)
+                right = self._piece(slab, group)
                 for part in spans(size(group), self._at_once):
                     here = slice(group.start + part.start, group.start + part.stop)
                     yield begun, _one(slab.tile[:, here, columns]), _one(right[:, part])
                     begun = True
 
-    def _piece(self, s: int, slab: Slab, group: slice) -> Any:
-        key = (s, group.start)
+    def _piece(self, slab: Slab, group: slice) -> Any:
+        key = slab.key(group)
         if key not in self._loaded:
             tile = sbuf((slab.tile.shape[0], size(group), self.weights.shape[1]), self.weights.dtype)
             source = slab.rows_of(self.weights, group)

@@ -48,6 +48,12 @@ class Slab:
     stride: int = 1
     base: int = 0
 
+    def key(self, pieces: slice) -> tuple[int, ...]:
+        """Which rows of a matrix `rows_of` gives, and in which form; equal for equal rows alone."""
+        height = int(self.tile.shape[0])
+        first = self.start + (pieces.start if self.stride > 1 else pieces.start * height)
+        return self.base, self.stride, height, first, size(pieces)
+
     def rows_of(self, matrix: Any, pieces: slice) -> Any:
         """The same rows of another matrix of as many rows: a view ``(height, pieces, columns)``."""
         height, first = self.tile.shape[0], self.start
@@ -253,26 +259,29 @@ def batches(source: Any, block: slice, step: int) -> Iterator[Stack]:
         block: of the columns of all batches.
         step: columns of a stack; each stack is loaded when it is asked for.
     """
-    length = source.shape[2]
+    length, width = source.shape[2], 0
     for part in spans(size(block), step):
         start, stop = block.start + part.start, block.start + part.stop
         pieces = []
         for b in range(start // length, (stop - 1) // length + 1):
             first, last = max(start - b * length, 0), min(stop - b * length, length)
             pieces.append(source[b][:, first:last])
-        yield stacked(*pieces)
+        width = width or min(piece.shape[1] for piece in pieces)
+        yield stacked(*pieces, width=width)
 
 
-def stacked(*sources: Any, height: int = 128, dtype: Any = None) -> Stack:
+def stacked(*sources: Any, height: int = 128, dtype: Any = None, width: int = 0) -> Stack:
     """Matrices ``(rows, columns)`` of HBM side by side as one stack, rows in order; a slab is loaded when it is used.
 
     Args:
         height: rows of a piece.
         dtype: of the stack, by default the matrices'.
+        width: columns of a matrix that slabs are cut for, by default of the narrowest one; stacks that one matrix is
+            multiplied with are cut for the same.
     """
     rows, columns = sources[0].shape[0], [source.shape[1] for source in sources]
     kind = dtype or sources[0].dtype
-    step = height * max(2, min(PIECES, TRANSFER_BYTES // (min(columns) * sources[0].dtype.itemsize)))
+    step = height * max(2, min(PIECES, TRANSFER_BYTES // ((width or min(columns)) * sources[0].dtype.itemsize)))
     slabs = []
     for part in spans(rows - rows % height, step) + spans(rows, height)[rows // height :]:
         lower = min(height, size(part))

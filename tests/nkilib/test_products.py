@@ -11,6 +11,7 @@ import nki.isa as nisa
 import nki.language as nl
 from nkilib import products as pr
 from nkilib import streaming as st
+from nkilib.stacks import batches
 
 
 def put(out, block):
@@ -143,3 +144,22 @@ def test_share_of_the_roofline(rows: int, depth: int, columns: int, unit: str, s
     )
     least = 2 * rows * depth * columns / 78.6e3 if unit == "tensor" else 2 * depth * columns / 368.0
     assert found.bound_by == unit and least / found.ns > share
+
+
+@nki.jit
+def in_batches(x, w):
+    """x is (batch, depth, rows), of which stacks of 512 columns are made."""
+    rows = x.shape[0] * x.shape[2]
+    out = st.result((rows, w.shape[1]), nl.float32)
+    for here, columns, sums in pr.products(batches(x, slice(0, rows), 512), w):
+        put(out[here, columns], sums)
+    return out
+
+
+@pytest.mark.parametrize(("batch", "rows"), [(1, 576), (3, 200)])
+def test_stacks_of_other_widths_use_the_rows_of_weights_that_they_need(batch, rows):
+    """The last stack is narrower, so that as many bytes are more pieces; each of its pieces has the same weights."""
+    random = np.random.default_rng(0)
+    x, w = random.normal(size=(batch, 2048, rows)).astype(bfloat16), random.normal(size=(2048, 2048)).astype(bfloat16)
+    want = np.concatenate([one.astype(np.float32).T @ w.astype(np.float32) for one in x])
+    np.testing.assert_allclose(np.asarray(in_batches(x, w)), want, atol=2e-4 * np.abs(want).max())
