@@ -6,7 +6,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from nki.interop.torch.distributed import coalescing, operators, ranks
+from nki.interop.torch.distributed import coalescing, generations, operators, ranks
 from nki.interop.torch.memory import DEVICE
 
 
@@ -22,4 +22,5 @@ def install() -> None:
 
 def _create(options: Any, _: Any) -> Any:
     """The transport of a group: what is on top of it are the operators of the device."""
-    return dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, options.timeout)
+    store = generations.begun(options.store, options.group_rank)
+    return dist.ProcessGroupGloo(store, options.group_rank, options.group_size, options.timeout)

@@ -12,6 +12,7 @@ from torch.distributed import distributed_c10d as c10d
 from nki.core.errors import DivergenceError, NkiError
 from nki.core.locks import lock
 from nki.core.source import UNKNOWN
+from nki.interop.torch.distributed import generations
 from nki.interop.torch.distributed.group import Group
 from nki.interop.torch.distributed.peers import Peers
 from nki.interop.torch.memory import DEVICE
@@ -48,7 +49,8 @@ def group_of(process_group: Any) -> Group:
             if found is None:
                 gloo = process_group._get_backend(torch.device(DEVICE))
                 members = dist.get_process_group_ranks(process_group)
-                rank, store = process_group.rank(), process_group.get_group_store()
+                rank = process_group.rank()
+                store = generations.current(process_group.get_group_store(), rank)
                 found = _GROUPS[process_group] = Group(gloo, members, rank, store, peers, process_group.group_name)
                 weakref.finalize(process_group, found.close)
     return found

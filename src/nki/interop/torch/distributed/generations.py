@@ -1,0 +1,30 @@
+"""Groups of one name that are made one after another, as when a program destroys its groups and begins anew.
+
+PyTorch gives them the same part of the store. A process that reads the address of another one there may get that of the
+group before, and both wait for each other. So each generation has a part of its own. Every rank counts for itself: all
+of them make the same groups in the same order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+
+def begun(store: Any, rank: int) -> Any:
+    """The part of a group's store for the generation that this rank begins."""
+    return _part(store, store.add(_key(rank), 1))
+
+
+def current(store: Any, rank: int) -> Any:
+    """The part of a group's store for the generation that this rank began last."""
+    return _part(store, store.add(_key(rank), 0))
+
+
+def _key(rank: int) -> str:
+    return f"nki/generation/{rank}"
+
+
+def _part(store: Any, number: int) -> Any:
+    return dist.PrefixStore(f"nki/{number}", store)
