@@ -13,6 +13,11 @@ PATIENCE = 240
 """Seconds after which a program is ended: nothing of what is tested waits for ever."""
 
 
+def environment_of(**others: str) -> dict[str, str]:
+    """What processes of tests have in their environment."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path), **others}
+
+
 def torchrun(program: str, processes: int, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program of this folder in so many processes, which have ended when this returns."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
@@ -21,7 +26,7 @@ def torchrun(program: str, processes: int, *arguments: str, **environment: str) 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        env=environment_of(**environment),
         start_new_session=True,
     )
     try:

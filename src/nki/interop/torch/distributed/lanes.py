@@ -16,7 +16,8 @@ class Lane:
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Task | None] = SimpleQueue()
-        threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True).start()
+        self._thread = threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True)
+        self._thread.start()
 
     def put(self, task: Task) -> None:
         """Have a task done after those that were put before; it raises nothing."""
@@ -25,6 +26,10 @@ class Lane:
     def close(self) -> None:
         """End after the tasks that there are."""
         self._queue.put(None)
+
+    def join(self, seconds: float) -> None:
+        """Wait until it has ended, at most so many seconds."""
+        self._thread.join(seconds)
 
 
 def _work(queue: SimpleQueue[Task | None]) -> None:
