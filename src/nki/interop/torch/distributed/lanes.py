@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
+import time
+import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 
 import torch
 
 Task = Callable[[], None]
+
+_PATIENCE = 2.0
+"""Seconds that the end of the process waits for all lanes together."""
 
 
 class Lane:
@@ -18,6 +24,7 @@ class Lane:
         self._queue: SimpleQueue[Task | None] = SimpleQueue()
         self._thread = threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True)
         self._thread.start()
+        _LANES.add(self)
 
     def put(self, task: Task) -> None:
         """Have a task done after those that were put before; it raises nothing."""
@@ -30,6 +37,21 @@ class Lane:
     def join(self, seconds: float) -> None:
         """Wait until it has ended, at most so many seconds."""
         self._thread.join(seconds)
+
+
+_LANES: weakref.WeakSet[Lane] = weakref.WeakSet()
+"""Whose threads have to end before the process does; they go with their groups."""
+
+
+@atexit.register
+def _end_all() -> None:
+    """Python ends threads that come back from C++ later in the middle of it, and the process is aborted."""
+    end = time.monotonic() + _PATIENCE
+    lanes = list(_LANES)
+    for lane in lanes:
+        lane.close()
+    for lane in lanes:
+        lane.join(max(0.0, end - time.monotonic()))
 
 
 def _work(queue: SimpleQueue[Task | None]) -> None:
