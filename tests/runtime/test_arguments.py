@@ -57,7 +57,7 @@ def _calls(runtime: Runtime, model: Model, folder: Path) -> dict[str, tuple[Any,
         "run": (model.run, {"arrays": arrays, "donate": False}),
         "save": (model.save, {"path": folder / "saved.neff"}),
         "load_model": (load_model, {"path": folder / "model.neff", "options": None}),
-        "run_ranks": (run_ranks, {"kernel": lambda: None, "arguments": [()], "keywords": None}),
+        "run_ranks": (run_ranks, {"kernel": lambda: None, "arguments": [()], "keywords": None, "parallel": True}),
         "show_ranges": (show_ranges, {"framework": "x", "make": None}),
         "write_system_trace": (write_system_trace, {"spans": [], "file": folder / "t.pftrace", "profile": None}),
     }  # fmt: skip

@@ -26,7 +26,7 @@ def collective(name: str, operation: str, payload: str) -> Cost:
 
     Args:
         name: for people.
-        operation: which one of `nki.topology.collective_time.OPERATIONS` it is.
+        operation: which one of `nki.topology.times.OPERATIONS` it is.
         payload: the operand with the tensors that a rank brings.
     """
     tensors = attrgetter(payload)

@@ -25,7 +25,7 @@ SEEN: set[str] = set()
 """Operators that were reached since the last `begin`."""
 
 
-OTHERS = ("direct-exact", "direct-without_values", "direct-random", "curves", "whole", "last-target")
+OTHERS = ("direct-exact", "direct-without_values", "direct-random", "curves", "whole", "last-target", "collectives")
 """Tests of several operators, which stand for cases in the table."""
 
 

@@ -42,7 +42,7 @@ def _reduced(
     return b.divide(made, float(len(ranks))) if name.lower() == "avg" else made
 
 
-@converts("_c10d_functional.all_reduce.default", "_c10d_functional.all_reduce_.default")
+@converts("_c10d_functional.all_reduce.default")
 def _all_reduce(b: Builder, call: Call, x: Value, name: str, group: str) -> Value:
     return _reduced(b, call, "all_reduce", x, name, x.type.shape, group, None)
 
