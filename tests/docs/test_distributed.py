@@ -10,9 +10,11 @@ from tests.interop.torch.distributed.launching import torchrun
 DOCUMENT = Path(__file__).parents[2] / "docs" / "distributed.md"
 
 _EACH = """
+import sys
+
 for path in {paths}:
     exec(compile(open(path).read(), path, "exec"), {{"__name__": "document"}})
-    print("ran", path, flush=True)
+    sys.stdout.write(f"ran {{path}}\\n")  # in one piece, since the other process writes at the same time
 """
 
 
