@@ -10,7 +10,7 @@ from tests.interop.torch.distributed.launching import torchrun
 
 
 @pytest.mark.parametrize(
-    "processes", [3, pytest.param(2, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+    "processes", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
 )
 def test_collectives_give_what_numpy_gives(processes: int) -> None:
     found = torchrun("collective_cases.py", processes)
