@@ -16,17 +16,7 @@ import nki.language as nl
 from nki.beta1.library import _served
 from nki.beta1.served import serve
 from nki.core.errors import NkiError
-
-A = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float32)
-
-
-@nki.jit
-def new_double(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
-    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
-    nl.store(out, tile)
-    return out
+from tests.beta1.both_languages import A, new_double
 
 
 @nki.jit

@@ -5,25 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import nki
 import nki.beta1 as old
 import nki.beta1.language as ol
-import nki.isa as nisa
-import nki.language as nl
+from tests.beta1.both_languages import A, new_double
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
-
-A = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float32)
-
-
-@nki.jit
-def new_double(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
-    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
-    nl.store(out, tile)
-    return out
 
 
 @old.jit

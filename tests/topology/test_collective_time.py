@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from itertools import pairwise
 
 import pytest
@@ -124,6 +125,4 @@ def test_data_is_read_strictly() -> None:
 
 
 def _text() -> str:
-    from nki.topology import load
-
-    return (load._FOLDER / "trn2_48xlarge.toml").read_text()
+    return (files("nki.topology") / "instances" / "trn2_48xlarge.toml").read_text()

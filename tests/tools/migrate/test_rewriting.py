@@ -7,18 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nki.driver.prepare import chosen_target
-from nki.tools.migrate.whole import Whole, migrate_file
-from nki.tools.options import options_of
-
-IMPORTS = """\
-import neuronxcc.nki as nki
-import neuronxcc.nki.isa as nisa
-import neuronxcc.nki.language as nl
-import numpy as np
-
-"""
-NEW_IMPORTS = IMPORTS.replace("neuronxcc.nki as nki", "nki").replace("neuronxcc.", "")
+from tests.tools.migrate.files import NEW_IMPORTS, rewritten
 
 CASES = {
     "slices": (
@@ -168,19 +157,6 @@ CASES = {
 }
 
 
-def rewritten(tmp_path: Path, body: str, given: str = "") -> Whole:
-    path = tmp_path / "kernels.py"
-    path.write_text(IMPORTS + textwrap.dedent(body))
-    options = options_of()
-    import numpy as np
-
-    arrays = {}
-    for each in filter(None, given.split(", ")):
-        name, _, shape = each.partition("=")
-        arrays[name] = np.random.default_rng(0).standard_normal(tuple(map(int, shape.split("x")))).astype(np.float32)
-    return migrate_file(path, arrays, chosen_target("trn2", options.target, ""), options)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_kernel_becomes_one_of_today_with_equal_bits(name: str, tmp_path: Path) -> None:
     old, new, given = CASES[name]
@@ -231,39 +207,6 @@ def test_indices_of_run_time_and_of_several_axes_become_views(tmp_path: Path) ->
     assert not whole.text.left
     assert "chosen = nl.load(a.vector_select(0, rows))" in whole.text.new
     assert "nl.max(chosen.ap([[chosen.shape[1], 64], [2, 32], [1, 2]]), axis=[2])" in whole.text.new
-    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
-
-
-def test_arguments_are_made_up_where_the_file_has_no_call(tmp_path: Path) -> None:
-    whole = rewritten(
-        tmp_path,
-        """
-        @nki.jit
-        def kernel(a):
-            out = nl.ndarray((3, 96, 640), dtype=a.dtype, buffer=nl.shared_hbm)
-            for i in nl.affine_range(3):
-                nl.store(out[i], nl.load(a[i, nl.arange(96)[:, None], nl.arange(640)[None, :]]))
-            return out
-        """,
-    )
-    assert whole.calls["kernel"].kwargs["a"].shape >= (3, 96, 640)
-    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
-
-
-def test_a_reshape_says_how_many_elements_a_made_up_array_has(tmp_path: Path) -> None:
-    whole = rewritten(
-        tmp_path,
-        """
-        @nki.jit
-        def kernel(a):
-            out = nl.ndarray((3, 96, 40), dtype=a.dtype, buffer=nl.shared_hbm)
-            blocks = a.reshape((3, 96, 40))
-            for i in nl.affine_range(3):
-                nl.store(out[i], nl.load(blocks[i]))
-            return out
-        """,
-    )
-    assert whole.calls["kernel"].kwargs["a"].size == 3 * 96 * 40
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
 
 
@@ -318,102 +261,6 @@ def test_indices_that_a_tile_holds_move_accesses_and_choose_rows(tmp_path: Path)
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
 
 
-def test_a_script_has_the_arguments(tmp_path: Path) -> None:
-    path, script = tmp_path / "kernels_of_a_script.py", tmp_path / "test_calls.py"
-    path.write_text(
-        IMPORTS
-        + textwrap.dedent("""
-        @nki.jit
-        def inner(a):
-            return nl.exp(a)
-
-
-        @nki.jit
-        def kernel(a, count):
-            assert count == 7
-            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-            nl.store(out, inner(nl.load(a)))
-            return out
-        """)
-    )
-    script.write_text(
-        "import numpy as np\nimport pytest\nfrom kernels_of_a_script import kernel\n\n\n"
-        "@pytest.mark.parametrize('size', [128, 32, 64])\n"
-        "def test(size):\n    assert kernel(np.ones((size, 64), np.float32), 7) is not None\n"
-    )
-    options = options_of()
-    whole = migrate_file(path, {}, chosen_target("trn2", options.target, ""), options, script)
-    assert whole.calls["kernel"].args[0].shape == (32, 64)
-    assert whole.proofs.keys() == {"kernel"}
-    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
-
-
-def test_masks_meet_and_patterns_are_cut_where_shapes_differ_from_trip_to_trip(tmp_path: Path) -> None:
-    whole = rewritten(
-        tmp_path,
-        """
-        @nki.jit
-        def kernel(a):
-            rows, columns = a.shape
-            out = nl.ndarray((rows - 1, columns), dtype=a.dtype, buffer=nl.shared_hbm)
-            for i in nl.affine_range((rows + 63) // 64):
-                i_p, i_k, i_f = nl.mgrid[0:64, 0:2, 0:columns]
-                tile = nl.load(a[i * 64 + i_p + i_k, i_f], mask=(i * 64 + i_p < rows - 1))
-                low, high = nl.mgrid[0:64, 0:columns]
-                pairs = nl.max(tile[i_p, i_k, i_f], axis=[1], mask=(i * 64 + i_p < rows))
-                nl.store(out[i * 64 + low, high], value=pairs, mask=(i * 64 + low < rows - 1))
-            return out
-        """,
-        "a=80x32",
-    )
-    assert not whole.text.left
-    pattern = "[[a.shape[1], p_size], [a.shape[1], 2], [1, columns]], offset=i * a.shape[1] * 64"
-    assert f"        tile = nl.load(a.ap({pattern}))" in whole.text.new
-    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
-
-
-def test_a_comparison_of_indices_that_chooses_is_a_tile(tmp_path: Path) -> None:
-    whole = rewritten(
-        tmp_path,
-        """
-        @nki.jit
-        def kernel(a):
-            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-            tile = nl.load(a)
-            keep = nl.arange(64)[:, None] >= nl.arange(32)[None, :]
-            nl.store(out, value=nl.where(keep, tile, -9984.0))
-            return out
-        """,
-        "a=64x32",
-    )
-    assert not whole.text.left
-    assert "nisa.iota(dst=position, pattern=[[-1, 32]], channel_multiplier=1)" in whole.text.new
-    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
-
-
-def test_what_one_call_does_not_reach_is_reached_with_other_arguments(tmp_path: Path) -> None:
-    whole = rewritten(
-        tmp_path,
-        """
-        @nki.jit
-        def kernel(a, b=None, double=False):
-            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-            tile = nl.load(a)
-            if b is not None:
-                tile = tile + nl.load(b)
-            if double:
-                tile = tile * 2
-            nl.store(out, value=tile)
-            return out
-        """,
-        "a=64x32",
-    )
-    assert not whole.text.left
-    assert "        tile = nl.add(tile, nl.load(b))" in whole.text.new
-    assert "        tile = nl.multiply(tile, 2)" in whole.text.new
-    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
-
-
 def test_a_sum_of_products_that_are_transposed_first_begins_with_zeros(tmp_path: Path) -> None:
     whole = rewritten(
         tmp_path,
@@ -430,32 +277,6 @@ def test_a_sum_of_products_that_are_transposed_first_begins_with_zeros(tmp_path:
         "a=64x128, b=128x32",
     )
     assert "total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.psum)" in whole.text.new
-    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
-
-
-def test_asserts_and_docstrings_say_which_shapes_are_made_up(tmp_path: Path) -> None:
-    whole = rewritten(
-        tmp_path,
-        """
-        @nki.jit
-        def kernel(a, b, c):
-            \"\"\"A sum.
-
-            a: shape (rows, columns, 3)
-            \"\"\"
-            rows, columns, _ = a.shape
-            assert rows == nl.tile_size.pmax // 2 and columns % 24 == 0
-            assert a.shape[2] == 3
-            assert b.shape == c.shape
-            assert tuple(b.shape) == (rows, columns), "as a"
-            out = nl.ndarray((rows, columns), dtype=a.dtype, buffer=nl.shared_hbm)
-            nl.store(out, value=nl.load(b) + nl.load(c))
-            return out
-        """,
-    )
-    shapes = {name: value.shape for name, value in whole.calls["kernel"].kwargs.items()}
-    assert shapes["a"][0] == 64 and shapes["a"][1] % 24 == 0 and shapes["a"][2] == 3
-    assert shapes["b"] == shapes["c"] == shapes["a"][:2]
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
 
 
@@ -477,66 +298,6 @@ def test_places_that_have_a_name_in_the_file_are_left_to_the_compiler(tmp_path: 
         "a=64x32",
     )
     assert "alloc" not in whole.text.new
-    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
-
-
-def test_masks_that_join_axes_are_rows_and_predicates(tmp_path: Path) -> None:
-    whole = rewritten(
-        tmp_path,
-        """
-        @nki.jit
-        def kernel(a):
-            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-            ip = nl.arange(64)[:, None]
-            i_f = nl.arange(48)[None, :]
-            nl.store(out, value=nl.load(a))
-            some = nl.load(a[ip, i_f], mask=(ip + i_f < 70))  # a triangle
-            more = nl.add(some, 1.0, mask=(ip + i_f < 70))
-            nl.store(out[ip, i_f], value=more, mask=(ip + i_f < 70))
-            tile = nl.zeros((64, 48), dtype=nl.float32)
-            tile[ip, i_f] = nl.copy(nl.load(a), mask=(2 * ip - i_f >= 3))
-            nl.store(out[ip, i_f], value=tile * 2.0, mask=(i_f >= ip))
-            return out
-        """,
-        "a=64x48",
-    )
-    assert not whole.text.left
-    assert (
-        """
-    for row_2 in range(64):
-        f_size_2 = min(48, 70 - row_2)
-        if f_size_2 > 0:
-            nl.store(out[row_2:row_2 + 1, 0:f_size_2], more[row_2:row_2 + 1, 0:f_size_2])
-"""
-        in whole.text.new
-    )
-    assert "predicate=nl.greater_equal(position, 0, dtype=nl.uint8)" in whole.text.new
-    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
-
-
-def test_a_condition_of_loop_variables_is_a_branch_and_results_are_as_large_as_what_is_left(tmp_path: Path) -> None:
-    whole = rewritten(
-        tmp_path,
-        """
-        @nki.jit
-        def kernel(a):
-            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-            ones = nl.ones((64, 32), dtype=nl.float32)
-            last = nl.zeros((64, 1), dtype=nl.float32)
-            i_p, i_f = nl.mgrid[0:64, 0:32]
-            for i in nl.sequential_range(2):
-                mask = i * 32 + i_f < a.shape[1]
-                part = nl.load(a[i_p, i * 32 + i_f], mask=mask)
-                total = nisa.tensor_tensor_scan(ones, part, last, op0=np.multiply, op1=np.add, mask=mask)
-                nl.store(out[i_p, i * 32 + i_f], value=total, mask=mask)
-                last[:, :] = nl.copy(total[:, 31], mask=i + 1 < 2)
-            return out
-        """,
-        "a=64x50",
-    )
-    assert not whole.text.left
-    assert "total = nl.ndarray((ones.shape[0], f_size), dtype=ones.dtype, buffer=nl.sbuf)" in whole.text.new
-    assert "        if i + 1 < 2:\n" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 from nki.graph.importers.jax_shards import Shards, shards_of, take_body
 from nki.graph.ir import Function, Module, Value
 from nki.graph.stablehlo.read import read
@@ -55,8 +57,6 @@ def lower(
     Raises:
         GraphError: "graph.sharding" for a function that is divided over several devices, or what `read` raises.
     """
-    import jax
-
     jitted = jax.jit(function, donate_argnums=tuple(donate), static_argnums=static[0], static_argnames=static[1])
     traced = jitted.trace(*args, **kwargs)
     made = traced.lower(lowering_platforms=(PLATFORM,))

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import func
 
 from nki.graph.errors import GraphError
 
@@ -56,8 +59,6 @@ def shards_of(traced: Any, devices: int) -> Shards:
     Raises:
         GraphError: "graph.sharding": there is something outside of the call, or axes of the mesh are left to JAX.
     """
-    import jax
-
     jaxpr = traced.jaxpr.jaxpr
     calls = [each for each in jaxpr.eqns if each.primitive.name == "shard_map"]
     if not calls:
@@ -100,8 +101,6 @@ def _concrete(mesh: Any) -> Any:
 
 def _places(mesh: Any, spec: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     """The part of an array that each device of a mesh has, as an index."""
-    import jax
-
     sharding = jax.sharding.NamedSharding(_concrete(mesh), spec)
     found = sharding.devices_indices_map(shape)
     return tuple(found[device] for device in mesh.devices.flat)
@@ -116,9 +115,6 @@ def take_body(module: Any) -> None:
     Raises:
         GraphError: "graph.sharding" for a module of another form.
     """
-    from jax.extend.mlir import ir
-    from jax.extend.mlir.dialects import func
-
     main = next(each for each in module.body.operations if each.operation.name == "func.func" and _is_main(each))
     block = main.operation.regions[0].blocks[0]
     manual = [each for each in block.operations if each.operation.name == _MANUAL]
@@ -144,8 +140,6 @@ def take_body(module: Any) -> None:
 
 def _constants_inside(operation: Any, block: Any, body: Any) -> None:
     """Repeat constants of a block in the body that takes them as its first arguments, where closures end up."""
-    from jax.extend.mlir import ir
-
     constants = {each.results[0]: each.operation for each in block.operations if each.operation.name == _CONSTANT}
     taken = [constants[value] for value in operation.operands if value in constants]
     with operation.context, ir.InsertionPoint.at_block_begin(body):
