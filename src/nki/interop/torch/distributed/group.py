@@ -179,7 +179,9 @@ class Group:
         with self._lock:
             if self.failure is None:
                 self.failure = error
-                atexit.register(_end_soon, list(self._lanes.values()))
+                # Others wait for the end of this process. What PyTorch has loaded is left to the system, which frees it
+                # at once; Python needs seconds for it where many ranks end at the same time.
+                atexit.register(gc.freeze)
                 waiting = list(self._pending)
             else:
                 waiting = [pending]
@@ -247,21 +249,6 @@ class Group:
             for lane in self._lanes.values():
                 lane.close()
             self._lanes.clear()
-
-
-def _end_soon(lanes: list[Lane]) -> None:
-    """At the end of the process of a group that failed: other ranks, and who started them, wait for that end.
-
-    Threads leave Gloo and the store first, since Python ends those that come back later, in the middle of C++ that
-    aborts then. What PyTorch has loaded is left to the system, which frees it at once; Python needs seconds for it
-    where many ranks end at the same time.
-    """
-    end = time.monotonic() + _GRACE
-    for lane in lanes:
-        lane.close()
-    for lane in lanes:
-        lane.join(max(0.0, end - time.monotonic()))
-    gc.freeze()
 
 
 def _first_line(error: BaseException) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -22,9 +21,9 @@ class Lane:
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Task | None] = SimpleQueue()
-        self._thread = threading.Thread(target=_work, args=(self._queue,), name=name, daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         _LANES.add(self)
+        self._thread.start()
 
     def put(self, task: Task) -> None:
         """Have a task done after those that were put before; it raises nothing."""
@@ -38,9 +37,16 @@ class Lane:
         """Wait until it has ended, at most so many seconds."""
         self._thread.join(seconds)
 
+    def _work(self) -> None:
+        with torch.no_grad():
+            while (task := self._queue.get()) is not None:
+                task()
+                del task  # what it holds goes before the next one comes
+        _LANES.discard(self)
 
-_LANES: weakref.WeakSet[Lane] = weakref.WeakSet()
-"""Whose threads have to end before the process does; they go with their groups."""
+
+_LANES: set[Lane] = set()
+"""Lanes whose threads run; they have to end before the process does."""
 
 
 @atexit.register
@@ -52,10 +58,3 @@ def _end_all() -> None:
         lane.close()
     for lane in lanes:
         lane.join(max(0.0, end - time.monotonic()))
-
-
-def _work(queue: SimpleQueue[Task | None]) -> None:
-    with torch.no_grad():
-        while (task := queue.get()) is not None:
-            task()
-            del task  # what it holds goes before the next one comes
