@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from nki.driver.prepare import chosen_target
 from nki.tools.migrate.whole import migrate_file
 from nki.tools.options import options_of
@@ -44,7 +46,8 @@ def test_a_reshape_says_how_many_elements_a_made_up_array_has(tmp_path: Path) ->
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
 
 
-def test_a_script_has_the_arguments(tmp_path: Path) -> None:
+def test_a_script_has_the_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # pytest looks through every folder between this one and that of the script
     path, script = tmp_path / "kernels_of_a_script.py", tmp_path / "test_calls.py"
     path.write_text(
         IMPORTS

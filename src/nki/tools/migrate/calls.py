@@ -179,9 +179,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _run_tests(script: Path) -> None:
-    """Run a file of tests of pytest."""
+    """Run a file of tests of pytest, which end at their calls, and so before their asserts."""
     serve()
-    importlib.import_module("pytest").main(["-q", "-p", "no:cacheprovider", str(script)])
+    importlib.import_module("pytest").main(["-q", "-p", "no:cacheprovider", "--assert=plain", "--tb=no", str(script)])
 
 
 def _run(script: Path) -> None:

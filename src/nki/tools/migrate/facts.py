@@ -20,6 +20,7 @@ from nki.beta1.tracing import session as sessions
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.spec.program import Issued
+from nki.tools.migrate.nodes import transformed, walk
 
 HOOK = "__nki_migrate_fact__"
 _MOST = 64
@@ -167,9 +168,7 @@ class _Instrument(cst.CSTTransformer):
         return updated_node
 
     def _skip_all(self, node: cst.CSTNode) -> None:
-        self._skipped.add(node)
-        for child in node.children:
-            self._skip_all(child)
+        self._skipped.update(walk(node))
 
     def visit_Call(self, node: cst.Call) -> None:
         func = node.func
@@ -275,4 +274,4 @@ class _Instrument(cst.CSTTransformer):
 
 def instrumented(module: cst.Module, facts: Facts) -> str:
     """The text of a file whose functions write down facts under the name `HOOK`."""
-    return module.visit(_Instrument(facts)).code
+    return transformed(module, _Instrument(facts)).code

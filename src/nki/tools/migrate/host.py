@@ -8,6 +8,7 @@ import libcst as cst
 import numpy as np
 
 from nki.tools.migrate.names import Names
+from nki.tools.migrate.nodes import all_of
 from nki.tools.migrate.operators import today_of
 
 _SETTINGS = ("compile_config", "specialization_config", "api")
@@ -134,13 +135,9 @@ class Host(cst.CSTTransformer):
 def decorated(module: cst.Module, names: Names) -> frozenset[str]:
     """The functions that decorators make kernels of."""
     found: set[str] = set()
-
-    class Look(cst.CSTVisitor):
-        def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-            inner = [each.decorator for each in node.decorators]
-            functions = [each.func if isinstance(each, cst.Call) else each for each in inner]
-            if any(names.canonical(each).startswith("nki.") for each in functions):
-                found.add(node.name.value)
-
-    module.visit(Look())
+    for node in all_of(module, cst.FunctionDef):
+        inner = [each.decorator for each in node.decorators]
+        functions = [each.func if isinstance(each, cst.Call) else each for each in inner]
+        if any(names.canonical(each).startswith("nki.") for each in functions):
+            found.add(node.name.value)
     return frozenset(found)

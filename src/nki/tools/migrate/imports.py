@@ -8,11 +8,12 @@ from typing import Any
 import libcst as cst
 
 from nki.tools.migrate.names import Names, dotted_name
+from nki.tools.migrate.nodes import parts, transformed
 
 
 def new_imports(module: cst.Module, names: Names, needs: set[str]) -> cst.Module:
     """The file with today's imports."""
-    changed = module.visit(_Imports(_used(module)))
+    changed = transformed(module, _Imports(_used(module)))
     wanted = {"nl": "import nki.language as nl", "nisa": "import nki.isa as nisa"}
     lines = [wanted[each] for each in sorted(needs) if wanted[each] not in changed.code]
     if not lines:
@@ -44,18 +45,13 @@ def _after_docstring(body: Any) -> int:
 def _used(module: cst.Module) -> set[str]:
     """Names that are used anywhere but in imports."""
     found: set[str] = set()
-
-    class Look(cst.CSTVisitor):
-        def visit_Import(self, node: cst.Import) -> bool:
-            return False
-
-        def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-            return False
-
-        def visit_Name(self, node: cst.Name) -> None:
+    waiting: list[cst.CSTNode] = [module]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, cst.Name):
             found.add(node.value)
-
-    module.visit(Look())
+        elif not isinstance(node, cst.Import | cst.ImportFrom):
+            waiting += parts(node)
     return found
 
 
@@ -69,6 +65,9 @@ def _today(dotted: str) -> str:
 class _Imports(cst.CSTTransformer):
     def __init__(self, used: set[str]) -> None:
         self._used = used
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return not isinstance(node, cst.BaseExpression)
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> Any:
         aliases = []

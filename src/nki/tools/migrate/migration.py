@@ -18,6 +18,7 @@ from nki.tools.migrate.host import Host, decorated
 from nki.tools.migrate.imports import new_imports
 from nki.tools.migrate.later.rounds import in_rounds
 from nki.tools.migrate.names import Names
+from nki.tools.migrate.nodes import all_of, transformed
 from nki.tools.migrate.problems import MARK, Left
 from nki.tools.migrate.rewriting.function import rewritten
 
@@ -47,22 +48,15 @@ def migrate(path: Path, text: str, calls: list[Call], target: Target, options: O
         return Migrated(text, new, later_left, untraced)
     facts = Facts()
     untraced = gather(path, module, facts, calls, target, options)
-    used = {node.value for node in _names_of(module)}
+    used = {node.value for node in all_of(module, cst.Name)}
     grids = {call.kernel: call.grid for call in calls if call.grid}
     wrapper = _File(module, names, facts, used, {call.kernel: call.grid for call in calls})
-    changed = module.visit(wrapper)
+    changed = transformed(module, wrapper)
     host = Host(grids, names, decorated(module, names))
-    changed = changed.visit(host)
-    lines = _lines(module)
+    changed = transformed(changed, host)
+    lines = _lines(module) if wrapper.left else {}
     left = [Left(lines.get(node, 0), reason) for node, reason in wrapper.left]
     return Migrated(text, new_imports(changed, names, wrapper.needs | host.needs).code, left, untraced)
-
-
-def _names_of(node: cst.CSTNode) -> list[cst.Name]:
-    found = [node] if isinstance(node, cst.Name) else []
-    for child in node.children:
-        found += _names_of(child)
-    return found
 
 
 def _lines(module: cst.Module) -> dict[cst.CSTNode, int]:
@@ -96,7 +90,7 @@ class _File(cst.CSTTransformer):
 
     def _untraced(self, node: cst.FunctionDef) -> cst.FunctionDef:
         """A function that was not executed stays as it is; if it uses the language, it is marked."""
-        calls = [each for each in _expressions(node.body) if isinstance(each, cst.Call)]
+        calls = all_of(node.body, cst.Call)
         if not any(self._names.canonical(each.func).startswith(("nl.", "nisa.", "ncc.")) for each in calls):
             return node
         reason = "it was not executed: give arguments with --arg"
@@ -105,7 +99,7 @@ class _File(cst.CSTTransformer):
         return node.with_changes(leading_lines=(*node.leading_lines, mark), decorators=self._decorators(node))
 
     def _traced(self, node: cst.FunctionDef) -> bool:
-        return any(self._facts.of(each) for each in _expressions(node.body))
+        return any(self._facts.of(each) for each in all_of(node.body, cst.BaseExpression))
 
     def _decorators(self, node: cst.FunctionDef) -> list[cst.Decorator]:
         found = []
@@ -122,10 +116,3 @@ class _File(cst.CSTTransformer):
                 decorator = decorator.with_changes(decorator=plain)
             found.append(decorator)
         return found
-
-
-def _expressions(node: cst.CSTNode) -> list[cst.CSTNode]:
-    found: list[cst.CSTNode] = [node] if isinstance(node, cst.BaseExpression) else []
-    for child in node.children:
-        found += _expressions(child)
-    return found

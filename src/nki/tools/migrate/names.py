@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import libcst as cst
+
+from nki.tools.migrate.nodes import walk
 
 _SHORT = {
     "neuronxcc.nki.language": "nl",
@@ -24,7 +28,7 @@ _TODAY = {"nki.language": "nl", "nki.isa": "nisa", "nki": "nki"}
 """Names in files of NKI 0.2 and later."""
 
 
-class Names(cst.CSTVisitor):
+class Names:
     """The names that import statements bind, in the whole file.
 
     Attributes:
@@ -35,11 +39,13 @@ class Names(cst.CSTVisitor):
     def __init__(self, module: cst.Module) -> None:
         self.bound: dict[str, str] = {}
         self._short = _SHORT
-        module.visit(self)
+        for node in walk(module):
+            if type(node) in self._BINDING:
+                self._BINDING[type(node)](self, node)
         self.is_old = any(dotted.startswith(("neuronxcc", "nki.beta1")) for dotted in self.bound.values())
         self._short = _SHORT if self.is_old else {**_SHORT, **_TODAY}
 
-    def visit_Import(self, node: cst.Import) -> None:
+    def _import(self, node: cst.Import) -> None:
         for alias in node.names:
             dotted = dotted_name(alias.name)
             if alias.asname is not None:
@@ -48,7 +54,7 @@ class Names(cst.CSTVisitor):
                 top = dotted.partition(".")[0]
                 self._bind(alias.name if top == dotted else cst.Name(top), top)
 
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+    def _import_from(self, node: cst.ImportFrom) -> None:
         if isinstance(node.names, cst.ImportStar) or node.module is None or node.relative:
             return
         module = dotted_name(node.module)
@@ -56,7 +62,7 @@ class Names(cst.CSTVisitor):
             name = alias.asname.name if alias.asname is not None else alias.name
             self._bind(name, f"{module}.{dotted_name(alias.name)}")
 
-    def visit_Assign(self, node: cst.Assign) -> None:
+    def _assign(self, node: cst.Assign) -> None:
         """``nki_jit = nki.trace`` gives a name to what another one stands for."""
         target = node.targets[0].target
         if len(node.targets) == 1 and isinstance(target, cst.Name) and isinstance(node.value, cst.Attribute):
@@ -70,6 +76,12 @@ class Names(cst.CSTVisitor):
                 "nki.simulate_kernel",
             ):
                 self.bound[target.value] = self.bound[root.value] + dotted[len(root.value) :]
+
+    _BINDING: ClassVar[dict[type[cst.CSTNode], Any]] = {
+        cst.Import: _import,
+        cst.ImportFrom: _import_from,
+        cst.Assign: _assign,
+    }
 
     def _bind(self, name: cst.BaseExpression, dotted: str) -> None:
         if isinstance(name, cst.Name):

@@ -12,7 +12,8 @@ from nki.beta1.kernel import Beta1Kernel
 from nki.beta1.tracing.grid import cores_of
 from nki.core.errors import NkiError
 from nki.core.tensor import Buffer, MemoryRegion
-from nki.driver.launch import trace_results
+from nki.driver.call import call as run
+from nki.driver.launch import Launch, trace_results
 from nki.options import Options
 from nki.passes import accumulate_flags
 from nki.passes.context import Context
@@ -82,7 +83,8 @@ def prove(old: Any, new: Any, call: Call, grid: dict[str, Any], target: Target, 
     work = sum(_written(tracer.program) for tracer in (*before, *after))
     if work > EXECUTED_MOST:
         return Proof(None, TOO_LARGE)
-    return _run_both(replace_launch(old, launch_of(old, call)), replace_launch(new, launch), call, args, kwargs)
+    settings = replace(options, target=target.name)
+    return _run_both(launch_of(old, call), launch, call, args, kwargs, settings)
 
 
 def _of_today(value: Any) -> Any:
@@ -90,16 +92,17 @@ def _of_today(value: Any) -> Any:
     return today_of(value) if today_of(value) is not None else value
 
 
-def replace_launch(kernel: Any, launch: Any) -> Any:
-    """The kernel, launched in another way."""
-    return type(kernel)(launch, kernel.cache, kernel.derivative)
-
-
-def _run_both(old: Any, new: Any, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Proof:
+def _run_both(
+    old: Launch, new: Launch, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options
+) -> Proof:
+    """Run both instruction by instruction, as that needs no compiler."""
     made_up = call.how == MADE_UP
     one, two = _arrays(call.args, call.kwargs, made_up), _arrays(args, kwargs, made_up)
     try:
-        expected, got = _leaves(old(*one[0], **one[1])), _leaves(new(*two[0], **two[1]))
+        expected, got = (
+            _leaves(run(replace(launch, eager=True), arguments, named, {}, options)[0])
+            for launch, (arguments, named) in ((old, one), (new, two))
+        )
     except Exception as problem:  # noqa: BLE001 - of either kernel
         return Proof(None, f"it could not be run: {type(problem).__name__}: {problem}".splitlines()[0])
     expected += [a for a in (*one[0], *one[1].values()) if isinstance(a, np.ndarray)]
@@ -110,7 +113,7 @@ def _run_both(old: Any, new: Any, call: Call, args: tuple[Any, ...], kwargs: dic
     return Proof(same, "same results" if same else "other results")
 
 
-def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any], made_up: bool) -> tuple[list[Any], dict[str, Any]]:
+def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any], made_up: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
     random = np.random.default_rng(0)
 
     def fresh(value: Any) -> Any:
@@ -121,7 +124,7 @@ def _arrays(args: tuple[Any, ...], kwargs: dict[str, Any], made_up: bool) -> tup
             return made
         return value.copy()
 
-    return [fresh(each) for each in args], {key: fresh(each) for key, each in kwargs.items()}
+    return tuple(map(fresh, args)), {key: fresh(each) for key, each in kwargs.items()}
 
 
 def _leaves(value: Any) -> list[np.ndarray]:

@@ -10,10 +10,10 @@ import libcst as cst
 import nki.isa as nisa
 from nki.spec.instruction import Instruction
 from nki.tools.migrate.later.keywords import Call, changed
+from nki.tools.migrate.nodes import all_of
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.results import allocate, dtype_of_result, result_shape
-from nki.tools.migrate.rewriting.texts import all_of
 
 
 def instruction_of(name: str) -> Instruction[Any] | None:

@@ -11,10 +11,10 @@ from nki.tools.migrate.later.calls import rewritten_call
 from nki.tools.migrate.later.loops import for_loop, while_loop
 from nki.tools.migrate.later.renamed import JIT_KEYWORDS, RANGES, RENAMED, SETTINGS
 from nki.tools.migrate.names import Names
+from nki.tools.migrate.nodes import all_of
 from nki.tools.migrate.problems import MARK, Unmigrated
 from nki.tools.migrate.programs import Programs
 from nki.tools.migrate.rewriting.context import Context
-from nki.tools.migrate.rewriting.texts import all_of
 
 _BUFFERS = ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm")
 _MAKING = tuple(f"nl.{name}" for name in ("ndarray", "zeros", "ones", "full", "empty", "rand"))

@@ -6,9 +6,9 @@ from typing import Any
 
 import libcst as cst
 
+from nki.tools.migrate.nodes import all_of, parts
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.context import Context
-from nki.tools.migrate.rewriting.texts import all_of
 
 
 def for_loop(c: Context, old: cst.For, new: cst.For, after: frozenset[str]) -> list[Any]:
@@ -76,24 +76,10 @@ def _is_plain(statement: Any) -> bool:
 
 def _stored(node: cst.CSTNode) -> set[str]:
     """Names that a statement assigns to."""
-    found: set[str] = set()
-
-    class Look(cst.CSTVisitor):
-        def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
-            found.add(node.name.value)
-            return False
-
-        def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
-            found.update(_targets(node.target))
-
-        def visit_AugAssign(self, node: cst.AugAssign) -> None:
-            found.update(_targets(node.target))
-
-        def visit_For(self, node: cst.For) -> None:
-            found.update(_targets(node.target))
-
-    node.visit(Look())
-    return found
+    if isinstance(node, cst.FunctionDef):
+        return {node.name.value}
+    own = _targets(node.target) if isinstance(node, cst.AssignTarget | cst.AugAssign | cst.For) else set()
+    return own.union(*(_stored(each) for each in parts(node)))
 
 
 def _targets(node: cst.CSTNode) -> set[str]:

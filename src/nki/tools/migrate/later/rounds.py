@@ -17,6 +17,7 @@ from nki.tools.migrate.host import Host, decorated
 from nki.tools.migrate.imports import new_imports
 from nki.tools.migrate.later.file import Later
 from nki.tools.migrate.names import Names
+from nki.tools.migrate.nodes import transformed
 from nki.tools.migrate.problems import Left
 
 _MOST = 8
@@ -34,7 +35,7 @@ def in_rounds(
         untraced = gather(path, module, facts, calls, target, options)
         later = Later(module, names, facts)
         host = Host({}, names, decorated(module, names))
-        changed = module.visit(later).visit(host)
+        changed = transformed(transformed(module, later), host)
         new = new_imports(changed, names, later.needs | host.needs).code
         if new == before or rounds == _MOST:
             return new, _left(text, before, module, later), untraced
@@ -42,6 +43,8 @@ def in_rounds(
 
 def _left(text: str, new: str, module: cst.Module, later: Later) -> list[Left]:
     """What is left, by lines of the original text."""
+    if not later.left:
+        return []
     positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
     matching = difflib.SequenceMatcher(None, new.splitlines(), text.splitlines(), autojunk=False)
     lines = {}

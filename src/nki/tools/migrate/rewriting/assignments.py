@@ -7,6 +7,7 @@ from collections.abc import Callable
 import libcst as cst
 
 from nki.tools.migrate.masks import Bounds
+from nki.tools.migrate.nodes import all_of
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.creation import CREATIONS, creation
@@ -15,7 +16,7 @@ from nki.tools.migrate.rewriting.direct import direct
 from nki.tools.migrate.rewriting.instructions import instruction, instruction_into
 from nki.tools.migrate.rewriting.joined import predicate
 from nki.tools.migrate.rewriting.regions import bounds, extents, guarded
-from nki.tools.migrate.rewriting.texts import all_of, names_in
+from nki.tools.migrate.rewriting.texts import names_in
 from nki.tools.migrate.rewriting.tiles import subscripted, tile
 from nki.tools.migrate.rewriting.transfers import load_into, loop_reduce_into
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import libcst as cst
 
+from nki.tools.migrate.nodes import transformed
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.creation import CREATIONS, creation
@@ -35,7 +36,7 @@ def expression(c: Context, node: Any) -> Any:
 
 def within(c: Context, node: Any) -> Any:
     """A node with the expressions in it in today's language."""
-    return node.visit(_Inside(c, node))
+    return transformed(node, _Inside(c, node))
 
 
 class _Inside(cst.CSTTransformer):

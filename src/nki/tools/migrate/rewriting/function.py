@@ -9,6 +9,7 @@ import libcst as cst
 
 from nki.tools.migrate.facts import Facts
 from nki.tools.migrate.names import Names
+from nki.tools.migrate.nodes import walk
 from nki.tools.migrate.programs import Programs
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.expressions import expression
@@ -62,16 +63,11 @@ def _accumulated(function: cst.FunctionDef, names: Names) -> frozenset[str]:
     """Names of tiles that nothing but products is added to."""
     added: set[str] = set()
     others: set[str] = set()
-
-    class Look(cst.CSTVisitor):
-        def visit_AugAssign(self, node: cst.AugAssign) -> None:
+    for node in walk(function):
+        if isinstance(node, cst.AugAssign):
             (added if _is_product(node.value, names) else others).add(_root(node.target))
-
-        def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
-            if isinstance(node.target, cst.Subscript):
-                others.add(_root(node.target))
-
-    function.visit(Look())
+        elif isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Subscript):
+            others.add(_root(node.target))
     return frozenset(added - others)
 
 

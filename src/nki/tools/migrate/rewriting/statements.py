@@ -7,12 +7,13 @@ from typing import Any
 
 import libcst as cst
 
+from nki.tools.migrate.nodes import all_of, comments_in
 from nki.tools.migrate.problems import MARK, NOT_REACHED, Unmigrated
 from nki.tools.migrate.rewriting.accumulations import augmented
 from nki.tools.migrate.rewriting.assignments import assign
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.expressions import within
-from nki.tools.migrate.rewriting.texts import all_of, names_in
+from nki.tools.migrate.rewriting.texts import names_in
 from nki.tools.migrate.rewriting.transfers import call_statement
 
 
@@ -155,7 +156,7 @@ def _line(c: Context, line: cst.SimpleStatementLine) -> list[Any]:
         value = small.value if isinstance(small, cst.Assign | cst.AnnAssign) else None
         defines = value is not None and c.facts.kind(value) in ("index", "grid", "mask")
         return [line if defines else line.with_changes(body=[within(c, small)])]
-    comments = [cst.EmptyLine(comment=comment) for comment in all_of(small, cst.Comment)]
+    comments = [cst.EmptyLine(comment=comment) for comment in comments_in(small)] if "#" in c.text(small) else []
     if not texts:
         trailing = line.trailing_whitespace.comment
         kept = [*line.leading_lines, *comments, *([cst.EmptyLine(comment=trailing)] if trailing else [])]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import libcst as cst
+
+from nki.tools.migrate.nodes import all_of
 
 WIDTH = 110
 """Longer statements get a line for each argument."""
@@ -38,14 +38,6 @@ def _parts(text: str) -> list[str]:
             parts.append(text[last:at].strip())
             last = at + 1
     return [*parts, text[last:].strip()]
-
-
-def all_of(node: cst.CSTNode, kind: type[Any]) -> list[Any]:
-    """The nodes of a kind within a node, itself among them."""
-    found = [node] if isinstance(node, kind) else []
-    for child in node.children:
-        found += all_of(child, kind)
-    return found
 
 
 def names_in(node: cst.CSTNode) -> set[str]:
