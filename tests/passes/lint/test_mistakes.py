@@ -446,3 +446,20 @@ def test_a_code_is_switched_off(code: str) -> None:
     assert [finding.code for finding in told(kernel, *shapes)] == [code]
     with environment(NKI_DISABLE_RULES=code):
         assert told(kernel, *shapes) == []
+
+
+def test_transposes_that_nobody_reads_are_not_told() -> None:
+    """They are no parts of a sum, unlike products that go to tensors of their own."""
+
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray((64, 64), F32, buffer=nl.shared_hbm)
+        x, y = tile(64, 64), tile(64, 64)
+        nisa.dma_copy(dst=x, src=a)
+        for _ in range(2):
+            psum = nl.ndarray((64, 64), F32, buffer=nl.psum)
+            nisa.nc_transpose(dst=psum, data=x, engine=nisa.engine.tensor)
+        nisa.tensor_copy(dst=y, src=psum)
+        nisa.dma_copy(dst=out, src=y)
+        return out
+
+    assert told(kernel, (64, 64)) == []

@@ -10,7 +10,7 @@ from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.analysis.footprints import Accesses
 from nki.passes.analysis.memory_usage import place_of
 from nki.passes.lint.control_flow import ControlFlow
-from nki.passes.lint.memory import adds_to_sum
+from nki.passes.lint.memory import adds_to_sum, sums
 from nki.passes.lint.writers import MAYBE, NOBODY, Plane
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
@@ -22,7 +22,7 @@ def lost_products(program: Program, target: Target) -> list[Finding]:
     """A warning for each line that overwrites all of a product of the Tensor engine that nothing has read.
 
     And one for each line some of whose products are read, while others are in tensors that nothing reads: it is in a
-    loop that makes a new tensor in each trip.
+    loop that makes a new tensor in each trip. Transposes are no part of a sum: one that nobody needs is no mistake.
 
     A finding is certain: about instructions that run whatever the data is. Other engines overwrite what they do not
     need, for example where only a reduction on the side is wanted, and a fill before a sum changes nothing; so only
@@ -62,8 +62,9 @@ class _Products(ControlFlow):
         self._varying = {buffer.id for buffer in program.inputs}  # tensors whose values are no constants
 
     def left(self) -> list[tuple[Issued, View]]:
-        """Products that nothing has read, of lines that have others."""
-        return [(product, view) for product, view in self._unread.values() if product.location in self._read]
+        """Products that nothing has read, of lines that have others; what only moves bits is no product."""
+        unread = (pair for pair in self._unread.values() if pair[0].location in self._read)
+        return [(product, view) for product, view in unread if sums(product)]
 
     def enter(self, block: Block) -> None:
         """Forget the products in tensors that are allocated anew."""

@@ -293,12 +293,16 @@ class _Bytes(ControlFlow):
 
 def adds_to_sum(issued: Issued) -> bool | None:
     """Whether a matmul adds to its destination; None if that depends on what is there. False for all others."""
-    operands, arguments = issued.instruction.operands, issued.arguments
-    if "accumulate" not in operands:
+    if "accumulate" not in issued.instruction.operands:
         return False
-    moves = "is_transpose" in operands and bool(arguments.is_transpose)
-    adds: bool | None = arguments.accumulate
-    return bool(adds) if moves else adds
+    adds: bool | None = issued.arguments.accumulate
+    return adds if sums(issued) else bool(adds)
+
+
+def sums(issued: Issued) -> bool:
+    """Whether what an instruction makes can be a part of a sum in PSUM: transposes move bits."""
+    operands = issued.instruction.operands
+    return "accumulate" in operands and not ("is_transpose" in operands and issued.arguments.is_transpose)
 
 
 def _has_effects(issued: Issued) -> bool:
