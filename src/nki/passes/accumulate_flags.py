@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nki.core.tensor import MemoryRegion, View
+from nki.passes.analysis.accumulation import sums
 from nki.passes.context import Context, rewriting
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
@@ -39,10 +40,8 @@ def _block(block: Block) -> Block:
 
 
 def _decided(issued: Issued, history: History) -> Issued:
-    if "accumulate" not in issued.instruction.operands:
-        return issued
     arguments = issued.arguments
-    if arguments.accumulate is not None or _transposes(issued):
+    if not sums(issued) or arguments.accumulate is not None:
         return issued
     view = arguments.dst
     known = history.get(view.buffer.id)
@@ -77,11 +76,6 @@ def _extent(view: View) -> tuple[int, int, int, int]:
 
 def _apart(a: tuple[int, int, int, int], b: tuple[int, int, int, int]) -> bool:
     return a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2]
-
-
-def _transposes(issued: Issued) -> bool:
-    """A transpose moves bits, and overwrites what was there."""
-    return "is_transpose" in issued.instruction.operands and bool(issued.arguments.is_transpose)
 
 
 def _note(issued: Issued, history: History) -> None:

@@ -14,6 +14,7 @@ from math import copysign
 from nki.core.dtypes import float32
 from nki.core.tensor import MemoryRegion
 from nki.isa.copy import memset
+from nki.passes.analysis.accumulation import sums
 from nki.passes.analysis.ordered_positions import ordered_positions
 from nki.passes.context import Context, rewriting
 from nki.passes.editing.remove import kept_items
@@ -82,11 +83,7 @@ def _fills(issued: Issued) -> bool:
 
 def _adds_to(issued: Issued, fill: Issued) -> bool:
     """Whether a matmul adds to all of what was filled, and to nothing else."""
-    operands, arguments = issued.instruction.operands, issued.arguments
-    if "accumulate" not in operands or arguments.accumulate is False:
-        return False
-    transposes = "is_transpose" in operands and bool(arguments.is_transpose)
-    return not transposes and arguments.dst == fill.arguments.dst
+    return sums(issued) and issued.arguments.accumulate is not False and issued.arguments.dst == fill.arguments.dst
 
 
 def _started(block: Block, starts: set[int]) -> Block:

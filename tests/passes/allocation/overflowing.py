@@ -105,3 +105,19 @@ def many_sums(a: Any) -> Any:
         nisa.tensor_tensor(dst=result, data1=each, data2=tile, op=nl.add)
         nisa.dma_copy(dst=out[:, n * 512 : (n + 1) * 512], src=result)
     return out
+
+
+def parts_of_banks(a: Any) -> Any:
+    """Ten products that take a part of a bank each, and that Vector changes when all of them are there."""
+    out = nl.ndarray((100, 10 * 490), nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray(a.shape, a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    made = [nl.ndarray((128, 512), nl.float32, buffer=nl.psum, name=f"made{n}") for n in range(10)]
+    for n, product in enumerate(made):
+        nisa.nc_matmul(product[:100, 8:498], tile[:, n : n + 100], tile[:, :490], accumulate=False)
+    for n, product in enumerate(made):
+        nisa.tensor_scalar(dst=product[:100, 8:10], data=product[:100, 8:10], op0=nl.add, operand0=float(n))
+        result = nl.ndarray((100, 490), nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(result, product[:100, 8:498])
+        nisa.dma_copy(dst=out[:, n * 490 : (n + 1) * 490], src=result)
+    return out

@@ -40,6 +40,7 @@ def normal(*shape: int) -> np.ndarray:
 SPILLABLE: list[tuple[Callable[..., Any], np.ndarray, int]] = [
     (overflowing.too_many_tiles, normal(128, 65536), 2),
     (overflowing.too_many_banks, normal(128, 1024), 1),
+    (overflowing.parts_of_banks, normal(128, 490), 2),
     (overflowing.long_way_round, normal(128, 9 * 8192), 6),
     (overflowing.many_sums, normal(128, 512).astype(ml_dtypes.bfloat16), 4),
 ]
@@ -160,25 +161,29 @@ def test_what_cannot_be_spilled_is_an_error() -> None:
     assert caught.value.code == "memory.capacity"
 
 
-def test_partly_written_tensors_and_explicit_ones_stay() -> None:
-    def kernel(a: Any) -> Any:
-        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
-        partly = nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf, name="partly")
-        fixed = nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf, name="fixed", address=(0, 0))
-        nisa.memset(dst=partly[:, 1:], value=0.0)
-        nisa.memset(dst=fixed, value=0.0)
-        large = [nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf) for _ in range(2)]
-        for tile in large:
-            nisa.memset(dst=tile, value=1.0)
-        nisa.tensor_tensor(dst=large[0], data1=large[0], data2=large[1], op=nl.add)
-        nisa.dma_copy(dst=out, src=large[0])
-        nisa.tensor_tensor(dst=fixed[:, 1:], data1=fixed[:, 1:], data2=partly[:, 1:], op=nl.add)
-        nisa.dma_copy(dst=out, src=fixed)
-        return out
+def around(a: Any, first: int) -> Any:
+    """Two tensors wait: one has an address, one is written but for its first column, and read from `first` on."""
+    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    partly = nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf, name="partly")
+    fixed = nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf, name="fixed", address=(0, 0))
+    nisa.memset(dst=partly[:, 1:], value=0.0)
+    nisa.memset(dst=fixed, value=0.0)
+    large = [nl.ndarray((128, 16384), a.dtype, buffer=nl.sbuf) for _ in range(2)]
+    for tile in large:
+        nisa.memset(dst=tile, value=1.0)
+    nisa.tensor_tensor(dst=large[0], data1=large[0], data2=large[1], op=nl.add)
+    nisa.dma_copy(dst=out, src=large[0])
+    nisa.tensor_tensor(dst=fixed[:, first:], data1=fixed[:, first:], data2=partly[:, first:], op=nl.add)
+    nisa.dma_copy(dst=out, src=fixed)
+    return out
 
-    _, findings = spill(traced(kernel, normal(128, 16384)), TRN2)
-    assert findings
-    assert not {finding.facts["tensor"] for finding in findings} & {"partly", "fixed"}
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_a_tensor_what_is_used_moves_once_all_of_that_is_written(first: int) -> None:
+    _, findings = spill(traced(around, normal(128, 16384), first), TRN2)
+    moved = {finding.facts["tensor"]: finding.facts["saved"] for finding in findings}
+    assert "fixed" not in moved
+    assert moved.get("partly") == (None if first == 0 else 128 * 16383 * 4)
 
 
 def test_a_program_that_fits_stays_as_it_is() -> None:

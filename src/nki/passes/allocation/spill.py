@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from nki.core.dtypes import DType, uint32
 from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion, View
 from nki.passes.allocation.fixed_addresses import demands
-from nki.passes.allocation.lifetime_holes import Gap, complete_after, tensors
+from nki.passes.allocation.lifetime_holes import Gap, Part, complete_after, tensors, used_part
 from nki.passes.allocation.spill_findings import Move, told
 from nki.passes.analysis.footprints import Accesses
 from nki.passes.analysis.liveness import liveness
@@ -37,10 +38,11 @@ def spill(program: Program, target: Target, share: float = 1.0) -> tuple[Program
 
     Before: ``v`` is used, then not for long, then again, while more is live than there is. After: ``v`` is copied to
     private HBM (from PSUM: to SBUF) behind the use before the gap, and from there to a new buffer before the next use;
-    all later uses mean that one. Those whose next use is farthest away go first. Never moved are tensors with an
-    explicit address, those that are not completely written by then, and PSUM tensors that are written afterwards. A
-    loop that uses a tensor needs it all the time. What a load brought from HBM, and nothing has written to since, there
-    or in SBUF, is not copied anywhere: it is loaded from there again. The kernel computes the same bytes.
+    all later uses mean that one. Only the part that is ever used is copied. Those whose next use is farthest away go
+    first. Never moved are tensors with an explicit address, those whose part is not all written by then, and sums in
+    PSUM that matmuls add to afterwards. A loop that uses a tensor needs it all the time. What a load brought from HBM,
+    and nothing has written to since, there or in SBUF, is not copied anywhere: it is loaded from there again. The
+    kernel computes the same bytes.
 
     Where nothing is left to move, more stays live than fits, and allocation says so. Returns a finding for each line
     whose tensors wait elsewhere, and one for each whose tensors are loaded again; that which moves most comes first.
@@ -51,7 +53,7 @@ def spill(program: Program, target: Target, share: float = 1.0) -> tuple[Program
         needs = demands(program, live, target)[0][number]
         gaps = _chosen(program, needs, target, live.positions, int(needs.memory.limit * share))
         if gaps:
-            sources = _sources(program, gaps) if away is MemoryRegion.private_hbm else {}
+            sources = _sources(program, [gap for gap, _ in gaps]) if away is MemoryRegion.private_hbm else {}
             spiller = _Spiller(program, target, away, sources)
             program = spiller.apply(gaps)
             findings += told(spiller.moves, needs.memory)
@@ -68,8 +70,8 @@ def _moved(program: Program) -> int:
     return sum(issued.arguments.dst.nbytes for issued in program.body.walk() if issued.instruction.name == "dma_copy")
 
 
-def _chosen(program: Program, needs: Demand, target: Target, positions: int, limit: int) -> list[Gap]:
-    """The gaps to use, as many as it takes or as there are."""
+def _chosen(program: Program, needs: Demand, target: Target, positions: int, limit: int) -> list[tuple[Gap, Part]]:
+    """The gaps to use, as many as it takes or as there are, each with what is copied."""
     size, region = needs.memory.size, needs.memory.region
     bytes_live = load(needs.items, needs.fixed, positions)
     worst = np.flatnonzero(bytes_live > limit).tolist()
@@ -80,7 +82,7 @@ def _chosen(program: Program, needs: Demand, target: Target, positions: int, lim
     gaps = sorted((gap for gap in gaps if gap.end > gap.start), key=lambda gap: (gap.start, gap.tensor.buffer.id))
     written = _Written(Accesses(program, target))
     waiting: list[Waiting] = []
-    chosen: list[Gap] = []
+    chosen: list[tuple[Gap, Part]] = []
     begun = 0
     for position in worst:
         while begun < len(gaps) and gaps[begun].start <= position:
@@ -90,43 +92,43 @@ def _chosen(program: Program, needs: Demand, target: Target, positions: int, lim
         # The first one has the farthest end: if that gap is over, all are.
         while waiting and bytes_live[position] > limit and -waiting[0][0] > position:
             gap = gaps[heapq.heappop(waiting)[-1]]
-            if _possible(gap, written, target):
-                chosen.append(gap)
+            part = written.before(gap)
+            if part is not None and _possible(gap, part, target):
+                chosen.append((gap, part))
                 bytes_live[gap.start : gap.end] -= size(gap.tensor.buffer)
     return chosen
 
 
 class _Written:
-    """When tensors are complete, each of them looked at once."""
+    """What is used of tensors, and when it is complete; each of them is looked at once."""
 
     def __init__(self, accesses: Accesses) -> None:
         self._accesses = accesses
-        self._after: dict[int, int | None] = {}
+        self._parts: dict[int, tuple[Part, int | None]] = {}
 
-    def before(self, gap: Gap) -> bool:
-        """Whether every byte of a tensor was certainly written before a gap."""
+    def before(self, gap: Gap) -> Part | None:
+        """The part of a tensor that is used, if every byte of it was certainly written before a gap."""
         tensor = gap.tensor
-        if tensor.buffer.id not in self._after:
-            self._after[tensor.buffer.id] = complete_after(tensor, self._accesses)
-        after = self._after[tensor.buffer.id]
-        return after is not None and after < gap.start
+        if tensor.buffer.id not in self._parts:
+            part = used_part(tensor, self._accesses)
+            self._parts[tensor.buffer.id] = part, complete_after(tensor, part, self._accesses)
+        part, after = self._parts[tensor.buffer.id]
+        return part if after is not None and after < gap.start else None
 
 
-def _possible(gap: Gap, written: _Written, target: Target) -> bool:
+def _possible(gap: Gap, part: Part, target: Target) -> bool:
     """Whether copies keep everything that the tensor is; matmuls add only to what matmuls have written."""
     buffer = gap.tensor.buffer
-    if buffer.region is MemoryRegion.psum:
-        columns = buffer.row_bytes // _copied_as(buffer).itemsize
-        if gap.writes_later or columns > target.psum.max_free_elements:
-            return False
-    return written.before(gap)
+    if buffer.region is not MemoryRegion.psum:
+        return True
+    return not gap.adds_later and part.row_bytes // _copied_as(buffer, part).itemsize <= target.psum.max_free_elements
 
 
 def _name(gap: Gap) -> tuple[int, int]:
     return gap.tensor.buffer.id, gap.number
 
 
-def _sources(program: Program, gaps: Sequence[Gap]) -> dict[tuple[int, int], Issued]:
+def _sources(program: Program, gaps: Iterable[Gap]) -> dict[tuple[int, int], Issued]:
     """For gaps of tiles that a load filled, and whose source is the same at their ends, that load."""
     found = tile_loads(program)
     stores = [event for event in found.events if type(event) is Store]
@@ -168,20 +170,20 @@ class _Spiller:
         self._sources = sources
         self._program = program
         self._target = target
-        self._away = away
+        self._region = away
         self._last_id = max(buffer.id for buffer in (*program.inputs, *program.body.all_buffers()))
         self._edits: dict[int, Edit] = {}
         self.moves: list[Move] = []
 
-    def apply(self, gaps: list[Gap]) -> Program:
-        by_tensor: dict[int, list[Gap]] = {}
-        for gap in gaps:
-            by_tensor.setdefault(gap.tensor.buffer.id, []).append(gap)
-        for own in by_tensor.values():
-            self._tensor(sorted(own, key=lambda gap: gap.number))
+    def apply(self, gaps: Sequence[tuple[Gap, Part]]) -> Program:
+        by_tensor: dict[int, tuple[list[Gap], Part]] = {}
+        for gap, part in gaps:
+            by_tensor.setdefault(gap.tensor.buffer.id, ([], part))[0].append(gap)
+        for own, part in by_tensor.values():
+            self._tensor(sorted(own, key=lambda gap: gap.number), part)
         return rewritten(self._program, self._edits)
 
-    def _tensor(self, gaps: list[Gap]) -> None:
+    def _tensor(self, gaps: list[Gap], part: Part) -> None:
         """Copy out behind each gap's first end, unless the copy is still good, and in before the other end."""
         tensor = gaps[0].tensor
         edit = self._edits.setdefault(id(tensor.block), Edit())
@@ -190,48 +192,63 @@ class _Spiller:
         for number, gap in enumerate(gaps):
             before, after = tensor.uses[gap.number], tensor.uses[gap.number + 1]
             load = self._sources.get(_name(gap))
-            stale = away is None or any(use.writes for use in tensor.uses[since : gap.number + 1])
-            self.moves.append(Move(tensor.buffer, before.location, after.location, load, load is None and stale))
+            stale = away is None or any(use.change.writes for use in tensor.uses[since : gap.number + 1])
+            saved = part.nbytes if load is None and stale else 0
+            loaded = part.nbytes if load is None else tensor.buffer.nbytes
+            self.moves.append(Move(tensor.buffer, before.location, after.location, load, saved, loaded))
             if load is None and stale:
                 if away is None:
-                    away = self._buffer(tensor.buffer, f"{tensor.buffer.name}.away", self._away)
+                    away = self._away(tensor.buffer, part)
                     edit.buffers.append(away)
-                edit.after.setdefault(before.item, []).append(self._copy(away, current))
-            back = self._buffer(tensor.buffer, f"{tensor.buffer.name}.back{number}", tensor.buffer.region)
+                edit.after.setdefault(before.item, []).append(self._copy(away, current, part))
+            back = self._buffer(tensor.buffer, f"back{number}")
             edit.buffers.append(back)
             if load is not None:
                 again = renamed(load, {tensor.buffer.id: back})
             else:
                 assert away is not None, "it was copied there"
-                again = self._copy(back, away)
+                again = self._copy(back, away, part)
             edit.before.setdefault(after.item, []).append(again)
             edit.renames.setdefault(after.item, {})[tensor.buffer.id] = back
             current, since = back, gap.number + 1
 
-    def _buffer(self, like: Buffer, name: str, region: MemoryRegion) -> Buffer:
+    def _buffer(self, like: Buffer, suffix: str, **other: Any) -> Buffer:
+        """One that is like another one but for its role and the attributes that are given."""
         self._last_id += 1
-        role = "spilled" if region is MemoryRegion.private_hbm else "temporary"
-        return Buffer(
-            self._last_id, name, region, like.shape, like.dtype, role=role, location=like.location, trace=like.trace
-        )
+        given = {"role": "temporary", **other}
+        return replace(like, id=self._last_id, name=f"{like.name}.{suffix}", **given)
 
-    def _copy(self, dst: Buffer, src: Buffer) -> Issued:
+    def _away(self, like: Buffer, part: Part) -> Buffer:
+        """Where a part waits."""
+        role = "spilled" if self._region is MemoryRegion.private_hbm else "temporary"
+        whole = part == Part(0, like.partitions, 0, like.row_bytes)
+        shape = like.shape if whole else (part.after - part.first, part.row_bytes // like.dtype.itemsize)
+        return self._buffer(like, "away", region=self._region, shape=shape, role=role)
+
+    def _copy(self, dst: Buffer, src: Buffer, part: Part) -> Issued:
         on_chip = dst.on_chip and src.on_chip
         instruction: Instruction[Any] = nisa.tensor_copy if on_chip else nisa.dma_copy
-        kind = _copied_as(dst) if on_chip else dst.dtype
-        return _issued(instruction, self._target, src.location, dst=_rows(dst, kind), src=_rows(src, kind))
+        kind = _copied_as(dst, part) if on_chip else dst.dtype
+        views = {"dst": _rows(dst, kind, part), "src": _rows(src, kind, part)}
+        return _issued(instruction, self._target, src.location, **views)
 
 
-def _copied_as(buffer: Buffer) -> DType:
+def _copied_as(buffer: Buffer, part: Part) -> DType:
     """What an engine copies the bits as: a PSUM row of narrow elements may be too long for one instruction."""
-    narrow = buffer.dtype.itemsize < uint32.itemsize and buffer.row_bytes % uint32.itemsize == 0
-    return uint32 if narrow else buffer.dtype
+    narrow = buffer.dtype.itemsize < uint32.itemsize and not (part.low % uint32.itemsize or part.high % uint32.itemsize)
+    return uint32 if narrow and not buffer.row_bytes % uint32.itemsize else buffer.dtype
 
 
-def _rows(buffer: Buffer, dtype: DType) -> View:
-    """All of a buffer as ``(partitions, elements)``; in HBM the first dimension counts as the partition."""
-    columns = buffer.nbytes // buffer.shape[0] // dtype.itemsize
-    return View(buffer, dtype, (buffer.shape[0], columns), (columns, 1), 0)
+def _rows(buffer: Buffer, dtype: DType, part: Part) -> View:
+    """A part of a buffer, or all of one that holds a part, as ``(partitions, elements)``.
+
+    In HBM the first dimension counts as the partition.
+    """
+    rows, columns = part.after - part.first, part.row_bytes // dtype.itemsize
+    if buffer.nbytes == part.nbytes:
+        return View(buffer, dtype, (rows, columns), (columns, 1), 0)
+    row = buffer.row_bytes // dtype.itemsize
+    return View(buffer, dtype, (rows, columns), (row, 1), part.first * row + part.low // dtype.itemsize)
 
 
 def _issued(instruction: Instruction[Any], target: Target, location: Location, **given: View) -> Issued:

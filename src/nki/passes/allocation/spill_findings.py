@@ -19,14 +19,16 @@ class Move(NamedTuple):
     Attributes:
         after, before: where it is used for the last time, and where again.
         load: that brings it back from where it came from; None if it comes back from where it was copied to.
-        saved: whether it is copied there; a copy that is still good is not made again.
+        saved: bytes that are copied there; a copy that is still good is not made again.
+        loaded: bytes that come back.
     """
 
     buffer: Buffer
     after: Location
     before: Location
     load: Issued | None
-    saved: bool
+    saved: int
+    loaded: int
 
 
 def told(moves: Iterable[Move], memory: OnChipMemory) -> list[Finding]:
@@ -41,8 +43,8 @@ def told(moves: Iterable[Move], memory: OnChipMemory) -> list[Finding]:
 def _finding(group: Sequence[Move], memory: OnChipMemory) -> Finding:
     first = group[0]
     names = list(dict.fromkeys(move.buffer.name for move in group))
-    saved = sum(move.buffer.nbytes for move in group if move.saved)
-    loaded = sum(move.buffer.nbytes for move in group)
+    saved = sum(move.saved for move in group)
+    loaded = sum(move.loaded for move in group)
     away = "SBUF" if memory.region is MemoryRegion.psum else "HBM"
     one = len(names) == 1
     who = first.buffer.name if one else f"{first.buffer.name} and {len(names) - 1} more of its line"

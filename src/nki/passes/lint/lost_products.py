@@ -7,10 +7,10 @@ from typing import Any
 
 from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion, View
+from nki.passes.analysis.accumulation import adds_to_sum, sums
 from nki.passes.analysis.footprints import Accesses
 from nki.passes.analysis.memory_usage import place_of
 from nki.passes.lint.control_flow import ControlFlow
-from nki.passes.lint.memory import adds_to_sum, sums
 from nki.passes.lint.writers import MAYBE, NOBODY, Plane
 from nki.spec.engine import engine as Engine
 from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from nki.core.source import Location
 from nki.core.tensor import Buffer, MemoryRegion, View
+from nki.passes.analysis.accumulation import adds_to_sum
 from nki.passes.analysis.footprints import Accesses, Space
 from nki.passes.analysis.memory_usage import place_of
 from nki.passes.lint.control_flow import ControlFlow
@@ -289,20 +290,6 @@ class _Bytes(ControlFlow):
             self._told.add((issued.location, code))
             finding = Finding(code, "warning", message, rule, source, fix, issued.location, facts)
             self.found.append((self._position, finding))
-
-
-def adds_to_sum(issued: Issued) -> bool | None:
-    """Whether a matmul adds to its destination; None if that depends on what is there. False for all others."""
-    if "accumulate" not in issued.instruction.operands:
-        return False
-    adds: bool | None = issued.arguments.accumulate
-    return adds if sums(issued) else bool(adds)
-
-
-def sums(issued: Issued) -> bool:
-    """Whether what an instruction makes can be a part of a sum in PSUM: transposes move bits."""
-    operands = issued.instruction.operands
-    return "accumulate" in operands and not ("is_transpose" in operands and issued.arguments.is_transpose)
 
 
 def _has_effects(issued: Issued) -> bool:
