@@ -74,6 +74,23 @@ def test_a_cache_that_grows_says_when_it_is_compiled_no_more() -> None:
     assert len(told) == 1
 
 
+def test_a_function_that_runs_in_python_is_told_and_not_what_the_device_does_for_it() -> None:
+    """Dynamo looks at all functions that it meets, also at those of the device's operators."""
+    enable_device()
+    eager_on("host")
+
+    @torch.compile(backend="neuron")
+    def count(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = x + 1
+            torch._dynamo.graph_break()
+        return x.cpu().to("neuron")
+
+    with pytest.warns(NkiWarning, match="count is not compiled") as told:
+        assert count(torch.ones(3, device="neuron")).tolist() == [3, 3, 3]
+    assert len(told) == 1
+
+
 def test_an_operator_that_the_host_computes_says_so_once() -> None:
     enable_device()
     x = torch.arange(4, device="neuron")  # nothing is computed with tensors

@@ -22,6 +22,7 @@ from nki.interop.torch.eager.provenance import note
 from nki.interop.torch.eager.single_operators import on_the_device, tell_of_host
 from nki.interop.torch.memory import DEVICE, on_cpu, on_device
 from nki.interop.torch.operator.argument_trees import map_tensors
+from nki.interop.torch.untraced import Operators
 from nki.interop.torch.user_location import user_line
 
 _KEY = "PrivateUse1"
@@ -54,9 +55,9 @@ def enable_device() -> None:
     _check_room()
     backend_registration._setup_privateuseone_for_python_backend(DEVICE, backend_module=DeviceModule())
     storage.install()
-    everything = torch.library.Library("_", "IMPL")
+    everything = Operators("_")
     everything.fallback(_run, _KEY)
-    aten = torch.library.Library("aten", "IMPL")
+    aten = Operators("aten")
     for name, function in _IMPLEMENTED.items():
         aten.impl(name, function, _KEY)
     for name in _VIEWS:

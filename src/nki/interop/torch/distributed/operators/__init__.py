@@ -11,6 +11,7 @@ from nki.interop.torch.distributed.operators import gather as gather
 from nki.interop.torch.distributed.operators import message as message
 from nki.interop.torch.distributed.operators import reduce as reduce
 from nki.interop.torch.distributed.operators.registry import OPERATORS
+from nki.interop.torch.untraced import Operators
 
 _LIBRARIES: list[torch.library.Library] = []
 """Registrations end with their library, so it is kept."""
@@ -20,7 +21,7 @@ def install() -> None:
     """Let the operators of c10d take tensors of the device."""
     if _LIBRARIES:
         return
-    library = torch.library.Library("c10d", "IMPL")
+    library = Operators("c10d")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Warning only once for all operators", UserWarning)
         for name, function in OPERATORS.items():
