@@ -32,6 +32,7 @@ class Collectives(torch.nn.Module):
             functional.all_reduce_coalesced([x, -x], "max", world)[1],
             functional.all_gather_into_tensor_coalesced([x, -x], world)[1],
             functional.reduce_scatter_tensor_coalesced([x, -x], "sum", [0, 0], world)[1],
+            functional.permute_tensor(x.flatten(), [1, 2, 3, 0], world).reshape(8, 6),
         )
 
 class Pairs(torch.nn.Module):
@@ -57,7 +58,7 @@ for rank, found in enumerate(on(range(4), compiled(Collectives()))):
     wanted = (
         total, ((x[0] * x[1]) * x[2]) * x[3], np.concatenate(x, 1), np.split(total / 4, 4)[rank],
         np.concatenate([part[rank] for part in parts]), x[2], -np.min(x, 0),
-        -np.concatenate(x), -np.split(total, 4)[rank],
+        -np.concatenate(x), -np.split(total, 4)[rank], x[rank - 1],
     )
     print(*(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True)))
 for gathered, sent in (found for found in on((0, 2), compiled(Pairs())) if found):
@@ -77,5 +78,5 @@ def test_collectives_of_a_program_of_pytorch(tmp_path: object) -> None:
         timeout=300,
         check=False,
     )
-    wanted = " ".join(["True"] * 9) + "\n"
+    wanted = " ".join(["True"] * 10) + "\n"
     assert done.stdout == wanted * 4 + "True True\n" * 2 + "graph.unsupported True\n", done.stderr[-3000:]

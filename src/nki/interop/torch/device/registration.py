@@ -15,7 +15,7 @@ import torch
 from torch.utils import backend_registration
 
 from nki.core.errors import ArgumentError, LaunchError
-from nki.interop.torch.device import accelerator, autocast, pinned_memory, rnn_cells, storage
+from nki.interop.torch.device import accelerator, attention, autocast, pinned_memory, rnn_cells, storage
 from nki.interop.torch.device.device_module import DeviceModule
 from nki.interop.torch.distributed import backend as distributed
 from nki.interop.torch.eager.provenance import note
@@ -63,6 +63,7 @@ def enable_device() -> None:
     for name in _VIEWS:
         aten.impl(name, _view_kernel(name), _KEY)
     rnn_cells.register(aten, _KEY)
+    attention.register(aten, _KEY, _run)
     pinned_memory.register(aten)
     accelerator.install()
     autocast.register(everything, aten)
@@ -141,6 +142,11 @@ def _empty_strided(
     in_this_thread()
     made = torch.empty_strided(size, stride, dtype=dtype, layout=layout or torch.strided, device="cpu")
     return on_device(made)
+
+
+def _zeros(size: list[int], **options: Any) -> torch.Tensor:
+    """Zeros that forward derivatives begin with: elements like all others, where PyTorch has tensors without memory."""
+    return _empty(size, **options).zero_()
 
 
 def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
@@ -301,6 +307,7 @@ def _without_device(value: Any) -> Any:
 
 
 _IMPLEMENTED = {
+    "_efficientzerotensor": _zeros,
     "_to_copy": _to_copy,
     "convolution_backward_overrideable": _convolution_backward,
     "convolution_overrideable": _convolution,

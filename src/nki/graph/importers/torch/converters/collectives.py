@@ -77,11 +77,29 @@ def _all_gathers(b: Builder, call: Call, xs: Sequence[Value], size: int, group: 
 @converts("_c10d_functional.all_to_all_single.default")
 def _all_to_all(b: Builder, call: Call, x: Value, made: Sequence[int], sent: Sequence[int], group: str) -> Value:
     ranks = _ranks(group)
+    step = _step(made, sent, x.type.shape[0], group)
+    if step is not None:
+        pairs = tuple((rank, ranks[(place + step) % len(ranks)]) for place, rank in enumerate(ranks))
+        return b.one("collective_permute", (x,), x.type, source_target_pairs=pairs)
     if len({*made, *sent}) > 1 or x.type.shape[0] % len(ranks):
         reason = f"it sends parts of {list(sent)} rows, and gets parts of {list(made)}"
-        raise refused(b, call, reason, "make all parts equally long", x)
+        raise refused(b, call, reason, "make all parts equally long, or send everything along a ring", x)
     where = {"split_dimension": 0, "concat_dimension": 0, "split_count": len(ranks)}
     return b.one("all_to_all", (x,), x.type, replica_groups=(ranks,), **where)
+
+
+def _step(made: Sequence[int], sent: Sequence[int], rows: int, group: str) -> int | None:
+    """How far along the ring of its group this rank sends everything, if it gets everything from as far behind.
+
+    That is how `permute_tensor` spells a ring. A rank sees its own part of it alone; where the others do something
+    else, the collectives of their programs do not fit together, which is an error when they meet.
+    """
+    whole = [0] * (len(sent) - 1) + [rows]
+    if not rows or sorted(sent) != whole or sorted(made) != whole:
+        return None
+    place = dist.get_rank(_resolve_process_group(group))
+    ahead, behind = sent.index(rows) - place, place - made.index(rows)
+    return ahead % len(sent) if (ahead - behind) % len(sent) == 0 else None
 
 
 @converts("_c10d_functional.broadcast.default")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 
+from nki.graph.importers.torch.decompositions.attention import fused_attention
 from nki.graph.importers.torch.decompositions.derivatives import derivatives
 from nki.graph.importers.torch.decompositions.distributions import draws
 from nki.graph.importers.torch.decompositions.foreach import for_each
@@ -51,7 +52,7 @@ def _of_pytorch() -> dict[Any, Callable[..., Any]]:
 @cache  # the modules do not change
 def own_decompositions() -> dict[Any, Callable[..., Any]]:
     """Decompositions that PyTorch does not have, operator by operator."""
-    families = spelled_out, scattered, quantized, draws, derivatives, samplers
+    families = spelled_out, scattered, quantized, draws, derivatives, samplers, fused_attention
     return {operator: function for family in families for operator, function in family().items()}
 
 
