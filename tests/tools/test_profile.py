@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nki.profiling.ranks.record import StepProfile
 from tests.tools.kernels import GOOD, SMALL
 from tests.tools.running import nki, nki_json
 
@@ -144,3 +145,41 @@ def test_a_kernel_has_no_modules(kernel: str, tmp_path: Path) -> None:
     for more in ((), ("--measured", str(tmp_path))):
         error = nki_json("profile", kernel, *SMALL, "--by", "module", *more, code=2)["error"]
         assert error["code"] == "profile.by"
+
+
+REDUCING = """
+import nki
+import nki.language as nl
+from nki import collectives as ncc
+
+
+@nki.jit
+def total(a):
+    result = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+    ncc.all_reduce([a], [result], ncc.ReplicaGroup([[0, 1, 2, 3]]), nl.add)
+    return result
+"""
+
+
+def test_a_kernel_among_many_ranks(tmp_path: Path) -> None:
+    """Four ranks are in the group that the kernel names; the groups of the others are like it."""
+    path = tmp_path / "reducing.py"
+    path.write_text(REDUCING)
+    asked = ("profile", f"{path}::total", "--arg", "a=128x64:float32", "--target", "trn2")
+    told = nki_json(*asked, "--ranks", "64", "--slow", "3=2", "--out", str(tmp_path / "out"))
+    assert [each["ranks"] for each in told["classes"]] == ["0-2", "3", "4-63"]
+    (collective,) = told["collectives"]
+    assert (collective["nbytes"], collective["group"], collective["count"]) == (128 * 64 * 4, 4, 1.0)
+    assert told["bound_by"] == collective
+    assert StepProfile.load(tmp_path / "out").to_json() == told
+    assert "total: 64 ranks on trn2.48xlarge" in nki(*asked, "--ranks", "64").stdout
+    sizes = nki(*asked, "--ranks", "4,16,64").stdout.splitlines()
+    assert [line.split()[0] for line in sizes[2:5]] == ["4", "16", "64"]
+    for wrong in (
+        ("--slow", "3=2"),
+        ("--ranks", "4,x"),
+        ("--ranks", "64", "--slow", "3"),
+        ("--ranks", "4", "--format", "csv", "--out", "x"),
+    ):
+        assert nki_json(*asked, *wrong, code=2)["error"]["code"] == "profile.ranks"
+    assert nki_json(*asked, "--ranks", "6", code=1)["error"]["code"] == "step.groups"

@@ -13,13 +13,16 @@ from nki.spec.kept_load import KeptLoad
 from nki.spec.model_kernels import CoreKernels
 from nki.spec.program import Program
 from nki.target.model import Target
+from nki.topology import instance_of, load_instance
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nki.profiling.measured.comparison import Comparison
     from nki.profiling.measured.fit import Fit
+    from nki.profiling.ranks.record import StepProfile
     from nki.profiling.record import Profile
+    from nki.timing.ranks.step import Step
 
 
 def profile_programs(
@@ -40,6 +43,24 @@ def profile_programs(
     made: Profile = importlib.import_module("nki.profiling.build").profile_programs(programs, target, trips, kernels)
     about = replace(made.about, imitate=imitate, kept_loads=[load.to_json() for load in kept_loads])
     return replace(made, about=about)
+
+
+def profile_ranks(step: Step, instance: str, target: Target, name: str, notes: Sequence[str] = ()) -> StepProfile:
+    """See `nki.profiling.ranks.build.profile_step`; without an instance that of the target."""
+    module = importlib.import_module("nki.profiling.ranks.build")
+    found = load_instance(instance) if instance else instance_of(target)
+    made: StepProfile = module.profile_step(step, found, target, name, notes)
+    return made
+
+
+def show_step(console: Console, profile: StepProfile) -> None:
+    """See `nki.profiling.ranks.summary.show_step`."""
+    importlib.import_module("nki.profiling.ranks.summary").show_step(console, profile)
+
+
+def show_sizes(console: Console, profiles: Sequence[StepProfile]) -> None:
+    """See `nki.profiling.ranks.summary.show_sizes`."""
+    importlib.import_module("nki.profiling.ranks.summary").show_sizes(console, profiles)
 
 
 def load_profile(folder: Path) -> Profile:

@@ -31,6 +31,14 @@ class Formats:
         """See `Profile.perfetto`."""
         optional_module("nki.profiling.formats.perfetto_trace", "perfetto").write_trace(profiles, file)
 
+    def save_step(self, profile: Any, folder: Path) -> None:
+        """See `nki.profiling.ranks.record.StepProfile.save`."""
+        importlib.import_module("nki.profiling.ranks.file").save(profile, folder)
+
+    def load_step(self, folder: Path) -> Any:
+        """See `nki.profiling.ranks.record.StepProfile.load`."""
+        return importlib.import_module("nki.profiling.ranks.file").load(folder)
+
     def csv(self, profile: Any, folder: Path) -> None:
         """See `Profile.csv`."""
         importlib.import_module("nki.profiling.formats.csv_files").write_csv(profile.tables, folder)

@@ -64,15 +64,16 @@ _MOVED = ("HBM read", "HBM written", "kernels", "instr.")
 
 def summary_text(about: About, tables: Mapping[str, Table], width: int = _WIDTH) -> str:
     """Plain text."""
-    return _text(lambda console: show_summary(console, about, tables), width)
+    return as_text(lambda console: show_summary(console, about, tables), width)
 
 
 def breakdown_text(found: Breakdown, width: int = _WIDTH) -> str:
     """Plain text of a table by module, class, operation or kernel, with all of its rows."""
-    return _text(lambda console: show_breakdown(console, found), width)
+    return as_text(lambda console: show_breakdown(console, found), width)
 
 
-def _text(show: Callable[[Console], None], width: int) -> str:
+def as_text(show: Callable[[Console], None], width: int) -> str:
+    """What is printed to a console, as plain text."""
     console = Console(
         file=io.StringIO(),
         width=width,
@@ -129,7 +130,7 @@ def _head(console: Console, about: About, core: int) -> None:
     console.print(Text(_takes(about), style="bold"))
     console.print(_origin(about))
     if about.cores > 1:
-        each = ", ".join(f"{number}: {_us(t['makespan_ns'])}" for number, t in enumerate(about.totals))
+        each = ", ".join(f"{number}: {in_us(t['makespan_ns'])}" for number, t in enumerate(about.totals))
         console.print(f"{about.cores} cores ({each}); this is core {core}")
     if totals["assumed_loops"]:
         console.print(f"loops {totals['assumed_loops']} have trips that nothing tells: counted as 1")
@@ -140,7 +141,7 @@ def _head(console: Console, about: About, core: int) -> None:
 
 
 def _takes(about: About) -> str:
-    return f"{about.kernel} on {about.target}: {_us(about.makespan_ns)}, a launch adds {_us(about.launch_ns)}"
+    return f"{about.kernel} on {about.target}: {in_us(about.makespan_ns)}, a launch adds {in_us(about.launch_ns)}"
 
 
 def _work(about: About, core: int) -> list[tuple[str, str]]:
@@ -150,8 +151,8 @@ def _work(about: About, core: int) -> list[tuple[str, str]]:
     rate = totals["dma_bytes"] / makespan if makespan else 0.0
     rows = [
         ("instructions", f"{totals['instructions']:,.0f}, {totals['transfers']:,.0f} of them transfers"),
-        ("DMA", f"{_size(totals['dma_bytes'])}, {rate:.1f} of {hardware['dma_bytes_per_ns']:.1f} GB/s"),
-        ("HBM", f"{_size(totals['hbm_read_bytes'])} read, {_size(totals['hbm_write_bytes'])} written"),
+        ("DMA", f"{in_bytes(totals['dma_bytes'])}, {rate:.1f} of {hardware['dma_bytes_per_ns']:.1f} GB/s"),
+        ("HBM", f"{in_bytes(totals['hbm_read_bytes'])} read, {in_bytes(totals['hbm_write_bytes'])} written"),
     ]
     if totals["matmul_flops"] and makespan:
         tflops = totals["matmul_flops"] / makespan / 1e3
@@ -179,7 +180,7 @@ def _units(console: Console, about: About, tables: Mapping[str, Table], core: in
     for track, each in time.items():
         shares = [100.0 * each.get(name, 0.0) / makespan if makespan else 0.0 for name in categories]
         grid.add_row(track, *[f"{share:.1f}" if share >= 0.05 else "-" for share in shares])
-    console.print(f"\nwhere the time of each engine went, in % of {_us(makespan)}")
+    console.print(f"\nwhere the time of each engine went, in % of {in_us(makespan)}")
     console.print(grid)
     console.print("; ".join(f"{name}: {_SPENT[name]}" for name in categories if name in _SPENT), style="dim")
 
@@ -189,7 +190,7 @@ def _bounds(console: Console, about: About, core: int) -> None:
     bounds, unit = totals["bounds"], totals["bound_by"]
     told = {f"unit {unit}": f"all work of {unit}", **_FLOORS}
     found = sorted(((bounds.get(name, 0.0), text) for name, text in told.items()), key=lambda item: -item[0])
-    text = ", ".join(f"{_us(ns)} {what}" for ns, what in found if ns > 0.0)
+    text = ", ".join(f"{in_us(ns)} {what}" for ns, what in found if ns > 0.0)
     console.print(f"\nbound by {unit}, the busiest unit; no faster than: {text}")
 
 
@@ -223,7 +224,7 @@ def _sources(console: Console, tables: Mapping[str, Table], core: int) -> None:
         if critical[key] > 0.0:
             source = sources.row(key[0])
             place = f"{source['file'].rpartition('/')[2]}:{source['line']} {source['text'][:70]}"
-            grid.add_row(_us(critical[key]), _us(work[key]), key[1], place)
+            grid.add_row(in_us(critical[key]), in_us(work[key]), key[1], place)
     console.print(grid)
 
 
@@ -246,14 +247,14 @@ def show_breakdown(console: Console, found: Breakdown, most: int | None = None) 
     share = 100.0 / found.makespan_ns if found.makespan_ns else 0.0
     for row in found.rows[:most]:
         times = [row.self_ns, *([row.total_ns] if nested else [])]
-        cells = [cell for ns in times for cell in (f"{share * ns:.1f}", _us(ns))]
-        cells += [_size(row.total_hbm_read_bytes), _size(row.total_hbm_write_bytes)]
+        cells = [cell for ns in times for cell in (f"{share * ns:.1f}", in_us(ns))]
+        cells += [in_bytes(row.total_hbm_read_bytes), in_bytes(row.total_hbm_write_bytes)]
         grid.add_row(str(row), *cells, str(row.kernels), f"{row.instructions:,.0f}", row.bound_by)
     console.print(grid)
     more = found.rows[most:] if most is not None else ()
     if more:
         rest = sum(row.self_ns for row in more)
-        console.print(f"and {len(more)} more rows with {_us(rest)} of their own: --by {found.by} shows all")
+        console.print(f"and {len(more)} more rows with {in_us(rest)} of their own: --by {found.by} shows all")
 
 
 def _waits(console: Console, tables: Mapping[str, Table], core: int) -> None:
@@ -272,7 +273,7 @@ def _waits(console: Console, tables: Mapping[str, Table], core: int) -> None:
         grid.add_column(name, justify=justify)  # type: ignore[arg-type]
     for row in found[:_WAITS]:
         grid.add_row(
-            _us(row["wait_ns"] * row["runs"]), row["queue"], row["opcode"], f"{row['wait_kind']}: {row['wait_text']}"
+            in_us(row["wait_ns"] * row["runs"]), row["queue"], row["opcode"], f"{row['wait_kind']}: {row['wait_text']}"
         )
     console.print(grid)
 
@@ -300,13 +301,15 @@ def _doubt(about: About) -> str:
 
 
 def _saves(advice: Mapping[str, Any]) -> str:
-    most = f"at most {_us(advice['saving_ns'])} ({advice['share']:.0%})"
-    return f"saves about {_us(advice['expected_ns'])}, {most}"
+    most = f"at most {in_us(advice['saving_ns'])} ({advice['share']:.0%})"
+    return f"saves about {in_us(advice['expected_ns'])}, {most}"
 
 
-def _us(ns: float) -> str:
+def in_us(ns: float) -> str:
+    """A time as text."""
     return f"{ns / 1000.0:,.2f} µs"
 
 
-def _size(nbytes: Any) -> str:
+def in_bytes(nbytes: Any) -> str:
+    """A size as text."""
     return f"{nbytes / 2**20:.2f} MiB" if nbytes >= 2**20 else f"{nbytes / 2**10:.2f} KiB"

@@ -17,7 +17,7 @@ from nki.spec.program import Program
 from nki.target.model import Target
 from nki.timing.bandwidth import NEVER
 from nki.timing.loops import Clockwork, Spent
-from nki.timing.plan import BlockPlan, LoopPlan, TimingPlanner
+from nki.timing.plan import BlockPlan, LoopPlan, SegmentPlan, TimingPlanner
 from nki.timing.run import SegmentRun
 from nki.timing.state import SegmentState
 from nki.timing.timeline import Timeline, spent_by, timeline, timeline_of
@@ -56,16 +56,16 @@ def spent_by_cores(programs: Sequence[Program], target: Target) -> tuple[Spent, 
 
 def _timed(
     programs: Sequence[Program], target: Target, counted: Sequence[Mapping[int, float]]
-) -> Sequence[_CoreTimeline]:
+) -> Sequence[CoreTimeline]:
     """All cores, side by side to the end of their programs."""
     plans = [TimingPlanner(program, target, counts) for program, counts in zip(programs, counted, strict=True)]
     in_step = len({_skeleton(plan.body) for plan in plans}) == 1
-    cores = [_CoreTimeline(plan, target, in_step) for plan in plans]
+    cores = [CoreTimeline(plan, target, in_step) for plan in plans]
     _run(cores)
     return cores
 
 
-class _CoreTimeline:
+class CoreTimeline:
     """One core on its way through its program.
 
     Attributes:
@@ -115,12 +115,20 @@ class _CoreTimeline:
             elif isinstance(part, LoopPlan) or not part.meets:
                 found, state = self.work.part(part, state, when if first else None)
             else:
-                run = SegmentRun(part, self.work.hardware, self.target, state, alone=False)
+                run = self.segment(part, state)
                 self.base = when
                 yield run
                 found, state = self.work.finish(run, when if first else None)
+            self.over_part(part, when, found.ns)
             spent = spent.plus(found)
         return spent, state
+
+    def over_part(self, part: SegmentPlan | LoopPlan, at: float, ns: float) -> None:
+        """Hear of every part that has run from a time on; of loops without meetings as a whole."""
+
+    def segment(self, plan: SegmentPlan, state: SegmentState) -> SegmentRun:
+        """What simulates a segment with meetings."""
+        return SegmentRun(plan, self.work.hardware, self.target, state, alone=False)
 
     def _loop(
         self, loop: LoopPlan, state: SegmentState, at: float, first: bool
@@ -138,7 +146,7 @@ class _CoreTimeline:
         return total, state
 
 
-def _run(cores: Sequence[_CoreTimeline]) -> None:
+def _run(cores: Sequence[CoreTimeline]) -> None:
     """Side by side to the end of all programs."""
     while active := [core for core in cores if core.run is not None]:
         through = [core for core in active if core.next == NEVER and not core.waiting]
@@ -153,7 +161,7 @@ def _run(cores: Sequence[_CoreTimeline]) -> None:
         _meet(cores)
 
 
-def _meet(cores: Sequence[_CoreTimeline]) -> None:
+def _meet(cores: Sequence[CoreTimeline]) -> None:
     """If all cores have come to their next meeting, it starts."""
     if all(core.waiting for core in cores):
         now = max(core.base + core.waiting[0][0] for core in cores)
@@ -163,7 +171,7 @@ def _meet(cores: Sequence[_CoreTimeline]) -> None:
             core.run.met(now - core.base, position)
 
 
-def _alone(core: _CoreTimeline) -> VerificationError:
+def _alone(core: CoreTimeline) -> VerificationError:
     assert core.run is not None, "a core that waits is in a segment"
     issued = core.run.plan.items[core.waiting[0][1]]
     return VerificationError(

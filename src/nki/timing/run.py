@@ -44,6 +44,7 @@ class SegmentRun:
         busy: ns for each unit.
         lost: whether it was given up, because it takes longer than the limit.
         arrived: instructions at a meeting with the other core, with the time; the driver calls `met`.
+        joined: transfers whose data wait for other ranks, with the time; see `nki.timing.ranks`.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class SegmentRun:
         self._limit = limit * _ROUNDING
         self._work = list(work) if limit < NEVER else None
         self.arrived: list[tuple[float, int]] = []
+        self.joined: list[tuple[float, int]] = []
         self._missing = plan.missing.copy()
         self._left = count
         self._free, self._user = [0.0] * len(UNITS), [-1] * len(UNITS)
@@ -112,10 +114,10 @@ class SegmentRun:
         return SegmentState(self._table, clock)
 
     def advance(self, until: float = NEVER) -> None:
-        """Process events up to a time; stops early when an instruction meets the other core."""
+        """Process events up to a time; stops early when an instruction meets the other core, or other ranks."""
         events, transfers = self._events, self._transfers
         recipes, kinds = self.plan.recipes, self._kinds
-        while not self.lost:
+        while not (self.lost or self.joined):
             # On a tie the transfer ends first, because what waits for it may start at that very time.
             if events and events[0][0] < transfers.next:
                 if events[0][0] > until:

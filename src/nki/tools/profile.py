@@ -22,6 +22,7 @@ from nki.spec.program import Program
 from nki.target.model import Target
 from nki.tools.options import said_to_imitate
 from nki.tools.output import echo, stdout, working, write_json
+from nki.tools.profile_ranks import asked_ranks, rank_options, show_ranks
 from nki.tools.request import compile_request, kernel_command, read_request, usage_error
 from nki.tools.run.artifact import load_artifact
 
@@ -60,6 +61,7 @@ TRACE, EXPLORER, CSV, MEASURED = "trace.pftrace", "explorer", "csv", "measured"
     metavar="OUT.toml",
     help="Write the target's coefficients, fitted to what was measured, as a target of its own.",
 )
+@rank_options
 def command(  # noqa: PLR0913 - one parameter for each option
     kernel: str,
     args: tuple[str, ...],
@@ -75,7 +77,8 @@ def command(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Compile a kernel and time it; nothing runs, so only shapes and dtypes of arrays count.
 
-    FILE may also be a compiled kernel or model (.neff), or a folder that --out wrote before.
+    FILE may also be a compiled kernel or model (.neff), or a folder that --out wrote before. With --ranks it may be a
+    script of PyTorch, which runs as one rank.
     """
     wanted = {*formats, "summary-json"} if as_json else set(formats) or {"summary"}
     files = wanted & {"perfetto", "parquet", "csv"}
@@ -85,6 +88,12 @@ def command(  # noqa: PLR0913 - one parameter for each option
         raise usage_error("profile.by", "--by with --measured", "ask for one of them")
     if calibration is not None:
         _check_calibration(kernel, measured, calibration)
+    asked = asked_ranks()
+    if asked is not None:
+        if by is not None or measured is not None:
+            raise usage_error("profile.ranks", "--by or --measured with --ranks", "ask for one of them")
+        show_ranks(asked, kernel, args, target, lnc, seed, as_json, out, files)
+        return
     found = _profiled(kernel, args, target, lnc, seed, as_json)
     profile = found.profile
     comparison = None if measured is None else compare_measured(profile, measured)

@@ -41,6 +41,28 @@ def kernel_errors(name: str, file: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def script_errors(file: str) -> Iterator[None]:
+    """An exception of a script becomes a FrontendError at the user's line; one of this package stays a traceback."""
+    try:
+        yield
+    except NkiError:
+        raise
+    except (Exception, SystemExit) as problem:
+        if isinstance(problem, SystemExit) and problem.code in (None, 0):
+            return
+        location = _location(problem, file)
+        if location is UNKNOWN or _is_ours(problem, file):
+            raise
+        raise FrontendError(
+            "step.script",
+            f"{file} raised {_headline(problem)}",
+            fix="correct this line; results of compiled graphs are zeros here, and nothing is sent or received",
+            facts={"exception": type(problem).__name__},
+            location=location,
+        ) from problem
+
+
+@contextlib.contextmanager
 def import_errors(file: str) -> Iterator[None]:
     """An exception while `file` is imported becomes a UsageError at the user's line."""
     try:

@@ -18,6 +18,7 @@ from nki.interop.torch.compile.backend import compiled_graphs
 from nki.interop.torch.device.registration import enable_device
 from nki.interop.torch.eager.provenance import forget, on_device_counts, provenance, reasons
 from nki.interop.torch.eager.single_operators import eager_on
+from nki.interop.torch.one_rank.profile import profile_step
 from nki.interop.torch.operator.nki_op import nki_op
 from nki.interop.torch.operator.wrap_nki import Wrapped, wrap_nki
 
@@ -30,6 +31,7 @@ __all__ = [
     "install",
     "nki_op",
     "on_device_counts",
+    "profile_step",
     "provenance",
     "reasons",
     "wrap_nki",
