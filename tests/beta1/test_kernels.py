@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -175,18 +176,38 @@ def test_a_program_that_does_not_come_is_named():
 
 
 @jit
-def looped(a):
-    out = nl.ndarray((32, a.shape[1]), dtype=nl.float32, buffer=nl.shared_hbm)
-    total = nl.zeros((32, a.shape[1]), nl.float32)
+def looped(a, start, op):
+    out = nl.ndarray((4, 32, a.shape[1]), dtype=nl.float32, buffer=nl.shared_hbm)
+    i_p, i_f = nl.mgrid[0:32, 0 : a.shape[1]]
+    if start is None:
+        tiles = nl.ndarray((2, nl.par_dim(32), a.shape[1]), nl.float32)
+    else:
+        tiles = nl.full((2, nl.par_dim(32), a.shape[1]), start, nl.float32)
+        named = nl.full((32, a.shape[1]), start, nl.float32)
     for k in nl.affine_range(a.shape[0] // 32):
-        total[...] = nl.loop_reduce(nl.load(a[k * 32 : (k + 1) * 32]), op=np.add, loop_indices=[k])
-    nl.store(out, total)
+        part = nl.load(a[k * 32 : (k + 1) * 32])
+        tiles[0] = nl.loop_reduce(part, op=op, loop_indices=[k])
+        tiles[1, i_p, i_f] = nl.loop_reduce(part, op=op, loop_indices=[k], mask=i_f < 40 - 10 * k)
+        named = nl.loop_reduce(part, op=op, loop_indices=k, dtype=nl.float32)
+        rounded = nl.loop_reduce(part, op, k, dtype=nl.bfloat16)
+    for n, each in enumerate((tiles[0], tiles[1], named, rounded)):
+        nl.store(out[n], each)
     return out
 
 
-def test_a_reduction_over_a_loop_takes_the_destination_along():
+@pytest.mark.parametrize(("start", "op"), [(None, np.add), (None, np.max), (1.0, np.add)])
+def test_a_reduction_over_a_loop_takes_along_what_the_destination_holds(start, op):
+    """A tile that nothing was written to begins with the value of the first trip."""
     a = _array(96, 40)
-    assert np.allclose(both(looped, a), a.reshape(3, 32, 40).sum(0), rtol=1e-6)
+    first, *others = a.reshape(3, 32, 40)
+    function = np.maximum if op is np.max else op
+    total = first if start is None else function(np.float32(start), first)
+    partly, rounded = total.copy(), first.astype(ml_dtypes.bfloat16)
+    for k, part in enumerate(others, 1):
+        total, columns = function(total, part), slice(0, 40 - 10 * k)
+        partly[:, columns] = function(partly, part)[:, columns]
+        rounded = function(rounded.astype(np.float32), part).astype(ml_dtypes.bfloat16)
+    assert np.array_equal(both(looped, a, start, op), np.stack([total, partly, total, rounded.astype(np.float32)]))
 
 
 @jit

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 import nki.isa as nisa
 from nki.beta1.errors import Beta1IndexError, refused
 from nki.beta1.language.arguments import hints_only, kind_of, operation
 from nki.beta1.tensors.mask import region_of
+from nki.beta1.tensors.naming import assigned_variable
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.assignment import LoopReduction
+from nki.beta1.tracing.assignment import LoopReduction, reduced
 from nki.beta1.tracing.operands import boxed, on_chip, tile
 from nki.beta1.tracing.results import placed
 from nki.beta1.tracing.session import Session, current
@@ -68,17 +71,31 @@ def program_ndim() -> int:
 
 def loop_reduce(
     x: Any, op: Any, loop_indices: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any
-) -> LoopReduction:
+) -> LoopReduction | Tensor:
     """A reduction over trips of loops: ``b[...] = nl.loop_reduce(a, np.add, [k])`` is ``b = op(b, a)`` in each trip.
 
+    A tile that nothing was written to takes the value of the first trip. ``b = nl.loop_reduce(a, np.add, [k])`` does
+    the same to the tile that the variable ``b`` holds; without one, ``b`` is a new tile.
+
     Args:
-        loop_indices: variables of the loops; the first trip takes what the destination holds.
+        loop_indices: variables of the loops, or one of them.
+        dtype: to which each trip rounds; that of `x` by default.
     """
     hints_only("nl.loop_reduce", kwargs)
     current("nl.loop_reduce")
-    if not isinstance(loop_indices, Sequence) or not loop_indices:
+    indices = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
+    if not indices or not all(isinstance(each, int | np.integer) for each in indices):
         raise refused("argument", f"nl.loop_reduce got loop_indices={loop_indices!r}", "pass a list of loop variables")
-    return LoopReduction(on_chip(x, "x", "loop_reduce"), operation(op, "op"), dtype, mask)
+    source = on_chip(x, "x", "loop_reduce")
+    reduction = LoopReduction(source, operation(op, "op"), kind_of(dtype, source.dtype), mask)
+    variable = assigned_variable()
+    if variable is None:
+        return reduction
+    held = variable.value
+    if not isinstance(held, Tensor) or not held.on_chip:
+        held = Tensor.of(new_tile(source.shape, reduction.dtype))
+    reduced(held, reduction)
+    return held
 
 
 def all_reduce(

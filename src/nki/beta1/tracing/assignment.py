@@ -13,7 +13,8 @@ from nki.beta1.tensors.tensor import Tensor, without_ones
 from nki.beta1.tracing.destination import accumulated, redirected
 from nki.beta1.tracing.operands import boxed, brought, engines_reach, part_of, tile
 from nki.beta1.tracing.predicate import copy_where
-from nki.beta1.tracing.session import current
+from nki.beta1.tracing.session import Session, current
+from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import shown
 from nki.core.tensor import MemoryRegion
@@ -25,11 +26,15 @@ from nki.spec.operator import Operator
 
 @dataclass(frozen=True, slots=True)
 class LoopReduction:
-    """What ``nl.loop_reduce`` returns: the tile to which it is assigned takes part in the reduction."""
+    """What ``nl.loop_reduce`` returns: the tile to which it is assigned takes part in the reduction.
+
+    Attributes:
+        dtype: to which each trip rounds.
+    """
 
     value: Tensor
     operator: Operator
-    dtype: Any
+    dtype: DType
     mask: Any
 
 
@@ -49,8 +54,7 @@ def assign(target: Tensor, value: Any) -> None:
             destination = target.elements(box)
             put(destination, lambda dst: nisa.memset(dst=dst, value=_of_dtype(value, target)))
     elif isinstance(value, LoopReduction):
-        masked = Tensor(value.value.memory, value.value.access, value.value.joined(value.mask))
-        update(target, value.operator.name, masked)
+        reduced(target, value)
     else:
         raise refused(
             "argument",
@@ -138,7 +142,29 @@ def update(target: Tensor, function: str, other: Any) -> None:
     session = current("assignment")
     start, own = len(session.items), other.mask if isinstance(other, Tensor) else None
     assign(Tensor(target.memory, target.access, target.joined(own)), Tensor.functions[function](target, other))
-    if function in _COMMUTES and len(session.items) > start:
+    if function in _COMMUTES:
+        _part_of_a_sum(session, start, function)
+
+
+def reduced(target: Tensor, reduction: LoopReduction) -> None:
+    """A trip of a reduction: the one that finds the target as it was allocated gives it the value itself."""
+    session, value, function = current("nl.loop_reduce"), reduction.value, reduction.operator.name
+    value = Tensor(value.memory, value.access, value.joined(reduction.mask))
+    region = assigned_region(target, value)
+    if region.empty:
+        return
+    start = len(session.items)
+    if session.written.meets(target.elements(region.box).view_record, session.tracer):
+        value = Tensor.functions[function](target, value, dtype=reduction.dtype)
+    elif value.dtype is not reduction.dtype:
+        value = Tensor.functions["copy"](value, dtype=reduction.dtype)
+    write(Tensor(target.memory, target.access, target.joined(value.mask)), value)
+    _part_of_a_sum(session, start, function)
+
+
+def _part_of_a_sum(session: Session, start: int, function: str) -> None:
+    """Note that the instructions from `start` on change a tile in a way that other trips may change it as well."""
+    if len(session.items) > start:
         (written,) = {id(view.buffer) for view in session.items[-1].written()}
         session.summed |= {id(issued): (function, written) for issued in session.items[start:]}
 

@@ -16,6 +16,7 @@ from nki.beta1.tracing.grid import GridAxis, programs_of
 from nki.beta1.tracing.programs import Programs
 from nki.beta1.tracing.promises import AffineLoop, broken_promises
 from nki.beta1.tracing.sums import Sums
+from nki.beta1.tracing.written import Written
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
@@ -59,6 +60,7 @@ class Session:
         loops: runs of nl.affine_range.
         inside: the programs that are in a run of nl.affine_range, once for each run.
         sums: what was written to PSUM.
+        written: which bytes on chip were.
         summed: the instructions of ``target += value``, see `nki.beta1.tracing.promises`.
         fills: instructions that gave tiles of nl.full and the like their value.
         blanks: destinations of instructions that have none yet, see `nki.beta1.tracing.pending`.
@@ -80,6 +82,7 @@ class Session:
     inside: list[tuple[int, ...]] = field(default_factory=list)
     auto_alloc: bool = False
     sums: Sums = field(default_factory=Sums)
+    written: Written = field(default_factory=Written)
     summed: dict[int, tuple[str, int]] = field(default_factory=dict)
     fills: list[Issued] = field(default_factory=list)
     blanked: list[Issued] = field(default_factory=list)
