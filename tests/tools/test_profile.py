@@ -166,7 +166,8 @@ def test_a_kernel_among_many_ranks(tmp_path: Path) -> None:
     path = tmp_path / "reducing.py"
     path.write_text(REDUCING)
     asked = ("profile", f"{path}::total", "--arg", "a=128x64:float32", "--target", "trn2")
-    told = nki_json(*asked, "--ranks", "64", "--slow", "3=2", "--out", str(tmp_path / "out"))
+    told = nki_json(*asked, "--ranks", "64", "--slow", "3=2", "--out", str(tmp_path / "out"), "--format", "perfetto")
+    assert (tmp_path / "out" / "trace.pftrace").stat().st_size > 0
     assert [each["ranks"] for each in told["classes"]] == ["0-2", "3", "4-63"]
     (collective,) = told["collectives"]
     assert (collective["nbytes"], collective["group"], collective["count"]) == (128 * 64 * 4, 4, 1.0)

@@ -35,6 +35,10 @@ class Formats:
         """See `nki.profiling.ranks.record.StepProfile.save`."""
         importlib.import_module("nki.profiling.ranks.file").save(profile, folder)
 
+    def perfetto_step(self, profile: Any, file: Path) -> None:
+        """See `nki.profiling.ranks.record.StepProfile.perfetto`."""
+        optional_module("nki.profiling.ranks.perfetto_trace", "perfetto").write_trace(profile, file)
+
     def load_step(self, folder: Path) -> Any:
         """See `nki.profiling.ranks.record.StepProfile.load`."""
         return importlib.import_module("nki.profiling.ranks.file").load(folder)

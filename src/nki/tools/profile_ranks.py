@@ -26,6 +26,9 @@ from nki.tools.user_code import script_errors
 if TYPE_CHECKING:
     from nki.profiling.ranks.record import StepProfile
 
+TRACE = "trace.pftrace"
+"""Where the trace goes in the folder."""
+
 RANKS = "nki.ranks"
 """Where the options that are about ranks are kept, for `asked_ranks`."""
 
@@ -127,13 +130,16 @@ def show_ranks(
     Raises:
         UsageError: "profile.ranks" for formats that a step has not.
     """
-    if files:
-        raise usage_error("profile.ranks", f"--format {min(files)} of a step", "use --json")
+    wrong = files - {"perfetto"}
+    if wrong:
+        raise usage_error("profile.ranks", f"--format {min(wrong)} of a step", "use perfetto, or --json")
     if out is not None and len(asked.sizes) > 1:
         raise usage_error("profile.ranks", "--out with several numbers of ranks", "give one number of ranks")
     found = list(_profiles(asked, kernel, args, target, lnc, seed, as_json))
     if out is not None:
         found[0].save(out)
+        if "perfetto" in files:
+            found[0].perfetto(out / TRACE)
     if as_json:
         write_json(found[0].to_json() if len(found) == 1 else {"steps": [each.to_json() for each in found]})
     elif len(found) == 1:

@@ -10,34 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
-
-from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import BuiltinClock, TracePacket, TrackDescriptor, TrackEvent
-from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nki.profiling.errors import unwritable
 from nki.profiling.formats.model_labels import kernel_facts
+from nki.profiling.formats.perfetto_file import Slice, TraceFile
 
 if TYPE_CHECKING:
     from nki.profiling.record import Profile
 
-_SEQUENCE = 1
-_FIRST_PROCESS = 1
 _FLOWS = 1 << 32
 """Numbers of flows for one profile."""
 _ORDER = ("critical path", "tensor weights", "tensor", "vector", "scalar", "gpsimd", "sync", "dma", "loops")
-
-
-class Slice(NamedTuple):
-    """An interval of a track, with what starts and ends there and what the UI shows about it."""
-
-    start: float
-    end: float
-    name: str
-    category: str
-    facts: tuple[tuple[str, Any], ...] = ()
-    flows: tuple[int, ...] = ()
-    ends: tuple[int, ...] = ()
 
 
 def write_trace(profiles: Sequence[Profile], file: Path) -> None:
@@ -51,10 +35,7 @@ def write_trace(profiles: Sequence[Profile], file: Path) -> None:
 
 class _TraceWriter:
     def __init__(self, stream: BinaryIO) -> None:
-        self._builder = StreamingTraceProtoBuilder(stream)
-        self._tracks = 1 << 20
-        self._processes = _FIRST_PROCESS
-        self._began = False
+        self._file = TraceFile(stream)
 
     def write(self, profiles: Sequence[Profile]) -> None:
         """All of them."""
@@ -66,69 +47,10 @@ class _TraceWriter:
         slices = slices_of(profile, flows)
         how = "simulated" if about.is_simulation else "measured"
         for core in range(about.cores):
-            process = self._process(f"core {core}: {about.kernel} on {about.target} ({how})")
+            process = self._file.process(f"core {core}: {about.kernel} on {about.target} ({how})")
             for rank, name in enumerate(sorted(slices[core], key=_rank)):
-                self._track(process, name, rank, slices[core][name])
+                self._file.track(process, name, rank, slices[core][name])
             self._counters(process, profile, core)
-
-    def _packet(self, time: float | None = None) -> TracePacket:
-        packet = self._builder.create_packet()
-        packet.trusted_packet_sequence_id = _SEQUENCE
-        if not self._began:
-            packet.sequence_flags = TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-            packet.first_packet_on_sequence = True
-            self._began = True
-        if time is not None:
-            packet.timestamp = round(time)
-            packet.timestamp_clock_id = BuiltinClock.BUILTIN_CLOCK_BOOTTIME
-        return packet
-
-    def _process(self, name: str) -> int:
-        number = self._processes
-        self._processes += 1
-        packet = self._packet()
-        described = packet.track_descriptor
-        described.uuid = number
-        described.process.pid = number
-        described.process.process_name = name
-        described.child_ordering = TrackDescriptor.EXPLICIT
-        self._builder.write_packet(packet)
-        return number
-
-    def _new_track(self, parent: int, name: str, rank: int) -> TracePacket:
-        self._tracks += 1
-        packet = self._packet()
-        packet.track_descriptor.uuid = self._tracks
-        packet.track_descriptor.parent_uuid = parent
-        packet.track_descriptor.name = name
-        packet.track_descriptor.sibling_order_rank = rank
-        return packet
-
-    def _track(self, parent: int, name: str, rank: int, slices: list[Slice]) -> None:
-        self._builder.write_packet(self._new_track(parent, name, rank))
-        for each in sorted(slices, key=lambda each: (each.start, each.end)):
-            packet = self._packet(each.start)
-            event = packet.track_event
-            event.type = TrackEvent.TYPE_SLICE_BEGIN
-            event.track_uuid = self._tracks
-            event.name = each.name
-            event.categories.append(each.category)
-            event.flow_ids.extend(each.flows)
-            event.terminating_flow_ids.extend(each.ends)
-            for key, value in each.facts:
-                note = event.debug_annotations.add()
-                note.name = key
-                if isinstance(value, str):
-                    note.string_value = value
-                elif isinstance(value, int):
-                    note.int_value = value
-                else:
-                    note.double_value = value
-            self._builder.write_packet(packet)
-            packet = self._packet(each.end)
-            packet.track_event.type = TrackEvent.TYPE_SLICE_END
-            packet.track_event.track_uuid = self._tracks
-            self._builder.write_packet(packet)
 
     def _counters(self, parent: int, profile: Profile, core: int) -> None:
         series: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -136,15 +58,7 @@ class _TraceWriter:
             if row["core"] == core:
                 series[row["counter"]].append((row["time_ns"], row["value"]))
         for rank, name in enumerate(sorted(series), 1000):
-            packet = self._new_track(parent, name, rank)
-            packet.track_descriptor.counter.unit_name = _unit(name)
-            self._builder.write_packet(packet)
-            for time, value in series[name]:
-                packet = self._packet(time)
-                packet.track_event.type = TrackEvent.TYPE_COUNTER
-                packet.track_event.track_uuid = self._tracks
-                packet.track_event.double_counter_value = value
-                self._builder.write_packet(packet)
+            self._file.counter(parent, name, rank, _unit(name), series[name])
 
 
 def _unit(name: str) -> str:

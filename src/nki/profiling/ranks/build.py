@@ -18,8 +18,8 @@ from nki.timing.ranks.step import Step
 from nki.timing.ranks.timeline import ClassTimeline, Communication, StepTimeline, step_timeline
 from nki.topology import Instance
 
-Kind = tuple[str, str, str, int, int, str, float]
-"""What collectives that are alike have in common, in the order of the fields of `Collective`."""
+Kind = tuple[tuple[str, str, str, int, int, str, float], tuple[int, int] | None]
+"""What collectives that are alike have in common: first fields of `Collective`; of messages from whom to whom."""
 
 
 def profile_step(step: Step, instance: Instance, target: Target, name: str, notes: Sequence[str] = ()) -> StepProfile:
@@ -46,6 +46,7 @@ def profile_step(step: Step, instance: Instance, target: Target, name: str, note
             )
             for each in line.path
         ],
+        groups=[kinds.groups(kind) for kind in order],
         notes=notes,
     )
 
@@ -56,10 +57,13 @@ class _Kinds:
     def __init__(self, line: StepTimeline) -> None:
         self._known: dict[Kind, int] = {}
         self._of: dict[tuple[int, Place], int] = {}
+        self._groups: dict[int, dict[tuple[int, ...], None]] = defaultdict(dict)
         for number, each in enumerate(line.classes):
             for made in each.communications:
                 kind = _kind(made.site, each.ranks[0])
-                self._of[number, made.call[1]] = self._known.setdefault(kind, len(self._known))
+                known = self._of[number, made.call[1]] = self._known.setdefault(kind, len(self._known))
+                if made.site.channel(each.ranks[0]) is not None:
+                    self._groups[known].update(dict.fromkeys(_groups(made.site, each.ranks)))
         self._critical: dict[int, float] = defaultdict(float)
         for piece in line.path:
             if piece.call is not None:
@@ -68,6 +72,10 @@ class _Kinds:
     def of(self, number: int, place: Place) -> int:
         """The kind of the call of a class."""
         return self._of[number, place]
+
+    def groups(self, kind: int) -> list[tuple[int, ...]]:
+        """The lists of ranks that meet in the collectives of a kind."""
+        return list(self._groups[kind])
 
     def order(self, classes: Sequence[RankClass], line: StepTimeline) -> list[int]:
         """Kinds by what the critical path, then all ranks spend on them."""
@@ -86,14 +94,20 @@ class _Kinds:
                     exposed += share * made.exposed_ns
                     waiting += share * (made.start_ns - made.ready_ns)
         about = next(key for key, number in self._known.items() if number == kind)
-        return Collective(*about, count, moving, exposed, waiting, self._critical[kind])
+        return Collective(*about[0], count, moving, exposed, waiting, self._critical[kind])
 
 
 def _kind(site: Site, rank: int) -> Kind:
     channel = site.channel(rank)
     group = 1 if channel is None else len(channel[1])
     where = re.sub(r"\d+", "*", site.module) if site.module else str(site.location)
-    return site.name, site.operation, where, site.nbytes, group, site.how, site.ns
+    operation = site.operation if site.pair is None else "send" if site.pair[0] == 0 else "receive"
+    return (site.name, operation, where, site.nbytes, group, site.how, site.ns), site.pair
+
+
+def _groups(site: Site, ranks: Sequence[int]) -> list[tuple[int, ...]]:
+    found = (site.channel(rank) for rank in ranks)
+    return [channel[1] for channel in found if channel is not None]
 
 
 def _class(found: ClassTimeline, step: Step, makespan: float, kinds: _Kinds) -> RankClass:

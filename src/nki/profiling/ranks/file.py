@@ -44,6 +44,7 @@ def _json(profile: StepProfile) -> dict[str, Any]:
         "classes": [{**asdict(each), "ranks": ranges(each.ranks)} for each in profile.classes],
         "collectives": [asdict(each) for each in profile.collectives],
         "path": [list(piece) for piece in profile.path],
+        "groups": profile.groups,
     }
 
 
@@ -75,6 +76,8 @@ def _no_constant(name: str) -> Any:
 def _profile(found: Mapping[str, Any]) -> StepProfile:
     ranks = _count(found["ranks"], MOST_RANKS)
     classes = [_class(each, ranks, len(found["classes"]), len(found["collectives"])) for each in found["classes"]]
+    if len(found["groups"]) != len(found["collectives"]):
+        raise ValueError("each collective has its groups")
     named = sorted(rank for each in classes for rank in each.ranks)
     if named != list(range(ranks)):
         raise ValueError("each rank is in one class")
@@ -92,6 +95,7 @@ def _profile(found: Mapping[str, Any]) -> StepProfile:
         classes=classes,
         collectives=collectives,
         path=path,
+        groups=[[tuple(_count(rank, ranks - 1) for rank in group) for group in each] for each in found["groups"]],
         notes=[_text(note) for note in found["notes"]],
     )
 

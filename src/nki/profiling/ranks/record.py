@@ -42,6 +42,14 @@ class StepProfile(StepTimes):
         """Write ``step.json``, with all intervals, to a folder. Raises UsageError "profile.write"."""
         formats().save_step(self, Path(folder))
 
+    def perfetto(self, file: str | Path) -> None:
+        """Write a trace for the Perfetto UI, with a process for each rank, and flows between them.
+
+        Raises:
+            UsageError: the package perfetto is missing (``profile.extra``), or "profile.write".
+        """
+        formats().perfetto_step(self, Path(file))
+
     @staticmethod
     def load(folder: str | Path) -> StepProfile:
         """Read what `save` wrote. Raises ArtifactError as `nki.profiling.record.Profile.load`."""

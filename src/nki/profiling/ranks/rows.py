@@ -75,7 +75,7 @@ class Collective:
 
     Attributes:
         name: of the instruction, or of the call.
-        operation: one of `nki.topology.times.OPERATIONS`, or "send".
+        operation: one of `nki.topology.times.OPERATIONS`, or "send" or "receive".
         where: the module of the model, with * for the numbers of layers, or the line.
         nbytes: as `nki.topology.collective_time` takes them.
         group: ranks that meet.
@@ -123,6 +123,7 @@ class StepTimes:
         classes: by their lowest rank.
         collectives: those that the critical path spends most on first.
         path: without gaps, from 0 to the makespan.
+        groups: for each of the collectives the lists of ranks that meet; of messages the sender and the receiver.
         notes: what the times leave out.
     """
 
@@ -134,6 +135,7 @@ class StepTimes:
     classes: Sequence[RankClass]
     collectives: Sequence[Collective]
     path: Sequence[PathPiece]
+    groups: Sequence[Sequence[tuple[int, ...]]]
     notes: Sequence[str] = ()
 
     @property
