@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -193,12 +194,15 @@ def tensor_copy_predicated(
 
     Args:
         src: a tile, or a number.
+        predicate: as large as `dst`, or for whole rows of its last axes.
         reverse_pred: whether 0 chooses `src`.
         dtype: what `src` rounds to first.
     """
     name = "tensor_copy_predicated"
     hints_only(f"nisa.{name}", kwargs)
     target, chosen = tiles(name, dst=dst, predicate=predicate)
+    if prod(chosen.shape) < prod(target.shape) and chosen.ndim <= target.ndim:
+        chosen = chosen.expand_dims(range(chosen.ndim, target.ndim)).broadcast_to(target.shape)
     value = plain(src) if is_number(src) else tiles(name, dst=dst, src=src)[1]
 
     def issue(made: NkiTensor, which: NkiTensor, x: Any) -> None:
