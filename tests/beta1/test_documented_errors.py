@@ -14,7 +14,7 @@ import nki.beta1.isa as nisa
 import nki.beta1.language as nl
 from nki.beta1.errors import Beta1Error
 from tests.docs.test_documents import ROOT
-from tests.rejected import beta1_access, beta1_instructions, beta1_masks, beta1_memory
+from tests.rejected import beta1_access, beta1_instructions, beta1_loops, beta1_masks, beta1_memory
 
 X = np.arange(32, dtype=np.float32).reshape(4, 8) / 32
 REFUSED = [
@@ -47,12 +47,13 @@ REFUSED = [
     "unsupported_expression_in_mask",
     "unsupported_memory",
     "unsupported_mixing_basic_advanced_tensor_indexing",
+    "while_loop_requires_unconditional_entry",
 ]
 
 
 @pytest.mark.parametrize("code", REFUSED)
 def test_a_refused_kernel_has_the_code(code: str) -> None:
-    topics = (beta1_access, beta1_instructions, beta1_masks, beta1_memory)
+    topics = (beta1_access, beta1_instructions, beta1_loops, beta1_masks, beta1_memory)
     assert f"beta1.{code}" in {case.code for topic in topics for case in topic.TOPIC.cases}
 
 

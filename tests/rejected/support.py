@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-import textwrap
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import nki
 from nki.core.errors import NkiError
 from nki.report import NkiWarning
 from tests.goldens import Goldens
+from tests.rejected.texts import dedent, kept_text
 from tests.support import environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -175,12 +175,13 @@ def _fresh(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _edited(function: Kernel, edits: tuple[tuple[str, str], ...]) -> Kernel:
-    source = textwrap.dedent(inspect.getsource(function))
+    source = dedent(inspect.getsource(function))
     source = source[re.search(r"^def ", source, re.MULTILINE).start() :]  # type: ignore[union-attr]
     for old, new in edits:
         assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {function.__name__}"
         source = source.replace(old, new)
     space = dict(function.__globals__)
+    kept_text(source, "<cured>")  # for loop statements, which are read
     exec(compile(source, "<cured>", "exec"), space)
     made: Kernel = space[function.__name__]
     return made

@@ -114,7 +114,10 @@ def check_span(error: NkiError) -> None:
     end = frame.end_column if frame.end_line == frame.line and frame.end_column else None
     spans = set()
     for node in syntax(frame.file):
-        if isinstance(node, ast.expr | ast.AugAssign | ast.FunctionDef | ast.If) and node.lineno == frame.line:
+        if (
+            isinstance(node, ast.expr | ast.AugAssign | ast.Break | ast.FunctionDef | ast.If)
+            and node.lineno == frame.line
+        ):
             first = len(line.encode()[: node.col_offset].decode())
             last = len(line.encode()[: node.end_col_offset].decode()) if node.end_lineno == frame.line else None
             last = len(line.rstrip()) if isinstance(node, ast.FunctionDef) else last

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nki.core.errors import FrontendError
+from nki.core.source import Location
 
 DOCUMENT = "nki/api/nki.errors.rst (NKI 0.1)"
 
@@ -34,9 +35,10 @@ def refused(
     rule: str = "",
     facts: Mapping[str, Any] | None = None,
     kind: type[Beta1Error] = Beta1Error,
+    location: Location | None = None,
 ) -> Beta1Error:
     """The error with a code of the published list, without its ``err_`` in front (``beta1.<code>``)."""
-    return kind(f"beta1.{code}", message, fix=fix, rule=rule, source=DOCUMENT, facts=facts)
+    return kind(f"beta1.{code}", message, fix=fix, rule=rule, source=DOCUMENT, facts=facts, location=location)
 
 
 def condition_on_arange() -> Exception:

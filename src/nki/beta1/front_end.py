@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import nki.language as nl
+from nki.beta1 import typing
 from nki.beta1.compiler import AS_WRITTEN, AUTO_ALLOC
 from nki.beta1.errors import refused
 from nki.beta1.language.transfer import store
+from nki.beta1.tensors.scalar import out_of_scope
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.grid import GridAxis
 from nki.beta1.tracing.outputs import annotations_of, check_shape, wrong_outputs
 from nki.beta1.tracing.session import in_session, session
 from nki.compiler import CompileConfig
+from nki.core.errors import FrontendError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
 from nki.frontend.foreign import map_tree
@@ -47,6 +50,7 @@ class Beta1FrontEnd(FrontEnd):
 
     def trace(self, function: Callable[..., Any], tracer: Tracer, arguments: Arguments, place: Place) -> Any:
         annotations = annotations_of(function)
+        typing.teach(function.__globals__)
 
         def make(host: HostArray, name: str) -> Any:
             check_shape(annotations.get(name), name, host.array.shape)
@@ -59,12 +63,14 @@ class Beta1FrontEnd(FrontEnd):
             tensors: list[NkiTensor] = []
             returned = with_sink(tracer, lambda: map_leaves(results[0], lambda value: _returned(value, tensors)))
             running.finish()
-            running.report(wrong_outputs(function, running.items, tensors, tracer))
+            running.report(wrong_outputs(function, tensors, tracer))
         return returned
 
     def spell(
         self, problem: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Exception:
+        if isinstance(problem, FrontendError) and problem.code == "tensor.scope":
+            return out_of_scope("a tensor was made in a loop that has ended", problem.location)
         return spelled(problem, function, args, kwargs)
 
     def config(self, function: Callable[..., Any]) -> CompileConfig:
@@ -79,6 +85,7 @@ class Beta1FrontEnd(FrontEnd):
                 (``beta1.inside_device_loop``).
         """
         in_another_kernel(function.__name__, self.grid)
+        typing.teach(function.__globals__)
         bind(function, args, kwargs, function.__name__)
         if in_session():
             return function(*args, **kwargs)

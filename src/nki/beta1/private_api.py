@@ -7,10 +7,11 @@ from typing import Any
 
 import nki.isa as nisa
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.device_loops import DoWhile
 from nki.beta1.tracing.grid import nc as vnc
 from nki.core.errors import RemovedImportError
 
-__all__ = ["core_barrier", "sendrecv", "vnc"]
+__all__ = ["core_barrier", "do_while", "sendrecv", "vnc"]
 
 
 def core_barrier(data: Tensor, cores: Sequence[int]) -> None:
@@ -21,6 +22,15 @@ def core_barrier(data: Tensor, cores: Sequence[int]) -> None:
         cores: (0, 1), or (0,) on one core.
     """
     nisa.core_barrier(data=data.elements(), cores=tuple(cores))
+
+
+def do_while(condition: Tensor) -> DoWhile:
+    """``with do_while(condition):`` runs its body again while `condition`, which the body writes, is not 0.
+
+    Args:
+        condition: one element in HBM or SBUF; the first trip does not ask for it.
+    """
+    return DoWhile(condition)
 
 
 def sendrecv(*, src: Tensor, dst: Tensor, send_to_rank: Any, recv_from_rank: Any, pipe_id: int) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
-from nki.beta1.errors import refused
+from nki.beta1.language.loops import range
+from nki.beta1.tracing.scalars import scalar as _scalar
 from nki.frontend.host import ShapeDtype
 from nki.spec.allocation import checked_dtype
 from nki.typing import TensorAnnotation, mutable_tensor
+
+if TYPE_CHECKING:
+    from nki.beta1.tracing.scalars import scalar
 
 mutable = "mutable"
 """``tensor[mutable]`` is what `mutable_tensor` is."""
@@ -30,15 +35,18 @@ class tensor:  # noqa: N801 - a name of the language
         return TensorAnnotation(key if isinstance(key, tuple) else (key,))
 
 
-def scalar(value: Any) -> Any:
-    """A number of run time, for the condition of a ``while`` or the trips of a ``for``, which are not built.
+def __getattr__(name: str) -> Any:
+    """`scalar`, for a module whose loops may count with numbers of run time: its `range` takes them from here on."""
+    if name != "scalar":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    sys._getframe(1).f_globals.setdefault("range", range)
+    return _scalar
 
-    Raises:
-        Beta1Error: always ("beta1.dynamic_control_flow_not_supported").
-    """
-    raise refused(
-        "dynamic_control_flow_not_supported",
-        f"nt.scalar({value!r}) makes a number that is known when the kernel runs",
-        "write the loop in a kernel of today, with nl.while_loop or nl.fori_loop, and call that kernel",
-        rule="loops of the first NKI are unrolled while a kernel is traced",
-    )
+
+def teach(namespace: dict[str, Any]) -> None:
+    """Give a module that has this one under a name a `range` that takes numbers of run time."""
+    if "range" not in namespace and any([value is _THIS for value in namespace.values()]):
+        namespace["range"] = range
+
+
+_THIS = sys.modules[__name__]

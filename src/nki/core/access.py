@@ -29,9 +29,9 @@ from nki.core.tensor import FreeIndirection, ScalarOffset, VectorOffset, View, v
 
 @dataclass(frozen=True, slots=True)
 class DynamicSlice:
-    """``nl.ds(start, size)``: `size` elements from `start`."""
+    """``nl.ds(start, size)``: `size` elements from `start`, which the first NKI also knows when the kernel runs."""
 
-    start: int
+    start: Any
     size: int
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -15,7 +16,7 @@ from nki.core.register import VirtualRegister
 from nki.core.shown import shown
 from nki.core.source import Location, Locator
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
-from nki.frontend.loops.regions import LoopRegion, Regions
+from nki.frontend.loops.regions import BodyPass, LoopRegion, Regions
 from nki.frontend.loops.spellings import Conditions, trips
 from nki.frontend.python_errors import spelled
 from nki.options import Options
@@ -44,6 +45,8 @@ class Tracer:
         waiting: issues an instruction that comes before whatever follows; None if there is none.
         retained: where new storages are noted, for who issues an instruction once more; None if nobody does.
     """
+
+    _home: BodyPass | None = None
 
     def __init__(
         self,
@@ -130,7 +133,7 @@ class Tracer:
         role: str = "temporary",
     ) -> Storage:
         where = self.locator.capture()
-        current = self._regions.current
+        current = self._home or self._regions.current
         if current.recording:
             buffer = self._buffer(shape, dtype, region, name, role, address, where)
             current.block.buffers.append(buffer)
@@ -176,7 +179,7 @@ class Tracer:
         step: int,
         body: Callable[[VirtualRegister], None],
     ) -> None:
-        region = self._for_region(lower, upper, step)
+        region = self.for_region(lower, upper, step)
         while region.next_trip():
             body(region.loop.index)  # type: ignore[union-attr]
 
@@ -188,17 +191,42 @@ class Tracer:
     def for_statement(
         self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int, frame: FrameType
     ) -> Iterator[VirtualRegister]:
-        return trips(lambda: self._for_region(lower, upper, step), frame, self.locator.capture())
+        return trips(lambda: self.for_region(lower, upper, step), frame, self.locator.capture())
 
     def while_region(self, condition: VirtualRegister) -> LoopRegion:
         """A ``while`` loop on the device, before its first trip."""
         self._begin_loop()
         return self._regions.open(WhileLoop(condition, Block(), self.locator.capture()))
 
+    def for_region(self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int) -> LoopRegion:
+        """A ``for`` loop on the device, before its first trip; nobody else writes its index."""
+        self._begin_loop()
+        index = self.register()
+        index.frozen = True
+        return self._regions.open(ForLoop(lower, upper, step, index, Block(), self.locator.capture()))
+
     @property
     def in_device_loop(self) -> bool:
         """Whether instructions go to the body of a loop that the device runs."""
         return self._regions.current.block is not self.program.body
+
+    @property
+    def body(self) -> BodyPass:
+        """The pass that takes what is issued: over the body of the innermost loop, or of the program."""
+        return self._regions.current
+
+    def runs(self, body: BodyPass) -> bool:
+        """Whether a pass over a body is not over."""
+        return self._regions.runs(body)
+
+    @contextmanager
+    def allocating_in(self, body: BodyPass) -> Iterator[None]:
+        """Allocate in a body around the running one: for a tensor of it that gets its memory when it is first used."""
+        self._home, before = body, self._home
+        try:
+            yield
+        finally:
+            self._home = before
 
     def depend(self, consumer: Issued, producers: Sequence[Issued]) -> None:
         current = self._regions.current
@@ -277,12 +305,6 @@ class Tracer:
             trace=self.trace,
             data=data,
         )
-
-    def _for_region(self, lower: int | VirtualRegister, upper: int | VirtualRegister, step: int) -> LoopRegion:
-        self._begin_loop()
-        index = self.register()
-        index.frozen = True
-        return self._regions.open(ForLoop(lower, upper, step, index, Block(), self.locator.capture()))
 
     def _begin_loop(self) -> None:
         if self.waiting is not None:

@@ -33,6 +33,11 @@ def run_program(
     return [kept.get(view.buffer.id) or held[view.buffer.id] for view in program.outputs]
 
 
+def run_body(machine: Machine, program: Program, body: Block) -> None:
+    """Execute a trip of a loop of a program that is being recorded."""
+    _run_block(machine, body, machine.memory.allocate, Lifetimes(program))
+
+
 def _run_block(
     machine: Machine, block: Block, claim: Claim, lifetimes: Lifetimes, keep: Set[int] = frozenset()
 ) -> dict[int, LiveStorage]:

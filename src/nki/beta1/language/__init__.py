@@ -18,7 +18,7 @@ from nki.beta1.language.math import BINARY, UNARY
 from nki.beta1.language.memory import empty_like, full, ndarray, ones, par_dim, zeros, zeros_like
 from nki.beta1.language.programs import all_reduce, loop_reduce, num_programs, program_id, program_ndim
 from nki.beta1.language.reductions import REDUCTIONS, matmul, transpose
-from nki.beta1.language.shapes import atomic_rmw, broadcast_to, device_print, expand_dims, gather_flattened
+from nki.beta1.language.shapes import atomic_rmw, broadcast_to, device_print, ds, expand_dims, gather_flattened
 from nki.beta1.language.transfer import copy, load, load_transpose2d, store
 from nki.beta1.tensors.index import MGrid, arange
 from nki.beta1.tensors.tensor import Tensor
@@ -39,7 +39,7 @@ from nki.core.dtypes import (
     uint32,
 )
 from nki.core.dtypes import bool_ as bool_
-from nki.language import ds, private_hbm, psum, sbuf, shared_hbm, tile_size
+from nki.language import private_hbm, psum, sbuf, shared_hbm, tile_size
 
 hbm = private_hbm
 mgrid = MGrid()

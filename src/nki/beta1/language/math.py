@@ -9,8 +9,10 @@ import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of, operation, promoted
 from nki.beta1.tensors.index import Index
+from nki.beta1.tensors.scalar import Scalar
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.results import elementwise
+from nki.beta1.tracing.scalars import as_tile, extreme
 from nki.core.dtypes import DType, float32, uint8
 from nki.language.arguments import is_number
 from nki.language.combine import combine
@@ -44,6 +46,7 @@ def _binary(name: str, *, logical: bool = False) -> Function:
         hints_only(f"nl.{name}", kwargs)
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
             return _of_python(name, x, y, dtype, mask)
+        x, y = as_tile(x), as_tile(y)
         kind = kind_of(dtype, uint8 if logical else promoted(x, y))
         return elementwise(
             f"nl.{name}", [x, y], mask, lambda a, b: combine(own, a, b, kind), explicit=dtype is not None
@@ -59,6 +62,7 @@ def _composite(name: str) -> Function:
         hints_only(f"nl.{name}", kwargs)
         if not isinstance(x, Tensor) and not isinstance(y, Tensor):
             return _of_python(name, x, y, dtype, mask)
+        x, y = as_tile(x), as_tile(y)
         found = promoted(x, y)
         kind = kind_of(dtype, found if found.is_float or name != "divide" else float32)
         return elementwise(f"nl.{name}", [x, y], mask, lambda a, b: today(a, b, dtype=kind), explicit=dtype is not None)
@@ -70,8 +74,10 @@ def _of_python(name: str, x: Any, y: Any, dtype: Any, mask: Any) -> Any:
     """Two index expressions or numbers: Python computes them."""
     if dtype is not None or mask is not None:
         raise refused("argument", f"nl.{name} of {x!r} and {y!r} with dtype or mask", "omit them: Python computes it")
-    if name not in _PYTHON or any(not (isinstance(each, Index) or is_number(each)) for each in (x, y)):
+    if name not in _PYTHON or any(not (isinstance(each, Index | Scalar) or is_number(each)) for each in (x, y)):
         raise refused("argument", f"nl.{name} got {x!r} and {y!r}", "pass a tile and a tile or a number")
+    if name in ("maximum", "minimum") and Scalar in (type(x), type(y)):
+        return extreme(name, x, y)
     return _PYTHON[name](x, y)
 
 

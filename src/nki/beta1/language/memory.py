@@ -109,7 +109,7 @@ def _in_hbm(sizes: tuple[int, ...], kind: DType, region: MemoryRegion, name: str
     session = current("nl.ndarray")
     if region is not MemoryRegion.shared_hbm:
         return Tensor.of(nl.ndarray(sizes, kind, region, name))
-    if session.program in session.inside:
+    if session.program in session.inside or session.tracer.in_device_loop:
         raise refused(
             "shared_hbm_must_in_kernel_level",
             f"a shared_hbm tensor {list(sizes)} is created in a loop",
@@ -141,15 +141,18 @@ def _separate(
     blocks: tuple[int, ...], tile: tuple[int, ...], kind: DType, region: MemoryRegion, name: str, address: Any
 ) -> Memory:
     """Blocks that are tensors of their own, made when they are first used."""
-    free = prod(tile[1:])
+    free, tracer = prod(tile[1:]), current("nl.ndarray").tracer
+    home = tracer.body
 
     def make(block: tuple[int, ...]) -> NkiTensor:
         own = "_".join([name, *map(str, block)]) if name else ""
         place = None if address is None else address(block, tile[0], free * kind.itemsize)
-        return nl.ndarray(tile, kind, region, own, place)
+        with tracer.allocating_in(home):
+            return nl.ndarray(tile, kind, region, own, place)
 
     def together() -> NkiTensor:
-        return nl.ndarray((tile[0], prod(blocks), *tile[1:]), kind, region, name)
+        with tracer.allocating_in(home):
+            return nl.ndarray((tile[0], prod(blocks), *tile[1:]), kind, region, name)
 
     steps = (*(0,) * len(blocks), free, *contiguous_strides(tile)[1:])
     one = together if address is None else None

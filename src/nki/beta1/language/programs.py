@@ -117,6 +117,13 @@ def all_reduce(
     """
     hints_only("nl.all_reduce", kwargs)
     session = current("nl.all_reduce")
+    if session.tracer.in_device_loop and len(session.programs.programs) > 1:
+        raise refused(
+            "dynamic_control_flow_not_supported",
+            "nl.all_reduce over programs of one core is called in a loop over a number of run time",
+            "call it behind the loop, or in a loop over ints",
+            rule="programs of one core run one after another, each to the end of its loop",
+        )
     source, operator = on_chip(x, "x", "all_reduce"), operation(op, "op")
     kind = kind_of(dtype, source.dtype)
     axes = _axes(program_axes, len(session.grid))

@@ -10,10 +10,12 @@ import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.language.arguments import hints_only, kind_of, operation
 from nki.beta1.tensors.mask import region_of
+from nki.beta1.tensors.scalar import Scalar
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.operands import boxed, common_region, in_hbm, on_chip, part_of, tile
 from nki.beta1.tracing.results import placed, undefined
 from nki.beta1.tracing.session import current
+from nki.core.access import DynamicSlice
 from nki.core.dtypes import uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.isa import alu
@@ -30,6 +32,11 @@ def broadcast_to(src: Any, *, shape: Any, **kwargs: Any) -> Tensor:
     wide = source.broadcast_to(shape)
     value = tile(wide, "src", "nl.broadcast_to")
     return placed("nl.broadcast_to", lambda: copied(value))
+
+
+def ds(start: Any, size: Any) -> DynamicSlice:
+    """``tensor[ds(start, size)]``: `size` elements from `start`, which may be a number of run time."""
+    return DynamicSlice(start, nl.ds(0, size).size) if type(start) is Scalar else nl.ds(start, size)
 
 
 def expand_dims(data: Any, axis: int | Sequence[int]) -> Tensor:

@@ -18,6 +18,7 @@ from nki.beta1.tracing.assignment import assigned_region
 from nki.beta1.tracing.operands import in_hbm, on_chip, part_of, tile
 from nki.beta1.tracing.pending import issued_where_assigned
 from nki.beta1.tracing.results import elementwise, placed
+from nki.beta1.tracing.scalars import as_tile
 from nki.beta1.tracing.session import current
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
@@ -67,7 +68,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, mode: OobMode = OobMode.err
     """
     hints_only("nl.store", kwargs)
     target = in_hbm(dst, "dst", "store")
-    target = Tensor(target.memory, target.access, target.joined(mask))
+    target, value = Tensor(target.memory, target.access, target.joined(mask)), as_tile(value)
     if is_number(value):
         if mode is not OobMode.error:
             raise refused("argument", f"nl.store of {value!r} with mode={mode.name}", "store a tile of nl.full")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from nki.beta1.errors import Beta1IndexError, refused
 from nki.beta1.tensors.index import Index, broadcast_shapes
+from nki.beta1.tensors.scalar import RunTimeIndex, RunTimeValue, Scalar, as_scalar
 from nki.core.access import DynamicSlice
 from nki.core.shown import shown
 
@@ -21,12 +22,12 @@ class Axis(NamedTuple):
     """The index of one dimension: ``start + sum(steps[axis] * position along axis)``, over the axes of an access.
 
     Attributes:
-        tile: a tensor on chip whose values are added at run time; None if all is known.
+        tile: what is added at run time; None if all is known.
     """
 
     start: int
     steps: Shape
-    tile: Any = None
+    tile: RunTimeValue | None = None
 
 
 class Limit(NamedTuple):
@@ -114,16 +115,24 @@ def _composed(axis: Axis, inner: Access) -> Axis:
             continue
         start += factor * part.start
         if part.tile is not None:
-            if tile is not None or factor != 1:
-                raise refused(
-                    "copy_dynamic_indirect_indices_not_natively_supported",
-                    "an index of run time is put on top of another one",
-                    "add both indices to one tile first",
-                )
-            tile = part.tile
+            tile = _added(tile, part.tile, factor)
         more = part.steps if factor == 1 else tuple([factor * each for each in part.steps])
         steps = tuple(map(operator.add, steps, more)) if any(steps) else more
     return Axis(start, steps, tile)
+
+
+def _added(own: RunTimeValue | None, more: RunTimeValue, factor: int) -> RunTimeValue:
+    """What is added at run time to the index of a part of a part."""
+    if more.is_number and (own is None or own.is_number):
+        scaled = more.value * factor
+        return RunTimeValue(scaled if own is None else own.value + scaled)
+    if own is not None or factor != 1:
+        raise refused(
+            "copy_dynamic_indirect_indices_not_natively_supported",
+            "an index of run time is put on top of another one",
+            "add both indices to one tile first",
+        )
+    return more
 
 
 def access_of(key: Any, shape: Shape, keep: int | None, name: str) -> Access:
@@ -176,18 +185,20 @@ def _basic(keys: list[Any], shape: Shape, keep: int | None, name: str) -> Access
     at = next((position for position, each in enumerate(keys) if each is Ellipsis), len(keys))
     keys[at : at + 1] = [slice(None)] * (len(shape) - given)
     sizes: list[int] = []
-    placed: list[tuple[int, int, int | None, Any]] = []  # start, step, the axis, and what is added at run time
+    placed: list[tuple[int, int, int | None, RunTimeValue | None]] = []
     for each in keys:
         if each is None:
             sizes.append(1)
             continue
         dim = len(placed)
-        tile: Any = None
+        tile: RunTimeValue | None = None
         start: int
         size: int | None
         if type(each) not in _PLAIN and is_tile(each):
             index, tile = each.run_time_index()
             start, size, step = index.const, None, 1
+        elif isinstance(each, slice | DynamicSlice) and _is_moved(each):
+            start, size, step, tile = _moved(each, shape[dim])
         else:
             start, size, step = _part(each, shape, dim, name)
         if size is None and dim == keep:
@@ -219,6 +230,31 @@ def _part(key: Any, shape: Shape, dim: int, name: str) -> tuple[int, int | None,
     if number < -size:
         raise out_of_bounds(name, dim, number, number, size)
     return number % size if number < 0 else number, None, 1
+
+
+def _is_moved(key: slice | DynamicSlice) -> bool:
+    """Whether a slice begins or ends at a number of run time."""
+    return isinstance(key.start, Scalar) or isinstance(getattr(key, "stop", None), Scalar)
+
+
+def _moved(key: slice | DynamicSlice, size: int) -> tuple[int, int, int, RunTimeValue | None]:
+    """Start, extent and step of a slice that begins at a number of run time, and that number without its constant."""
+    start: Any = as_scalar(0 if key.start is None else key.start)
+    step = 1 if isinstance(key, DynamicSlice) or key.step is None else _integer(key.step)
+    if isinstance(key, DynamicSlice):
+        extent: Any = as_scalar(key.size)
+    else:
+        stop: Any = as_scalar(size if key.stop is None else key.stop)
+        extent = None if start is None or stop is None else stop - start
+    if start is None or extent is None or not extent.known or extent.const < 1 or step < 1:
+        raise refused(
+            "unsupported_index",
+            "a slice has an extent that is known when the kernel runs alone, none, or a step backward",
+            "write nl.ds(start, size) with an int for the size",
+            rule="the shape of a tile is known while the kernel is traced",
+        )
+    index, moved = RunTimeIndex(start).run_time_index()
+    return index.const, len(range(0, extent.const, step)), step, moved
 
 
 def _positions(key: slice, size: int) -> range:

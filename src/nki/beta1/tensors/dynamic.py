@@ -1,12 +1,14 @@
-"""Indices of run time: the values of a tile choose rows of an HBM tensor, or a position on one free dimension."""
+"""Indices of run time: the values of a tile choose rows of an HBM tensor, or a number moves all of an access."""
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from nki.beta1.errors import refused
 from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.mask import Box
+from nki.beta1.tensors.scalar import Scalar
 from nki.core.dtypes import int32, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import Dynamic, MemoryRegion, ScalarOffset, VectorOffset
@@ -25,29 +27,33 @@ def is_dynamic(access: Access) -> bool:
     return False
 
 
-def dynamic_of(memory: Memory, access: Access, box: Box | None) -> tuple[Dynamic, NkiTensor]:
-    """What the address adds at run time, and the tile that holds it.
+def moves_by_number(access: Access) -> bool:
+    """Whether numbers of run time alone take part in the index, and no tile."""
+    return all(axis.tile is None or axis.tile.is_number for axis in access.axes)
 
-    A tile ``(N, 1)`` along the first axis gives each row of the access an index of its own; one element alone moves
-    all of the access.
+
+def dynamic_of(memory: Memory, access: Access, box: Box | None) -> tuple[Dynamic | None, NkiTensor | None]:
+    """What the address adds at run time, and the tile that holds it, if one does.
+
+    Numbers of run time are added up; nothing is left of ``i - i``. A tile ``(N, 1)`` along the first axis gives each
+    row of the access an index of its own; one element alone moves all of the access.
 
     Raises:
         Beta1Error: two indices of run time, or one that varies along a free axis
             ("beta1.indirect_indices_free_dim"); one on the partitions of a tile on chip
             ("beta1.copy_dynamic_indirect_indices_not_natively_supported").
     """
-    dims = [dim for dim, axis in enumerate(access.axes) if axis.tile is not None]
-    if len(dims) > 1:
-        raise _not_supported(memory, f"dimensions {dims} have an index of run time", "add both indices to one tile")
-    (dim,) = dims
-    index = access.axes[dim].tile.tile
+    moved = {dim: axis.tile for dim, axis in enumerate(access.axes) if axis.tile is not None}
+    if memory.partition in moved:
+        raise _on_partitions(memory, memory.partition)
+    if all(each.is_number for each in moved.values()):
+        return _by_number(sum((each.value * memory.steps[dim] for dim, each in moved.items()), Scalar())), None
+    if len(moved) > 1:
+        raise _not_supported(memory, f"dimensions {list(moved)} have an index of run time", "add both to one tile")
+    ((dim, tile),) = moved.items()
+    index = tile.value
     if memory.partition is not None and dim <= memory.partition:
-        raise refused(
-            "copy_dynamic_indirect_indices_not_natively_supported",
-            f"dimension {dim} of tensor `{memory.name}`{list(memory.sizes)} on chip has an index of run time",
-            "index a free dimension, or keep the tensor in HBM",
-            rule="the partitions of a tile on chip are known when the kernel is compiled",
-        )
+        raise _on_partitions(memory, dim)
     shape = (1,) * (len(access.shape) - index.ndim) + index.shape
     scale = memory.steps[dim]
     if all(size == 1 for size in shape):
@@ -67,6 +73,25 @@ def dynamic_of(memory: Memory, access: Access, box: Box | None) -> tuple[Dynamic
         )
     found = _index_tile(index, None if box is None else box[0])
     return VectorOffset(found.view_record, scale), found
+
+
+def _by_number(moved: Scalar) -> Dynamic | None:
+    """What a number of elements, which is known at run time, adds to an address."""
+    moved.check()
+    if moved.known:
+        return None
+    scale = gcd(*[factor for _, factor in moved.terms])
+    number = Scalar([(root, factor // scale) for root, factor in moved.terms])
+    return ScalarOffset(number.register().record, scale)
+
+
+def _on_partitions(memory: Memory, dim: int) -> Exception:
+    return refused(
+        "copy_dynamic_indirect_indices_not_natively_supported",
+        f"dimension {dim} of tensor `{memory.name}`{list(memory.sizes)} on chip has an index of run time",
+        "index a free dimension, or keep the tensor in HBM",
+        rule="the partitions of a tile on chip are known when the kernel is compiled",
+    )
 
 
 def _index_tile(index: Any, rows: tuple[int, int] | None) -> NkiTensor:

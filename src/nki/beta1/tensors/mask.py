@@ -268,7 +268,7 @@ def region_of(mask: Any, shape: Shape) -> Region:
         return whole_region(shape) if mask else Region(tuple((0, 0) for _ in shape))
     raise refused(
         "unsupported_expression_in_mask",
-        f"mask= got {type(mask).__name__}",
+        f"mask= got {repr(mask) if hasattr(mask, 'known') else type(mask).__name__}",
         "compare nl.arange, nl.mgrid, loop variables and program ids with numbers; for values of a tile use nl.where",
         rule="a mask is a conjunction of comparisons of affine expressions",
         kind=Beta1ValueError,

@@ -124,6 +124,8 @@ class Memory:
             found = self._views[access, box] = NkiTensor.of(view, base.storage)
             return found
         moved, index = dynamic_of(self, access, box)
+        if moved is None:
+            return NkiTensor.of(view, base.storage)
         rows = (moved.scale, *strides[1:]) if isinstance(moved, VectorOffset) else view.strides
         return base._with(view._replace(strides=rows, dynamic=moved), index)
 
@@ -133,7 +135,8 @@ class Memory:
         assert self.partition is not None and self.make is not None, "only blocks on chip are tensors of their own"
         at = []
         for dim in range(self.partition):
-            low, high = access.bounds(access.axes[dim], None)
+            axis = access.axes[dim]
+            low, high = access.bounds(axis, None) if axis.tile is None else (0, self.sizes[dim] - 1)
             if low != high:
                 if self.together is not None and not self.blocks:
                     return self._joined()

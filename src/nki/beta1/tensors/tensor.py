@@ -9,10 +9,11 @@ from typing import Any, ClassVar, NoReturn
 from nki.beta1.errors import Beta1TypeError, Beta1ValueError, refused
 from nki.beta1.tensors.access import Access, Axis, access_of
 from nki.beta1.tensors.axes import axes_of
-from nki.beta1.tensors.dynamic import is_dynamic
+from nki.beta1.tensors.dynamic import is_dynamic, moves_by_number
 from nki.beta1.tensors.index import Index
 from nki.beta1.tensors.mask import Box, Mask, Region, region_of, whole_region
 from nki.beta1.tensors.memory import Memory, visible
+from nki.beta1.tensors.scalar import RunTimeIndex, RunTimeValue
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import MemoryRegion
@@ -99,7 +100,7 @@ class Tensor:
         found = self.memory.known(self.access, box)
         if found is not None:
             return found
-        if self.on_chip and not moved and is_dynamic(self.access):
+        if self.on_chip and not moved and is_dynamic(self.access) and not moves_by_number(self.access):
             raise refused(
                 "copy_dynamic_indirect_indices_not_natively_supported",
                 f"{self.describe()} has an index of run time, which this instruction does not take",
@@ -277,36 +278,23 @@ class Tensor:
         raise refused(
             "dynamic_control_flow_not_supported",
             "dynamic control-flow depending on tensor value is not supported",
-            "compute both, and choose with nl.where",
+            "compute both, and choose with nl.where; for a loop, write `cond = nt.scalar(True)`, `while cond:` and, at "
+            "the end of its body, `cond = nt.scalar(tile)`",
             kind=Beta1ValueError,
         )
 
-    def run_time_index(self) -> tuple[Index, RunTimeIndex]:
+    def __index__(self) -> NoReturn:
+        raise refused(
+            "dynamic_control_flow_not_supported",
+            f"{self.describe()} is used where Python needs an int",
+            "for the trips of a loop, make a number of its one element: for i in nl.sequential_range(nt.scalar(tile))",
+            rule="what a tile holds is known when the kernel runs",
+            kind=Beta1TypeError,
+        )
+
+    def run_time_index(self) -> tuple[Index, RunTimeValue]:
         """As the index of another tensor: no position of its own, and the values that it has at run time."""
-        return Index(0, (), ()), RunTimeIndex(self)
-
-
-class RunTimeIndex:
-    """The values of a tile as an index, perhaps with an index expression added."""
-
-    __slots__ = ("added", "tile")
-
-    def __init__(self, tile: Tensor, added: Index | None = None) -> None:
-        self.tile = tile
-        self.added = Index(0, (), ()) if added is None else added
-
-    @property
-    def shape(self) -> Shape:
-        """The shape of the tile, as the axes of the access see it."""
-        return self.tile.shape
-
-    def run_time_index(self) -> tuple[Index, RunTimeIndex]:
-        return self.added, self
-
-    def __add__(self, other: Any) -> RunTimeIndex:
-        return RunTimeIndex(self.tile, self.added + other)
-
-    __radd__ = __add__
+        return RunTimeIndex(self).run_time_index()
 
 
 def _has_index(key: Any) -> bool:

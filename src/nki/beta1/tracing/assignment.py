@@ -13,6 +13,7 @@ from nki.beta1.tensors.tensor import Tensor, without_ones
 from nki.beta1.tracing.destination import accumulated, redirected
 from nki.beta1.tracing.operands import boxed, brought, engines_reach, part_of, tile
 from nki.beta1.tracing.predicate import copy_where
+from nki.beta1.tracing.scalars import as_tile
 from nki.beta1.tracing.session import Session, current
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
@@ -47,6 +48,7 @@ def assign(target: Tensor, value: Any) -> None:
             "write nl.store(tensor[...], value)",
             rule="tensors in HBM are written by nl.store",
         )
+    value = as_tile(value)
     if isinstance(value, Tensor):
         write(target, value)
     elif is_number(value):
@@ -140,7 +142,7 @@ def update(target: Tensor, function: str, other: Any) -> None:
         if not region.rest and not region.empty and accumulated(target, other, region.box):
             return
     session = current("assignment")
-    start, own = len(session.items), other.mask if isinstance(other, Tensor) else None
+    start, own = session.position, other.mask if isinstance(other, Tensor) else None
     assign(Tensor(target.memory, target.access, target.joined(own)), Tensor.functions[function](target, other))
     if function in _COMMUTES:
         _part_of_a_sum(session, start, function)
@@ -153,7 +155,7 @@ def reduced(target: Tensor, reduction: LoopReduction) -> None:
     region = assigned_region(target, value)
     if region.empty:
         return
-    start = len(session.items)
+    start = session.position
     if session.written.meets(target.elements(region.box).view_record, session.tracer):
         value = Tensor.functions[function](target, value, dtype=reduction.dtype)
     elif value.dtype is not reduction.dtype:
@@ -164,7 +166,7 @@ def reduced(target: Tensor, reduction: LoopReduction) -> None:
 
 def _part_of_a_sum(session: Session, start: int, function: str) -> None:
     """Note that the instructions from `start` on change a tile in a way that other trips may change it as well."""
-    if len(session.items) > start:
+    if session.position > start:
         (written,) = {id(view.buffer) for view in session.items[-1].written()}
         session.summed |= {id(issued): (function, written) for issued in session.items[start:]}
 

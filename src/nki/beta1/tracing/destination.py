@@ -70,7 +70,7 @@ def accumulated(target: Tensor, value: Tensor, box: Box) -> bool:
     if destination.shape != maker.view.shape:
         return False
     tracer = session.tracer
-    begins = session.sums.begins(destination, tracer.program, tracer.target)
+    begins = session.sums.begins(destination, tracer.body, tracer.program, tracer.target)
     if begins is None and not tracer.target.pe.accumulate_over_foreign_psum:
         return False
     if not _issue_product(session, maker, destination, not begins):

@@ -10,23 +10,34 @@ from collections.abc import Iterable, Iterator
 
 from nki.core.tensor import View
 from nki.spec.engine import oob_mode
-from nki.spec.program import Issued
+from nki.spec.program import Block, Issued
 
 
-def overwritten(fills: Iterable[Issued], items: Iterable[Issued]) -> set[int]:
+def overwritten(fills: Iterable[Issued], body: Block) -> set[int]:
     """The ids of the fills that another instruction replaces before anything reads the tile.
 
     Tiles with an address keep theirs: other tiles may have the same bytes.
     """
-    waiting = {id(fill): fill for fill in fills if fill.arguments.dst.buffer.address is None}
-    filled: dict[int, Issued] = {}
+    waiting = {id(fill) for fill in fills if fill.arguments.dst.buffer.address is None}
     found: set[int] = set()
-    for issued in items:
-        if filled:
-            _look(issued, filled, found)
-        if id(issued) in waiting:
-            filled[id(issued.arguments.dst.buffer)] = issued
+    if waiting:
+        _walk(body, waiting, found)
     return found
+
+
+def _walk(body: Block, waiting: set[int], found: set[int]) -> None:
+    """Note the fills of a body that are replaced; a loop of the device may have no trip, and may have several."""
+    filled: dict[int, Issued] = {}
+    for item in body.items:
+        if not isinstance(item, Issued):
+            for inner in item.body.walk() if filled else ():
+                _look(inner, filled, set())
+            _walk(item.body, waiting, found)
+            continue
+        if filled:
+            _look(item, filled, found)
+        if id(item) in waiting:
+            filled[id(item.arguments.dst.buffer)] = item
 
 
 def _look(issued: Issued, filled: dict[int, Issued], found: set[int]) -> None:

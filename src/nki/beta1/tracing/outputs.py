@@ -39,11 +39,10 @@ def check_shape(annotation: Any, name: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def wrong_outputs(
-    function: Callable[..., Any], items: Sequence[Issued], returned: Sequence[NkiTensor], tracer: Tracer
-) -> Iterator[Finding]:
+def wrong_outputs(function: Callable[..., Any], returned: Sequence[NkiTensor], tracer: Tracer) -> Iterator[Finding]:
     """The parameters that are changed and not returned, and outputs that nothing is written to, as errors."""
     written: dict[int, tuple[Buffer, Issued]] = {}
+    items = list(tracer.program.body.walk())
     for issued in items:
         for view in issued.written():
             if not view.buffer.on_chip:

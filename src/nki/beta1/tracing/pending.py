@@ -10,7 +10,7 @@ In eager mode nothing waits, because values are there to be looked at.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nki.beta1.tensors.access import Access
@@ -21,6 +21,7 @@ from nki.beta1.tracing.session import Last, Session, current
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import Buffer, MemoryRegion, Storage, View, whole
+from nki.frontend.loops.regions import BodyPass
 from nki.language.memory import ndarray
 from nki.spec.allocation import check_fit
 from nki.spec.instruction import Instruction
@@ -44,7 +45,7 @@ def issued_where_assigned(
     """
     session = current(function)
     tracer = session.tracer
-    if tracer.eager or tracer.no_reorder_depth or tracer.in_device_loop:
+    if tracer.eager or tracer.no_reorder_depth:
 
         def compute() -> NkiTensor:
             made = ndarray(shape, dtype, region)
@@ -78,7 +79,9 @@ class Pending:
     """The instruction of a value, with a blank for its destination.
 
     Attributes:
-        superseded: its place among all instructions, once it was issued with another destination; until then None.
+        superseded: its place among the instructions of its body, once it was issued with another destination; until
+            then None.
+        body: the body that it is issued in.
     """
 
     session: Session
@@ -86,6 +89,10 @@ class Pending:
     signature: Signature | None
     blank: View
     superseded: int | None = None
+    body: BodyPass = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.body = self.session.tracer.body
 
     def __call__(self) -> NkiTensor:
         """Issue it into a tile of its own."""
@@ -94,16 +101,16 @@ class Pending:
             tracer.waiting = None
         _, dtype, shape, _, _, _ = self.blank
         before = tracer.locator.hold(location)
-        storage = tracer.allocate(shape, dtype, self.blank.buffer.region, "", None)
+        with tracer.allocating_in(self.body):
+            storage = tracer.allocate(shape, dtype, self.blank.buffer.region, "", None)
         tracer.locator.release(before)
         made = NkiTensor.of(whole(storage.buffer), storage)
         issued = with_destination(self.issued, self.blank, made.view_record)
-        items = tracer.program.body.items
         if self.superseded is None:
             tracer.issue(issued)
-            session.last = Last(made.view_record, len(items) - 1, len(items))
+            session.last = Last(made.view_record, self.body.position - 1, self.body.position)
         else:
-            items[self.superseded] = issued
+            self.body.block.items[self.superseded] = issued
             session.sums.note(issued)
             session.superseded.append((issued, made.view_record))
         return made
@@ -112,7 +119,7 @@ class Pending:
         """Issue the instruction with another destination; its own place is kept, should anybody read the value."""
         session, tracer = self.session, self.session.tracer
         tracer.waiting = None
-        items = tracer.program.body.items
+        items = self.body.block.items
         self.superseded = len(items)
         items.append(self.issued)
         session.blanked.append(self.issued)

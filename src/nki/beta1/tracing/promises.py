@@ -8,7 +8,7 @@ order here, whatever they do, so that a broken promise changes no value. On the 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from nki.beta1.errors import DOCUMENT
@@ -18,7 +18,7 @@ from nki.passes.analysis.dependences import dependences
 from nki.passes.analysis.disjoint import disjoint
 from nki.passes.analysis.footprints import Accesses
 from nki.spec.operator import Operator
-from nki.spec.program import Issued, Program
+from nki.spec.program import Block, Issued, Program
 from nki.spec.rule import Finding
 from nki.target.model import Target
 
@@ -28,13 +28,17 @@ class AffineLoop:
     """One run of a loop.
 
     Attributes:
-        starts: the number of instructions before each of its trips.
-        end: the number of instructions behind it.
+        body: what it stands in; what it runs, if the device runs it.
+        starts: the number of items before each of its trips.
+        end: the number of items behind it.
+        device: whether the device runs it.
     """
 
     location: Location
+    body: Block
     starts: list[int] = field(default_factory=list)
     end: int = 0
+    device: bool = False
 
     def trip(self, position: int) -> int | None:
         """The trip that an instruction belongs to."""
@@ -47,15 +51,49 @@ Summed = Mapping[int, tuple[str, int]]
 """For the identity of an instruction that is a part of ``target += value``: the operator, and identity of a buffer."""
 
 
-def broken_promises(
-    loops: Sequence[AffineLoop], items: Sequence[Issued], program: Program, target: Target, summed: Summed
-) -> Iterator[Finding]:
+def broken_promises(loops: Sequence[AffineLoop], program: Program, target: Target, summed: Summed) -> Iterator[Finding]:
     """The first broken promise of each loop, as the error that it is."""
+    bodies = {id(loop.body): loop.body for loop in loops if not loop.device}
+    for key, body in bodies.items():
+        items, places = _flat(body)
+        own = [_placed(loop, places) for loop in loops if id(loop.body) == key and not loop.device]
+        yield from _broken_promises(own, items, program, target, summed)
+    for loop in loops:
+        if loop.device:
+            trip, inner = list(loop.body.walk()), {id(buffer) for buffer in loop.body.all_buffers()}
+            twice = AffineLoop(loop.location, loop.body, [0, len(trip)], 2 * len(trip))
+            yield from _broken_promises([twice], [*trip, *trip], program, target, summed, inner)
+
+
+def _flat(body: Block) -> tuple[list[Issued], list[int]]:
+    """The instructions of a body, those of loops of the device once, and how many are before each of its items."""
+    items: list[Issued] = []
+    places = [0]
+    for item in body.items:
+        items.extend((item,) if isinstance(item, Issued) else item.body.walk())
+        places.append(len(items))
+    return items, places
+
+
+def _placed(loop: AffineLoop, places: Sequence[int]) -> AffineLoop:
+    """A loop by the numbers of instructions, and not of items."""
+    return AffineLoop(loop.location, loop.body, [places[start] for start in loop.starts], places[loop.end])
+
+
+def _broken_promises(
+    loops: Sequence[AffineLoop],
+    items: Sequence[Issued],
+    program: Program,
+    target: Target,
+    summed: Summed,
+    own: Set[int] = frozenset(),
+) -> Iterator[Finding]:
+    """The broken promises of loops over one sequence of instructions; `own` buffers are new ones in each trip."""
     several = [loop for loop in loops if len(loop.starts) > 1]
     if not several:
         return
     tree = _Trips(several, len(items))
-    watched = _shared(tree, items)
+    watched = _shared(tree, items, own)
     needs, accesses = dependences([items[at] for at in watched], program, target), Accesses(program, target)
     told: set[Location] = set()
     for at, earlier_ones in enumerate(needs):
@@ -120,7 +158,7 @@ class _Uses:
         return self.several and self.writes and (self.reads or not self.buffer.on_chip)
 
 
-def _shared(trips: _Trips, items: Sequence[Issued]) -> list[int]:
+def _shared(trips: _Trips, items: Sequence[Issued], own: Set[int]) -> list[int]:
     """The positions of instructions on buffers with which a trip may depend on another one of its loop."""
     found: dict[int, _Uses] = {}
     for at, (instruction, arguments, _, _) in enumerate(items):
@@ -136,7 +174,9 @@ def _shared(trips: _Trips, items: Sequence[Issued]) -> list[int]:
                 uses.reads = uses.reads or position in instruction.read_positions
                 uses.writes = uses.writes or position in instruction.written_positions
                 uses.positions.append(at)
-    wanted = [uses for uses in found.values() if uses.may_depend and _in_one_loop(uses, trips, items)]
+    wanted = [
+        uses for key, uses in found.items() if key not in own and uses.may_depend and _in_one_loop(uses, trips, items)
+    ]
     return sorted({at for uses in wanted for at in uses.positions})
 
 

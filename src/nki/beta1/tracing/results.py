@@ -57,15 +57,14 @@ def placed(
         region: what of it the instruction computes; all by default.
     """
     session = current(function)
-    items, tracer = session.items, session.tracer
-    start = len(items)
+    start, tracer = session.position, session.tracer
     session.last, tracer.retained = None, [] if tracer.eager else None
     before = tracer.locator.hold()
     try:
         made = compute()
     finally:
         tracer.locator.release(before)
-    session.last = Last(made.view_record, start, len(items), explicit, compute)
+    session.last = Last(made.view_record, start, session.position, explicit, compute)
     memory = Memory.of(made)
     if shape is None or (shape == memory.sizes and (region is None or not region.rest)):
         return Tensor(memory, Access.of_whole(memory.sizes))

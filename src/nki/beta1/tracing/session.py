@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from nki.beta1.errors import refused
 from nki.beta1.tensors.conjunction import forget
@@ -22,9 +23,12 @@ from nki.core.nki_tensor import NkiTensor
 from nki.core.tensor import View
 from nki.frontend.trace import Tracer
 from nki.spec.engine import engine
-from nki.spec.program import Issued
+from nki.spec.program import Block, Issued
 from nki.spec.rule import Finding
 from nki.spec.signature import Signature
+
+if TYPE_CHECKING:
+    from nki.beta1.tracing.device_loops import RunningWhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class Session:
         superseded: instructions whose result was computed once more, where it was assigned, and that result.
         auto_alloc: whether addresses that the kernel chooses are ignored.
         loops: runs of nl.affine_range.
+        whiles: statements ``while number:`` that run, innermost last.
         inside: the programs that are in a run of nl.affine_range, once for each run.
         sums: what was written to PSUM.
         written: which bytes on chip were.
@@ -79,6 +84,7 @@ class Session:
     programs: Programs = field(init=False)
     last: Last | None = None
     loops: list[AffineLoop] = field(default_factory=list)
+    whiles: list[RunningWhile] = field(default_factory=list)
     inside: list[tuple[int, ...]] = field(default_factory=list)
     auto_alloc: bool = False
     sums: Sums = field(default_factory=Sums)
@@ -96,21 +102,41 @@ class Session:
         """The program that runs from here on."""
         self.counts[self.program] = self.made
         self.program, self.made = program, self.counts.get(program, 0)
-        if self.tracer.waiting is not None:
-            self.tracer.waiting()
+        self.settle()
         self.last = self.tracer.retained = None
 
     @property
     def items(self) -> list[Issued]:
-        """The instructions so far, one that waits for its destination with them."""
+        """What the running body has been through, an instruction that waits for its destination with it.
+
+        Loops of the device are among them; none is behind the last boundary.
+        """
+        self.settle()
+        return self.tracer.body.passed  # type: ignore[return-value]
+
+    @property
+    def position(self) -> int:
+        """How many of them there are."""
+        self.settle()
+        return self.tracer.body.position
+
+    def settle(self) -> None:
+        """Issue an instruction that waits for its destination."""
         if self.tracer.waiting is not None:
             self.tracer.waiting()
-        return self.tracer.program.body.items  # type: ignore[return-value]
+
+    def boundary(self) -> None:
+        """Note that a loop of the device begins or ends here, or a trip of it."""
+        self.settle()
+        self.last = self.tracer.retained = None
+        self.sums.forget(self.tracer.body)
+        self.written.forget(self.tracer.body)
 
     def finish(self) -> None:
         """Leave out the superseded instructions that nobody reads, and check the promises of loops."""
+        self.settle()
         self._leave_out()
-        self.report(broken_promises(self.loops, self.items, self.tracer.program, self.tracer.target, self.summed))
+        self.report(broken_promises(self.loops, self.tracer.program, self.tracer.target, self.summed))
 
     def report(self, findings: Iterable[Finding]) -> None:
         """Report what was found at the end of the kernel, but for rules that are switched off."""
@@ -119,25 +145,32 @@ class Session:
                 self.tracer.report(finding)
 
     def _leave_out(self) -> None:
-        wanted = _read({id(view.buffer) for _, view in self.superseded}, self.items) if self.superseded else set()
+        body = self.tracer.program.body
+        wanted = _read({id(view.buffer) for _, view in self.superseded}, body.walk()) if self.superseded else set()
         needless = [(issued, view) for issued, view in self.superseded if id(view.buffer) not in wanted]
         gone, unused = {id(issued) for issued, _ in needless}, {id(view.buffer) for _, view in needless}
         gone |= {id(issued) for issued in (*self.sums.needless, *self.blanked)}
-        gone |= overwritten(self.fills, self.items)
+        gone |= overwritten(self.fills, body)
         if not gone:
             return
-        body = self.tracer.program.body
-        left = list(itertools.accumulate([id(item) not in gone for item in body.items], initial=0))
-        for loop in self.loops:
-            loop.starts, loop.end = [left[start] for start in loop.starts], left[loop.end]
-        body.items[:] = [item for item in body.items if id(item) not in gone]
-        body.buffers[:] = [buffer for buffer in body.buffers if id(buffer) not in unused]
+        self._leave_out_of(body, gone, unused)
         for ordered in self.tracer.ordered:
             ordered[:] = [item for item in ordered if id(item) not in gone]
         self.superseded.clear()
 
+    def _leave_out_of(self, body: Block, gone: set[int], unused: set[int]) -> None:
+        left = list(itertools.accumulate([id(item) not in gone for item in body.items], initial=0))
+        for loop in self.loops:
+            if loop.body is body:
+                loop.starts, loop.end = [left[start] for start in loop.starts], left[loop.end]
+        body.items[:] = [item for item in body.items if id(item) not in gone]
+        body.buffers[:] = [buffer for buffer in body.buffers if id(buffer) not in unused]
+        for item in body.items:
+            if not isinstance(item, Issued):
+                self._leave_out_of(item.body, gone, unused)
 
-def _read(buffers: set[int], items: Sequence[Issued]) -> set[int]:
+
+def _read(buffers: set[int], items: Iterable[Issued]) -> set[int]:
     """Which of some buffers instructions read, as operands or as indices of operands."""
     found = set()
     for instruction, arguments, _, _ in items:

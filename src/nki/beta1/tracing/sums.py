@@ -11,6 +11,7 @@ from math import copysign
 
 import nki.isa as nisa
 from nki.core.tensor import MemoryRegion, View
+from nki.frontend.loops.regions import BodyPass
 from nki.passes.analysis.disjoint import disjoint
 from nki.passes.analysis.footprints import Accesses
 from nki.spec.program import Issued, Program
@@ -27,12 +28,21 @@ class Sums:
 
     needless: list[Issued] = field(default_factory=list)
     _seen: int = 0
+    _since: int | None = None
     _written: dict[int, dict[View, Issued]] = field(default_factory=dict)
     _accesses: Accesses | None = None
 
-    def begins(self, product: View, program: Program, target: Target) -> bool | None:
-        """Whether a product starts a sum at a view, or adds to one; None if it adds to what other engines wrote."""
-        self._look(program)
+    def forget(self, body: BodyPass) -> None:
+        """Where a loop of the device begins or ends, or a trip of it: nobody knows what wrote a tensor before."""
+        self._written.clear()
+        self._seen, self._since = body.position, len(body.allocated)
+
+    def begins(self, product: View, body: BodyPass, program: Program, target: Target) -> bool | None:
+        """Whether a product starts a sum at a view, or adds to one.
+
+        None if it adds to what other engines wrote, or trips before this one.
+        """
+        self._look(body)
         for view, issued in reversed(self._written.get(id(product.buffer), {}).items()):
             if view != product and self._apart(view, product, program, target):
                 continue
@@ -40,7 +50,9 @@ class Sums:
             if covered and _is_zero_fill(issued):
                 return True
             return False if covered and issued.instruction is nisa.nc_matmul else None
-        return True
+        if self._since is None or any(buffer is product.buffer for buffer in body.allocated[self._since :]):
+            return True
+        return None
 
     def _apart(self, one: View, other: View, program: Program, target: Target) -> bool:
         self._accesses = self._accesses or Accesses(program, target)
@@ -52,9 +64,9 @@ class Sums:
         if fill is not None and _is_zero_fill(fill):
             self.needless.append(fill)
 
-    def _look(self, program: Program) -> None:
+    def _look(self, body: BodyPass) -> None:
         """Note what the instructions since the last time wrote."""
-        items = program.body.items
+        items = body.passed
         for issued in items[self._seen :]:
             if type(issued) is not Issued:
                 continue

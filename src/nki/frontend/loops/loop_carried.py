@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 from types import FrameType
-from typing import Any
 
 from nki.core.source import Location
+from nki.frontend.loops.names import MISSING, value_of
 from nki.frontend.loops.statements import Statement, at_node
 from nki.language.rebound import Containers, is_lost, lost
 from nki.spec.sink import current_sink
-
-_MISSING = object()
 
 
 class Carried:
@@ -20,9 +18,9 @@ class Carried:
     def __init__(self, statement: Statement, frame: FrameType) -> None:
         self._statement = statement
         self._frame = frame
-        self._before = {name: _value(frame, name) for name in (*statement.risks, *statement.counters)}
+        self._before = {name: value_of(frame, name) for name in (*statement.risks, *statement.counters)}
         used = {node.id for node in ast.walk(statement.loop) if isinstance(node, ast.Name)}
-        self._containers = Containers({name: _value(frame, name) for name in sorted(used)})
+        self._containers = Containers({name: value_of(frame, name) for name in sorted(used)})
 
     def check(self, where: Location) -> None:
         """Raise FrontendError "loop.carried", after a trip, for a name that was bound before and holds another value.
@@ -31,8 +29,8 @@ class Carried:
         """
         self._containers.check(current_sink("loop"), where)
         for name, before in self._before.items():
-            after = _value(self._frame, name)
-            if before is not _MISSING and after is not _MISSING and is_lost(before, after):
+            after = value_of(self._frame, name)
+            if before is not MISSING and after is not MISSING and is_lost(before, after):
                 node, when = self._place(name)
                 raise lost(name, after, when, at_node(node, where))
 
@@ -40,12 +38,3 @@ class Carried:
         if name in self._statement.risks:
             return self._statement.risks[name]
         return self._statement.counters[name], "in the next trip"
-
-
-def _value(frame: FrameType, name: str) -> Any:
-    """The value of a name, or of a dotted name whose attributes are plain ones; `_MISSING` if there is none."""
-    first, *attributes = name.split(".")
-    value = frame.f_locals.get(first, frame.f_globals.get(first, _MISSING))
-    for attribute in attributes:
-        value = getattr(value, "__dict__", {}).get(attribute, _MISSING)
-    return value

@@ -15,8 +15,8 @@ from nki.core.register import VirtualRegister
 from nki.core.source import Location
 from nki.core.tensor import Buffer, FreeIndirection, ScalarOffset, VectorOffset, View
 from nki.sim.machine import Machine
-from nki.sim.walk import check_trips
-from nki.spec.program import Block, ForLoop, Issued, WhileLoop
+from nki.sim.walk import check_trips, run_body
+from nki.spec.program import Block, ForLoop, Issued, Program, WhileLoop
 
 Item = Issued | ForLoop | WhileLoop
 
@@ -31,6 +31,21 @@ class BodyPass:
         self.registers = registers
         self.recording = recording
         self._item = self._buffer = self._register = 0
+
+    @property
+    def passed(self) -> list[Item]:
+        """What of the block this pass has been through; of a pass that records, the block's own list."""
+        return self.block.items if self.recording else self.block.items[: self._item]
+
+    @property
+    def position(self) -> int:
+        """How many items that are."""
+        return len(self.block.items) if self.recording else self._item
+
+    @property
+    def allocated(self) -> list[Buffer]:
+        """The buffers of the block that this pass has allocated."""
+        return self.block.buffers if self.recording else self.block.buffers[: self._buffer]
 
     def item(self, item: Item) -> Item:
         """Record it, or return the one that it repeats."""
@@ -92,6 +107,10 @@ class Regions:
     def stop(self) -> None:
         """Execute nothing from now on."""
         self._machine = None
+
+    def runs(self, body: BodyPass) -> bool:
+        """Whether a pass is not over: it is the running one, or a loop in it runs."""
+        return body is self.current or any(region.outer is body for region in self._open)
 
     @property
     def innermost(self) -> LoopRegion | None:
@@ -171,13 +190,13 @@ class LoopRegion:
         self.trips = 0
         self._regions = regions
         self._machine = regions.machine
-        self._outer = regions.current
+        self.outer = regions.current
         self._values = self._indices()
 
     def next_trip(self) -> bool:
         """End the running trip, if there is one, and begin the next; False if the loop has ended."""
         if self.trips:
-            self._regions.end(self, self._outer)
+            self._regions.end(self, self.outer)
             # A silent pass is over. Whoever had a machine when the loop was opened executes again.
             self._regions.silent = self._regions.silent and self._machine is None
         self._regions.check_innermost(self)
@@ -187,6 +206,17 @@ class LoopRegion:
         self._regions.begin(self, self.recording and not self.trips)
         self.trips += 1
         return True
+
+    def finish(self, program: Program) -> None:
+        """End a loop whose body Python passes once; further trips are run from what that pass recorded."""
+        machine = self._machine
+        self._regions.end(self, self.outer)
+        self._regions.silent = self._regions.silent and machine is None
+        if machine is not None:
+            for _ in self._values:
+                run_body(machine, program, self.loop.body)
+                self.trips += 1
+        self._regions.close(self)
 
     def _more(self) -> bool:
         if self._machine is None:

@@ -68,6 +68,17 @@ class Statement:
         }
 
     @cached_property
+    def replaced(self) -> set[str]:
+        """Names that the body binds to another value; an augmented assignment may change the one that is there."""
+        changed = {id(node.target) for node in ast.walk(self.loop) if isinstance(node, ast.AugAssign)}
+        return {
+            node.id
+            for statement in self.loop.body
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in changed
+        }
+
+    @cached_property
     def counters(self) -> dict[str, ast.AST]:
         """Attributes that the body changes in place, such as ``state.count += 1``, as dotted names."""
         return {

@@ -15,7 +15,8 @@ import libcst as cst
 from nki.beta1.language.memory import par_dim
 from nki.beta1.tensors.index import Grid, Index
 from nki.beta1.tensors.mask import Mask
-from nki.beta1.tensors.tensor import RunTimeIndex, Tensor
+from nki.beta1.tensors.scalar import RunTimeIndex
+from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing import session as sessions
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
