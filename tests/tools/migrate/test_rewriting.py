@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nki.tools.migrate.problems import RUN_TIME
 from tests.tools.migrate.files import NEW_IMPORTS, rewritten
 
 CASES = {
@@ -378,3 +379,21 @@ def test_an_operand_in_psum_is_copied_for_instructions_that_read_none(tmp_path: 
     )
     assert "on_true_tile=nl.copy(product)" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_files_with_numbers_of_run_time_stay_as_they_are(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        from neuronxcc.nki.typing import scalar
+
+        @nki.jit
+        def kernel(a, n):
+            out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+            for i in nl.sequential_range(scalar(n)):
+                nl.store(out, value=nl.load(a[i]))
+            return out
+        """,
+    )
+    assert whole.text.new == whole.text.old
+    assert [(left.line, left.reason) for left in whole.text.left] == [(12, RUN_TIME)]

@@ -19,7 +19,7 @@ from nki.tools.migrate.imports import new_imports
 from nki.tools.migrate.later.rounds import in_rounds
 from nki.tools.migrate.names import Names
 from nki.tools.migrate.nodes import all_of, transformed
-from nki.tools.migrate.problems import MARK, Left
+from nki.tools.migrate.problems import MARK, RUN_TIME, Left
 from nki.tools.migrate.rewriting.function import rewritten
 
 
@@ -46,6 +46,9 @@ def migrate(path: Path, text: str, calls: list[Call], target: Target, options: O
     if not names.is_old:
         new, later_left, untraced = in_rounds(path, text, calls, target, options)
         return Migrated(text, new, later_left, untraced)
+    if kept := _of_run_time(module, names):
+        lines = _lines(module)
+        return Migrated(text, text, [Left(lines.get(node, 0), RUN_TIME) for node in kept])
     facts = Facts()
     untraced = gather(path, module, facts, calls, target, options)
     used = {node.value for node in all_of(module, cst.Name)}
@@ -57,6 +60,12 @@ def migrate(path: Path, text: str, calls: list[Call], target: Target, options: O
     lines = _lines(module) if wrapper.left else {}
     left = [Left(lines.get(node, 0), reason) for node, reason in wrapper.left]
     return Migrated(text, new_imports(changed, names, wrapper.needs | host.needs).code, left, untraced)
+
+
+def _of_run_time(module: cst.Module, names: Names) -> list[cst.CSTNode]:
+    """The calls that make a number of run time, or loop over one."""
+    made = ("nt.scalar", "nki._private.private_api.do_while", "nki.private_api.do_while")
+    return [node for node in all_of(module, cst.Call) if names.canonical(node.func) in made]
 
 
 def _lines(module: cst.Module) -> dict[cst.CSTNode, int]:

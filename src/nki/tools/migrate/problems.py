@@ -8,6 +8,9 @@ MARK = "# nki migrate: "
 NOT_REACHED = "the example arguments do not lead here"
 """The reason for statements that were not executed."""
 
+RUN_TIME = "a number of run time: names hand it on, which today's loops do not; the whole file stays in the first NKI"
+"""The reason for files that loop over such numbers."""
+
 
 class Unmigrated(Exception):
     """A statement that stays as it was. The text is the reason."""
