@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from nki.graph.importers.jax_partition import partitioned
 from nki.graph.importers.jax_shards import Shards, shards_of, take_body
 from nki.graph.ir import Function, Module, Value
 from nki.graph.stablehlo.read import read
@@ -55,13 +56,13 @@ def lower(
         static: positions and names of arguments that are constants: ``static_argnums`` and ``static_argnames``.
 
     Raises:
-        GraphError: "graph.sharding" for a function that is divided over several devices, or what `read` raises.
+        GraphError: "graph.sharding" for several devices over which XLA does not divide it, or what `read` raises.
     """
     jitted = jax.jit(function, donate_argnums=tuple(donate), static_argnums=static[0], static_argnames=static[1])
     traced = jitted.trace(*args, **kwargs)
     made = traced.lower(lowering_platforms=(PLATFORM,))
-    shards = _on_one_device(made.compiler_ir(), traced)
-    text = made.as_text(debug_info=True)
+    on_device, shards = _on_one_device(made, traced)
+    text = on_device.operation.get_asm(enable_debug_info=True)
     inputs = tuple(jax.tree.leaves(made.in_avals))
     kept = made._lowering.compile_args["kept_var_idx"]
     module = read(text)
@@ -70,29 +71,31 @@ def lower(
     return Lowered(module, tuple(sorted(kept)), inputs, results, tree, _aliased(module.main), text, shards)
 
 
-def _on_one_device(module: Any, traced: Any) -> Shards | None:
-    """Take out of what JAX lowered where values lie; what is left is the program of one device.
+def _on_one_device(made: Any, traced: Any) -> tuple[Any, Shards | None]:
+    """The program of one device, without what JAX says about places.
 
     Args:
-        module: of JAX's MLIR bindings; it is changed.
+        made: what JAX lowered; its module, which is one of JAX's MLIR bindings, is changed.
         traced: what it was lowered from.
 
     Returns:
-        how the devices' parts belong together, if there are several devices.
+        a module, and how the devices' parts belong together if there are several devices.
 
     Raises:
-        GraphError: "graph.sharding" for a function that is divided otherwise than by one `jax.shard_map`.
+        GraphError: "graph.sharding" for a function that XLA does not divide.
     """
-    divided = module.operation.attributes["mhlo.num_partitions"].value
-    shards = shards_of(traced, divided) if divided > 1 else None
-    if shards is not None:
-        take_body(module)
+    module = made.compiler_ir()
+    shards = None
+    if module.operation.attributes["mhlo.num_partitions"].value > 1:
+        shards = shards_of(traced)
+        if shards is None or not take_body(module):
+            module, shards = partitioned(made)
     for function in list(module.body.operations):
         if function.operation.name == _MESH:
             function.operation.erase()
         elif function.operation.name == "func.func":
             _without_places(function.operation)
-    return shards
+    return module, shards
 
 
 def _without_places(operation: Any) -> None:

@@ -1,7 +1,7 @@
 """Functions that `jax.shard_map` divides over a mesh: one program, which is that of every rank, and what goes where.
 
 JAX has traced what each device does of such a function, collectives included, and lowers it as the body of one
-operation. That body is the program. Nothing is partitioned here. Rank r is device r of the mesh, in the order of
+operation. That body is the program. Rank r is device r of the mesh, in the order of
 ``mesh.devices.flat``, which is what JAX counts partitions in.
 """
 
@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import func
-
-from nki.graph.errors import GraphError
+from jax.sharding import NamedSharding
 
 _MANUAL, _CONSTANT = "sdy.manual_computation", "stablehlo.constant"
+_AROUND = (_MANUAL, _CONSTANT, "func.return")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,92 +39,81 @@ class Shards:
     def parts(self, leaves: Sequence[np.ndarray], kept: Sequence[int]) -> list[list[np.ndarray]]:
         """What each rank gets of the leaves that the program takes."""
         return [
-            [np.ascontiguousarray(leaf[self.inputs[place][rank]]) for leaf, place in zip(leaves, kept, strict=True)]
+            [np.asarray(leaf[self.inputs[place][rank]], order="C") for leaf, place in zip(leaves, kept, strict=True)]
             for rank in range(self.ranks)
         ]
 
     def whole(self, made: Sequence[Sequence[np.ndarray]], leaves: Sequence[Any]) -> list[np.ndarray]:
-        """The leaves of the result from those of all ranks; where several ranks make the same part, of the first."""
-        results = [np.empty(leaf.shape, own.dtype) for leaf, own in zip(leaves, made[0], strict=True)]
+        """The leaves of the result from those of all ranks; where several ranks make the same part, of the first.
+
+        Keys and complex numbers have a last dimension of the numbers that they are made of.
+        """
+        results = [
+            np.empty((*leaf.shape, *own.shape[len(leaf.shape) :]), own.dtype)
+            for leaf, own in zip(leaves, made[0], strict=True)
+        ]
         for rank in reversed(range(self.ranks)):
             for result, places, part in zip(results, self.outputs, made[rank], strict=True):
                 result[places[rank]] = part
         return results
 
 
-def shards_of(traced: Any, devices: int) -> Shards:
-    """How a traced function is divided over devices, all of which is one call of `jax.shard_map`.
+def shards_of(traced: Any) -> Shards | None:
+    """How a traced function is divided, all of which is one call of `jax.shard_map`.
 
-    Raises:
-        GraphError: "graph.sharding": there is something outside of the call, or axes of the mesh are left to JAX.
+    Returns:
+        None if it is another one: something is outside of the call, or axes of the mesh are left to JAX.
     """
     jaxpr = traced.jaxpr.jaxpr
-    calls = [each for each in jaxpr.eqns if each.primitive.name == "shard_map"]
-    if not calls:
-        raise _refused(
-            f"the function, or an argument of it, is divided over {devices} devices of JAX without shard_map"
-        )
-    if len(jaxpr.eqns) != 1:
-        others = sorted({each.primitive.name for each in jaxpr.eqns} - {"shard_map"})
-        raise _refused(f"beside its shard_map, the function has {', '.join(others) or 'other shard_maps'}")
-    (call,) = calls
+    if [each.primitive.name for each in jaxpr.eqns] != ["shard_map"]:
+        return None
+    (call,) = jaxpr.eqns
     mesh = call.params["mesh"]
-    left = sorted(set(mesh.axis_names) - set(call.params["newly_manual_axes"]))
-    if left:
-        raise _refused(f"shard_map leaves the axes {', '.join(left)} of the mesh to JAX")
+    if not hasattr(mesh, "devices") or set(mesh.axis_names) != set(call.params["newly_manual_axes"]):
+        return None
     order = {variable: number for number, variable in enumerate(jaxpr.invars)}
+    results = {variable: number for number, variable in enumerate(call.outvars)}
+    if [results.get(variable) for variable in jaxpr.outvars] != list(range(len(call.outvars))):
+        return None
+    devices = tuple(mesh.devices.flat)
     inputs: list[tuple[Any, ...]] = [()] * len(jaxpr.invars)
     for variable, spec in zip(call.invars, call.params["in_specs"], strict=True):
         if variable in order:
-            inputs[order[variable]] = _places(mesh, spec, variable.aval.shape)
-    results = {variable: number for number, variable in enumerate(call.outvars)}
-    if [results.get(variable) for variable in jaxpr.outvars] != list(range(len(call.outvars))):
-        raise _refused("the function returns other values than its shard_map, or in another order")
+            inputs[order[variable]] = parts_of(NamedSharding(mesh, spec), devices, variable.aval.shape)
+    shardings = tuple(NamedSharding(mesh, spec) for spec in call.params["out_specs"])
     outputs = [
-        (_places(mesh, spec, variable.aval.shape), jax.sharding.NamedSharding(_concrete(mesh), spec))
-        for variable, spec in zip(call.outvars, call.params["out_specs"], strict=True)
+        parts_of(sharding, devices, variable.aval.shape)
+        for sharding, variable in zip(shardings, call.outvars, strict=True)
     ]
-    return Shards(mesh.size, tuple(inputs), tuple(p for p, _ in outputs), tuple(s for _, s in outputs))
+    return Shards(mesh.size, tuple(inputs), tuple(outputs), shardings)
 
 
-def _concrete(mesh: Any) -> Any:
-    """A mesh of devices.
-
-    Raises:
-        GraphError: "graph.sharding" for an abstract one.
-    """
-    if not hasattr(mesh, "devices"):
-        raise _refused("the mesh of shard_map is abstract")
-    return mesh
-
-
-def _places(mesh: Any, spec: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """The part of an array that each device of a mesh has, as an index."""
-    sharding = jax.sharding.NamedSharding(_concrete(mesh), spec)
+def parts_of(sharding: Any, devices: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """The part of an array that each device has, as an index."""
     found = sharding.devices_indices_map(shape)
-    return tuple(found[device] for device in mesh.devices.flat)
+    return tuple(found[device] for device in devices)
 
 
-def take_body(module: Any) -> None:
+def take_body(module: Any) -> bool:
     """Make the body of the only ``sdy.manual_computation`` the function ``main``.
 
     Args:
         module: of JAX's MLIR bindings; it is changed.
 
-    Raises:
-        GraphError: "graph.sharding" for a module of another form.
+    Returns:
+        whether the module is nothing else; if not, it stays as it was.
     """
-    main = next(each for each in module.body.operations if each.operation.name == "func.func" and _is_main(each))
+    main = main_of(module)
     block = main.operation.regions[0].blocks[0]
-    manual = [each for each in block.operations if each.operation.name == _MANUAL]
-    others = sorted({each.operation.name for each in block.operations} - {_MANUAL, _CONSTANT, "func.return"})
-    if len(manual) != 1 or others:
-        raise _refused(f"beside its shard_map, the function has {', '.join(others) or 'other shard_maps'}")
-    operation = manual[0].operation
+    manual = [each.operation for each in block.operations if each.operation.name == _MANUAL]
+    if len(manual) != 1 or any(each.operation.name not in _AROUND for each in block.operations):
+        return False
+    (operation,) = manual
     body = operation.regions[0].blocks[0]
-    _constants_inside(operation, block, body)
-    if list(operation.operands)[-len(block.arguments) :] != list(block.arguments):
-        raise _refused("its shard_map takes the arguments in another order")
+    constants = _constants_of(operation, block, body)
+    if constants is None:
+        return False
+    _put_inside(constants, body)
     last = list(body.operations)[-1].operation
     results = list(last.operands)
     kinds = [argument.type for argument in body.arguments], [value.type for value in results]
@@ -136,29 +124,36 @@ def take_body(module: Any) -> None:
         func.ReturnOp(results)
     last.erase()
     main.operation.erase()
+    return True
 
 
-def _constants_inside(operation: Any, block: Any, body: Any) -> None:
-    """Repeat constants of a block in the body that takes them as its first arguments, where closures end up."""
-    constants = {each.results[0]: each.operation for each in block.operations if each.operation.name == _CONSTANT}
-    taken = [constants[value] for value in operation.operands if value in constants]
-    with operation.context, ir.InsertionPoint.at_block_begin(body):
-        for number, constant in enumerate(taken):
-            if body.arguments[number].type != constant.results[0].type:
-                raise _refused("a constant of the function is divided")
+def _constants_of(operation: Any, block: Any, body: Any) -> list[Any] | None:
+    """Constants that a computation takes as its first operands, where closures end up, before the arguments of all.
+
+    Returns:
+        None if it takes something else, or a part of a constant.
+    """
+    made = {each.results[0]: each.operation for each in block.operations if each.operation.name == _CONSTANT}
+    taken = [made[value] for value in operation.operands if value in made]
+    if list(operation.operands) != [*(each.results[0] for each in taken), *block.arguments]:
+        return None
+    whole = all(body.arguments[number].type == constant.results[0].type for number, constant in enumerate(taken))
+    return taken if whole else None
+
+
+def _put_inside(constants: Sequence[Any], body: Any) -> None:
+    """Repeat constants in the body that takes them as its first arguments."""
+    for number, constant in enumerate(constants):
+        with constant.context, ir.InsertionPoint.at_block_begin(body):
             body.arguments[number].replace_all_uses_with(constant.clone().results[0])
-    for _ in taken:
+    for _ in constants:
         body.erase_argument(0)
+
+
+def main_of(module: Any) -> Any:
+    """The function that runs, of a module of JAX's bindings."""
+    return next(each for each in module.body.operations if each.operation.name == "func.func" and _is_main(each))
 
 
 def _is_main(function: Any) -> bool:
     return bool(str(function.operation.attributes["sym_name"]) == '"main"')
-
-
-def _refused(problem: str) -> GraphError:
-    return GraphError(
-        "graph.sharding",
-        problem,
-        rule="of a function that is divided over devices, all is done inside of one shard_map over all axes of a mesh",
-        fix="put all of the function into jax.shard_map(function, mesh=mesh, in_specs=..., out_specs=...)",
-    )

@@ -21,7 +21,7 @@ from nki.graph.executable import Executable
 from nki.graph.importers.jax import lower
 from nki.graph.patterns.selection import origins
 from nki.interop.jax.prng_keys import is_key
-from nki.interop.jax.program import JaxProgram, compile_lowered
+from nki.interop.jax.program import JaxProgram, compile_lowered, divided
 from nki.interop.jax.split import SplitFunction, split
 from nki.interop.jax.unsupported import CANNOT_LOWER
 from nki.interop.jax.user_location import user_site
@@ -118,7 +118,7 @@ class CompiledFunction:
             problem = error
         numbers, names = self._static
         traced = jax.jit(self._function, static_argnums=numbers, static_argnames=names).trace(*args, **kwargs)
-        return split(traced, setting, problem)
+        return split(traced, setting, problem, list(map(divided, self._leaves(args, kwargs))))
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Arguments that are arrays, and those that are constants."""
@@ -141,7 +141,7 @@ class CompiledFunction:
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrays, constants = self._split(args, kwargs)
         leaves, tree = jax.tree.flatten(arrays)
-        shapes = tuple((tuple(np.shape(leaf)), _dtype(leaf)) for leaf in leaves)
+        shapes = tuple((tuple(np.shape(leaf)), _dtype(leaf), divided(leaf)) for leaf in leaves)
         return tree, shapes, constants, origins(self._patterns)
 
     def _delete(self, args: tuple[Any, ...]) -> None:

@@ -92,11 +92,11 @@ def equations_of(closed: Any) -> Equations:
     return Equations(arguments, _needed(maker.made, results), results, maker.constants)
 
 
-def shape_of(variable: Variable) -> jax.ShapeDtypeStruct:
-    """Shape and dtype of a variable's array; of a random key's, those of its data."""
+def shape_of(variable: Variable, sharding: Any = None) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of a variable's array, which lies as `sharding` says; of a random key's, those of its data."""
     aval = variable.aval
     if not _is_key(variable):
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding)
     return jax.ShapeDtypeStruct((*aval.shape, *aval.dtype._impl.key_shape), np.uint32)
 
 

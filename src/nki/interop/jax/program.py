@@ -69,15 +69,15 @@ class JaxProgram:
         if traced:
             raise ArgumentError(
                 "graph.sharding",
-                "a compiled function that shard_map divides is called in a program that JAX traces",
+                "a compiled function over several devices is called in a program that JAX traces",
                 rule="a program of several ranks is called with arrays",
                 fix="compile the outer function in its place, or call it outside of jax.jit",
                 location=user_site(),
             )
         parts = shards.parts(operands, self.lowered.kept)
         made = Parallel(shards.ranks).run([partial(self.callee.run, own, "jax") for own in parts])
-        whole = zip(shards.whole(made, self.lowered.outputs), shards.shardings, strict=True)
-        return [jax.device_put(result, sharding) for result, sharding in whole]
+        whole = zip(shards.whole(made, self.lowered.outputs), self.lowered.outputs, shards.shardings, strict=True)
+        return [jax.device_put(typed(jax.numpy.asarray(each), leaf), place) for each, leaf, place in whole]
 
 
 def compile_lowered(lowered: Lowered, setting: Setting) -> JaxProgram:
@@ -102,6 +102,14 @@ def references(module: Module) -> list[Reference]:
             if callee is not None:
                 kept.append(register(callee.key, callee.config.func_name, callee.report.programs))
     return kept
+
+
+def divided(leaf: Any) -> Any:
+    """The sharding of an argument that lies on several devices, or will; None for any other one."""
+    if isinstance(leaf, jax.core.Tracer) or not isinstance(leaf, jax.Array | jax.ShapeDtypeStruct):
+        return None
+    sharding = leaf.sharding
+    return sharding if sharding is not None and sharding.num_devices > 1 else None
 
 
 def _host(value: Any) -> np.ndarray:

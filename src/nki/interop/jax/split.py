@@ -118,7 +118,7 @@ def _result(value: Any, leaf: Any) -> Any:
     return value if is_key(leaf) else jax.numpy.asarray(value, leaf.dtype)
 
 
-def split(traced: Any, setting: Setting, error: Exception) -> SplitFunction:
+def split(traced: Any, setting: Setting, error: Exception, places: Sequence[Any]) -> SplitFunction:
     """A function with what cannot be compiled on the host, and everything else as programs of the device.
 
     Args:
@@ -126,6 +126,7 @@ def split(traced: Any, setting: Setting, error: Exception) -> SplitFunction:
         setting: how to compile the programs.
         error: why the function as a whole cannot be compiled; raised again if it is none of the compiler's, and all
             operations by themselves can be.
+        places: the sharding of each leaf of the arguments over several devices, or None.
     """
     function = equations_of(traced.jaxpr)
     target = chosen_target(setting.target, setting.options.target)
@@ -139,7 +140,7 @@ def split(traced: Any, setting: Setting, error: Exception) -> SplitFunction:
     parts: tuple[FunctionPart, ...] | None = None
     while parts is None:
         try:
-            parts = _parts(function, hosted, setting)
+            parts = _parts(function, hosted, setting, dict(zip(function.arguments, places, strict=True)))
         except NkiError as problem:
             found, hosted = _located(function, hosted, problem)
             whole = whole or found
@@ -170,7 +171,9 @@ def _tell(name: str, parts: Sequence[FunctionPart], hosted: Hosted, whole: NkiEr
             warn_of_host("jax.host", f"{name}: {each.name}", error, way)
 
 
-def _parts(function: Equations, hosted: Hosted, setting: Setting) -> tuple[FunctionPart, ...]:
+def _parts(
+    function: Equations, hosted: Hosted, setting: Setting, places: Mapping[Variable, Any]
+) -> tuple[FunctionPart, ...]:
     """The function cut where the place changes."""
     numbers = _numbers(function, hosted)
     made: list[FunctionPart] = []
@@ -182,7 +185,8 @@ def _parts(function: Equations, hosted: Hosted, setting: Setting) -> tuple[Funct
         if number % 2:
             runner = HostPart(setting.name, run, [each.name for each in own])
         else:
-            lowered = lower(run, [shape_of(variable) for variable in inputs], {}, donate=(), static=((), ()))
+            given = [shape_of(variable, places.get(variable)) for variable in inputs]
+            lowered = lower(run, given, {}, donate=(), static=((), ()))
             runner = compile_lowered(lowered, _renamed(setting, number))
         made.append(FunctionPart(inputs, outputs, runner))
     return tuple(made)

@@ -22,7 +22,8 @@ from nki.graph.passes.rewriter import Rewriter, rewrite
 _EACH = frozenset(
     ("add", "subtract", "negate", "reshape", "transpose", "broadcast_in_dim", "broadcast", "slice", "dynamic_slice",
      "dynamic_update_slice", "concatenate", "pad", "reverse", "gather", "scatter", "select", "reduce", "reduce_window",
-     "optimization_barrier", "copy")
+     "optimization_barrier", "copy", "all_gather", "all_reduce", "all_to_all", "collective_broadcast",
+     "collective_permute", "reduce_scatter")
 )  # fmt: skip
 """What is done to both parts alike."""
 
