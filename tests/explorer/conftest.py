@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nki.explorer.report import report
-from nki.explorer.shown import Shown, from_folders
+from nki.explorer.shown import Page, from_folders
 from tests.conftest import NOT_INSTALLED
 from tests.explorer.browser import Browser, end, find
 from tests.explorer.folders import make
@@ -77,7 +77,7 @@ class Running:
         return self.ask("POST", "/api/sql", body, Content_Type="application/json").json()
 
 
-def serving(shown: list[Shown], host: str = "127.0.0.1") -> Iterator[Running]:
+def serving(shown: Page, host: str = "127.0.0.1") -> Iterator[Running]:
     """Until the caller is done."""
     server = pytest.importorskip("nki.explorer.server", exc_type=ImportError).server(shown, host, 0)
     listening = socket.socket()

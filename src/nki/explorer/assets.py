@@ -29,6 +29,8 @@ SCRIPTS = (
     "query",
     "compare",
     "tabs",
+    "ranks",
+    "rank_rows",
     "page",
     "start",
 )

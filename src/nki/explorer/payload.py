@@ -53,8 +53,13 @@ def payload(document: Mapping[str, Any], tables: Mapping[str, Table], label: str
     described = {name: _table(tables[name], writer) for name in TABLES}
     header = {"version": VERSION, "label": label, "document": dict(document), "tables": described}
     text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
+    return zlib.compress(aligned(text) + writer.data(), 6)
+
+
+def aligned(text: bytes) -> bytes:
+    """A header with its length before it, and padding to where columns begin."""
     text += b" " * (-(4 + len(text)) % _ALIGN)
-    return zlib.compress(len(text).to_bytes(4, "little") + text + writer.data(), 6)
+    return len(text).to_bytes(4, "little") + text
 
 
 def _table(table: Table, writer: ColumnWriter) -> dict[str, Any]:

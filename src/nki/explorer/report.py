@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 
 from nki.explorer.assets import digest, page, script, style
-from nki.explorer.shown import Shown, title
+from nki.explorer.shown import Page, Shown, title
+from nki.explorer.steps import ShownStep
 
 
-def report(shown: Sequence[Shown]) -> str:
-    """The text of the file for one profile, or for two that are compared.
+def report(shown: Page) -> str:
+    """The text of the file for one profile, for two that are compared, or for a step.
 
     A policy in the page allows its own script and style by their hashes, and no connection to anywhere.
     """
@@ -33,5 +33,5 @@ def report(shown: Sequence[Shown]) -> str:
     )
 
 
-def _text(shown: Shown) -> str:
+def _text(shown: Shown | ShownStep) -> str:
     return base64.b64encode(shown.block()).decode()

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nki.explorer import guard
 from nki.explorer.assets import page, script, style
 from nki.explorer.protocol import PatientProtocol
-from nki.explorer.shown import Shown, title
+from nki.explorer.shown import Page, title
 from nki.explorer.sql import Database, QueryError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -60,7 +60,7 @@ class Guard:
             await self._app(scope, receive, answer)
 
 
-def application(shown: Sequence[Shown], databases: Sequence[Database], host: str) -> Starlette:
+def application(shown: Page, databases: Sequence[Database], host: str) -> Starlette:
     """The app for one profile, or for two that are compared, each with its database."""
     blocks = [each.block() for each in shown]
     start = page(
@@ -155,9 +155,9 @@ async def _body(request: Request) -> bytes | None:
     return b"".join(parts)
 
 
-def server(shown: Sequence[Shown], host: str, port: int) -> uvicorn.Server:
+def server(shown: Page, host: str, port: int) -> uvicorn.Server:
     """A server that is not running yet; `run` serves until it is interrupted."""
-    databases = [Database(each.profile.tables) for each in shown]
+    databases = [Database(tables) for each in shown if (tables := each.tables) is not None]
     config = uvicorn.Config(
         application(shown, databases, host),
         host=host.strip("[]"),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
 from nki.explorer.payload import payload
+from nki.explorer.steps import ShownStep
+from nki.profiling.ranks.record import STEP, StepProfile
 from nki.profiling.record import Profile
+from nki.profiling.table import Table
 
 MOST_ROWS = 10_000_000
 """Rows of all tables of the profiles of a page: beyond, a browser has no memory for them."""
@@ -27,9 +30,39 @@ class Shown:
     profile: Profile
     label: str
 
+    @property
+    def name(self) -> str:
+        """What it is about."""
+        return self.profile.about.kernel
+
+    @property
+    def size(self) -> tuple[str, int]:
+        """What there is most of, and how many."""
+        return "instructions", len(self.profile["instructions"])
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """What SQL asks."""
+        return self.profile.tables
+
     def block(self) -> bytes:
         """What the front end reads."""
         return payload(self.profile.about.to_json(), self.profile.tables, self.label)
+
+
+Page = Sequence[Shown] | Sequence[ShownStep]
+"""What one window shows: one or two profiles, or a step."""
+
+
+def page_of(folders: Sequence[Path]) -> Page:
+    """What folders have: a step of many ranks, which is shown alone, or profiles.
+
+    Raises:
+        ArtifactError: as `from_folders` and `StepProfile.load`.
+    """
+    if len(folders) == 1 and (folders[0] / STEP).exists():
+        return [ShownStep(StepProfile.load(folders[0]), folders[0].resolve().name)]
+    return from_folders(folders)
 
 
 def from_folders(folders: Sequence[Path]) -> list[Shown]:
@@ -52,7 +85,7 @@ def from_folders(folders: Sequence[Path]) -> list[Shown]:
     return shown
 
 
-def title(shown: Sequence[Shown]) -> str:
+def title(shown: Page) -> str:
     """Title of the window: the names of the kernels, in characters that a page can have."""
-    names = list(dict.fromkeys(each.profile.about.kernel for each in shown))
+    names = list(dict.fromkeys(each.name for each in shown))
     return f"{' and '.join(names)} – profile".encode("utf-8", "replace").decode()

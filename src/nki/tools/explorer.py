@@ -14,7 +14,7 @@ from nki.core.install import install_extra
 from nki.core.source import UNKNOWN
 from nki.explorer.guard import is_local
 from nki.explorer.report import report
-from nki.explorer.shown import Shown, from_folders
+from nki.explorer.shown import Page, page_of
 from nki.tools.output import Command, echo, stdout, working, write_json
 from nki.tools.request import JSON, usage_error
 
@@ -33,7 +33,8 @@ _EXTRA = ("starlette", "uvicorn", "anyio")
 def command(folders: tuple[Path, ...], file: Path | None, host: str, port: int, as_json: bool) -> None:
     """Show a profile folder of `nki profile` in the browser, or two of them side by side.
 
-    A folder that was written with --measured is shown with what was measured.
+    A folder that was written with --measured is shown with what was measured. A step of many ranks (`nki profile
+    --ranks`) has a row for each rank.
 
     Without --html: a server on this machine until Ctrl+C, with SQL over the tables. Only this machine reaches it unless
     --host says otherwise; there is no password then.
@@ -43,14 +44,14 @@ def command(folders: tuple[Path, ...], file: Path | None, host: str, port: int, 
     if len(folders) == 1 and (folders[0] / MEASURED / ABOUT).is_file():
         folders = (folders[0], folders[0] / MEASURED)
     with working("reading the profile"):
-        shown = from_folders(folders)
+        shown = page_of(folders)
     if file is not None:
         _write(shown, file, as_json)
     else:
         _serve(shown, host, port, as_json)
 
 
-def _write(shown: list[Shown], file: Path, as_json: bool) -> None:
+def _write(shown: Page, file: Path, as_json: bool) -> None:
     text = report(shown)
     try:
         file.write_text(text, encoding="utf-8")
@@ -58,18 +59,19 @@ def _write(shown: list[Shown], file: Path, as_json: bool) -> None:
         raise usage_error(
             "explorer.write", f"{file} cannot be written: {problem.strerror or problem}", "name a file you may write"
         ) from None
+    unit = shown[0].size[0]
     facts: dict[str, Any] = {
         "file": str(file),
         "bytes": len(text.encode()),
-        "instructions": sum(len(each.profile["instructions"]) for each in shown),
+        unit: sum(each.size[1] for each in shown),
     }
     if as_json:
         write_json(facts)
     else:
-        stdout().print(f"{file}: {facts['bytes'] / 1e6:.2f} MB, {facts['instructions']:,} instructions")
+        stdout().print(f"{file}: {facts['bytes'] / 1e6:.2f} MB, {facts[unit]:,} {unit}")
 
 
-def _serve(shown: list[Shown], host: str, port: int, as_json: bool) -> None:
+def _serve(shown: Page, host: str, port: int, as_json: bool) -> None:
     made = _server_module().server(shown, host, port)
     listening = _listen(host, port)
     found = listening.getsockname()[1]

@@ -48,6 +48,7 @@ function decode(buffer) {
   const length = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   if (header.version !== 1) throw new Error("this page cannot show block version " + header.version);
+  if (header.step) return { step: header.step, label: header.label };
   const start = 4 + length,
     tables = {};
   for (const [name, described] of Object.entries(header.tables)) {

@@ -26,16 +26,18 @@ async function start() {
   try {
     const models = [],
       total = Number(root.dataset.count);
+    let step = null;
     for (let number = 0; number < total; number++) {
       const found = decode(await load(number, app));
-      models.push(new Model(found, total > 1 ? `${"AB"[number]} ${found.label}` : found.label));
+      if (found.step) step = found.step;
+      else models.push(new Model(found, total > 1 ? `${"AB"[number]} ${found.label}` : found.label));
     }
-    const page = new Page(models, app);
+    const page = step ? new StepPage(step) : new Page(models, app);
     root.replaceChildren(page.node);
     page.restore();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.shared.emit("theme"));
     document.addEventListener("keydown", (event) => {
-      if (event.key === "/" && !(event.target instanceof Element && event.target.matches("input, textarea, select"))) {
+      if (event.key === "/" && page.searchInput && !(event.target instanceof Element && event.target.matches("input, textarea, select"))) {
         event.preventDefault();
         page.searchInput.focus();
       }

@@ -119,7 +119,7 @@ def _class(found: ClassTimeline, step: Step, makespan: float, kinds: _Kinds) -> 
     hidden = float(work.within(data.rows).sum())
     busy = work.with_(data.rows)
     waits = Covered(waiting)
-    alone = waits.ns - float(busy.within(waits.rows).sum())
+    alone = max(waits.ns - float(busy.within(waits.rows).sum()), 0.0)
     return RankClass(
         ranks=found.ranks,
         program=step.programs[found.program].rank,
@@ -127,9 +127,9 @@ def _class(found: ClassTimeline, step: Step, makespan: float, kinds: _Kinds) -> 
         end_ns=found.end,
         work_ns=work.ns,
         hidden_ns=hidden,
-        exposed_ns=data.ns - hidden,
+        exposed_ns=max(data.ns - hidden, 0.0),
         waiting_ns=alone,
-        idle_ns=makespan - busy.ns - alone,
+        idle_ns=max(makespan - busy.ns - alone, 0.0),
         work=[(start, end) for start, end in found.work.tolist()],
         runs=[Interval(run.name, run.start, run.end) for run in found.runs],
         communications=[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nki.profiling.intervals import outside
 from nki.timing.ranks.core import union
 
 
@@ -32,6 +33,10 @@ class Covered:
     def within(self, rows: np.ndarray) -> np.ndarray:
         """Covered time in each of some intervals."""
         return self.until(rows[:, 1]) - self.until(rows[:, 0])
+
+    def without(self, other: Covered) -> list[tuple[float, float]]:
+        """What of it the other does not cover."""
+        return outside([(a, b) for a, b in self.rows.tolist()], [(a, b) for a, b in other.rows.tolist()])
 
     def with_(self, rows: np.ndarray) -> Covered:
         """This, and other intervals."""

@@ -12,10 +12,9 @@ from typing import Any
 from nki.profiling.errors import CONTROL, refused, unwritable
 from nki.profiling.formats.regular_files import open_regular
 from nki.profiling.ranks.ranges import ranges
-from nki.profiling.ranks.record import StepProfile
+from nki.profiling.ranks.record import STEP, StepProfile
 from nki.profiling.ranks.rows import Collective, Communicated, Interval, PathPiece, RankClass
 
-FILE = "step.json"
 FORMAT, VERSION = "nki-step", 1
 MOST_BYTES = 256 << 20
 MOST_RANKS = 1 << 20
@@ -28,8 +27,8 @@ def save(profile: StepProfile, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(_json(profile), allow_nan=False)
-        (folder / FILE).unlink(missing_ok=True)
-        (folder / FILE).write_text(text + "\n", encoding="utf-8")
+        (folder / STEP).unlink(missing_ok=True)
+        (folder / STEP).write_text(text + "\n", encoding="utf-8")
     except OSError as problem:
         raise unwritable(folder, problem) from problem
 
@@ -54,19 +53,19 @@ _HEAD = ("name", "ranks", "instance", "target", "makespan_ns")
 def load(folder: Path) -> StepProfile:
     """See `StepProfile.load`."""
     try:
-        with open_regular(folder / FILE, MOST_BYTES) as file:
+        with open_regular(folder / STEP, MOST_BYTES) as file:
             found = json.loads(file.read(MOST_BYTES + 1).decode(), parse_constant=_no_constant)
     except OSError as problem:
         code = "profile.size" if problem.errno == errno.EFBIG else "profile.folder"
-        raise refused(code, f"{folder / FILE}: {problem.strerror}") from problem
+        raise refused(code, f"{folder / STEP}: {problem.strerror}") from problem
     except (ValueError, RecursionError) as problem:
-        raise refused("profile.folder", f"{FILE} is no JSON: {type(problem).__name__}") from problem
+        raise refused("profile.folder", f"{STEP} is no JSON: {type(problem).__name__}") from problem
     if not isinstance(found, dict) or (found.get("format"), found.get("version")) != (FORMAT, VERSION):
-        raise refused("profile.version", f"{FILE} is no {FORMAT} of version {VERSION}")
+        raise refused("profile.version", f"{STEP} is no {FORMAT} of version {VERSION}")
     try:
         return _profile(found)
     except (TypeError, ValueError, KeyError, IndexError) as problem:
-        raise refused("profile.values", f"{FILE}: {problem!r}"[:200]) from problem
+        raise refused("profile.values", f"{STEP}: {problem!r}"[:200]) from problem
 
 
 def _no_constant(name: str) -> Any:
