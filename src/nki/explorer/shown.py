@@ -50,7 +50,7 @@ class Shown:
         return payload(self.profile.about.to_json(), self.profile.tables, self.label)
 
 
-Page = Sequence[Shown] | Sequence[ShownStep]
+Page = Sequence[Shown | ShownStep]
 """What one window shows: one or two profiles, or a step."""
 
 
@@ -62,7 +62,7 @@ def page_of(folders: Sequence[Path]) -> Page:
     """
     if len(folders) == 1 and (folders[0] / STEP).exists():
         return [ShownStep(StepProfile.load(folders[0]), folders[0].resolve().name)]
-    return from_folders(folders)
+    return list(from_folders(folders))
 
 
 def from_folders(folders: Sequence[Path]) -> list[Shown]:

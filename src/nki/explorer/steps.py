@@ -48,7 +48,7 @@ class ShownStep:
 
     @property
     def tables(self) -> Mapping[str, Any] | None:
-        """It has none that SQL could ask."""
+        """None: there is nothing that SQL could ask."""
         return None
 
     def block(self) -> bytes:
@@ -82,6 +82,7 @@ class ShownStep:
 
 def _class(found: RankClass) -> dict[str, Any]:
     rows = np.array([(each.start_ns, each.end_ns) for each in found.communications], float).reshape(-1, 2)
+    exposed = Covered(rows).without(Covered(np.array(found.work, float).reshape(-1, 2)))
     return {
         "ranks": shown_ranks(found.ranks),
         "count": len(found.ranks),
@@ -90,9 +91,7 @@ def _class(found: RankClass) -> dict[str, Any]:
         "end_ns": found.end_ns,
         **{name: getattr(found, name) for name in TIMES},
         "work": coalesced(found.work, MOST_INTERVALS),
-        "exposed": coalesced(
-            Covered(rows).without(Covered(np.array(found.work, float).reshape(-1, 2))), MOST_INTERVALS
-        ),
+        "exposed": coalesced(exposed, MOST_INTERVALS),
         "runs": [list(run) for run in found.runs],
         "communications": [list(each) for each in found.communications],
     }

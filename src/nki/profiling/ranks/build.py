@@ -6,9 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 import numpy as np
 
+from nki.core.source import Location
 from nki.profiling.ranks.coverage import Covered
 from nki.profiling.ranks.record import StepProfile
 from nki.profiling.ranks.rows import Collective, Communicated, Interval, PathPiece, RankClass
@@ -100,9 +102,15 @@ class _Kinds:
 def _kind(site: Site, rank: int) -> Kind:
     channel = site.channel(rank)
     group = 1 if channel is None else len(channel[1])
-    where = re.sub(r"\d+", "*", site.module) if site.module else str(site.location)
+    where = re.sub(r"\d+", "*", site.module) if site.module else _line(site.location)
     operation = site.operation if site.pair is None else "send" if site.pair[0] == 0 else "receive"
     return (site.name, operation, where, site.nbytes, group, site.how, site.ns), site.pair
+
+
+def _line(location: Location) -> str:
+    """File, without its folder, and line; empty if nobody knows."""
+    frame = location.frame
+    return "" if frame is None else f"{PurePath(frame.file).name}:{frame.line}"
 
 
 def _groups(site: Site, ranks: Sequence[int]) -> list[tuple[int, ...]]:

@@ -31,7 +31,7 @@ class Site(NamedTuple):
         groups: the ranks that each rank meets; () for none.
         pair: of a message what to add to the number of a rank for the sender and for the receiver; else None.
         location: the line of the call.
-        module: of a model the path of the module that calls it, or empty.
+        module: of a model the path of the module that calls it, or the class of the model itself; else empty.
     """
 
     place: Place
@@ -112,8 +112,8 @@ def _module_at(run: Run, core: int, position: int) -> str:
     """The path of the innermost module that a kernel of a model is for."""
     for call in run.kernels[core] if run.kernels else ():
         if call.first <= position < call.after:
-            modules = [part.origin.modules for part in call.parts if part.origin.modules]
-            return modules[0][-1].path if modules else ""
+            modules = [part.origin.modules[-1] for part in call.parts if part.origin.modules]
+            return (modules[0].path or f"({modules[0].kind})") if modules else ""
     return ""
 
 
