@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import torch
+import typing_extensions
 
 from nki.core.source import Location, Locator
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
+_WRAPPERS = (contextlib.__file__, typing_extensions.__file__)
+"""Files whose functions stand between the user's line and one of PyTorch's that they decorate."""
 
 
 def is_torch(file: str) -> bool:
@@ -19,4 +23,5 @@ def is_torch(file: str) -> bool:
 def user_line() -> Location:
     """The innermost call site that belongs neither to this package nor to PyTorch."""
     frames = Locator().capture().frames
-    return Location(tuple(frame for frame in frames if not is_torch(frame.file))[:1])
+    own = (frame for frame in frames if not (is_torch(frame.file) or frame.file in _WRAPPERS))
+    return Location(tuple(own)[:1])

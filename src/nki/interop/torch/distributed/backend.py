@@ -6,7 +6,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from nki.interop.torch.distributed import coalescing, generations, operators, ranks
+from nki.interop.torch.distributed import coalescing, generations, operators, processes, ranks
 from nki.interop.torch.memory import DEVICE
 
 
@@ -15,6 +15,7 @@ def install() -> None:
     if not dist.is_available() or DEVICE in dist.Backend.backend_list:
         return
     operators.install()
+    processes.install()
     coalescing.install()
     dist.Backend.register_backend(DEVICE, _create, extended_api=True, devices=[DEVICE])
     ranks.install()
@@ -22,5 +23,6 @@ def install() -> None:
 
 def _create(options: Any, _: Any) -> Any:
     """The transport of a group: what is on top of it are the operators of the device."""
+    processes.claim(options.store, options.group_rank)
     store = generations.begun(options.store, options.group_rank)
     return dist.ProcessGroupGloo(store, options.group_rank, options.group_size, options.timeout)

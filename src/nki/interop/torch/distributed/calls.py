@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +35,22 @@ class Call:
         """As errors spell it."""
         return Meeting(tuple(members), self.what, None, self.location)
 
-    def packed(self, ranks: int) -> bytes:
-        """A record of the same length on all ranks."""
+    def document(self) -> dict[str, Any]:
+        """What it is and where, in a form that JSON has."""
         frame = self.location.frame
         place = (frame.file, frame.function, frame.line, frame.column) if frame is not None else None
-        document = {"what": _plain(self.what), "line": place, "sends": [*self.sends], "expects": [*self.expects]}
+        return {"what": _plain(self.what), "line": place}
+
+    @staticmethod
+    def of(document: Mapping[str, Any]) -> Call:
+        """What `document` made, with the sizes if it has some."""
+        place = document["line"]
+        location = Location((Frame(*place),)) if place is not None else Location()
+        return Call(_tuples(document["what"]), location, document.get("sends", ()), document.get("expects", ()))
+
+    def packed(self, ranks: int) -> bytes:
+        """A record of the same length on all ranks."""
+        document = {**self.document(), "sends": [*self.sends], "expects": [*self.expects]}
         made = json.dumps(document, separators=(",", ":")).encode()
         size = record_size(ranks)
         if len(made) > size:  # long shapes: their text tells them apart as well
@@ -55,10 +66,7 @@ def record_size(ranks: int) -> int:
 
 def unpacked(record: bytes) -> Call:
     """The call of another rank."""
-    document = json.loads(record)
-    place = document["line"]
-    location = Location((Frame(*place),)) if place is not None else Location()
-    return Call(_tuples(document["what"]), location, document["sends"], document["expects"])
+    return Call.of(json.loads(record))
 
 
 def hash_of(value: Any) -> str:

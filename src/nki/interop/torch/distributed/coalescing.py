@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from nki.interop.torch.distributed.calls import Call
 from nki.interop.torch.distributed.processes import group_of
+from nki.interop.torch.distributed.ways import COALESCED
 from nki.interop.torch.distributed.work import NeuronWork
 from nki.interop.torch.memory import DEVICE
 from nki.interop.torch.user_location import user_line
@@ -46,4 +47,6 @@ def _end(process_group: Any) -> Any:
 
     call = Call(("coalesced",), user_line())
     tensors = [tensor for pending in begun for tensor in pending.tensors]
-    return NeuronWork(group.submit(call, wait_for_messages, tensors, "coalesced"))
+    pending = group.submit(call, wait_for_messages, tensors, COALESCED)
+    pending.parts = begun
+    return NeuronWork(pending)

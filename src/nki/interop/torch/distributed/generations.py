@@ -14,17 +14,18 @@ import torch.distributed as dist
 
 def begun(store: Any, rank: int) -> Any:
     """The part of a group's store for the generation that this rank begins."""
-    return _part(store, store.add(_key(rank), 1))
+    return part(store, store.add(_key(rank), 1))
 
 
-def current(store: Any, rank: int) -> Any:
-    """The part of a group's store for the generation that this rank began last."""
-    return _part(store, store.add(_key(rank), 0))
+def current(store: Any, rank: int) -> int:
+    """The number of the generation that this rank began last; 0 before the first one."""
+    return int(store.add(_key(rank), 0))
+
+
+def part(store: Any, number: int) -> Any:
+    """The part of a group's store for a generation."""
+    return dist.PrefixStore(f"nki/{number}", store)
 
 
 def _key(rank: int) -> str:
     return f"nki/generation/{rank}"
-
-
-def _part(store: Any, number: int) -> Any:
-    return dist.PrefixStore(f"nki/{number}", store)

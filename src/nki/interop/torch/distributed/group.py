@@ -9,9 +9,9 @@ import json
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,13 +20,22 @@ from nki.core.locks import lock
 from nki.interop.torch.distributed.calls import Call
 from nki.interop.torch.distributed.lanes import Lane
 from nki.interop.torch.distributed.peers import Peers
-from nki.interop.torch.distributed.pending import LOOK, Pending
+from nki.interop.torch.distributed.pending import LOOK, Needs, Pending
 from nki.interop.torch.distributed.transport import Transport
-from nki.ranks.protocol import check_same_call, deadlock
+from nki.interop.torch.distributed.waits import Wait, Waits
+from nki.interop.torch.distributed.ways import COLLECTIVES, Way
+from nki.ranks.protocol import Meeting, check_same_call, deadlock
 
 _FAILED = "nki/failed"
 _GRACE = 2.0
 """Seconds that a process may take to end after its connections were closed."""
+
+
+class World(NamedTuple):
+    """What groups know of all ranks, told of a world: their processes, and what they wait for."""
+
+    peers: Peers
+    waits: Waits
 
 
 class Group:
@@ -42,11 +51,12 @@ class Group:
         patience: seconds that the others have to come.
         transport: of bytes.
         last: the last collective of each global rank that this one has seen.
+        waits: what this process and others wait for.
         failure: what ended the group, if something did.
         begun: the calls since the start of a coalescing.
     """
 
-    def __init__(self, gloo: Any, members: Sequence[int], rank: int, store: Any, peers: Peers, name: str) -> None:
+    def __init__(self, gloo: Any, members: Sequence[int], rank: int, store: Any, world: World, name: str) -> None:
         self.members = tuple(members)
         self.rank = rank
         self.number = self.members[rank]
@@ -55,7 +65,7 @@ class Group:
         self.patience = float(gloo.options._timeout.total_seconds())
         self.last: dict[int, Call] = {}
         self._store = store
-        self._peers = peers
+        self._peers, self.waits = world
         self._lock = lock()
         self._lanes: dict[Any, Lane] = {}
         self._pending: weakref.WeakSet[Pending] = weakref.WeakSet()
@@ -74,8 +84,7 @@ class Group:
         call: Call,
         run: Callable[[Pending], None],
         tensors: list[torch.Tensor],
-        lane: Any = None,
-        peer: int = -1,
+        way: Way = COLLECTIVES,
         patience: float | None = None,
     ) -> Pending:
         """Have a lane carry a call out, after those that it was given before.
@@ -84,24 +93,37 @@ class Group:
             call: what it is.
             run: carries it out.
             tensors: what it writes to.
-            lane: which one; None for collectives.
-            peer: the place of the one rank that it needs, if it is one.
+            way: who takes part in it; a lane carries out the calls of one way.
             patience: seconds that the others have to come; None for those of the group.
         """
-        others = [self.members[peer]] if peer >= 0 else [rank for rank in self.members if rank != self.number]
-        pending = Pending(self, call, others, tensors, self.patience if patience is None else patience)
+        pending = Pending(self, call, self._needs(way), tensors, self.patience if patience is None else patience)
         if self.failure is not None:
             pending.end(self._again(call))
             return pending
         with self._lock:
-            found = self._lanes.get(lane)
-            if found is None:
-                found = self._lanes[lane] = Lane(f"nki group {self.name} {lane or ''}")
+            self.waits.made(pending)
+            lane = self._lanes.get(way)
+            if lane is None:
+                lane = self._lanes[way] = Lane(f"nki group {pending.way}")
             self._pending.add(pending)
             if self.begun is not None:
                 self.begun.append(pending)
-        found.put(partial(self._carry_out, pending, run))
+        lane.put(partial(self._carry_out, pending, run))
         return pending
+
+    def _needs(self, way: Way) -> Needs:
+        """What a call needs of other ranks."""
+        name = way.named(self.name)
+        others = [place for place in range(len(self.members)) if place != self.rank]
+        if way.target is None:
+            return Needs(name, {self.members[place]: name for place in others}, False, self.members)
+        if way.target != self.rank:
+            others = [way.target]
+        elif way.source is not None:
+            others = [way.source]
+        ways = {place: way if way.target == place else way._replace(source=place) for place in others}
+        needs = {self.members[place]: each.named(self.name) for place, each in ways.items()}
+        return Needs(name, needs, way.source is None, tuple(sorted((self.number, *needs))))
 
     def _carry_out(self, pending: Pending, run: Callable[[Pending], None]) -> None:
         if self.failure is not None:
@@ -159,16 +181,20 @@ class Group:
     def look(self, pending: Pending, ask: bool) -> None:
         """Fail if a rank that a call waits for has ended or failed."""
         try:
-            ended = self._peers.ended(pending.waits_for)
+            ended = self._peers.ended([*pending.needs])
+            found = self.waits.in_vain(ended) if ask or ended else None
+            if found is not None:
+                self.fail(pending, self._in_vain(*found))
+                return
             failed = self._store.get(_FAILED) if not ended and ask and self._store.check([_FAILED]) else None
         except RuntimeError as error:  # the store's process has ended
-            ended = self._peers.ended_of_known(pending.waits_for)
+            ended = self._peers.ended_of_known([*pending.needs])
             self._silent_since = self._silent_since or time.monotonic()
             if not ended and time.monotonic() - self._silent_since < _GRACE:
                 return  # its end may not be known yet
             failed = json.dumps([-1, f"the store does not answer: {_first_line(error)}"])
         if ended:
-            self.fail(pending, self._has_ended(pending.call, ended), tell=True)
+            self.fail(pending, self._has_ended(pending.call, ended))
         elif failed is not None:
             rank, why = json.loads(failed)
             if rank != self.number:
@@ -187,6 +213,7 @@ class Group:
                 waiting = [pending]
         if tell:
             self.tell(error)
+        self.waits.leave(self.name)
         for each in waiting:
             each.end(error if each is pending else self._again(each.call))
         pending.end(error)
@@ -213,6 +240,17 @@ class Group:
                 return self._has_failed(call, *json.loads(failed))
             time.sleep(LOOK)
         return self._has_failed(call, -1, f"the connection failed: {_first_line(error)}")
+
+    def _in_vain(self, own: Wait, others: Mapping[int, Wait | None]) -> NkiError:
+        words: dict[int, Meeting | str] = {}
+        for rank, wait in sorted(others.items()):
+            if wait is None:
+                words[rank] = "has left the group"
+            elif wait.meeting.members == own.meeting.members and wait.call.what[0] == own.call.what[0]:
+                words[rank] = f"waits at the {wait.call.what[0]} of another group or tag, {wait.call.location}"
+            else:
+                words[rank] = wait.meeting
+        return deadlock(self.number, own.meeting, words)
 
     def _has_ended(self, call: Call, ended: Sequence[int]) -> NkiError:
         words = {}
@@ -244,7 +282,8 @@ class Group:
         )
 
     def close(self) -> None:
-        """Let the threads end when they have nothing to do."""
+        """Make no more calls: tell those that wait for one, and let the threads end when they have nothing to do."""
+        self.waits.leave(self.name)
         with self._lock:
             for lane in self._lanes.values():
                 lane.close()

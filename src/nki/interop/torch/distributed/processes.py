@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,47 +15,83 @@ from nki.core.errors import DivergenceError, NkiError
 from nki.core.locks import lock
 from nki.core.source import UNKNOWN
 from nki.interop.torch.distributed import generations
-from nki.interop.torch.distributed.group import Group
+from nki.interop.torch.distributed.group import Group, World
 from nki.interop.torch.distributed.peers import Peers
+from nki.interop.torch.distributed.waits import Waits
 from nki.interop.torch.memory import DEVICE
 
 _GROUPS: weakref.WeakKeyDictionary[Any, Group] = weakref.WeakKeyDictionary()
 """What stands behind a process group of PyTorch, as long as that lives."""
-_WORLD: dict[int, Peers] = {}
-"""Who the processes of the world are, by the identity of its store; one entry."""
+_WORLD: dict[int, World] = {}
+"""What is known of all ranks, by the identity of the store of the world; one entry."""
 _LOCK = lock()
 
 
-def peers_of_world() -> Peers:
-    """The processes of the default group."""
+def world() -> World:
+    """What is known of the processes of the default group."""
     store = c10d._get_default_store()
     with _LOCK:
         found = _WORLD.get(id(store))
         if found is None:
+            rank, size = dist.get_rank(), dist.get_world_size()
+            peers = claim(store, rank)
+            part, _ = _generation(c10d._get_default_group())
             _WORLD.clear()
-            found = _WORLD[id(store)] = Peers(store)
-            other = found.tell(dist.get_rank())
-            if other is not None:
-                del _WORLD[id(store)]
-                raise _twice(dist.get_rank(), other.number)
+            found = _WORLD[id(store)] = World(peers, Waits(part, rank, size))
     return found
+
+
+def claim(store: Any, rank: int) -> Peers:
+    """Tell the other processes of a store that this one is a rank.
+
+    Raises:
+        DivergenceError: "distributed.rank-twice", another process is that rank.
+    """
+    peers = Peers(store)
+    other = peers.tell(rank)
+    if other is not None:
+        raise _twice(rank, other.number)
+    return peers
 
 
 def group_of(process_group: Any) -> Group:
     """The calls of a process group; made when it is first used."""
     found = _GROUPS.get(process_group)
     if found is None:
-        peers = peers_of_world()
+        ranks = world()
         with _LOCK:
             found = _GROUPS.get(process_group)
             if found is None:
                 gloo = process_group._get_backend(torch.device(DEVICE))
                 members = dist.get_process_group_ranks(process_group)
-                rank = process_group.rank()
-                store = generations.current(process_group.get_group_store(), rank)
-                found = _GROUPS[process_group] = Group(gloo, members, rank, store, peers, process_group.group_name)
+                part, name = _generation(process_group)
+                found = Group(gloo, members, process_group.rank(), part, ranks, name)
+                _GROUPS[process_group] = found
                 weakref.finalize(process_group, found.close)
     return found
+
+
+def _generation(process_group: Any) -> tuple[Any, str]:
+    """The part of the store that belongs to a group since it was made last, and its name since then."""
+    whole = dist.PrefixStore(f"{DEVICE}/", process_group.get_group_store())  # as PyTorch gives it to the backend
+    number = generations.current(whole, process_group.rank())
+    return generations.part(whole, number), f"{process_group.group_name} {number}"
+
+
+def install() -> None:
+    """Have groups that a program destroys tell those that wait for them."""
+    shutdown: Callable[[Any], Any] = dist.ProcessGroup.shutdown
+
+    def close(process_group: Any) -> Any:
+        found = _GROUPS.get(process_group)
+        if found is not None:
+            found.close()
+        elif torch.device(DEVICE) in process_group._device_types and dist.is_initialized():
+            with contextlib.suppress(RuntimeError, NkiError):  # who has made no call at all has no more to tell
+                world().waits.leave(_generation(process_group)[1])
+        return shutdown(process_group)
+
+    dist.ProcessGroup.shutdown = close
 
 
 def _twice(rank: int, number: int) -> NkiError:

@@ -12,6 +12,7 @@ from nki.interop.torch.distributed.calls import Call
 from nki.interop.torch.distributed.group import Group
 from nki.interop.torch.distributed.pending import Pending
 from nki.interop.torch.distributed.processes import group_of
+from nki.interop.torch.distributed.ways import Way
 from nki.interop.torch.memory import DEVICE
 from nki.ranks import current
 from nki.ranks.protocol import Brought, Communicator, Meeting, check_same_call, deadlock, same_members
@@ -60,7 +61,7 @@ class ProcessRank:
             for work in [group.transport.send(each, target, _TAG) for each in (length, body)]:
                 work.wait()
 
-        return group.submit(call, run, [], ("to", target, _TAG), target)
+        return group.submit(call, run, [], Way(group.rank, target, _TAG))
 
     def _receive(self, call: Call, other: int) -> Meeting:
         group, source = self._group, self._group.members.index(other)
@@ -72,7 +73,7 @@ class ProcessRank:
             body, _sender = group.transport.receive(size, source, _TAG)
             found.append(pickle.loads(bytes(body.numpy())))
 
-        group.submit(call, run, [], ("from", source, _TAG), source).wait()
+        group.submit(call, run, [], Way(source, group.rank, _TAG)).wait()
         return found[0]
 
 

@@ -15,6 +15,7 @@ from nki.interop.torch.distributed.operators.tensors import (
     Tensors,
     bytes_of,
     check_list,
+    check_rank,
     check_sizes,
     fill,
     host_of,
@@ -145,6 +146,7 @@ def c10d_gather_(
     where = user_line()
     unboxed = dist.ProcessGroup.unbox(process_group)
     size, root = unboxed.size(), unboxed.rank() == root_rank
+    check_rank("gather", root_rank, size)
     source = host_of(input_tensors[0], "gather", where)
     targets = [host_of(tensor, "gather", where) for tensor in output_tensors[0]] if root else []
     if root:
@@ -175,6 +177,7 @@ def c10d_scatter_(
     where = user_line()
     unboxed = dist.ProcessGroup.unbox(process_group)
     size, root = unboxed.size(), unboxed.rank() == root_rank
+    check_rank("scatter", root_rank, size)
     target = host_of(output_tensors[0], "scatter", where)
     sources = [host_of(tensor, "scatter", where) for tensor in input_tensors[0]] if root else []
     if root:
@@ -202,6 +205,7 @@ def c10d_broadcast_(
 ) -> Any:
     """Every rank gets the tensors of the root."""
     where = user_line()
+    check_rank("broadcast", root_rank, dist.ProcessGroup.unbox(process_group).size())
     hosts = [host_of(tensor, "broadcast", where) for tensor in tensors]
 
     def run(group: Group) -> None:

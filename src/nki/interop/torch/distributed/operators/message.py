@@ -10,9 +10,10 @@ from nki.core.errors import ArgumentError
 from nki.interop.torch.distributed.calls import Call
 from nki.interop.torch.distributed.group import Group
 from nki.interop.torch.distributed.operators.registry import boxed, operator
-from nki.interop.torch.distributed.operators.tensors import Tensors, bytes_of, fill, host_of
+from nki.interop.torch.distributed.operators.tensors import Tensors, bytes_of, check_rank, fill, host_of
 from nki.interop.torch.distributed.pending import Pending
 from nki.interop.torch.distributed.processes import group_of
+from nki.interop.torch.distributed.ways import Way
 from nki.interop.torch.user_location import user_line
 
 # ------------------------------------------------------------------------------------------------------------ messages
@@ -23,6 +24,7 @@ def c10d_send(tensors: Tensors, process_group: Any, dst: int, tag: int) -> Any:
     """Send a tensor to one rank."""
     where = user_line()
     group = group_of(dist.ProcessGroup.unbox(process_group))
+    check_rank("send", dst, len(group.members))
     host = host_of(tensors[0], "send", where)
     call = Call(("send", group.members[dst], tag, host.numel(), str(host.dtype).removeprefix("torch.")), where)
 
@@ -34,7 +36,7 @@ def c10d_send(tensors: Tensors, process_group: Any, dst: int, tag: int) -> Any:
         for work in works:
             work.wait()
 
-    return boxed(group, group.submit(call, run, tensors, ("to", dst, tag), dst))
+    return boxed(group, group.submit(call, run, tensors, Way(group.rank, dst, tag)))
 
 
 @operator
@@ -52,6 +54,8 @@ def c10d_recv_any_source_(tensors: Tensors, process_group: Any, tag: int) -> Any
 def _receive(tensors: Tensors, process_group: Any, src: int | None, tag: int) -> Any:
     where = user_line()
     group = group_of(dist.ProcessGroup.unbox(process_group))
+    size = len(group.members)
+    check_rank("recv", int(size == 1) if src is None else src, size)  # from anybody: from any other rank
     host = host_of(tensors[0], "recv", where)
     kind = host.numel(), str(host.dtype).removeprefix("torch.")
     call = Call(("recv", "any" if src is None else group.members[src], tag, *kind), where)
@@ -64,7 +68,7 @@ def _receive(tensors: Tensors, process_group: Any, src: int | None, tag: int) ->
         if host.numel():
             fill(host, group.transport.receive(host.numel() * host.element_size(), source, tag)[0])
 
-    return boxed(group, group.submit(call, run, tensors, ("from", src, tag), -1 if src is None else src))
+    return boxed(group, group.submit(call, run, tensors, Way(src, group.rank, tag)))
 
 
 def _other_message(group: Group, call: Call, source: int, sent: Call) -> Exception:

@@ -17,6 +17,7 @@ from nki.interop.torch.distributed.operators.tensors import (
     Tensors,
     bytes_of,
     check_list,
+    check_rank,
     check_sizes,
     from_bytes,
     host_of,
@@ -120,6 +121,7 @@ def c10d_reduce_(
 ) -> Any:
     """The root gets the reduction of the tensors of all ranks."""
     where = user_line()
+    check_rank("reduce", root_rank, dist.ProcessGroup.unbox(process_group).size())
     hosts = [host_of(tensor, "reduce", where) for tensor in tensors]
     reduction = _reduction(reduce_op, where, *(tensor.dtype for tensor in tensors))
 

@@ -85,6 +85,23 @@ def check_sizes(name: str, whole: int, parts: int, size: int) -> None:
         )
 
 
+def check_rank(name: str, rank: int, size: int) -> None:
+    """Refuse a rank that a group does not have.
+
+    Raises:
+        ArgumentError: "distributed.rank".
+    """
+    if not 0 <= rank < size:
+        raise ArgumentError(
+            "distributed.rank",
+            f"{name} names rank {rank} of a group of {size}",
+            rule=f"this group has the ranks 0 to {size - 1}",
+            source="torch.distributed",
+            fix="name a rank of the group",
+            location=user_line(),
+        )
+
+
 def check_list(name: str, parts: Sequence[torch.Tensor], size: int, dtype: torch.dtype, where: Location) -> None:
     """Refuse lists of another length than the group, and other dtypes."""
     dtypes = {str(part.dtype) for part in parts}
