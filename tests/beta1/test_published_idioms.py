@@ -87,3 +87,39 @@ def test_nki_call_launches_a_kernel_as_it_is_launched() -> None:
     like, kernel = ShapeDtype(a.shape, nl.float32), nki.jit(added_by_programs, platform_target="trn1")
     for launched in (nki_call(kernel[2], a, a, out_shape=like), nki_call(kernel, a, a, grid=2, out_shape=[like])[0]):
         np.testing.assert_array_equal(launched, a + a)
+
+
+@nki.jit
+def expert(weights, x, start, ids):
+    """What blocks of experts do: 200 rows of a product in tiles of 128, and a bias that is cast in each trip."""
+    summed, rows = weights.shape
+    columns = x.shape[1]
+    out = nl.ndarray((256, columns), dtype=nl.float32, buffer=nl.shared_hbm)
+    moved = nl.ndarray((2, 64, 16), dtype=x.dtype, buffer=nl.shared_hbm)
+    w, tile, bias, first = nl.load(weights), nl.load(x), nl.load(start), nl.load(start)
+    for i in nl.affine_range(2):
+        at = nl.arange(128)[None, :] + 128 * i
+        part = nl.zeros((nl.par_dim(128), columns), nl.float32, buffer=nl.psum)
+        stationary = w[nl.arange(summed)[:, None], at] if i == 0 else w[nl.arange(summed)[:, None], at][at < rows]
+        part[0:128, 0:columns] += nisa.nc_matmul(stationary, tile, mask=at < rows)
+        bias = nl.copy(bias, dtype=nl.float32)
+        nl.store(out[nl.ds(i * 128, 128)], nl.add(part, bias[0, 0].broadcast_to((128, columns))))
+        nl.store(moved[i], nl.load_transpose2d(x[nl.arange(16)[:, None] + first[0, 0], nl.arange(64)[None, :]]))
+    kept = nl.load(ids[nl.arange(64)[:, None] + nl.arange(1)[None, :]], mask=nl.arange(64)[:, None] < 60)
+    count = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    nl.store(count, nisa.tensor_partition_reduce(np.add, kept))
+    return out, moved, count
+
+
+@pytest.mark.parametrize("columns", [128, 512])
+def test_masks_of_the_stationary_tile_and_transposes_from_a_row_of_run_time(columns: int) -> None:
+    """The mask has the shape of the moving tile's columns as well, where there are 128."""
+    random = np.random.default_rng(0)
+    w, x = (random.integers(-3, 4, shape).astype(np.float32) for shape in ((64, 200), (64, columns)))
+    ids = random.integers(0, 9, (64, 1)).astype(np.float32)
+    arrays = w, x, np.array([[7]], np.int32), ids
+    out, moved, count = expert(*arrays)
+    np.testing.assert_array_equal(out[:200], w.T @ x + 7)
+    np.testing.assert_array_equal(moved, [x[7:23, :64].T] * 2)
+    np.testing.assert_array_equal(count, [[ids[:60].sum()]])
+    np.testing.assert_array_equal(out[:200], expert.simulated()(*arrays)[0][:200])

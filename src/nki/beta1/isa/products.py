@@ -11,7 +11,7 @@ import nki.language as nl
 from nki.beta1.errors import refused
 from nki.beta1.isa.shared import copied_to_sbuf, engine_of, into, tiles
 from nki.beta1.language.arguments import flag, hints_only, kind_of
-from nki.beta1.tensors.mask import Box, Region, met, region_of
+from nki.beta1.tensors.mask import Box, Mask, Region, fits, met, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.assignment import existing_part
 from nki.beta1.tracing.operands import common_region, on_chip, tile
@@ -55,8 +55,9 @@ def nc_matmul(
         is_transpose: `moving` is an identity matrix, and `stationary` is moved; the result has its dtype where the
             target moves bits.
         tile_position, tile_size: the part of the array to use.
-        mask: in the axes of `moving`; the first is the contraction. ``operand[mask]`` masks one operand alone. What is
-            masked out of the contraction adds nothing.
+        mask: in the axes of `moving`; the first is the contraction. ``operand[mask]`` masks one operand alone. A
+            comparison that fits only `stationary`, or that masks it already, is one of its axes. What is masked out
+            of the contraction adds nothing.
         perf_mode: "double_row_gen3" for operands ``(K, 2, ...)`` of 8-bit floats.
     """
     name = "nc_matmul"
@@ -108,8 +109,10 @@ def _perf_mode(value: Any) -> matmul_perf_mode:
 
 def _boxes(name: str, one: Tensor, two: Tensor, mask: Any) -> tuple[Box, Box]:
     """What of both operands takes part: their first axes, which are summed over, are cut alike."""
-    own, other, both = existing_part(one), existing_part(two), region_of(mask, two.shape)
-    for operand, region in ((one, own), (two, other), (two, both)):
+    first, second = _divided(mask, one, two)
+    own, other = existing_part(one), existing_part(two)
+    more, both = region_of(first, one.shape), region_of(second, two.shape)
+    for operand, region in ((one, own), (one, more), (two, other), (two, both)):
         if region.rest and not region.empty:
             raise refused(
                 "unsupported_expression_in_mask",
@@ -117,9 +120,18 @@ def _boxes(name: str, one: Tensor, two: Tensor, mask: Any) -> tuple[Box, Box]:
                 "select its elements first: nisa.affine_select(pred, tile, 0.0)",
                 rule="the masks of a product leave rectangular parts of its operands",
             )
-    right = met(other.box, both.box)
-    contracted = met(own.box[:1], right[:1])
-    return (*contracted, *own.box[1:]), (*contracted, *right[1:])
+    left, right = met(own.box, more.box), met(other.box, both.box)
+    contracted = met(left[:1], right[:1])
+    return (*contracted, *left[1:]), (*contracted, *right[1:])
+
+
+def _divided(mask: Any, one: Tensor, two: Tensor) -> tuple[Mask | None, Any]:
+    """What a mask says of `one`, and what of `two`."""
+    if not isinstance(mask, Mask):
+        return None, mask
+    known = one.mask.comparisons if one.mask is not None else ()
+    own = [each for each in mask.comparisons if each in known or (fits(each, one.shape) and not fits(each, two.shape))]
+    return Mask(tuple(own)), Mask(tuple(each for each in mask.comparisons if each not in own))
 
 
 def nc_transpose(

@@ -21,7 +21,7 @@ from nki.beta1.tracing.results import elementwise, placed
 from nki.beta1.tracing.scalars import as_tile
 from nki.beta1.tracing.session import current
 from nki.core.nki_tensor import NkiTensor
-from nki.core.tensor import MemoryRegion
+from nki.core.tensor import MemoryRegion, VectorOffset
 from nki.language.arguments import is_number
 from nki.language.assignment import assign as assign_today
 from nki.language.broadcasting import fit
@@ -113,11 +113,11 @@ def copy(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Ten
 def load_transpose2d(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tensor:
     """A new SBUF tile ``(columns, rows)`` with the transpose of a tensor ``(rows, columns)`` in HBM.
 
-    The mask counts in the axes of `src`.
+    The mask counts in the axes of `src`. A number of run time may move the access.
     """
     hints_only("nl.load_transpose2d", kwargs)
     source = in_hbm(src, "src", "load_transpose2d")
-    if is_dynamic(source.access):
+    if is_dynamic(source.access) and isinstance(source.elements().view_record.dynamic, VectorOffset):
         raise refused(
             "indirect_indices_are_not_supported_with_nki_api",
             f"'load_transpose2d' of {source.describe()} by indices of run time",

@@ -208,8 +208,8 @@ class Mask:
 @lru_cache(maxsize=1 << 10)  # numbers alone; the instructions of a trip have the same masks and shapes
 def _region(comparisons: tuple[Comparison, ...], shape: Shape) -> Region:
     box, rest = whole_box(shape), []
-    for each in comparisons:
-        _check(each, shape)
+    for given in comparisons:
+        each = _aligned(given, shape)
         axes = each.axes()
         if not axes:
             if not each.decided(box):
@@ -229,16 +229,31 @@ def _region(comparisons: tuple[Comparison, ...], shape: Shape) -> Region:
     return Region(box, tuple(each for each, decided in left if decided is None))
 
 
-def _check(each: Comparison, shape: Shape) -> None:
+def fits(each: Comparison, shape: Shape) -> bool:
+    """Whether a comparison may be one of positions in a shape, whose last axes are its own."""
     extents = each.shape
-    wrong = any(size not in (1, own) for size, own in zip(reversed(extents), reversed(shape), strict=False))
-    if wrong or any(size != 1 for size in extents[: max(len(extents) - len(shape), 0)]):
-        raise refused(
-            "mask_shape",
-            f"a mask of shape {list(extents)} belongs to no access of shape {list(shape)}",
-            "build the mask of the same nl.arange or nl.mgrid as the index of the tile",
-            facts={"mask": list(extents), "shape": list(shape)},
-        )
+    same = all(size in (1, own) for size, own in zip(reversed(extents), reversed(shape), strict=False))
+    return same and all(size == 1 for size in extents[: max(len(extents) - len(shape), 0)])
+
+
+def _aligned(each: Comparison, shape: Shape) -> Comparison:
+    """A comparison whose last axis is that of a shape: an index may leave out dimensions of size 1 at the end.
+
+    Raises:
+        Beta1Error: it is none of positions in the shape ("beta1.mask_shape").
+    """
+    found, left = each, len(shape)
+    while not fits(found, shape):
+        left -= 1
+        if left < 0 or shape[left] != 1:
+            raise refused(
+                "mask_shape",
+                f"a mask of shape {list(each.shape)} belongs to no access of shape {list(shape)}",
+                "build the mask of the same nl.arange or nl.mgrid as the index of the tile",
+                facts={"mask": list(each.shape), "shape": list(shape)},
+            )
+        found = found._replace(shape=(*found.shape, 1), steps=(*found.steps, 0))
+    return found
 
 
 @lru_cache(maxsize=1 << 10)  # a shape says all of it; kernels have few shapes, and many instructions

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+import nki.isa as nisa
 from nki.beta1.errors import DOCUMENT
 from nki.core.source import Location
 from nki.core.tensor import Buffer, View
@@ -198,6 +199,8 @@ def _in_one_loop(uses: _Uses, trips: _Trips, items: Sequence[Issued]) -> bool:
 
 def _broken(earlier: Issued, later: Issued, accesses: Accesses, summed: Summed) -> View | None:
     """What the later instruction should not have found: written by the earlier one, and no sum."""
+    if _copied_again(earlier, later):
+        return None
     update = summed.get(id(later))
     same = update[1] if update is not None and update == summed.get(id(earlier)) else None
     for written in earlier.written():
@@ -213,6 +216,15 @@ def _broken(earlier: Issued, later: Issued, accesses: Accesses, summed: Summed) 
             if (operand.reads and not _overwritten(later, view)) or (operand.writes and view.buffer.region.is_hbm):
                 return view
     return None
+
+
+def _copied_again(earlier: Issued, later: Issued) -> bool:
+    """Whether a line copies its own copy of the trip before: ``x = nl.copy(x, dtype)`` gives the same in all trips."""
+    if not (earlier.instruction is later.instruction is nisa.tensor_copy and earlier.location == later.location):
+        return False
+    return bool(
+        later.arguments.src == earlier.arguments.dst and later.arguments.dst.dtype == earlier.arguments.dst.dtype
+    )
 
 
 def _sum(issued: Issued, target: View) -> str:
