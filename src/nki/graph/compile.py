@@ -26,7 +26,7 @@ from nki.graph.executable import Executable
 from nki.graph.ir import Function, Module, Value
 from nki.graph.kernels import Emitter, Kernels
 from nki.graph.link.bind import bind
-from nki.graph.link.link import Linked, link
+from nki.graph.link.link import Linked, link, refuse_faults
 from nki.graph.link.plan import MemoryPlan, plan
 from nki.graph.link.steps import KernelRun, ModelSteps, steps_of, walk
 from nki.graph.partition.choose import link_for_two
@@ -202,6 +202,7 @@ class GraphCompilation:
         self._seconds["planned"] = perf_counter() - began - self._seconds["kernels"]
         began = perf_counter()
         linked, division = self._linked(steps, planned, cuts, kernels)
+        refuse_faults(linked, self._target)
         self._seconds["linked"] = perf_counter() - began
         report = report_of(setting.name, self._context, function, steps, planned, linked, self._seconds, division)
         part = replace(_part(setting.name, function, names, steps, planned, report), kernels=linked.kernels)

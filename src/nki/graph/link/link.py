@@ -45,6 +45,7 @@ class Linked:
         waits: that queues need.
         meetings: of the cores.
         kernels: of each core, in order.
+        launched: where the user's kernels on two cores are called.
     """
 
     programs: tuple[Program, ...]
@@ -52,6 +53,7 @@ class Linked:
     waits: int
     kernels: tuple[CoreKernels, ...]
     meetings: int = 0
+    launched: tuple[Location, ...] = ()
 
 
 def link(
@@ -62,7 +64,7 @@ def link(
     target: Target,
     shares: Sequence[StepShare] | None = None,
 ) -> Linked:
-    """Put the kernels of a model together.
+    """Put the kernels of a model together. What is to run is proved to be right by `refuse_faults`.
 
     Args:
         shares: for a model on two cores, what each core does of the steps, in order. Both meet before and after a
@@ -70,18 +72,27 @@ def link(
 
     Raises:
         GraphError: "graph.reference" for a kernel of the user that does not fit its call.
-        ExecutionError: see `refuse_races`; that would be a fault of this package.
     """
     cores = 1 if shares is None else CORES
     linkers = [Linker(name, steps, plan, kernels, target, core, cores) for core in range(cores)]
     programs = tuple(_linked(linker, steps.steps, shares, target) for linker in linkers)
-    refuse_races(programs, target)
-    if shares is not None:
-        own = [step.location for step in walk(steps.steps) if isinstance(step, KernelRun) and len(step.programs) > 1]
-        refuse_collisions(programs, own, target)
+    launched = (step.location for step in walk(steps.steps) if isinstance(step, KernelRun) and len(step.programs) > 1)
     waits = sum(_waits(program.body) for program in programs)
     called = tuple(tuple(linker.called) for linker in linkers)
-    return Linked(programs, linkers[0].copies, waits, called, linkers[0].meetings)
+    return Linked(programs, linkers[0].copies, waits, called, linkers[0].meetings, tuple(launched))
+
+
+def refuse_faults(linked: Linked, target: Target) -> None:
+    """Prove that queues and cores wait for each other wherever they must.
+
+    This takes longer than linking, and programs that are only timed do not need it.
+
+    Raises:
+        ExecutionError: see `refuse_races` and `refuse_collisions`; that would be a fault of this package.
+    """
+    refuse_races(linked.programs, target)
+    if len(linked.programs) > 1:
+        refuse_collisions(linked.programs, linked.launched, target)
 
 
 def _linked(linker: Linker, steps: Sequence[Step], shares: Sequence[StepShare] | None, target: Target) -> Program:
