@@ -14,18 +14,19 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # One thread per worker: the workers are the parallelism, and more threads than cores slow each other down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("NKI_THREADS", "1")
 
 # Kernels of tests are compiled, and the user's cache is left alone; tests of the cache switch it on.
 os.environ["NKI_CACHE"] = "0"
 
 # No deadline: these machines are shared. `make test` draws the same examples every time, so that a failure is the
 # change's; `make test-all` draws new ones.
-settings.register_profile("quick", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("quick", deadline=None, max_examples=30, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("quick")
 
 
-SELDOM = (20_000, 10, 10)
+SELDOM = (50_000, 20, 20)
 """Objects between searches for garbage: with Python's own 700 they take a tenth of the time of the tests."""
 
 

@@ -17,7 +17,7 @@ from nki.spec.program import Issued
 from tests.native.emit.emit_cases import Copies, agree, buffers_of, compared, native
 from tests.support import environment
 
-LENGTHS = (*range(1, 41), 511, 512, 513)
+LENGTHS = (*range(1, 10), 15, 16, 17, 31, 32, 33, 40, 511, 512, 513)
 SPECIALS = (
     0,
     0x8000_0000,
@@ -99,7 +99,7 @@ def _work(a: Any, b: Any, column: Any, dtype: Any) -> None:
 
 @pytest.mark.parametrize("partitions", [1, 3, 128])
 def test_all_lengths(partitions: int) -> None:
-    lengths = LENGTHS if partitions == 3 else LENGTHS[::8]
+    lengths = LENGTHS if partitions == 3 else LENGTHS[::6]
     for seed, count in enumerate(lengths):
         dtype = nl.bfloat16 if seed % 2 else nl.float32
         arrays = [values(3 * seed + i, (partitions, extent)) for i, extent in enumerate((count, count, 1))]

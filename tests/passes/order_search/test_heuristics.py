@@ -47,7 +47,14 @@ def test_every_row_is_needed() -> None:
     assert set(every) == set(NEEDED), "name a kernel that a new row is for, and none for a row that went"
 
 
-@pytest.mark.parametrize(("column", "row"), NEEDED, ids=str)
+# Searches of these take longer than those of all others together.
+LONG = {"rope 2048x2048 f32", "mlp 1024x2048 bf16", "rope 1024x2048 f32", "attention 128x2048 bf16"}
+
+
+@pytest.mark.parametrize(
+    ("column", "row"),
+    [pytest.param(*key, marks=[pytest.mark.slow] * (case[0] in LONG), id=str(key)) for key, case in NEEDED.items()],
+)
 def test_a_kernel_takes_longer_without_the_row(column: str, row: Heuristic) -> None:
     label, target, times = NEEDED[column, row]
     kernel = compiled(label, target)

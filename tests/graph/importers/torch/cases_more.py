@@ -247,7 +247,7 @@ def _grids(image: torch.Tensor, cube: torch.Tensor) -> Iterator[Case]:
     ):  # fmt: skip
         by = lambda a, g, m=mode, p=pad, c=align: F.grid_sample(a, g, m, p, c)  # noqa: E731
         yield f"grid-{mode}-{pad}-backward", gradient(by), (image, flat)
-        if mode != "bicubic":
+        if pad != "reflection":
             yield f"grid3d-{mode}-{pad}", by, (cube, deep)
             yield f"grid3d-{mode}-{pad}-backward", gradient(by), (cube, deep)
 

@@ -30,7 +30,10 @@ def compiled(function: Callable[..., Any], *inputs: torch.Tensor) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, 5.0), (torch.bfloat16, 1.0), (torch.float16, 1.0)])
+@pytest.mark.parametrize(
+    ("dtype", "limit"),
+    [(torch.float32, 5.0), (torch.bfloat16, 1.0), pytest.param(torch.float16, 1.0, marks=pytest.mark.slow)],
+)
 def test_functions_over_their_whole_range(dtype: torch.dtype, limit: float) -> None:
     x = torch.from_numpy(POINTS).to(dtype)
     found = compiled(lambda x: {name: getattr(torch, name)(x) for name in NAMES}, x)
@@ -94,7 +97,7 @@ def orders(x: torch.Tensor) -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)])
 def test_orders_with_nan_are_those_of_eager_mode(dtype: torch.dtype) -> None:
     x = torch.tensor(ROWS).to(dtype)
     for number, (mine, theirs) in enumerate(zip(compiled(orders, x), orders(x), strict=True)):
@@ -102,7 +105,10 @@ def test_orders_with_nan_are_those_of_eager_mode(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.int8])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.int32, torch.uint8, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (torch.int64, torch.int8))],
+)
 def test_orders_of_integers(dtype: torch.dtype) -> None:
     info = torch.iinfo(dtype)
     x = torch.tensor([[1, 0, min(info.max, 2**31 - 1), max(info.min, -(2**31)), 3, 1, 0, 7]]).to(dtype)

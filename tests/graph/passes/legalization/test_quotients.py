@@ -57,7 +57,7 @@ def floats(a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)])
 def test_torch_rounds_quotients_as_eager(dtype: torch.dtype) -> None:
     a, b = (torch.from_numpy(array).to(dtype) for array in operands())
     found = compiled(floats, a, b)
@@ -77,7 +77,14 @@ def test_floor_divisions_are_those_of_python() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.int8,
+        torch.int32,
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in (torch.uint8, torch.int16, torch.int64)),
+    ],
+)
 def test_torch_divides_integers_as_eager(dtype: torch.dtype) -> None:
     info = torch.iinfo(dtype)
     low, high = max(info.min, -(2**31)), min(info.max, 2**31 - 1)
@@ -111,7 +118,14 @@ def test_jax_rounds_quotients(function: Callable[..., Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.uint8,
+        torch.int32,
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in (torch.int8, torch.int16, torch.int64)),
+    ],
+)
 def test_torch_shifts_as_eager(dtype: torch.dtype) -> None:
     info = torch.iinfo(dtype)
     low, high = max(info.min, -(2**31)), min(info.max, 2**31 - 1)
