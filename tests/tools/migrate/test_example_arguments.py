@@ -124,3 +124,66 @@ def test_asserts_and_docstrings_say_which_shapes_are_made_up(tmp_path: Path) -> 
     assert shapes["a"][0] == 64 and shapes["a"][1] % 24 == 0 and shapes["a"][2] == 3
     assert shapes["b"] == shapes["c"] == shapes["a"][:2]
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_other_settings_and_the_arrays_that_they_need_reach_more_lines(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        from dataclasses import dataclass
+
+
+        @dataclass(frozen=True)
+        class Config:
+            negate: bool = False
+
+
+        @nki.jit
+        def kernel(a, config, noise=0.0, seed=None):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            tile = nl.load(a)
+            if config.negate:
+                tile = tile * -1
+            if noise > 0:
+                assert tuple(seed.shape) == (64, 1)
+                first = nl.load(seed)
+                tile = tile + first
+            nl.store(out, value=tile)
+            return out
+
+
+        kernel(np.ones((64, 32), np.float32), Config())
+        """,
+    )
+    assert not whole.text.left
+    assert "        tile = nl.multiply(tile, -1)" in whole.text.new
+    assert "        tile = nl.add(tile, first)" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_what_cannot_be_executed_here_is_told_and_kernels_are_migrated(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        from no_such_package import something
+
+
+        @nki.jit
+        def kernel(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            nl.store(out, value=nl.load(a))
+            return out
+
+
+        something(kernel)
+        SIZE = 3
+        open("never", "w")
+        """,
+        "a=64x32",
+    )
+    assert [(failed.line, failed.reason.partition(":")[0]) for failed in whole.failed] == [
+        (7, "ModuleNotFoundError"),
+        (17, "NameError"),
+    ]
+    assert not Path("never").exists()
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

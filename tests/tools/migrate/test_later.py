@@ -143,6 +143,21 @@ REFUSED = {
         "more = nl.ndarray((64, 32), dtype=nl.int32, buffer='sbuf')\nnisa.memset(dst=more, value=2.0)",
         "more = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)\nnisa.memset(dst=more, value=2)",
     ),
+    "the last axis": (
+        "deep = tile.reshape((64, 4, 8))\nless = nl.ndarray((64, 4), dtype=tile.dtype)\n"
+        "nisa.tensor_reduce(dst=less, op=nl.add, data=deep, axis=1)",
+        "deep = tile.reshape((64, 4, 8))\nless = nl.ndarray((64, 4), dtype=tile.dtype)\n"
+        "nisa.tensor_reduce(dst=less, op=nl.add, data=deep, axis=2)",
+    ),
+    "bits of another dtype": (
+        "bits = nl.ndarray((64, 32), dtype=nl.int32)\nnisa.dma_copy(dst=bits, src=a, dge_mode=nisa.dge_mode.hwdge)",
+        "bits = nl.ndarray((64, 32), dtype=nl.int32)\n"
+        "nisa.dma_copy(dst=bits, src=a.view(nl.int32), dge_mode=nisa.dge_mode.hwdge)",
+    ),
+    "an instruction that has another name": (
+        "nisa.tensor_copy_dynamic_src(tile, tile)",
+        "nisa.tensor_copy(tile, tile)",
+    ),
     "a copy from PSUM by DMA": (
         "product = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.psum)\nnisa.dma_copy(dst=out, src=product)",
         "product = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.psum)\n"
@@ -161,6 +176,16 @@ def test_what_todays_language_refuses_is_rewritten_and_checked(name: str, tmp_pa
     assert not whole.text.left
     proof = whole.proofs["kernel"]
     assert proof.equal is None and "passes the checks, and the old one does not run" in proof.how, proof
+
+
+def test_parameters_results_and_channels_are_those_of_today(tmp_path: Path) -> None:
+    text = kernel_of("pass").replace("kernel(a)", "kernel(a, *, b=1)").replace("nl.shared_hbm", "nl.hbm")
+    ring = "\n\ndef ring(r):\n    nki.collectives.collective_permute_implicit([[r]], [[r]], r, num_channels=2)\n"
+    whole = migrated(tmp_path, text + ring)
+    assert whole.text.new == kernel_of("pass").replace("kernel(a)", "kernel(a, b=1)") + ring.replace(
+        "num_channels=2", "channel_ids=[0, 1]"
+    )
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
 
 
 LEFT = {

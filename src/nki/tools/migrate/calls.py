@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import io
 import os
-import re
 import signal
 import sys
 import types
@@ -24,6 +23,7 @@ from nki.beta1.front_end import Beta1FrontEnd
 from nki.beta1.served import serve
 from nki.beta1.tracing.grid import nc
 from nki.kernel import Kernel
+from nki.tools.migrate.loading import load
 
 MADE_UP = "made-up arguments"
 
@@ -188,7 +188,7 @@ def _run(script: Path) -> None:
     """Run a script, and its tests that take no arguments."""
     serve()
     sys.argv = [str(script)]
-    module = load(script, script.read_text(), "__main__")
+    module = load(script, script.read_text(), "__main__", strict=True).module
     for name, value in list(vars(module).items()):
         if isinstance(value, type) and issubclass(value, unittest.TestCase):
             for test in unittest.defaultTestLoader.loadTestsFromTestCase(value):
@@ -196,33 +196,3 @@ def _run(script: Path) -> None:
         elif name.startswith("test") and isinstance(value, types.FunctionType) and not value.__code__.co_argcount:
             with contextlib.suppress(Exception):
                 value()
-
-
-def load(path: Path, text: str, name: str, **more: Any) -> types.ModuleType:
-    """Execute a text as the file at a path; relative imports are those of the package that the file is in."""
-    root, package = _package(path)
-    for folder in (root, path.resolve().parent):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-    module = types.ModuleType(name)
-    module.__file__ = str(path)
-    module.__package__ = package if re.search(r"^\s*from \.", text, re.MULTILINE) else None
-    vars(module).update(more)
-    before = sys.modules.get(name)
-    sys.modules[name] = module
-    try:
-        exec(compile(text, str(path), "exec"), vars(module))
-    finally:
-        if before is not None:
-            sys.modules[name] = before
-    return module
-
-
-def _package(path: Path) -> tuple[Path, str]:
-    """The folder that a file is imported from, and its package: folders with an ``__init__.py``, or the nearest one."""
-    folder = path.resolve().parent
-    names = [folder.name]
-    while (folder / "__init__.py").exists() and (folder.parent / "__init__.py").exists():
-        folder = folder.parent
-        names.insert(0, folder.name)
-    return folder.parent, ".".join(names)

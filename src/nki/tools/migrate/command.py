@@ -188,6 +188,7 @@ def _report(file: File) -> Sequence[str]:
         call = file.whole.calls.get(name)
         lines.append(f"{file.path}::{name}: {words}: {proof.how}" + (f", {call.how}" if call is not None else ""))
         lines += [f"  {error}" for error in proof.errors]
+    lines += [f"{file.path}:{failed.line}: it cannot be executed here: {failed.reason}" for failed in file.whole.failed]
     lines += [f"{file.path}:{left.line}: left as it was: {left.reason}" for left in file.whole.text.left]
     return lines
 
@@ -207,6 +208,7 @@ def _json(file: File) -> dict[str, Any]:
             }
             for name, proof in file.whole.proofs.items()
         ],
+        "failed": [{"line": failed.line, "reason": failed.reason} for failed in file.whole.failed],
         "left": [{"line": left.line, "reason": left.reason} for left in file.whole.text.left],
         "diff": _diff(file),
     }

@@ -18,6 +18,7 @@ from nki.beta1.tensors.mask import Mask
 from nki.beta1.tensors.scalar import RunTimeIndex
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing import session as sessions
+from nki.core.access import DynamicSlice
 from nki.core.nki_tensor import NkiTensor
 from nki.core.register import VirtualRegister
 from nki.spec.program import Issued
@@ -35,7 +36,7 @@ class Fact:
     """What an expression was, once.
 
     Attributes:
-        kind: "tensor", "index", "grid", "mask", "runtime", "register", "number" or "other".
+        kind: "tensor", "index", "grid", "mask", "slice", "runtime", "register", "number", "none" or "other".
         shape: of a tensor or an index expression.
         dtype, buffer: of a tensor; ``float32``, ``psum``.
         blocks: how many leading dimensions of a tensor count blocks.
@@ -121,7 +122,7 @@ def fact_of(value: Any, own: list[Any]) -> Fact:
         return Fact("runtime")
     if isinstance(value, bool | int | float) and not isinstance(value, par_dim):
         return Fact("number", value=value if isinstance(value, bool) else None)
-    return Fact("other")
+    return Fact("none" if value is None else "slice" if isinstance(value, DynamicSlice | slice) else "other")
 
 
 def _tensor(value: Tensor, own: list[Any]) -> Fact:

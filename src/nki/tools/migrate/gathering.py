@@ -14,8 +14,9 @@ from nki.driver.launch import trace_results
 from nki.kernel import Kernel
 from nki.options import Options
 from nki.target.model import Target
-from nki.tools.migrate.calls import Call, load
+from nki.tools.migrate.calls import Call
 from nki.tools.migrate.facts import HOOK, Facts, instrumented
+from nki.tools.migrate.loading import load
 from nki.tools.migrate.proof import launch_of
 
 
@@ -27,7 +28,7 @@ def gather(
     text = instrumented(module, facts)
     file = path.with_name(f"<facts of {path.name}>")
     linecache.cache[str(file)] = (len(text), None, text.splitlines(True), str(file))
-    found = load(file, text, f"_facts_{path.stem}", **{HOOK: facts.record})
+    found = load(file, text, f"_facts_{path.stem}", {HOOK: facts.record}).module
     failed = {}
     for call in calls:
         kernel = kernel_in(found, call.kernel)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
 import re
 import textwrap
@@ -15,9 +14,13 @@ from typing import Any
 import numpy as np
 
 from nki.beta1.tracing.grid import grid_of
+from nki.core.dtypes import float32
 from nki.core.errors import NkiError
 from nki.tools.migrate.calls import MADE_UP, Call
 from nki.tools.migrate.told_shapes import from_assert, written_sizes
+
+Trace = Callable[[Call], frozenset[Any]]
+"""Traces a call, raises what is wrong with it, and returns the places of the file that issued instructions."""
 
 SIZES = (128, 512, 1024, 2048, 256, 64, 4096, 8192)
 """Sizes that all dimensions have, one after the other."""
@@ -43,11 +46,11 @@ class Seen:
     sizes: dict[int, int] = field(default_factory=dict)
 
 
-def made_up(kernel: Any, name: str, trace: Callable[[Call], int]) -> tuple[Call | None, str]:
+def made_up(kernel: Any, name: str, trace: Trace) -> tuple[Call | None, str]:
     """A call that can be traced, or None and why the last one could not.
 
     Args:
-        trace: traces a call, raises what is wrong with it, and returns how many lines it came to.
+        trace: traces a call.
     """
     function = kernel.func
     seen, grid_rank = _seen(function)
@@ -73,30 +76,6 @@ def made_up(kernel: Any, name: str, trace: Callable[[Call], int]) -> tuple[Call 
     return None, reason
 
 
-def variants(kernel: Any, call: Call, trace: Callable[[Call], int]) -> list[Call]:
-    """Calls like another one that may reach more lines: with an array where it has none, and with other flags."""
-    parameters = inspect.signature(kernel.func).parameters
-    given = dict(zip(parameters, call.args, strict=False)) | call.kwargs
-    arrays = [value for value in given.values() if isinstance(value, np.ndarray)]
-    found: list[Call] = []
-    for name, parameter in parameters.items():
-        value = given.get(name, parameter.default)
-        others: list[Any] = [not value] if isinstance(value, bool) else arrays if value is None else []
-        for other in others:
-            changed = Call(
-                call.kernel, (), {**given, name: other}, call.grid, f"{call.how}, with {name}={_shown(other)}"
-            )
-            with contextlib.suppress(Exception):
-                trace(changed)
-                found.append(changed)
-                break
-    return found
-
-
-def _shown(value: Any) -> str:
-    return "x".join(map(str, value.shape)) if isinstance(value, np.ndarray) else str(value)
-
-
 def _with_size(
     name: str,
     function: Any,
@@ -104,7 +83,7 @@ def _with_size(
     seen: dict[str, Seen],
     size: int,
     grid: Any,
-    trace: Callable[[Call], int],
+    trace: Trace,
     tried: set[str],
 ) -> tuple[int, Call | None, str]:
     shapes = {
@@ -128,10 +107,10 @@ def _with_size(
         axes = grid_of(grid if len(grid) != 1 else grid[0], name) if grid else ()
         call = Call(name, (), kwargs, axes, MADE_UP)
         try:
-            lines = trace(call)
+            lines = len(trace(call))
         except NkiError as problem:
             reason = problem.message
-            if not _corrected(problem, shapes):
+            if not corrected(problem, shapes):
                 return 0, None, reason
         except AssertionError as problem:
             reason = f"AssertionError: {problem}".splitlines()[0]
@@ -145,7 +124,7 @@ def _with_size(
     return 0, None, reason
 
 
-def _corrected(problem: NkiError, shapes: dict[str, list[int]]) -> bool:
+def corrected(problem: NkiError, shapes: dict[str, list[int]]) -> bool:
     """Make a tensor as large as an access needs it."""
     facts = problem.facts
     told = re.search(r"\[([\d, ]+)\] does not hold the \d+ elements of \w+\[([\d, ]+)\]", problem.message)
@@ -166,6 +145,8 @@ def _corrected(problem: NkiError, shapes: dict[str, list[int]]) -> bool:
 
 
 def _scalar(name: str, size: int) -> Any:
+    if name.endswith("type"):
+        return float32
     if "eps" in name:
         return 1e-6
     if any(word in name for word in ("scale", "alpha", "beta", "lr", "prob", "rate")):

@@ -30,12 +30,10 @@ class Bounds:
 
     Attributes:
         axes: 0 for the partitions, -1 for the last axis and so on; what is left of each.
-        conditions: of loop variables and the like: where one is false, nothing is left.
         joined: expressions of several axes: where one is negative, nothing is left.
     """
 
     axes: dict[int, Cut] = field(default_factory=dict)
-    conditions: list[str] = field(default_factory=list)
     joined: list[Symbolic] = field(default_factory=list)
 
 
@@ -43,19 +41,25 @@ class MaskReader:
     """Reads masks.
 
     Args:
+        condition: the text of a condition of loop variables and the like.
         name_of: the name of a variable with the smaller of two numbers, which is assigned before the statement.
+
+    Attributes:
+        known: masks that have names.
+        conditions: those of all masks that were read; where one is false, nothing is left of any value.
     """
 
     def __init__(
         self,
         indices: IndexReader,
-        code: Callable[[cst.BaseExpression], str],
+        condition: Callable[[cst.BaseExpression], str],
         name_of: Callable[[int, str], str],
     ) -> None:
         self._indices = indices
-        self._code = code
+        self._condition = condition
         self._name_of = name_of
         self.known: dict[str, cst.BaseExpression] = {}
+        self.conditions: dict[str, None] = {}
 
     def read(self, node: cst.BaseExpression | None, *, joined: bool = False) -> Bounds:
         """The bounds. Raises Unmigrated for a mask that joins axes, but where `joined` says that it may."""
@@ -84,7 +88,7 @@ class MaskReader:
         if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
             self._compare(node, bounds)
             return
-        bounds.conditions.append(self._code(node))
+        self.conditions[self._condition(node)] = None
 
     def relation(self, node: cst.BaseExpression) -> tuple[Symbolic, str]:
         """A comparison of index expressions as one of an expression with 0."""
@@ -111,7 +115,7 @@ class MaskReader:
         if left is None or right is None:
             raise Unmigrated("the mask is no comparison of index expressions")
         if not left.axes and not right.axes:
-            bounds.conditions.append(self._code(node))
+            self.conditions[self._condition(node)] = None
             return
         strict = isinstance(target.operator, cst.LessThan | cst.GreaterThan)
         if isinstance(target.operator, cst.LessThan | cst.LessThanEqual):

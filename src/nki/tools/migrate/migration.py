@@ -20,6 +20,7 @@ from nki.tools.migrate.later.rounds import in_rounds
 from nki.tools.migrate.names import Names
 from nki.tools.migrate.nodes import all_of, transformed
 from nki.tools.migrate.problems import MARK, RUN_TIME, Left
+from nki.tools.migrate.programs import Programs, parts_of_kernels
 from nki.tools.migrate.rewriting.function import rewritten
 
 
@@ -73,11 +74,16 @@ def _lines(module: cst.Module) -> dict[cst.CSTNode, int]:
     return {node: position.start.line for node, position in positions.items()}
 
 
+_OF_KERNELS = ("nki.jit", "nki.trace", "nki.baremetal", "nki.benchmark", "nki.profile")
+"""What makes kernels of functions."""
+
+
 class _File(cst.CSTTransformer):
     """Rewrites the functions of a file that were traced, one after another."""
 
     def __init__(self, module: cst.Module, names: Names, facts: Facts, used: set[str], grids: dict[str, Any]) -> None:
         self._grids = grids
+        self._parts = parts_of_kernels(module, names, grids)
         self._module = module
         self._names = names
         self._facts = facts
@@ -92,7 +98,18 @@ class _File(cst.CSTTransformer):
         if not self._traced(original_node):
             return self._untraced(original_node)
         grid = self._grids.get(original_node.name.value)
-        found = rewritten(original_node, self._module, self._names, self._facts, self._used, grid)
+        around, told = self._parts.get(original_node.name.value, ((), None))
+        passed = {name: names for name, (_, names) in self._parts.items()}
+        programs = Programs(self._names, around if grid is None else grid, passed, told if grid is None else None)
+        found = rewritten(
+            original_node,
+            self._module,
+            self._names,
+            self._facts,
+            self._used,
+            programs,
+            is_kernel=grid is not None,
+        )
         self.left += found.left
         self.needs |= found.needs
         return found.function.with_changes(decorators=self._decorators(original_node))
@@ -118,7 +135,9 @@ class _File(cst.CSTTransformer):
             name = self._names.canonical(function)
             if name.startswith("ncc."):
                 continue
-            if name in ("nki.jit", "nki.trace", "nki.baremetal", "nki.benchmark", "nki.profile"):
+            if name in _OF_KERNELS and node.name.value in self._parts:
+                continue  # a function that kernels call is none
+            if name in _OF_KERNELS:
                 plain = (
                     cst.Attribute(function.value, cst.Name("jit")) if isinstance(function, cst.Attribute) else function
                 )

@@ -23,10 +23,10 @@ def from_assert(problem: AssertionError, function: Any, shapes: Shapes, told: di
     Args:
         told: how often an assert changed each parameter: of two that have to be alike, the other one changes.
     """
-    frame, line = _frame_of(problem, function)
+    frame, line = frame_of(problem, function)
     if frame is None:
         return False
-    tree = _tree(function)
+    tree = tree_of(function)
     test = next((n.test for n in ast.walk(tree) if isinstance(n, ast.Assert) and n.lineno <= line <= _end(n)), None)
     if test is None:
         return False
@@ -45,7 +45,7 @@ def _end(node: ast.stmt) -> int:
     return node.end_lineno or node.lineno
 
 
-def _frame_of(problem: BaseException, function: Any) -> tuple[FrameType | None, int]:
+def frame_of(problem: BaseException, function: Any) -> tuple[FrameType | None, int]:
     """The frame of the kernel itself, if the problem arose there, and its line."""
     trace = problem.__traceback__
     last = None
@@ -56,7 +56,8 @@ def _frame_of(problem: BaseException, function: Any) -> tuple[FrameType | None, 
     return last.tb_frame, last.tb_lineno
 
 
-def _tree(function: Any) -> ast.Module:
+def tree_of(function: Any) -> ast.Module:
+    """The syntax tree of a function, with the line numbers of its file."""
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     ast.increment_lineno(tree, first - 1)

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import linecache
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from nki.kernel import Kernel, jit
 from nki.options import Options
 from nki.spec.program import Issued
 from nki.target.model import Target
-from nki.tools.migrate.calls import Call, calls_of, load, own_calls
+from nki.tools.migrate.calls import Call, calls_of, own_calls
 from nki.tools.migrate.gathering import kernel_in
-from nki.tools.migrate.made_up import made_up, variants
+from nki.tools.migrate.loading import Failed, load
+from nki.tools.migrate.made_up import Trace, made_up
 from nki.tools.migrate.migration import Migrated, migrate
 from nki.tools.migrate.problems import NOT_REACHED
 from nki.tools.migrate.proof import TOO_LARGE, Proof, launch_of, prove
+from nki.tools.migrate.variants import variants
 
 SECONDS = 60.0
 """For what the file does by itself."""
@@ -36,11 +38,13 @@ class Whole:
     Attributes:
         proofs: of each kernel, by name.
         calls: with which arguments, by kernel.
+        failed: statements of the file that cannot be executed here.
     """
 
     text: Migrated
     proofs: dict[str, Proof]
     calls: dict[str, Call]
+    failed: tuple[Failed, ...]
 
 
 def migrate_file(
@@ -62,30 +66,33 @@ def migrate_file(
 def _migrated(path: Path, given: Mapping[str, Any], target: Target, options: Options, script: Path | None) -> Whole:
     text = path.read_text()
     serve()
-    old = load(path, text, f"_old_{path.stem}")
+    loaded = load(path, text, f"_old_{path.stem}")
+    old = loaded.module
+    if loaded.failed and not kernels_of(old):
+        raise loaded.failed[0].error
     calls, missing = example_calls(path, old, given, target, options, script)
     migrated = migrate(path, text, [call for each in calls.values() for call in each], target, options)
     if any(left.reason == NOT_REACHED for left in migrated.left):
         for name, each in calls.items():
-            each += variants(kernel_in(old, name), each[0], _tracing(kernel_in(old, name), target, options))
+            each += variants(kernel_in(old, name), each, _tracing(kernel_in(old, name), target, options))
         migrated = migrate(path, text, [call for each in calls.values() for call in each], target, options)
     if migrated.new == text:
         missing = {name: reason for name, reason in missing.items() if isinstance(kernel_in(old, name), Beta1Kernel)}
     first = {name: each[0] for name, each in calls.items()}
     proofs = {name: Proof(None, f"it was not executed: {reason}") for name, reason in missing.items()}
     if migrated.new == text:
-        return Whole(migrated, proofs, first)
+        return Whole(migrated, proofs, first, loaded.failed)
     file = path.with_name(f"<new {path.name}>")
     linecache.cache[str(file)] = (len(migrated.new), None, migrated.new.splitlines(True), str(file))
-    try:
-        new = load(file, migrated.new, f"_new_{path.stem}")
-    except Exception as problem:  # noqa: BLE001 - whatever the file does
-        reason = f"the new file cannot be imported: {type(problem).__name__}: {problem}"
-        return Whole(migrated, {**proofs, **{name: Proof(None, reason) for name in calls}}, first)
+    again = load(file, migrated.new, f"_new_{path.stem}")
+    new, known = again.module, {each.reason for each in loaded.failed}
+    if problem := next((each for each in again.failed if each.reason not in known), None):
+        reason = f"the new file cannot be imported: {problem.reason}"
+        return Whole(migrated, {**proofs, **{name: Proof(None, reason) for name in calls}}, first, loaded.failed)
     for name, each in calls.items():
         found = [_proof(kernel_in(old, name), kernel_in(new, name), call, target, options) for call in each]
         proofs[name] = _least(found)
-    return Whole(migrated, proofs, first)
+    return Whole(migrated, proofs, first, loaded.failed)
 
 
 def _least(proofs: list[Proof]) -> Proof:
@@ -112,12 +119,12 @@ def _proof(before: Any, after: Any, call: Call, target: Target, options: Options
     return again if again.equal is None else replace(again, how=f"{again.how}, at smaller sizes")
 
 
-def _tracing(kernel: Any, target: Target, options: Options) -> Callable[[Call], int]:
-    """Traces a kernel; returns how many of its lines issue instructions."""
+def _tracing(kernel: Any, target: Target, options: Options) -> Trace:
+    """Traces a kernel; returns the places that issue instructions."""
 
-    def trace(call: Call) -> int:
+    def trace(call: Call) -> frozenset[Any]:
         tracers, _ = trace_results(launch_of(kernel, call), call.args, call.kwargs, target, options, collect=False)
-        return len({item.location for item in tracers[0].program.body.items if isinstance(item, Issued)})
+        return frozenset(item.location for item in tracers[0].program.body.items if isinstance(item, Issued))
 
     return trace
 
@@ -132,15 +139,16 @@ def example_calls(
     for each in found:
         calls.setdefault(each.kernel, []).append(each)
     missing: dict[str, str] = {}
-    for name, kernel in kernels.items():
-        parameters = inspect.signature(kernel.func).parameters
-        if given and given.keys() & parameters.keys():
-            own = {key: value for key, value in given.items() if key in parameters}
+    for name in _outer_first(kernels):
+        parameters = inspect.signature(kernels[name].func).parameters
+        own = {key: value for key, value in given.items() if key in parameters}
+        needed = {key for key, each in parameters.items() if each.default is each.empty and each.kind in _NAMED}
+        if own and (needed <= own.keys() or name not in _inside(kernels, calls)):
             calls[name] = [Call(name, (), own, calls[name][0].grid if name in calls else (), "--arg")]
         if name in calls or name in _inside(kernels, calls):
             continue
         with contextlib.redirect_stdout(None):
-            call, reason = made_up(kernel, name, _tracing(kernel, target, options))
+            call, reason = made_up(kernels[name], name, _tracing(kernels[name], target, options))
         if call is None:
             missing[name] = reason
         else:
@@ -149,14 +157,29 @@ def example_calls(
     return calls, {name: reason for name, reason in missing.items() if name not in inside}
 
 
+def _outer_first(kernels: Mapping[str, Any]) -> list[str]:
+    """The names of kernels, those first that no other one calls."""
+    parts = set().union(*(_inside(kernels, {name: []}) - {name} for name in kernels))
+    return sorted(kernels, key=lambda name: name in parts)
+
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
 def _inside(kernels: Mapping[str, Any], calls: Mapping[str, list[Call]]) -> set[str]:
-    """Kernels that are part of others which are called."""
+    """Kernels that are part of others which are called, by these or by functions in between."""
     found: set[str] = set()
-    waiting = [name for name in calls if name in kernels]
+    seen: set[Any] = set()
+    waiting = [kernels[name].func for name in calls if name in kernels]
     while waiting:
-        names = kernels[waiting.pop()].func.__code__.co_names
-        waiting += (inner := [name for name in names if name in kernels and name not in found])
-        found.update(inner)
+        function = waiting.pop()
+        seen.add(function)
+        for name in function.__code__.co_names:
+            other = function.__globals__.get(name)
+            inner = kernels[name].func if name in kernels else other
+            found |= {name} & kernels.keys()
+            if inspect.isfunction(inner) and inner not in seen:
+                waiting.append(inner)
     return found
 
 

@@ -8,6 +8,7 @@ import libcst as cst
 
 from nki.tools.migrate.facts import Facts
 from nki.tools.migrate.later.calls import rewritten_call
+from nki.tools.migrate.later.kernels import returned, without_separator
 from nki.tools.migrate.later.loops import for_loop, while_loop
 from nki.tools.migrate.later.renamed import JIT_KEYWORDS, RANGES, RENAMED, SETTINGS
 from nki.tools.migrate.names import Names
@@ -18,6 +19,8 @@ from nki.tools.migrate.rewriting.context import Context
 
 _BUFFERS = ("sbuf", "psum", "hbm", "private_hbm", "shared_hbm")
 _MAKING = tuple(f"nl.{name}" for name in ("ndarray", "zeros", "ones", "full", "empty", "rand"))
+
+_RINGS = ("collective_permute_implicit", "collective_permute_implicit_current_processing_rank_id")
 
 _CONDITIONAL = (
     cst.BooleanOperation,
@@ -41,14 +44,16 @@ class Later(cst.CSTTransformer):
 
     def __init__(self, module: cst.Module, names: Names, facts: Facts) -> None:
         used = {name.value for name in all_of(module, cst.Name)}
-        programs = Programs(names, (), used)
-        self._c = Context(module, names, facts, programs, frozenset(), used, frozenset(), lambda c, node: node)
+        programs = Programs(names, ())
+        none: frozenset[str] = frozenset()
+        self._c = Context(module, names, facts, programs, used, none, none, lambda c, node: node)
         self._names = names
         self._facts = facts
         self._statements: list[cst.CSTNode] = []
         self._outer: list[list[str]] = []
         self._reason = ""
         self._conditional = 0
+        self._returned: frozenset[str] = frozenset()
         self._after: dict[cst.CSTNode, frozenset[str]] = {}
         self.left: list[tuple[cst.CSTNode, str]] = []
 
@@ -63,6 +68,18 @@ class Later(cst.CSTTransformer):
     def on_leave(self, original_node: Any, updated_node: Any) -> Any:
         self._conditional -= isinstance(original_node, _CONDITIONAL)
         return super().on_leave(original_node, updated_node)
+
+    # --- kernels
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self._returned = returned(node)
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        inner = [each.decorator for each in original_node.decorators]
+        functions = [each.func if isinstance(each, cst.Call) else each for each in inner]
+        if all(self._names.canonical(each) != "nki.jit" for each in functions):
+            return updated_node
+        return updated_node.with_changes(params=without_separator(updated_node.params))
 
     # --- statements
 
@@ -137,7 +154,9 @@ class Later(cst.CSTTransformer):
         if name in RANGES and any(self._facts.kind(arg.value) == "register" for arg in original_node.args):
             return original_node.with_changes(args=updated_node.args)
         if name in _MAKING:
-            return self._buffer(updated_node)
+            return self._buffer(original_node, updated_node)
+        if name.startswith("nki.collectives."):
+            return self._collective(name, updated_node)
         if name == "nki.jit":
             return self._decorator(original_node, updated_node)
         if not name.startswith("nisa.") or not self._statements:
@@ -160,16 +179,37 @@ class Later(cst.CSTTransformer):
         target = small.targets[0].target
         return target.value if len(small.targets) == 1 and isinstance(target, cst.Name) else ""
 
-    def _buffer(self, call: cst.Call) -> cst.Call:
-        """``buffer="sbuf"`` is an object today."""
+    def _buffer(self, old: cst.Call, call: cst.Call) -> cst.Call:
+        """``buffer="sbuf"`` is an object today, and what a kernel returns is in HBM that cores share."""
         args = []
+        shared = bool(self._statements) and self._target(old) in self._returned
         for arg in call.args:
             value = arg.value
             name = value.evaluated_value if isinstance(value, cst.SimpleString) else None
+            name = self._names.canonical(value).removeprefix("nl.") if name is None else name
             if arg.keyword is not None and arg.keyword.value == "buffer" and name in _BUFFERS:
-                arg = arg.with_changes(value=cst.parse_expression(self._c.nl(str(name))))
+                today = "shared_hbm" if name == "hbm" and shared else str(name)
+                if isinstance(value, cst.SimpleString) or today != name:
+                    arg = arg.with_changes(value=cst.parse_expression(self._c.nl(today)))
             args.append(arg)
         return call.with_changes(args=args)
+
+    def _collective(self, name: str, call: cst.Call) -> cst.Call:
+        """``num_channels=2`` of a ring is a list of channels today, and is not told to what asks for a rank."""
+        if not name.endswith(_RINGS):
+            return call
+        args = []
+        for arg in call.args:
+            value = arg.value
+            if arg.keyword is not None and arg.keyword.value == "num_channels":
+                if name.endswith("_rank_id"):
+                    continue
+                known = isinstance(value, cst.Integer)
+                text = str(list(range(int(value.value)))) if known else f"list(range({self._c.one_line(value)}))"  # type: ignore[attr-defined]
+                arg = arg.with_changes(keyword=cst.Name("channel_ids"), value=cst.parse_expression(text))
+            args.append(arg)
+        last = args[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return call.with_changes(args=[*args[:-1], last])
 
     def _decorator(self, old: cst.Call, new: cst.Call) -> cst.BaseExpression:
         """``nki.jit`` without keywords that have no effect."""

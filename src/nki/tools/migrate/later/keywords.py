@@ -9,6 +9,7 @@ from enum import Enum
 import libcst as cst
 
 import nki.isa as nisa
+from nki.core.dtypes import as_dtype
 from nki.spec.instruction import Instruction
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.context import Context
@@ -99,6 +100,28 @@ def changed(c: Context, call: Call) -> None:
             _only("None", "masks no longer exist")(c, call, key)
         elif key in call.old and key in call.texts:
             call.texts[key] = _value(c, call, key)
+    _same_bits(c, call)
+
+
+def _reduces_last(c: Context, call: Call) -> bool:
+    """Whether ``axis=1`` means the last axis, as it did in NKI 0.2: the destination says so."""
+    dst, data = (c.facts.one(call.old[key]) if key in call.old else None for key in ("dst", "data"))
+    if dst is None or data is None or len(data.shape) < 3:
+        return False
+    rest = [size for size in data.shape[:-1] if size != 1]
+    middle = [size for size in (data.shape[0], *data.shape[2:]) if size != 1]
+    return [size for size in dst.shape if size != 1] == rest != middle
+
+
+def _same_bits(c: Context, call: Call) -> None:
+    """Descriptors of the hardware move bits: since NKI 0.3 both sides of such a copy have one dtype."""
+    dst, src = (c.facts.one(call.old[key]) if key in call.old else None for key in ("dst", "src"))
+    if call.name != "dma_copy" or dst is None or src is None or "tensor" not in (dst.kind, src.kind):
+        return
+    if not call.texts.get("dge_mode", "").endswith("dge_mode.hwdge") or dst.dtype == src.dtype:
+        return
+    if as_dtype(dst.dtype).itemsize == as_dtype(src.dtype).itemsize:
+        call.texts["src"] += f".view({c.nl(dst.dtype)})"
 
 
 def _value(c: Context, call: Call, key: str) -> str:
@@ -111,6 +134,8 @@ def _value(c: Context, call: Call, key: str) -> str:
     if kind is not None and kind.kind == "enum" and isinstance(node, cst.Integer):
         assert kind.choices is not None and issubclass(kind.choices, Enum), "an enumeration"
         return c.nisa(f"{kind.choices.__name__}.{kind.choices(int(node.value)).name}")
+    if (call.name, key) == ("tensor_reduce", "axis") and text == "1" and _reduces_last(c, call):
+        return str(len(c.facts.known(call.old["data"]).shape) - 1)
     if (call.name, key) == ("memset", "value") and isinstance(node, cst.Float):
         dst = c.facts.one(call.old["dst"]) if "dst" in call.old else None
         whole = float(node.value).is_integer()

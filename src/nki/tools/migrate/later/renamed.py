@@ -13,6 +13,8 @@ RENAMED: Mapping[str, str] = {
     "nl.sequential_range": "range",
     "nl.static_range": "range",
     "nl.static_cast": "nl.copy",
+    "nisa.tensor_copy_dynamic_dst": "nisa.tensor_copy",
+    "nisa.tensor_copy_dynamic_src": "nisa.tensor_copy",
     "nl.tile_size.psum_fmax": "nl.tile_size.psum_bank_fmax",
     "nl.tile_size.total_available_sbuf_size": "nl.tile_size.sbuf_fmax_bytes",
     **{f"nisa.{name}_engine": f"nisa.engine.{name}" for name in ("tensor", "vector", "scalar", "gpsimd", "unknown")},

@@ -11,8 +11,9 @@ from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.arguments import bound
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.direct import is_scalar
+from nki.tools.migrate.rewriting.instructions import read
 from nki.tools.migrate.rewriting.operators import OPERATORS
-from nki.tools.migrate.rewriting.regions import bounds, guarded, joint, only, without
+from nki.tools.migrate.rewriting.regions import bounds, joint, without
 from nki.tools.migrate.rewriting.tiles import subscripted, tile, two_operands
 
 
@@ -31,7 +32,7 @@ def augmented(c: Context, small: cst.AugAssign) -> list[str] | None:
         if product is not None:
             arguments, mask = product
             dst = tile(c, small.target, without(mask.axes, 0))
-            return guarded(c, mask, [f"{c.nisa('nc_matmul')}(dst={dst}, {arguments})"])
+            return [f"{c.nisa('nc_matmul')}(dst={dst}, {arguments})"]
     return _in_place(c, function, small, any(size != 1 for size in fact.shape[1:]))
 
 
@@ -47,7 +48,7 @@ def _in_place(c: Context, function: str, small: cst.AugAssign, has_rows: bool) -
         text = f"{c.nisa('tensor_scalar')}(dst={dst}, data={dst}, op0={op}, operand0={other})"
     else:
         text = f"{c.nisa('tensor_tensor')}(dst={dst}, data1={dst}, data2={other}, op={op})"
-    return guarded(c, mask, [text])
+    return [text]
 
 
 def _product(c: Context, value: cst.BaseExpression) -> tuple[str, Bounds] | None:
@@ -58,10 +59,13 @@ def _product(c: Context, value: cst.BaseExpression) -> tuple[str, Bounds] | None
     given = bound(c, value, old_isa.nc_matmul if function == "nisa.nc_matmul" else old_language.matmul)
     mask = c.masks.read(given.get("mask"))
     if function == "nisa.nc_matmul":
-        stationary = tile(c, given["stationary"], only(mask.axes, 0))
-        moving = tile(c, given["moving"], mask.axes)
+        stationary, moving = (read(c, "nc_matmul", key, given[key], mask.axes) for key in ("stationary", "moving"))
         rest = [f"{k}={c.code(v)}" for k, v in given.items() if k.startswith(("is_", "tile_", "perf"))]
         return ", ".join([f"stationary={stationary}", f"moving={moving}", *rest]), mask
     if mask.axes or "transpose_x" not in given or c.one_line(given["transpose_x"]) != "True":
         return None
-    return f"stationary={c.code(given['x'])}, moving={c.code(given['y'])}", mask
+    stationary, moving = (
+        read(c, "nc_matmul", "stationary", given["x"], {}),
+        read(c, "nc_matmul", "moving", given["y"], {}),
+    )
+    return f"stationary={stationary}, moving={moving}", mask

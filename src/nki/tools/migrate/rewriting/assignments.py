@@ -15,8 +15,7 @@ from nki.tools.migrate.rewriting.dims import grid_of
 from nki.tools.migrate.rewriting.direct import direct
 from nki.tools.migrate.rewriting.instructions import instruction, instruction_into
 from nki.tools.migrate.rewriting.joined import predicate
-from nki.tools.migrate.rewriting.regions import bounds, extents, guarded
-from nki.tools.migrate.rewriting.texts import names_in
+from nki.tools.migrate.rewriting.regions import bounds, extents
 from nki.tools.migrate.rewriting.tiles import subscripted, tile
 from nki.tools.migrate.rewriting.transfers import load_into, loop_reduce_into
 
@@ -40,25 +39,19 @@ def _to_tuple(c: Context, target: cst.Tuple, value: cst.BaseExpression) -> list[
     if grid is None or len(names) != len(grid):
         return None
     c.indices.known |= dict(zip(names, grid, strict=True))
-    return _kept(c, set(names), value)
-
-
-def _kept(c: Context, names: set[str], value: cst.BaseExpression) -> list[str] | None:
-    """No statement, but where one that stays uses the names; then what they are made of stays as well."""
-    if not names & c.kept:
-        return []
-    c.names_left |= names_in(value)
-    return None
+    return []
 
 
 def _to_name(c: Context, name: str, value: cst.BaseExpression) -> list[str] | None:
     kind = c.facts.kind(value)
     if kind in _REMEMBERED:
         _REMEMBERED[kind](c, name, value)
-        return _kept(c, {name}, value)
+        return []
     if kind != "tensor":
         _rebound(c, name)
-        return None
+        if kind == "slice" and isinstance(value, cst.Call) and len(value.args) == 2:
+            c.slices[name] = (c.code(value.args[0].value), c.code(value.args[1].value))
+        return _mask_or_none(c, name, value)
     if any(read.value == name for read in all_of(value, cst.Name)):
         return _to_its_own_name(c, name, value)
     _rebound(c, name)
@@ -74,6 +67,18 @@ def _to_name(c: Context, name: str, value: cst.BaseExpression) -> list[str] | No
     if left:
         c.extents[name] = left
     return [f"{name} = {text}"]
+
+
+def _mask_or_none(c: Context, name: str, value: cst.BaseExpression) -> list[str] | None:
+    """``mask = condition if causal else None`` ends with True, as it becomes the condition of an ``if``."""
+    if name not in c.only_masks or not isinstance(value, cst.IfExp):
+        return None
+    branches = [c.code(each) for each in (value.body, value.orelse)]
+    if "None" not in branches:
+        return None
+    c.conditions.add(name)
+    body, other = ("True" if each == "None" else each for each in branches)
+    return [f"{name} = {body} if {c.code(value.test)} else {other}"]
 
 
 def _to_its_own_name(c: Context, name: str, value: cst.BaseExpression) -> list[str]:
@@ -156,7 +161,7 @@ def _predicated(c: Context, target: cst.Subscript, value: cst.BaseExpression, ma
         source = f"{c.nl('copy')}({source}, dtype={c.nl(place.dtype)})"
     chosen = predicate(c, mask.joined, place.shape)
     text = f"{c.nisa('tensor_copy_predicated')}(dst={tile(c, target, {})}, src={source}, predicate={chosen})"
-    return guarded(c, mask, [text])
+    return [text]
 
 
 def _copied(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> list[str]:
@@ -164,10 +169,8 @@ def _copied(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> lis
     mask = bounds(c, value)
     dst = tile(c, target, mask.axes)
     if c.facts.kind(value) != "tensor":
-        return guarded(c, mask, [f"{subscripted(dst)} = {c.code(value)}"])
-    c.held = frozenset(mask.conditions)
+        return [f"{subscripted(dst)} = {c.code(value)}"]
     source = tile(c, value, mask.axes)
-    c.held = frozenset()
     if isinstance(value, cst.Name | cst.Subscript):
-        return guarded(c, mask, [f"{c.nisa('tensor_copy')}(dst={dst}, src={source})"])
-    return guarded(c, mask, [f"{subscripted(dst)} = {source}"])
+        return [f"{c.nisa('tensor_copy')}(dst={dst}, src={source})"]
+    return [f"{subscripted(dst)} = {source}"]

@@ -26,9 +26,9 @@ class Context:
         names: what its names stand for.
         facts: what expressions were.
         programs: the grid that the kernel was called with.
-        kept: names of index expressions whose definitions stay, because something that uses them stays.
         used: names that the file uses.
         accumulated: names of tiles that nothing but products is added to.
+        only_masks: names that are nothing but masks.
         expression: rewrites an expression.
         is_kernel: whether it is called from outside of kernels.
 
@@ -38,8 +38,11 @@ class Context:
         shapes: sizes of tiles as texts, by name.
         needs: packages of today's language that the file has to import.
         left: statements that stay, and why.
-        names_left: names that occur in them.
-        held: conditions of masks that an ``if`` around this statement tests.
+        definitions: statements that gave names to index expressions and masks, which are written where they are used.
+        slices: start and size of ``nl.ds(...)`` as texts, by name.
+        guards: conditions under which names have a value.
+        guarding: branches that stand for conditions of masks.
+        conditions: names of masks that are True, and not None, where nothing is masked.
         orphans: comments of a statement that is gone, for the next one.
     """
 
@@ -49,9 +52,9 @@ class Context:
         names: Names,
         facts: Facts,
         programs: Programs,
-        kept: frozenset[str],
         used: set[str],
         accumulated: frozenset[str],
+        only_masks: frozenset[str],
         expression: Callable[[Context, Any], Any],
         *,
         is_kernel: bool = False,
@@ -60,22 +63,26 @@ class Context:
         self.names = names
         self.facts = facts
         self.programs = programs
-        self.kept = kept
         self.accumulated = accumulated
+        self.only_masks = only_masks
         self.is_kernel = is_kernel
         self.indices = IndexReader(names, self.code)
-        self.masks = MaskReader(self.indices, self.code, self.bound)
+        self.masks = MaskReader(self.indices, self._condition, self.bound)
         self.extents: dict[str, dict[int, Cut]] = {}
         self.shapes: dict[str, list[str]] = {}
         self.needs: set[str] = set()
         self.left: list[tuple[cst.CSTNode, str]] = []
-        self.names_left: set[str] = set()
+        self.definitions: dict[str, cst.BaseSmallStatement] = {}
         self.orphans: list[cst.EmptyLine] = []
         self.scopes: list[dict[str, str]] = [{}]
-        self.held: frozenset[str] = frozenset()
+        self.slices: dict[str, tuple[str, str]] = {}
+        self.guards: dict[str, dict[str, None]] = {}
+        self.conditions: set[str] = set()
+        self.guarding: set[cst.If] = set()
         self._used = used
         self._expression = expression
         self._emitted: list[str] = []
+        self._bounds: list[str] = []
 
     # --- texts
 
@@ -142,9 +149,20 @@ class Context:
         texts, self._emitted = self._emitted, []
         return texts
 
+    def taken_bounds(self) -> list[str]:
+        """The sizes that were given names; they are not any more."""
+        texts, self._bounds = self._bounds, []
+        return texts
+
     def put_back(self, texts: list[str]) -> None:
         """Make what was taken the statements in front again."""
         self._emitted = texts
+
+    def _condition(self, node: cst.BaseExpression) -> str:
+        """A condition of a mask; one that may be None holds then."""
+        text = self.code(node)
+        optional = text not in self.conditions and any(fact.kind == "none" for fact in self.facts.of(node))
+        return f"({text} is None or {text})" if optional else text
 
     def bound(self, key: int, text: str) -> str:
         """The name of a variable with the value of a text, for the bound of an axis."""
@@ -153,7 +171,7 @@ class Context:
                 return scope[text]
         kind = "size" if text.startswith("min") else "first"
         name = self.fresh(f"p_{kind}" if key == 0 else f"f_{kind}")
-        self.emit(f"{name} = {text}")
+        self._bounds.append(f"{name} = {text}")
         self.scopes[-1][text] = name
         return name
 
@@ -163,3 +181,5 @@ class Context:
         for scope in self.scopes:
             for text in [text for text in scope if pattern.search(text)]:
                 del scope[text]
+        for other in [key for key, texts in self.slices.items() if key == name or pattern.search(" ".join(texts))]:
+            del self.slices[other]

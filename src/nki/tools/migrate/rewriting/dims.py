@@ -102,15 +102,19 @@ def _is_slice(c: Context, each: cst.BaseSlice) -> bool:
     if isinstance(each, cst.Slice):
         return True
     assert isinstance(each, cst.Index), "the other element of a subscript"
-    return isinstance(each.value, cst.Call) and c.names.canonical(each.value.func) == "nl.ds"
+    return c.facts.kind(each.value) == "slice"
 
 
 def _slice(c: Context, each: cst.BaseSlice, axis: int) -> Dim:
     if isinstance(each, cst.Index):
-        call = each.value
-        assert isinstance(call, cst.Call), "nl.ds"
-        start, size = (c.code(arg.value) for arg in call.args)
-        return Dim(axis, start, size, raw=f"{c.code(call.func)}({start}, {size})")
+        text = c.code(each.value)
+        if isinstance(each.value, cst.Name):
+            start, size = c.slices.get(text, (f"{text}.start", f"{text}.size"))
+            return Dim(axis, start, size, raw=text)
+        if not isinstance(each.value, cst.Call) or len(each.value.args) != 2:
+            raise Unmigrated("a slice that is neither written here nor has a name")
+        start, size = (c.code(arg.value) for arg in each.value.args)
+        return Dim(axis, start, size, raw=text)
     assert isinstance(each, cst.Slice), "the other one that is a slice"
     low = c.code(each.lower) if each.lower is not None else "0"
     step = c.code(each.step) if each.step is not None else ""

@@ -12,8 +12,9 @@ from nki.tools.migrate.facts import Fact
 from nki.tools.migrate.masks import Bounds
 from nki.tools.migrate.rewriting.arguments import bound
 from nki.tools.migrate.rewriting.context import Context
+from nki.tools.migrate.rewriting.instructions import read
 from nki.tools.migrate.rewriting.operators import Binary, binary_of
-from nki.tools.migrate.rewriting.regions import Cuts, bounds, guarded, joint
+from nki.tools.migrate.rewriting.regions import Cuts, bounds, joint
 from nki.tools.migrate.rewriting.results import allocate
 from nki.tools.migrate.rewriting.tiles import tile, two_operands
 
@@ -43,11 +44,11 @@ def direct(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> list
         return None
     if own.buffer != "psum" or place.buffer == "psum":
         dst = tile(c, target, mask.axes)
-        return guarded(c, mask, [f"{c.nisa(found.name)}(dst={dst}, {found.arguments})"])
+        return [f"{c.nisa(found.name)}(dst={dst}, {found.arguments})"]
     made = allocate(c, None, own, [str(size) for size in own.shape], c.nl(own.dtype))
     c.emit(f"{c.nisa(found.name)}(dst={made}, {found.arguments})")
     c.emit(f"{c.nisa('tensor_copy')}(dst={tile(c, target, mask.axes)}, src={made})")
-    return guarded(c, mask, c.taken())
+    return c.taken()
 
 
 def _one_instruction(c: Context, value: cst.BaseExpression, same_dtype: bool, mask: Bounds) -> Direct | None:
@@ -124,7 +125,11 @@ def _reduction(c: Context, call: cst.Call, given: Given, cuts: Cuts) -> str | No
 def _product(c: Context, call: cst.Call, given: Given, cuts: Cuts) -> str | None:
     if "transpose_x" not in given:
         return None
-    return f"stationary={c.code(given['x'])}, moving={c.code(given['y'])}, accumulate=False"
+    stationary, moving = (
+        read(c, "nc_matmul", "stationary", given["x"], {}),
+        read(c, "nc_matmul", "moving", given["y"], {}),
+    )
+    return f"stationary={stationary}, moving={moving}, accumulate=False"
 
 
 _REDUCTIONS = {"nl.max": "maximum", "nl.min": "minimum", "nl.sum": "add"}

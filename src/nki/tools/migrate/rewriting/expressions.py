@@ -25,13 +25,25 @@ def expression(c: Context, node: Any) -> Any:
     """An expression in today's language."""
     text = _text(c, node)
     if text is None:
-        return within(c, node)
+        return told(c, node, within(c, node))
     if text == c.one_line(node):
         return node
     made = cst.parse_expression(text)
     if isinstance(made, cst.BinaryOperation) and not made.lpar:
         return made.with_changes(lpar=node.lpar, rpar=node.rpar)
     return made
+
+
+def told(c: Context, old: Any, new: Any) -> Any:
+    """A call of a part of the kernel with what it is told of the program."""
+    names = c.programs.passed(old) if isinstance(old, cst.Call) else ()
+    if not names:
+        return new
+    args = list(new.args)
+    if args and isinstance(args[-1].comma, cst.MaybeSentinel):
+        args[-1] = args[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return new.with_changes(args=[*args, *(cst.Arg(cst.Name(name), cst.Name(name), equal) for name in names)])
 
 
 def within(c: Context, node: Any) -> Any:

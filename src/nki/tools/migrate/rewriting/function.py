@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import libcst as cst
 
 from nki.tools.migrate.facts import Facts
 from nki.tools.migrate.names import Names
-from nki.tools.migrate.nodes import walk
+from nki.tools.migrate.nodes import all_of, parts
 from nki.tools.migrate.programs import Programs
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.expressions import expression
@@ -36,45 +35,64 @@ def rewritten(
     names: Names,
     facts: Facts,
     used: set[str],
-    grid: tuple[Any, ...] | None,
+    programs: Programs,
+    *,
+    is_kernel: bool,
 ) -> Rewritten:
     """Rewrite a function that was traced.
 
     Args:
         used: names that the file uses.
-        grid: the axes that it was called with, if it is a kernel that was called from outside.
+        programs: those that it runs in.
+        is_kernel: whether it was called from outside of kernels.
     """
-    kept: frozenset[str] = frozenset()
-    while True:
-        taken = set(used)
-        programs = Programs(names, grid or (), taken)
-        added = _accumulated(function, names)
-        called = grid is not None
-        context = Context(module, names, facts, programs, kept, taken, added, expression, is_kernel=called)
-        body = block(context, function.body)
-        if context.names_left <= kept:
-            break
-        kept = kept | frozenset(context.names_left)
+    added, masks = _accumulated(function, names), _only_masks(function)
+    context = Context(module, names, facts, programs, set(used), added, masks, expression, is_kernel=is_kernel)
+    body = block(context, function.body)
     changed = programs.looped(function.with_changes(body=body), module)
     return Rewritten(changed, context.left, context.needs)
 
 
 def _accumulated(function: cst.FunctionDef, names: Names) -> frozenset[str]:
-    """Names of tiles that nothing but products is added to."""
+    """Names of tiles that nothing but products is added to, in each trip: a sum of none of them would be no zeros."""
     added: set[str] = set()
     others: set[str] = set()
-    for node in walk(function):
-        if isinstance(node, cst.AugAssign):
-            (added if _is_product(node.value, names) else others).add(_root(node.target))
-        elif isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Subscript):
-            others.add(_root(node.target))
+    branches: dict[str, int] = {}
+
+    def look(node: cst.CSTNode, depth: int) -> None:
+        depth += isinstance(node, cst.If)
+        match node:
+            case cst.AugAssign():
+                name = _root(node.target)
+                always = depth == branches.get(name, 0) and _is_product(node.value, names)
+                (added if always else others).add(name)
+            case cst.AssignTarget(target=cst.Name(value=name)):
+                branches[name] = depth
+            case cst.AssignTarget(target=cst.Subscript() as target):
+                others.add(_root(target))
+        for each in parts(node):
+            look(each, depth)
+
+    look(function, 0)
     return frozenset(added - others)
 
 
+def _only_masks(function: cst.FunctionDef) -> frozenset[str]:
+    """Names that are assigned, and read as masks of calls alone."""
+    masks = [arg.value for arg in all_of(function, cst.Arg) if arg.keyword is not None and arg.keyword.value == "mask"]
+    targets = [each.target for each in all_of(function, cst.AssignTarget) if isinstance(each.target, cst.Name)]
+    keywords = [arg.keyword for arg in all_of(function, cst.Arg)]
+    known = {id(node) for node in [*masks, *targets, *keywords]}
+    others = {name.value for name in all_of(function, cst.Name) if id(name) not in known}
+    return frozenset({name.value for name in targets} - others)
+
+
 def _is_product(node: cst.BaseExpression, names: Names) -> bool:
-    """Whether a value is one instruction of the Tensor engine, which adds by itself."""
+    """Whether a value is one instruction of the Tensor engine, which adds by itself, whatever a mask says."""
     function = names.canonical(node.func) if isinstance(node, cst.Call) else ""
     if not isinstance(node, cst.Call) or function not in ("nisa.nc_matmul", "nl.matmul"):
+        return False
+    if any(arg.keyword is not None and arg.keyword.value == "mask" for arg in node.args):
         return False
     transposed = [arg for arg in node.args if arg.keyword is not None and arg.keyword.value == "transpose_x"]
     return function == "nisa.nc_matmul" or any(

@@ -16,7 +16,7 @@ from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.arguments import bound
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.operators import operator
-from nki.tools.migrate.rewriting.regions import Cuts, guarded, only
+from nki.tools.migrate.rewriting.regions import Cuts, only
 from nki.tools.migrate.rewriting.results import (
     allocate,
     dtype_of_result,
@@ -59,7 +59,7 @@ class Instruction:
     def emit(self, c: Context, dst: str) -> None:
         """Put it in front of the statement."""
         texts = [f"dst={dst}", *self.texts]
-        c.emit(*guarded(c, self.mask, [f"{c.nisa(self.name)}({', '.join(texts)})"]))
+        c.emit(f"{c.nisa(self.name)}({', '.join(texts)})")
 
 
 def instruction(c: Context, call: cst.Call, name: str | None = None) -> str:
@@ -91,7 +91,8 @@ def instruction_into(c: Context, call: cst.Call, target: cst.Subscript) -> None:
     if issued.name == "nc_matmul":
         issued.texts.append("accumulate=False")
     dst = tile(c, target, result_cuts(issued.name, issued.cuts))
-    twice = issued.dtype is not None and result.dtype != place.dtype
+    rounds = issued.dtype is not None or issued.name == "nc_transpose"  # to a dtype that is not that of the place
+    twice = rounds and {each.dtype for each in c.facts.of(call)} != {each.dtype for each in c.facts.of(target)}
     moved = result.buffer == "psum" and place.buffer != "psum"
     if not (twice or moved or _squeezed(result) != _squeezed(place)):
         issued.emit(c, dst)
@@ -99,7 +100,7 @@ def instruction_into(c: Context, call: cst.Call, target: cst.Subscript) -> None:
     sizes = result_shape(c, issued.name, issued.given, issued.cuts, result, None)
     made = allocate(c, None, result, sizes, dtype_of_result(c, issued.given, result))
     issued.emit(c, made)
-    c.emit(*guarded(c, issued.mask, [f"{c.nisa('tensor_copy')}(dst={dst}, src={made})"]))
+    c.emit(f"{c.nisa('tensor_copy')}(dst={dst}, src={made})")
 
 
 def _squeezed(fact: Fact) -> tuple[int, ...]:
@@ -166,12 +167,17 @@ def _argument(c: Context, name: str, key: str, node: cst.BaseExpression, cuts: C
     if key in _OPERATORS:
         return "None" if c.one_line(node) == "None" else operator(c, node)
     if c.facts.kind(node) == "tensor":
-        text = tile(c, node, only(cuts, 0) if name == "nc_matmul" and key == "stationary" else cuts)
-        return text if _reads(name, key, c.facts.known(node).buffer) else f"{c.nl('copy')}({text})"
+        return read(c, name, key, node, cuts)
     text = c.code(node)
     if key == "perf_mode" and text.replace("'", '"') in _PERF_MODES:
         return c.nisa(f"matmul_perf_mode.{_PERF_MODES[text.replace(chr(39), chr(34))]}")
     return text
+
+
+def read(c: Context, name: str, key: str, node: cst.BaseExpression, cuts: Cuts) -> str:
+    """A tile as an operand of an instruction; a copy of one that is in a memory which it does not read."""
+    text = tile(c, node, only(cuts, 0) if name == "nc_matmul" and key == "stationary" else cuts)
+    return text if _reads(name, key, c.facts.known(node).buffer) else f"{c.nl('copy')}({text})"
 
 
 def _reads(name: str, key: str, buffer: str) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from nki.tools.migrate.index_expressions import Symbolic
 from nki.tools.migrate.linear import Linear
 from nki.tools.migrate.masks import Bounds, Cut
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.context import Context
-from nki.tools.migrate.rewriting.regions import Cuts, guarded
+from nki.tools.migrate.rewriting.regions import Cuts
 from nki.tools.migrate.rewriting.views import pattern_of
 
 
@@ -40,7 +39,7 @@ def by_rows(c: Context, mask: Bounds, statement: Callable[[Cuts], str]) -> str:
     span = mask.axes.get(0, Cut("0", str(rows.size)))
     steps = span.high if span.low == "0" else f"{span.low}, {span.high}"
     body = "\n".join(f"{indent}{line}" for line in lines)
-    return guarded(c, replace(mask, joined=[]), [f"for {row} in range({steps}):\n{body}"])[0]
+    return f"for {row} in range({steps}):\n{body}"
 
 
 def predicate(c: Context, conditions: list[Symbolic], shape: tuple[int, ...]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable
 
@@ -19,7 +18,7 @@ from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.joined import by_rows, predicate
 from nki.tools.migrate.rewriting.operators import BINARY, Binary, binary_of
 from nki.tools.migrate.rewriting.regions import Cuts, joint
-from nki.tools.migrate.rewriting.results import tiles_of
+from nki.tools.migrate.rewriting.results import axes_of, tiles_of
 from nki.tools.migrate.rewriting.tiles import operand, tile, two_operands
 
 Given = dict[str, cst.BaseExpression]
@@ -52,8 +51,6 @@ def language(c: Context, name: str, call: cst.Call) -> str | None:
             raise Unmigrated(f"nl.{name} has no argument {key} any more")
     if name in _WHOLE:
         return _whole(c, name, call, given, mask)
-    if set(mask.conditions) - c.held:
-        raise Unmigrated("the mask of a value that is used at once depends on loop variables alone")
     operation = binary_of(c, call)
     if operation is not None:
         return binary(c, call, operation, mask)
@@ -121,7 +118,7 @@ def _loaded_by_rows(c: Context, call: cst.Call, given: Given, mask: Bounds) -> s
 def _whole(c: Context, name: str, call: cst.Call, given: Given, mask: Bounds) -> str:
     if mask.joined and name == "load":
         return _loaded_by_rows(c, call, given, mask)
-    if mask.joined or mask.conditions or (mask.axes and name in ("matmul", "transpose")):
+    if mask.joined or (mask.axes and name in ("matmul", "transpose")):
         raise Unmigrated(f"nl.{name} with this mask")
     operands = tiles_of(c, given)
     texts = [tile(c, each, mask.axes) for each in operands]
@@ -158,7 +155,9 @@ def _general(c: Context, name: str, given: Given, call: cst.Call, mask: Bounds) 
             text = {"x": f"{text}.permute({order})", "axis": str(axes)}.get(key, text)
         texts.append(text if id(node) in positional else f"{key}={text}")
     result, first = c.facts.one(call), c.facts.one(operands[0])
-    if "dtype" not in given and name not in _SHAPED and result is not None and first is not None:
+    if result is None or result.kind != "tensor" or first is None:
+        return f"{c.code(call.func)}({', '.join(texts)})"
+    if "dtype" not in given and name not in _SHAPED:
         texts += [f"dtype={c.nl(result.dtype)}"] if result.dtype != first.dtype else []
     return f"{c.code(call.func)}({', '.join(texts)})"
 
@@ -173,13 +172,9 @@ def _mask_tile(c: Context, node: cst.BaseExpression, call: cst.Call) -> str:
 def _last_axes(c: Context, given: Given) -> tuple[tuple[int, ...], list[int]] | None:
     """The order of axes in which those that are reduced are the last ones, and these; None if they are."""
     rank = len(c.facts.known(given["x"]).shape)
-    try:
-        value = ast.literal_eval(c.one_line(given["axis"]))
-    except ValueError:
-        return None
-    axes = sorted(int(axis) % rank for axis in (value if isinstance(value, tuple | list) else [value]))
-    last = list(range(rank - len(axes), rank))
-    if axes == last:
+    axes = axes_of(c, given["axis"], rank)
+    last = list(range(rank - len(axes), rank)) if axes is not None else None
+    if axes is None or last is None or axes == last:
         return None
     if "keepdims" in given:
         raise Unmigrated("a reduction of axes that are not the last ones, and that keeps them")

@@ -1,4 +1,4 @@
-"""What masks leave of tiles: of a value, of the operands of an instruction together, and where conditions hold."""
+"""What masks leave of tiles: of a value, and of the operands of an instruction together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import libcst as cst
 
 from nki.tools.migrate.masks import Bounds, Cut
 from nki.tools.migrate.rewriting.context import Context
-from nki.tools.migrate.rewriting.texts import wrapped
 
 Cuts = dict[int, Cut]
 """What is left of each axis: 0 is the partitions', -1 the last one, and so on."""
@@ -106,17 +105,6 @@ def _larger(c: Context, key: int, one: str, other: str) -> str:
     if one.isdecimal() and other.isdecimal():
         return str(max(int(one), int(other)))
     return c.bound(key, f"max({one}, {other})")
-
-
-def guarded(c: Context, mask: Bounds, texts: list[str]) -> list[str]:
-    """The statements, where the conditions of a mask on loop variables hold."""
-    if not mask.conditions:
-        return texts
-    before = c.taken()
-    indent = c.module.default_indent
-    inner = "\n".join(f"{indent}{line}" for text in texts for line in wrapped(text, indent).splitlines())
-    condition = " and ".join(f"({each})" if " or " in each else each for each in mask.conditions)
-    return [*before, f"if {condition}:\n{inner}"]
 
 
 def only(cuts: Cuts, key: int) -> Cuts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 
@@ -64,14 +65,38 @@ def _sizes(c: Context, instruction: str, given: Arguments, result: Fact) -> list
     operands = tiles_of(c, given)
     if instruction in _TRANSPOSES:
         return sizes_of_tile(c, operands[0])[::-1]
-    for operand in operands:
+    if instruction == "tensor_reduce" and operands:
+        return _reduced(c, operands[0], given, result)
+    for operand in operands if instruction not in _ROWS else ():
         fact = c.facts.one(operand)
         if fact is not None and fact.shape == result.shape:
             return sizes_of_tile(c, operand)
     found = [str(size) for size in result.shape]
-    if operands and len(result.shape) == 2:
+    if operands and len(result.shape) == 2 and result.shape[0] == c.facts.known(operands[0]).shape[0]:
         found[0] = sizes_of_tile(c, operands[0])[0]
     return found
+
+
+def _reduced(c: Context, operand: cst.BaseExpression, given: Arguments, result: Fact) -> list[str]:
+    """The sizes that a reduction leaves: those of the axes that it does not reduce, and the numbers of all others."""
+    sizes, rank = sizes_of_tile(c, operand), len(c.facts.known(operand).shape)
+    axes = axes_of(c, given["axis"], rank) if "axis" in given else None
+    found = [str(size) for size in result.shape]
+    if axes is None or len(sizes) != rank:
+        return [sizes[0], *found[1:]]
+    if len(found) == rank:
+        return ["1" if axis in axes else size for axis, size in enumerate(sizes)]
+    left = [size for axis, size in enumerate(sizes) if axis not in axes]
+    return left if len(left) == len(found) else [sizes[0], *found[1:]]
+
+
+def axes_of(c: Context, node: cst.BaseExpression, rank: int) -> list[int] | None:
+    """Axes that are written as numbers, counted from the first one; None for others."""
+    try:
+        value = ast.literal_eval(c.one_line(node))
+    except (ValueError, SyntaxError):
+        return None
+    return sorted(int(axis) % rank for axis in (value if isinstance(value, tuple | list) else [value]))
 
 
 def dtype_of_result(c: Context, given: Arguments, result: Fact) -> str:
@@ -80,10 +105,10 @@ def dtype_of_result(c: Context, given: Arguments, result: Fact) -> str:
         fact = c.facts.one(node)
         owner = node.value if isinstance(node, cst.Subscript) else node
         base = c.facts.one(owner)
-        if not isinstance(owner, cst.Name) or base is None or base.kind != "tensor" or base.blocks:
+        if not isinstance(owner, cst.Name) or base is None or base.kind != "tensor":
             continue
         if fact is not None and fact.dtype == result.dtype:
-            return f"{owner.value}.dtype"
+            return f"{owner.value}{'[0]' * base.blocks}.dtype"
     return c.nl(result.dtype)
 
 

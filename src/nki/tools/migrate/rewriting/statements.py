@@ -13,6 +13,7 @@ from nki.tools.migrate.rewriting.accumulations import augmented
 from nki.tools.migrate.rewriting.assignments import assign
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.expressions import within
+from nki.tools.migrate.rewriting.guards import guarded, guards_of, together
 from nki.tools.migrate.rewriting.texts import names_in
 from nki.tools.migrate.rewriting.transfers import call_statement
 
@@ -34,7 +35,7 @@ def block(c: Context, suite: cst.BaseSuite) -> cst.BaseSuite:
             waiting = []
         found += made
     c.scopes.pop()
-    found = found or [cst.parse_statement("pass")]
+    found = together(c, found) or [cst.parse_statement("pass")]
     return suite.with_changes(body=found, footer=(*waiting, *suite.footer))
 
 
@@ -82,9 +83,11 @@ def _statement(c: Context, statement: Any) -> list[Any]:
     before = c.taken()
     try:
         made = _changed(c, statement)
-        emitted = c.taken()
-    except Unmigrated as problem:
-        made, emitted = [_marked(c, statement, str(problem))], []
+        emitted = [*c.taken_bounds(), *c.taken()]
+    except (Unmigrated, cst.ParserSyntaxError) as problem:
+        c.taken()
+        reason = str(problem) if isinstance(problem, Unmigrated) else "its new text would be no Python"
+        made, emitted = _marked(c, statement, reason), c.taken_bounds()
     c.put_back(before)
     if not emitted:
         return made
@@ -95,11 +98,28 @@ def _statement(c: Context, statement: Any) -> list[Any]:
     return [*new, *made]
 
 
-def _marked(c: Context, statement: Any, reason: str) -> Any:
+def _marked(c: Context, statement: Any, reason: str) -> list[Any]:
+    """A statement as it was, with the reason, and in front of it what it reads of what is written nowhere else."""
     c.left.append((statement, reason))
-    c.names_left |= names_in(statement)
     mark = cst.EmptyLine(comment=cst.Comment(f"{MARK}{reason}"))
-    return statement.with_changes(leading_lines=(*statement.leading_lines, mark))
+    defined = [cst.SimpleStatementLine([each]) for each in _definitions(c, statement)]
+    if not defined:
+        return [statement.with_changes(leading_lines=(*statement.leading_lines, mark))]
+    defined[0] = defined[0].with_changes(leading_lines=statement.leading_lines)
+    return [*defined, statement.with_changes(leading_lines=(mark,))]
+
+
+def _definitions(c: Context, statement: Any) -> list[cst.BaseSmallStatement]:
+    """The definitions of index expressions and masks that a statement reads, and of those in them."""
+    found: list[cst.BaseSmallStatement] = []
+    waiting = names_in(statement) & c.definitions.keys()
+    while waiting:
+        definition = c.definitions[waiting.pop()]
+        if definition not in found:
+            found.append(definition)
+            waiting |= names_in(definition) & c.definitions.keys()
+    order = list(c.definitions.values())
+    return sorted(found, key=order.index)
 
 
 def _changed(c: Context, statement: Any) -> list[Any]:
@@ -151,13 +171,17 @@ def _line(c: Context, line: cst.SimpleStatementLine) -> list[Any]:
     small = line.body[0]
     if isinstance(small, cst.Import | cst.ImportFrom):
         return [line]
+    c.masks.conditions.clear()
     texts = _small(c, small)
+    conditions = guards_of(c, small)
+    if conditions:
+        return [guarded(c, line, conditions, [c.one_line(within(c, small))] if texts is None else texts)]
     if texts is None:
-        value = small.value if isinstance(small, cst.Assign | cst.AnnAssign) else None
-        defines = value is not None and c.facts.kind(value) in ("index", "grid", "mask")
-        return [line if defines else line.with_changes(body=[within(c, small)])]
+        return [line.with_changes(body=[within(c, small)])]
     comments = [cst.EmptyLine(comment=comment) for comment in comments_in(small)] if "#" in c.text(small) else []
     if not texts:
+        targets = [name.value for target in all_of(small, cst.AssignTarget) for name in all_of(target, cst.Name)]
+        c.definitions |= dict.fromkeys(targets, small)
         trailing = line.trailing_whitespace.comment
         kept = [*line.leading_lines, *comments, *([cst.EmptyLine(comment=trailing)] if trailing else [])]
         c.orphans = kept if any(each.comment for each in kept) else []

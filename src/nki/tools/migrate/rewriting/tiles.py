@@ -80,6 +80,8 @@ def _box(c: Context, node: cst.Subscript, dims: list[Dim], cuts: Cuts) -> str:
     fact, base = c.facts.known(node), c.facts.known(node.value)
     text = c.code(node.value)
     blocks, rest = dims[: base.blocks], dims[base.blocks :]
+    if fact.blocks and all(dim.raw == ":" for dim in dims[-len(fact.shape) :]):
+        blocks, rest = dims[: base.blocks - fact.blocks], []
     for dim in blocks:
         if dim.axis is not None:
             raise Unmigrated("an access spans several blocks, which are tiles of their own now")
@@ -106,10 +108,27 @@ def sizes_of_tile(c: Context, node: cst.BaseExpression) -> list[str]:
     if isinstance(node, cst.Name):
         return [f"{node.value}.shape[{at}]" for at in range(len(fact.shape))]
     if isinstance(node, cst.Subscript):
-        by_axis = {dim.axis: dim.size for dim in _dims_of_box(c, node) if dim.axis is not None}
+        base = c.facts.known(node.value)
+        dims = _dims_of_box(c, node)
+        whole = _sizes_of_whole(c, node.value, dims, base)
+        by_axis = {
+            dim.axis: dim.size or whole[at - base.blocks]
+            for at, dim in enumerate(dims)
+            if dim.axis is not None and at >= base.blocks
+        }
         if len(by_axis) == len(fact.shape) and all(by_axis.values()):
             return [by_axis[axis] for axis in range(len(fact.shape))]
     return [str(size) for size in fact.shape]
+
+
+def _sizes_of_whole(c: Context, node: cst.BaseExpression, dims: list[Dim], base: Fact) -> list[str]:
+    """The sizes of a tensor, or of a block of it, as texts; "" where they have none."""
+    rank = len(base.shape) - base.blocks
+    if not isinstance(node, cst.Name):
+        return [""] * rank
+    known = c.shapes.get(node.value, [])
+    owner = node.value + "".join(f"[{dim.text}]" for dim in dims[: base.blocks])
+    return known if len(known) == rank else [f"{owner}.shape[{at}]" for at in range(rank)]
 
 
 def _dims_of_box(c: Context, node: cst.Subscript) -> list[Dim]:

@@ -15,7 +15,7 @@ from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.instructions import GIVEN, instruction
 from nki.tools.migrate.rewriting.joined import by_rows
 from nki.tools.migrate.rewriting.operators import operator
-from nki.tools.migrate.rewriting.regions import Cuts, guarded, joint
+from nki.tools.migrate.rewriting.regions import Cuts, joint
 from nki.tools.migrate.rewriting.tiles import subscripted, tile
 from nki.tools.migrate.rewriting.views import chosen_rows
 
@@ -29,7 +29,7 @@ def load_into(c: Context, target: cst.Subscript, call: cst.Call) -> list[str]:
     mask = c.masks.read(given.get("mask"))
     dst, src = tile(c, target, mask.axes), tile(c, given["src"], mask.axes)
     more = f", oob_mode={c.code(given['mode'])}" if "mode" in given else ""
-    return guarded(c, mask, [f"{c.nisa('dma_copy')}(dst={dst}, src={src}{more})"])
+    return [f"{c.nisa('dma_copy')}(dst={dst}, src={src}{more})"]
 
 
 def loop_reduce_into(c: Context, target: cst.Subscript, call: cst.Call) -> list[str]:
@@ -39,7 +39,7 @@ def loop_reduce_into(c: Context, target: cst.Subscript, call: cst.Call) -> list[
     dst = tile(c, target, mask.axes)
     source = tile(c, next(iter(given.values())), mask.axes)
     op = operator(c, given["op"])
-    return guarded(c, mask, [f"{c.nisa('tensor_tensor')}(dst={dst}, data1={dst}, data2={source}, op={op})"])
+    return [f"{c.nisa('tensor_tensor')}(dst={dst}, data1={dst}, data2={source}, op={op})"]
 
 
 def _copy(c: Context, call: cst.Call) -> list[str]:
@@ -52,7 +52,7 @@ def _copy(c: Context, call: cst.Call) -> list[str]:
         raise Unmigrated("nisa.dma_copy with dst_rmw_op and oob_mode")
     mask = c.masks.read(given.get("mask"))
     dst, src = tile(c, given["dst"], mask.axes), tile(c, given["src"], mask.axes)
-    return guarded(c, mask, [_added(c, dst, src, given["dst_rmw_op"])])
+    return [_added(c, dst, src, given["dst_rmw_op"])]
 
 
 def _atomic_rmw(c: Context, call: cst.Call) -> list[str]:
@@ -102,12 +102,12 @@ def _store(c: Context, call: cst.Call) -> list[str]:
     dst = tile(c, given["dst"], cuts)
     fact = c.facts.one(value)
     if fact is None or fact.kind != "tensor":
-        return guarded(c, mask, [f"{subscripted(dst)} = {c.code(value)}"])
+        return [f"{subscripted(dst)} = {c.code(value)}"]
     source = tile(c, value, cuts)
     if "mode" in given:
         mode = c.code(given["mode"])
-        return guarded(c, mask, [f"{c.nisa('dma_copy')}(dst={dst}, src={source}, oob_mode={mode})"])
-    return guarded(c, mask, [f"{c.code(call.func)}({dst}, {source})"])
+        return [f"{c.nisa('dma_copy')}(dst={dst}, src={source}, oob_mode={mode})"]
+    return [f"{c.code(call.func)}({dst}, {source})"]
 
 
 def _stored_by_rows(
