@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple
@@ -36,8 +38,24 @@ class NkiWarning(UserWarning):
         self.finding = finding
 
 
+_SILENCED: ContextVar[bool] = ContextVar("silenced", default=False)
+"""Whether warnings of this context are wanted; `silenced` puts the value before back."""
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Within this block, this thread warns of nothing; the filters of `warnings` belong to all threads."""
+    token = _SILENCED.set(True)
+    try:
+        yield
+    finally:
+        _SILENCED.reset(token)
+
+
 def warn(finding: Finding) -> None:
     """Warn of a finding, with the file and the line of the user's call that led here, not of a framework's."""
+    if _SILENCED.get():
+        return
     warning, frame = NkiWarning(finding), sys._getframe(1)
     while _between(frame) and frame.f_back is not None:
         frame = frame.f_back

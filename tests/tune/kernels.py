@@ -17,6 +17,8 @@ def scale(a: Any, tile: int = 256, fault: str = "") -> Any:
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     if fault == "raises":
         raise ZeroDivisionError("no such tile")
+    if fault == "exits":
+        raise SystemExit(3)
     for start in range(0, a.shape[1], tile):
         part = nl.ndarray((128, tile), dtype=a.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=part, src=a[:, start : start + tile])
@@ -37,4 +39,4 @@ def in_place(a: Any, tile: int = 256) -> None:
         nisa.dma_copy(dst=a[:, start : start + tile], src=part)
 
 
-tuned = nki.autotune(configs=[{"tile": tile} for tile in TILES], processes=2)(nki.jit(scale))
+tuned = nki.autotune(configs=[{"tile": tile} for tile in TILES])(nki.jit(scale))

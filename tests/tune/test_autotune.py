@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,84 +13,17 @@ import numpy as np
 import pytest
 
 import nki
-import nki.tune.workers
 from nki.core.errors import LaunchError
-from nki.options import Options
-from nki.tune.job import TuningJob
-from nki.tune.task import pickled_task
-from nki.tune.workers import askers
 from tests.tune import kernels
 from tests.tune.kernels import TILES, scale
 
 A = np.random.default_rng(2).standard_normal((128, 2048), np.float32)
+POOL = ThreadPoolExecutor(1)  # of which nobody asks anything
 CONFIGS = [{"tile": tile} for tile in TILES]
 
 
 def tuner(**more: Any) -> Any:
     return nki.autotune(**{"configs": CONFIGS, "processes": 1, **more})(nki.jit(scale))
-
-
-def test_processes_answer_as_this_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel is a decorated one of a module; in the second half this process must not be asked."""
-    job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
-    numbers = list(range(len(job.configs)))
-    seen: list[Any] = []
-    with askers(job, 1, lambda *what: seen.append(what)) as ask:
-        expected = [ask("bound", numbers), ask("time", numbers)]
-
-    def refuse(*_: Any) -> Any:
-        raise AssertionError("asked here")
-
-    monkeypatch.setattr(nki.tune.workers.Answers, "of", refuse)
-    told: list[Any] = []
-    with askers(job, 2, lambda *what: told.append(what)) as ask:
-        assert [ask("bound", numbers), ask("time", numbers)] == expected
-    assert sorted(told) == sorted(seen)
-
-
-@pytest.mark.parametrize("problem", [ImportError("of an answer's class"), EOFError()])
-def test_an_answer_that_cannot_be_read_is_given_here(problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
-    numbers = list(range(len(job.configs)))
-    with askers(job, 1, lambda *_: None) as ask:
-        expected = ask("bound", numbers)
-
-    def fail(_: Any) -> Any:
-        raise problem
-
-    monkeypatch.setattr(nki.tune.workers.pickle, "load", fail)
-    with askers(job, 2, lambda *_: None) as ask:
-        assert ask("bound", numbers) == expected
-
-
-def test_a_process_that_fails_is_asked_no_more_and_blocks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Any) -> Any:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(nki.tune.workers.pickle, "load", fail)
-    job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
-    with pytest.raises(ZeroDivisionError), askers(job, 2, lambda *_: None) as ask:
-        ask("bound", list(range(len(job.configs))))
-
-
-def test_another_process_does_not_answer_for_another_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value that the kernel reads was changed after the import: only this process knows it."""
-    monkeypatch.setattr(kernels, "FACTOR", 5.0)
-    job = TuningJob(kernels.tuned.launch(), {"a": A}, "trn2", kernels.tuned.configs, Options())
-    here: list[Any] = []
-    plain = nki.tune.workers.Answers.of
-    monkeypatch.setattr(nki.tune.workers.Answers, "of", lambda *what: here.append(what) or plain(*what))
-    with askers(job, 2, lambda *_: None) as ask:
-        ask("bound", [0, 1])
-    assert len(here) == 2
-
-
-def test_a_function_in_a_function_stays_in_this_process() -> None:
-    def kernel(a: Any) -> Any:
-        return scale(a)
-
-    assert pickled_task(TuningJob(nki.jit(kernel).launch(), {"a": A}, "trn2", (), Options())) is None
-    assert pickled_task(TuningJob(nki.jit(scale).launch(), {"a": A}, "trn2", (), Options())) is not None
 
 
 def test_it_is_found_once_for_each_shape_and_dtype() -> None:
@@ -215,6 +149,12 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ({"budget": 0}, "tune.argument"),
         ({"budget": 1.5}, "tune.argument"),
         ({"processes": 0}, "tune.argument"),
+        ({"timeout": 0}, "tune.argument"),
+        ({"timeout": 9, "processes": 1}, "tune.argument"),
+        ({"executor": POOL, "processes": 2}, "tune.argument"),
+        ({"executor": POOL, "processes": None, "timeout": 9}, "tune.argument"),
+        ({"executor": "processes", "processes": None}, "tune.executor"),
+        ({"executor": ThreadPoolExecutor, "processes": None}, "tune.executor"),
         ({"tolerance": -1}, "tune.argument"),
         ({"tolerance": "much"}, "tune.argument"),
         ({"pinned": 3}, "tune.argument"),

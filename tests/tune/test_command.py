@@ -67,3 +67,42 @@ def test_a_configuration_that_cannot_be_read(text: str) -> None:
 def test_a_configuration_that_the_kernel_does_not_have() -> None:
     error = nki_json("tune", f"{FILE}::scale", *ARRAY, "--config", "tiel=3", code=2)["error"]
     assert (error["code"], error["fix"]) == ("tune.config", "write --config tile=3")
+
+
+def test_shards_of_the_command_line(tmp_path: Path) -> None:
+    words = (f"{FILE}::scale", *ARRAY, "--config", "tile=512", "--config", "tile=2048", "--target", "trn2")
+    folder = str(tmp_path / "shards")
+    for number in (1, 2):
+        told = nki_json("tune", *words, "--shard", f"{number}/2", "--out", folder)
+        assert (told["shard"], Path(told["file"]).is_file()) == (f"{number}/2", True)
+    told = nki_json("tune", *words, "--merge", folder, "--pin", str(tmp_path / "pinned.json"))
+    assert (told["origin"], told["chosen"]) == ("searched", "tile=512")
+    assert json.loads((tmp_path / "pinned.json").read_text())["entries"][0]["config"] == "tile=512"
+    Path(folder, "scale-2-of-2.json").unlink()
+    error = nki_json("tune", *words, "--merge", folder, code=1)["error"]
+    assert (error["code"], "lacks shard 2 of 2" in error["message"]) == ("tune.shards", True)
+
+
+@pytest.mark.parametrize(
+    "words,code",
+    [
+        (("--shard", "0/0", "--out", "x"), "tune.shard"),
+        (("--shard", "3/2", "--out", "x"), "tune.shard"),
+        (("--shard", "1/2"), "tune.option"),
+        (("--out", "x"), "tune.option"),
+        (("--shard", "1/2", "--out", "x", "--merge", "x"), "tune.option"),
+        (("--shard", "1/2", "--out", "x", "--pin", "x"), "tune.option"),
+        (("--merge", "x", "--executor", "threads"), "tune.option"),
+        (("--executor", "threads", "--processes", "2"), "tune.option"),
+        (("--executor", "threads", "--timeout", "2"), "tune.option"),
+        (("--executor", "pool"), "tune.executor"),
+    ],
+)
+def test_options_that_cannot_be(words: tuple[str, ...], code: str) -> None:
+    error = nki_json("tune", f"{FILE}::tuned", *ARRAY, *words, code=2)["error"]
+    assert error["code"] == code and error["fix"]
+
+
+def test_an_executor_by_name() -> None:
+    told = nki_json("tune", f"{FILE}::tuned", *ARRAY, "--target", "trn2", "--executor", "tests.tune.executors:made")
+    assert (told["origin"], told["chosen"]) == ("searched", "tile=512")

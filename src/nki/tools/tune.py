@@ -7,6 +7,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,14 @@ from nki.profiling.evidence import evidence
 from nki.tools.output import SafeConsole, stdout, write_json
 from nki.tools.request import Request, kernel_command, read_request, usage_error
 from nki.tools.suggestions.nearest_word import nearest
-from nki.tune.autotune import TunedKernel, autotune
+from nki.tune.autotune import autotune
 from nki.tune.config import Config
+from nki.tune.executors import FORMS, named_executor
 from nki.tune.job import Question
+from nki.tune.settings import Settings
+from nki.tune.shards import ShardFile, read_shard
 from nki.tune.tuned import Candidate, Tuned
+from nki.tune.tuned_kernel import TunedKernel
 
 _REASON = 100
 
@@ -35,8 +40,13 @@ _REASON = 100
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE,...", help="A candidate, instead of its own.")
 @click.option("--budget", type=click.IntRange(1), help="How many candidates are timed at most.")
 @click.option("--processes", type=click.IntRange(1), help="That time candidates at once; default: as needed.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For one configuration.")
+@click.option("--executor", metavar="NAME", help=f"Who times candidates: {FORMS}.")
+@click.option("--shard", metavar="NUMBER/COUNT", help="Only this share of the candidates; --out keeps what is found.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FOLDER", help="Where --shard writes its file.")
+@click.option("--merge", type=click.Path(path_type=Path), metavar="FOLDER", help="Choose by the files of all shards.")
 @click.option("--pin", type=click.Path(path_type=Path), metavar="FILE", help="Write the winner to a file.")
-def command(
+def command(  # noqa: PLR0913 - one parameter for each option
     kernel: str,
     args: tuple[str, ...],
     target: str | None,
@@ -46,6 +56,11 @@ def command(
     configs: tuple[str, ...],
     budget: int | None,
     processes: int | None,
+    timeout: float | None,
+    executor: str | None,
+    shard: str | None,
+    out: Path | None,
+    merge: Path | None,
     pin: Path | None,
 ) -> None:
     """Time the configurations of a kernel and choose the fastest one that computes the same as its default.
@@ -53,23 +68,67 @@ def command(
     KERNEL has configurations from @nki.autotune, or they are given here, one --config each: keyword arguments, lnc=N,
     and settings of CompileConfig, such as --config tile=512,lnc=2 --config tile=256,prefetch_auto=True.
     """
+    share = None if shard is None else read_shard(shard)
+    _check_together(
+        {"--shard": shard, "--out": out, "--merge": merge, "--pin": pin, "--executor": executor},
+        {"--processes": processes, "--timeout": timeout},
+    )
     request = read_request(kernel, args, target, lnc, seed, as_json)
-    tuner = _tuner(request, configs, budget, processes)
-    with request.user_code(), _progress(len(tuner.configs), as_json) as done:
-        tuned = tuner.tune_watched((), request.kwargs, done, request.options)
+    with contextlib.ExitStack() as stack:
+        settings = Settings(budget, None, processes, timeout, _executor(executor, stack))
+        tuner = _tuner(request, configs, settings)
+        stack.enter_context(request.user_code())
+        done = stack.enter_context(_progress(len(tuner.configs), as_json))
+        found: Tuned | ShardFile
+        if share is not None:
+            found = tuner.tune_shard(request.kwargs, share, done, request.options)
+        elif merge is not None:
+            found = tuner.merge_shards(request.kwargs, merge, done, request.options)
+        else:
+            found = tuner.tune_watched((), request.kwargs, done, request.options)
+    if isinstance(found, ShardFile):
+        assert out is not None, "both options go together"
+        _show_shard(found, found.write(out), as_json)
+        return
     if pin is not None:
         tuner.pin(pin)
     if as_json:
-        write_json({**tuned.to_json(), "validated": request.target.validated})
+        write_json({**found.to_json(), "validated": request.target.validated})
     else:
-        _show(tuned, request, pin)
+        _show(found, request, pin)
+
+
+def _executor(text: str | None, stack: contextlib.ExitStack) -> Executor | None:
+    """The executor of a name, until the command ends."""
+    if text is None:
+        return None
+    return stack.enter_context(named_executor(text, lambda told: click.echo(f"note: {told}", err=True)))
+
+
+def _check_together(these: Mapping[str, Any], limits: Mapping[str, Any]) -> None:
+    """Refuse options that exclude each other, or that are nothing without another one."""
+    given = {name for name, value in {**these, **limits}.items() if value is not None}
+    for one, other in _EXCLUSIVE:
+        if {one, other} <= given:
+            raise usage_error("tune.option", f"{one} with {other}", f"leave one of them out: {_EXCLUSIVE[one, other]}")
+    if ("--shard" in given) != ("--out" in given):
+        raise usage_error("tune.option", "--shard and --out go together", "write --shard 1/4 --out FOLDER")
+
+
+_EXCLUSIVE = {
+    ("--shard", "--merge"): "first all shards run, then their files are put together",
+    ("--shard", "--pin"): "a shard chooses nothing; --merge does",
+    ("--merge", "--executor"): "the files have the answers",
+    ("--executor", "--processes"): "the number belongs to the executor, as in --executor processes:4",
+    ("--executor", "--timeout"): "an executor has its own limits",
+}
 
 
 _VALUES = re.compile(r"(\w+)=(-?[\d.]+(?:,-?[\d.]+)+)")
 """NAME=VALUE,VALUE"""
 
 
-def _tuner(request: Request, configs: tuple[str, ...], budget: int | None, processes: int | None) -> TunedKernel:
+def _tuner(request: Request, configs: tuple[str, ...], settings: Settings) -> TunedKernel:
     """The kernel with its own candidates, or with those of the command line."""
     function = request.launch.function
     own = _own(function)
@@ -80,10 +139,10 @@ def _tuner(request: Request, configs: tuple[str, ...], budget: int | None, proce
             "decorate it with @nki.autotune(configs=[...]), or name some: --config tile=256 --config tile=512",
         )
     if own is not None and not configs:
-        return own.searched(request.launch.lnc, budget, processes)
+        return own.searched(request.launch.lnc, settings)
     parameters = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
     given = [_config(text, parameters, request) for text in configs]
-    return autotune(configs=given, budget=budget, processes=processes)(Kernel(request.launch))
+    return autotune(configs=given)(Kernel(request.launch)).searched(None, settings)
 
 
 def _own(function: Callable[..., Any]) -> TunedKernel | None:
@@ -153,6 +212,14 @@ def _progress(count: int, as_json: bool) -> Iterator[Callable[[Question, int], N
             "time": progress.add_task("timing", total=count),
         }
         yield lambda question, number: progress.advance(tasks[question])
+
+
+def _show_shard(found: ShardFile, path: Path, as_json: bool) -> None:
+    timed = sum(question == "time" and each.ns is not None for (question, _), each in found.known.answers.items())
+    if as_json:
+        write_json({"kernel": found.kernel, "target": found.target, "shard": str(found.shard), "file": str(path)})
+    else:
+        stdout().print(f"shard {found.shard} of {found.kernel} on {found.target}: {timed} timed, kept in {path}")
 
 
 def _show(tuned: Tuned, request: Request, pin: Path | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from nki.driver.compiled import Cache
 from nki.driver.launch import Launch
 from nki.driver.prepare import prepare
 from nki.options import Options
-from nki.report import NkiWarning
+from nki.report import silenced
 from nki.tune.config import Config
 
 Question = Literal["bound", "time"]
@@ -65,8 +64,18 @@ class Answer:
     assumed: bool = False
 
 
+def unanswered(code: str, why: str) -> Answer:
+    """The answer about a candidate of which workers end, or take too long."""
+    return Answer(None, f"{code}: {why}")
+
+
+def is_unanswered(reason: str) -> bool:
+    """Whether a reason is that of `unanswered`: workers that have more memory, or time, may have an answer."""
+    return reason.startswith(("tune.lost: ", "tune.timeout: "))
+
+
 class Answers:
-    """Asks the timing model about the candidates of a job, in this process.
+    """Asks the timing model about the candidates of a job, in this process; several threads may ask at once.
 
     A candidate is traced once for both questions, unless so much is traced meanwhile that memory might not suffice.
     """
@@ -81,15 +90,14 @@ class Answers:
         # Passes and the timing model are loaded when the first kernel is tuned, not with the package.
         model = importlib.import_module("nki.tune.model")
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NkiWarning)
+            with silenced():
                 traced = self._traced.pop(number, None) or self._trace(number)
                 if question == "time":
                     ns, assumed = model.time_ns(traced)
                     return Answer(ns, "", assumed)
                 self._keep(number, traced)
                 return Answer(model.least_ns(traced))
-        except Exception as problem:  # noqa: BLE001  what the Python of a kernel raises concerns this candidate alone
+        except (Exception, SystemExit) as problem:  # noqa: BLE001  what the Python of a kernel raises concerns this candidate alone
             return Answer(None, reason_of(problem))
 
     def _trace(self, number: int) -> measure.Question:
@@ -103,7 +111,7 @@ class Answers:
             self._traced[number] = traced
 
 
-def reason_of(problem: Exception) -> str:
+def reason_of(problem: Exception | SystemExit) -> str:
     """One line: the error's code and message, with the place where it was raised."""
     if isinstance(problem, NkiError):
         frame = problem.location.frame

@@ -19,6 +19,7 @@ from nki.store.files import write_whole
 from nki.store.keys import key_of
 from nki.store.settings import settings
 from nki.tune.config import Config
+from nki.tune.job import is_unanswered
 from nki.tune.tuned import Candidate, Tuned, tuned_from
 
 FORMAT, VERSION = "nki-tuned", 1
@@ -78,9 +79,10 @@ def from_disk(key: str, configs: Sequence[Config]) -> Tuned | None:
 
 
 def to_disk(key: str, tuned: Tuned) -> None:
-    """Keep an entry, if there is a cache."""
+    """Keep an entry, if there is a cache; not one that lacks answers, which other workers may give."""
     store = settings().cache()
-    if store is not None and key:
+    lacks = any(is_unanswered(each.reason) for each in tuned.candidates)
+    if store is not None and key and not lacks:
         store.put(key, json.dumps(tuned.to_json()).encode())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from nki.driver.compiled import Cache
 from nki.driver.launch import Launch
 from nki.frontend.host import kind_of, take
 from nki.options import Options
-from nki.report import NkiWarning
+from nki.report import silenced
 
 Leaves = list[tuple[str, Any]]
 
@@ -61,8 +60,7 @@ def outcome(launch: Launch, arguments: Mapping[str, Any], cache: Cache, options:
         NkiError: the kernel is refused.
     """
     mine = {name: host_copies(value, name) for name, value in arguments.items()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NkiWarning)
+    with silenced():
         result, _ = call(launch, (), mine, cache, options)
     found = list(_leaves(result, "result"))
     for name, before in _leaves(dict(arguments), ""):

@@ -7,53 +7,42 @@ candidate is left out only if it cannot be faster than one that is known to be r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import NoReturn
 
-from nki.tune.job import Answer, Caches, Question, TuningJob, reason_of
+from nki.core.errors import LaunchError
+from nki.tune.ask import Ask
+from nki.tune.job import Answer, Caches, TuningJob, is_unanswered, reason_of
 from nki.tune.same import Leaves, difference, outcome
 from nki.tune.tuned import Candidate
-from nki.tune.workers import Ask, askers
 
-Done = Callable[[Question, int], None]
+Check = Callable[[int], str]
+"""In what a candidate differs from the default; empty if it does not."""
 
 
-def search(
-    job: TuningJob,
-    *,
-    default: int,
-    budget: int | None,
-    tolerance: float | None,
-    processes: int | None,
-    caches: Caches,
-    done: Done,
-) -> tuple[Candidate, ...]:
+def search(job: TuningJob, ask: Ask, check: Check, *, default: int, budget: int | None) -> tuple[Candidate, ...]:
     """All candidates of a job, one of them chosen.
 
     Args:
         job: with host arrays of NumPy in its arguments.
+        ask: answers questions about candidates.
+        check: asked about the fastest one.
         default: number of the candidate that the others are compared with.
         budget: how many others are timed at most; None for no limit.
-        tolerance: of results, see `nki.tune.same.allowed`.
-        processes: see `askers`.
-        caches: of compiled kernels.
-        done: called with every question that was answered.
 
     Raises:
         NkiError: the default configuration is refused.
     """
-    with askers(job, processes, done) as ask:
-        found = _Search(job, default, ask, budget)
-        checker = _Checker(job, default, tolerance, caches)
-        while True:
-            found.time_promising()
-            best = found.best()
-            if best == default:
-                break
-            problem = checker.problem(best)
-            if not problem:
-                found.checked.add(best)
-                break
-            found.wrong[best] = problem
+    found = _Search(job, default, ask, budget)
+    while True:
+        found.time_promising()
+        best = found.best()
+        if best == default:
+            break
+        problem = check(best)
+        if not problem:
+            found.checked.add(best)
+            break
+        found.wrong[best] = problem
     return found.candidates(best)
 
 
@@ -66,7 +55,7 @@ class _Search:
         self.bounds: dict[int, Answer] = dict(zip(others, ask("bound", others), strict=True))
         self.times: dict[int, Answer] = {default: ask("time", [default])[0]}
         if self.times[default].ns is None:
-            _raise_again(job, default)
+            _refuse(job, default, self.times[default])
         self.wrong: dict[int, str] = {}
         self.checked: set[int] = {default}
         self._left = len(others) if budget is None else budget
@@ -123,14 +112,15 @@ _WAVE = 8
 """Candidates that are timed before the best time is looked at again; a constant, so that tables are repeatable."""
 
 
-class _Checker:
-    """Runs candidates on the arrays of the call."""
+class Checker:
+    """Runs candidates on the arrays of the call, in this process; the check of a `search`."""
 
     def __init__(self, job: TuningJob, default: int, tolerance: float | None, caches: Caches) -> None:
+        """`tolerance` is that of `nki.tune.same.allowed`, `caches` are of compiled kernels."""
         self._job, self._default, self._tolerance, self._caches = job, default, tolerance, caches
         self._expected: Leaves | None = None
 
-    def problem(self, number: int) -> str:
+    def __call__(self, number: int) -> str:
         """In what a candidate differs from the default; empty if it does not."""
         if self._expected is None:
             self._expected = self._outcome(self._default)
@@ -145,8 +135,16 @@ class _Checker:
         return outcome(launch, arguments, self._caches.setdefault(number, {}), self._job.options)
 
 
-def _raise_again(job: TuningJob, number: int) -> Any:
+def _refuse(job: TuningJob, number: int, answer: Answer) -> NoReturn:
     """The error of the default configuration, as a call raises it."""
+    if is_unanswered(answer.reason):
+        code, _, why = answer.reason.partition(": ")
+        raise LaunchError(
+            code,
+            f"the default configuration of {job.launch.name} ({job.configs[number].label}): {why}",
+            rule="what the others are compared with can be timed and run",
+            fix="call the kernel with it in a process of its own, and look at what it does",
+        )
     launch, arguments = job.with_config(number)
     outcome(launch, arguments, {}, job.options)
     raise AssertionError("the default configuration was refused and then ran")

@@ -1,24 +1,15 @@
-"""A process that asks the timing model about candidates: a pickled task comes in, then numbers; answers go out.
+"""A process that carries out calls: pickled calls come in, what they return or raise goes out.
 
-Only `nki.tune.workers` starts it. Pickles come from the process that started it and from nowhere else.
+Only `nki.tune.processes` starts it, as a script, so that it imports what its calls need and nothing else. Pickles come
+from the process that started it and from nowhere else.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import pickle
 import sys
-from dataclasses import replace
-from typing import Any, BinaryIO
-
-import numpy as np
-
-from nki.driver.launch import Launch
-from nki.frontend.dependencies.manifest import manifest_of
-from nki.kernel import Kernel
-from nki.tune.job import Answers, TuningJob
-from nki.tune.task import Blank, Task
+from typing import Any
 
 
 def main() -> None:
@@ -29,48 +20,33 @@ def main() -> None:
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     requests = sys.stdin.buffer
-    task: Task = pickle.load(requests)
-    job = _job(task)
-    _send(replies, job is not None)
-    if job is None:
-        return
-    answers = Answers(job)
+    sys.path[:] = pickle.load(requests)
     while True:
         try:
-            question, number = pickle.load(requests)
+            call = pickle.load(requests)
         except EOFError:
             return
-        _send(replies, answers.of(question, number))
+        pickle.dump(_reply(call), replies)
+        replies.flush()
 
 
-def _send(replies: BinaryIO, value: Any) -> None:
-    pickle.dump(value, replies)
-    replies.flush()
+def _reply(call: bytes) -> bytes:
+    """What a call gave, as bytes of their own: one that cannot be read leaves the next ones readable."""
+    try:
+        function, args, kwargs = pickle.loads(call)
+        return pickle.dumps((True, function(*args, **kwargs)))
+    except Exception as problem:  # noqa: BLE001  it is raised where the call was made
+        return _failed(problem)
 
 
-def _job(task: Task) -> TuningJob | None:
-    """The job with the kernel as this process imports it; None if that is not the same kernel."""
-    sys.path[:] = task.path
-    found: Any = importlib.import_module(task.module)
-    for name in task.qualname.split("."):
-        found = getattr(found, name)
-    function = found.func if isinstance(found, Kernel) else found
-    if manifest_of(function, task.launch.references).digest != task.digest:
-        return None
-    launch: Launch = replace(task.launch, function=function)
-    return TuningJob(launch, filled(task.arguments), task.target, task.configs, task.options)
-
-
-def filled(value: Any) -> Any:
-    """Arguments with zeros for arrays."""
-    match value:
-        case Blank(shape, dtype):
-            return np.zeros(shape, dtype)
-        case list() | tuple():
-            return type(value)(filled(item) for item in value)
-        case dict():
-            return {key: filled(item) for key, item in value.items()}
-    return value
+def _failed(problem: Exception) -> bytes:
+    reply: Any = (False, problem)
+    try:
+        sent = pickle.dumps(reply)
+        pickle.loads(sent)  # some exceptions are written and cannot be read
+        return sent
+    except Exception:  # noqa: BLE001  whatever the pickle of somebody's exception does
+        return pickle.dumps((False, RuntimeError(f"{type(problem).__name__}: {problem}")))
 
 
 if __name__ == "__main__":
