@@ -56,6 +56,7 @@ def test_random_numbers_are_those_of_the_cpu() -> None:
         lambda device: torch.fft.fft(torch.arange(8.0, device=device)),
         lambda device: torch.cat([torch.ones(2, device=device), torch.zeros(1, device=device)]),
         lambda device: torch.vmap(lambda row: row.cumsum(0))(torch.ones(3, 3, device=device)),
+        lambda device: torch.nn.functional.mse_loss(*torch.eye(2, dtype=torch.float64, device=device)),
     ],
 )
 def test_operators_give_what_they_give_on_the_cpu(make: Callable[[str], torch.Tensor]) -> None:
@@ -63,6 +64,14 @@ def test_operators_give_what_they_give_on_the_cpu(make: Callable[[str], torch.Te
     assert there.device.type == "neuron"
     assert (there.shape, there.dtype, there.stride()) == (here.shape, here.dtype, here.stride())
     assert torch.equal(there.cpu(), here)
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")  # as on the CPU
+def test_what_an_operator_writes_to_becomes_as_large_as_its_result() -> None:
+    x, out = torch.ones(3, dtype=torch.float64, device="neuron"), torch.zeros(2, dtype=torch.float64, device="neuron")
+    assert torch.add(x, 1, out=out) is out and out.tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        torch.add(x, 1, out=torch.zeros(3, dtype=torch.int64, device="neuron"))
 
 
 def test_views_share_memory_and_storage() -> None:

@@ -24,10 +24,15 @@ def register(aten: torch.library.Library) -> None:
 
 def _pinned(tensor: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:
     made = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu").copy_(tensor)
-    storage = made.untyped_storage()
+    return remembered(made)
+
+
+def remembered(tensor: torch.Tensor) -> torch.Tensor:
+    """The CPU tensor, which is pinned from now on."""
+    storage = tensor.untyped_storage()
     number = storage._cdata
     _PINNED[number] = weakref.ref(storage, lambda _: _PINNED.pop(number, None))
-    return made
+    return tensor
 
 
 def _is_pinned(tensor: torch.Tensor, device: torch.device | None = None) -> bool:

@@ -15,7 +15,15 @@ import torch
 from torch.utils import backend_registration
 
 from nki.core.errors import ArgumentError, LaunchError
-from nki.interop.torch.device import accelerator, attention, autocast, pinned_memory, rnn_cells, storage
+from nki.interop.torch.device import (
+    accelerator,
+    attention,
+    autocast,
+    pinned_memory,
+    rnn_cells,
+    storage,
+    unused_parameters,
+)
 from nki.interop.torch.device.device_module import DeviceModule
 from nki.interop.torch.distributed import backend as distributed
 from nki.interop.torch.eager.provenance import note
@@ -38,6 +46,9 @@ _VIEWS = (
     "unfold",
     "view",
 )
+
+_GROWING = frozenset(("aten::mse_loss.out", "aten::smooth_l1_loss.out"))
+"""Operators that give what they write to the shape of their arguments first, also where it is a sum of one element."""
 
 _LIBRARIES: list[torch.library.Library] = []
 """Registrations end with their library, so it is kept."""
@@ -69,6 +80,7 @@ def enable_device() -> None:
     autocast.register(everything, aten)
     _LIBRARIES.extend((everything, aten))
     distributed.install()
+    unused_parameters.install()
 
 
 def _check_room() -> None:
@@ -264,12 +276,33 @@ def _on_the_cpu(operator: Any, *args: Any, **kwargs: Any) -> Any:
         return lowered.setdefault(id(tensor), (tensor, _lowered(tensor)))[1]
 
     cpu_args, cpu_kwargs = map_tensors(_without_device((args, kwargs)), lower)
-    result = operator(*cpu_args, **cpu_kwargs)
+    result, roomy = _called(operator, cpu_args, cpu_kwargs)
+    for name, made in roomy.items():
+        lowered[id(kwargs[name])] = kwargs[name], made
+        if made.shape == kwargs[name].shape:
+            cpu_kwargs[name].copy_(made)
     for tensor, lower_tensor in lowered.values():
         if tensor is not lower_tensor and tensor.shape != lower_tensor.shape:
             tensor.data = on_device(lower_tensor)  # an out= tensor got its size
     originals = {id(lower_tensor): tensor for tensor, lower_tensor in lowered.values()}
     return map_tensors(result, lambda tensor: _raised(tensor, originals, list(lowered.values())))
+
+
+def _called(operator: Any, args: Any, kwargs: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+    """The result of an operator, and what it wrote to in the place of arguments ``out=``.
+
+    It writes to those, unless it makes them larger, if only for a moment: memory of the device has no room for that.
+    """
+    outputs = [argument.name for argument in operator._schema.arguments if argument.is_out]
+    roomy: dict[str, torch.Tensor] = {}
+    if operator.name() not in _GROWING:
+        try:
+            return operator(*args, **kwargs), roomy
+        except RuntimeError:
+            if not outputs:
+                raise
+    roomy = {name: torch.empty(0, dtype=kwargs[name].dtype, device="cpu") for name in outputs}
+    return operator(*args, **{**kwargs, **roomy}), roomy
 
 
 def _raised(
