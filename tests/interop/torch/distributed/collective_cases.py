@@ -16,9 +16,9 @@ from torch._C._distributed_c10d import _make_nccl_premul_sum
 import nki
 import nki.language as nl
 from nki import collectives as ncc
-from nki.interop.torch import enable_device
+from nki.interop.torch import eager_on, enable_device
 from nki.runtime import run_ranks
-from tests.interop.torch.distributed import bad_input_cases
+from tests.interop.torch.distributed import bad_input_cases, model_cases
 
 DTYPES = [
     torch.float32,
@@ -351,7 +351,7 @@ class Cases:
 def main() -> None:
     enable_device()
     if "few" in sys.argv:
-        del DTYPES[3:], SHAPES[2]
+        del DTYPES[3:7], SHAPES[2]
     dist.init_process_group("cpu:gloo,neuron:neuron")
     rank, size = dist.get_rank(), dist.get_world_size()
     done = Cases(dist.group.WORLD).run()
@@ -363,6 +363,10 @@ def main() -> None:
     dist.all_reduce(whole)  # of CPU tensors, which Gloo does
     assert whole.tolist() == [sum(range(size))] * 3
     bad_input_cases.a_slow_rank_is_waited_for()
+    if "models" in sys.argv:
+        eager_on("host")
+        model_cases.run(steps=3)
+        eager_on("device")
     dist.destroy_process_group()
     if size == len(("the one", "the other")):
         done += bad_input_cases.run()

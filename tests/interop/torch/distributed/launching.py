@@ -18,7 +18,9 @@ def environment_of(**others: str) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path), **others}
 
 
-def torchrun(program: str, processes: int, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def torchrun(
+    program: str, processes: int, *arguments: str, patience: float = PATIENCE, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a program of this folder in so many processes, which have ended when this returns."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     started = subprocess.Popen(
@@ -30,7 +32,7 @@ def torchrun(program: str, processes: int, *arguments: str, **environment: str) 
         start_new_session=True,
     )
     try:
-        out, error = started.communicate(timeout=PATIENCE)
+        out, error = started.communicate(timeout=patience)
     finally:
         if started.poll() is None:
             os.killpg(started.pid, signal.SIGKILL)
