@@ -15,7 +15,7 @@ from tests.together import together
 def _declared(done: Executed) -> set[str]:
     """Collectives meet other ranks, of which a launch in one process has none."""
     declared = set(done.issued.instruction.effects(done.issued.arguments))
-    return declared - {"rendezvous"} if done.issued.instruction.label.startswith("nki.collectives.") else declared
+    return declared - {"ranks"}
 
 
 @together("name", REGISTRY)
@@ -27,14 +27,14 @@ def test_declared_effects_are_those_of_the_body(name: str) -> None:
 
 
 def test_every_effect_of_the_state_is_seen_by_the_spy() -> None:
-    assert set().union(*(done.used for done in executed())) == set(STATE.values()) == set(EFFECTS) - {"fence"}
+    assert set().union(*(done.used for done in executed())) == set(STATE.values()) == set(EFFECTS) - {"fence", "ranks"}
 
 
 @pytest.mark.parametrize("name", [n for n, i in REGISTRY.items() if i.label.startswith("nki.collectives.")])
 def test_collectives_that_move_data_meet_other_ranks(name: str) -> None:
     moves = any(operand.is_tensor for operand in REGISTRY[name].operands.values())
     done = next(done for done in executed() if done.issued.instruction.name == name)
-    assert REGISTRY[name].effects(done.issued.arguments) == (("rendezvous",) if moves else ())
+    assert REGISTRY[name].effects(done.issued.arguments) == (("ranks",) if moves else ())
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ _MEET: Instruction[Any] = Instruction(
     False,
     True,
     Cost(_Bare("Meet", "all_reduce", "srcs"), "a test"),
-    ("rendezvous",),
+    ("ranks",),
 )
 NBYTES = tensor(0).nbytes
 

@@ -78,7 +78,7 @@ def _exchanged(a: Any, x: Arrays, sources: Sequence[np.ndarray], place: int, dty
     source=SOURCE,
     rules=[GROUP, LISTS, MEMORY, SAME_SHAPES, REDUCTION, PRIORITY],
     steps=collective("AllReduce", "all_reduce", "srcs"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def all_reduce(
     srcs: Sources,
@@ -122,7 +122,7 @@ def _(a: Any, x: Arrays) -> None:
         PRIORITY,
     ],
     steps=collective("AllGather", "all_gather", "srcs"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def all_gather(
     srcs: Sources,
@@ -164,7 +164,7 @@ def _(a: Any, x: Arrays) -> None:
         PRIORITY,
     ],
     steps=collective("ReduceScatter", "reduce_scatter", "srcs"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def reduce_scatter(
     srcs: Sources,
@@ -206,7 +206,7 @@ def _(a: Any, x: Arrays) -> None:
         PRIORITY,
     ],
     steps=collective("AllToAll", "all_to_all", "srcs"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def all_to_all(
     srcs: HbmSources,

@@ -94,7 +94,7 @@ def _fit_together(lists: Sequence[Sequence[View]]) -> bool:
     source=SOURCE,
     rules=[SINGLE, SAME_SHAPES, _PAIRS, PRIORITY],
     steps=permutes("CollectivePermute", "srcs"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def collective_permute(
     srcs: HbmSources,
@@ -137,7 +137,7 @@ def _(a: Any, x: Arrays) -> None:
     source=SOURCE,
     rules=[GROUP, _CHANNEL_TENSORS, _CHANNELS, PRIORITY],
     steps=permutes("CollectivePermute", "srcs_by_channel"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def collective_permute_implicit(
     srcs_by_channel: ChannelSources,
@@ -175,7 +175,7 @@ def _(a: Any, x: Arrays) -> None:
     source=SOURCE,
     rules=[GROUP, _CHANNEL_TENSORS, _CHANNELS, REDUCTION, PRIORITY],
     steps=permutes("CollectivePermuteReduce", "srcs0_by_channel"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def collective_permute_implicit_reduce(
     srcs0_by_channel: ChannelSources,

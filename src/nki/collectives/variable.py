@@ -146,7 +146,7 @@ def _check_chunk(label: str, chunk: tuple[int, int, int], sizes: tuple[int, int]
     source=SOURCE,
     rules=_GATHER,
     steps=collective("AllGatherV", "all_gather", "srcs"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def all_gather_v(
     srcs: HbmSources,
@@ -187,7 +187,7 @@ def _(a: Any, x: Arrays) -> None:
     source=SOURCE,
     rules=_VARIABLE,
     steps=collective("AllToAllV", "all_to_all", "srcs"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def all_to_all_v(
     srcs: HbmSources,
@@ -227,7 +227,7 @@ def _(a: Any, x: Arrays) -> None:
     rules=_GATHER,
     public=False,
     steps=prepares("AllGatherVSetup"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def all_gather_v_setup(
     srcs: HbmSources,
@@ -254,7 +254,7 @@ def _(a: Any, x: Arrays) -> None:
     rules=_VARIABLE,
     public=False,
     steps=prepares("AllToAllVSetup"),
-    effects=("rendezvous",),
+    effects=("ranks",),
 )
 def all_to_all_v_setup(
     srcs: HbmSources,

@@ -27,6 +27,7 @@ from nki.graph.ir import Function, Module, Value
 from nki.graph.kernels import Emitter, Kernels
 from nki.graph.link.bind import bind
 from nki.graph.link.link import Linked, link, refuse_faults
+from nki.graph.link.order import beside_collectives
 from nki.graph.link.plan import MemoryPlan, plan
 from nki.graph.link.steps import KernelRun, ModelSteps, steps_of, walk
 from nki.graph.partition.choose import link_for_two
@@ -195,6 +196,7 @@ class GraphCompilation:
         kernels = Kernels(emitters, self._target, setting.options)
         began = perf_counter()
         steps = steps_of(function, kernels)
+        beside_collectives(steps, self._target)
         self._seconds["kernels"] = perf_counter() - began
         names = _argument_names(function)
         cuts = self._cuts(steps)
@@ -239,6 +241,7 @@ class GraphCompilation:
         emitters = emit.EMITTERS if self._setting.emitters is None else self._setting.emitters
         kernels = Kernels(emitters, self._target, self._setting.options)
         steps = steps_of(function, kernels)
+        beside_collectives(steps, self._target)
         cuts = self._cuts(steps)
         planned = plan(function, steps, bind(function, steps), _argument_names(function), donated)
         linked, _ = self._linked(steps, planned, cuts, kernels)

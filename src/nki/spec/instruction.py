@@ -45,9 +45,10 @@ Body = Callable[[Any, Arrays], None]
 EngineChoice = Callable[[Any, Target], Engine]
 Effects = tuple[str, ...] | Callable[[Any], tuple[str, ...]]
 
-EFFECTS = ("accumulator", "random", "print", "rendezvous", "fence")
+EFFECTS = ("accumulator", "random", "print", "rendezvous", "ranks", "fence")
 """What instructions share beside memory and registers, so that they keep their order: the accumulator registers of the
-engine, its random generator, the printed output, meetings with the other core, and memory that is not an operand."""
+engine, its random generator, the printed output, meetings with the other core, meetings with other ranks, and memory
+that is not an operand. Only the other core shares memory, so that only "rendezvous" orders accesses to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ from nki.sim.walk import Claim, check_trips
 from nki.spec.program import Block, ForLoop, Issued, Program, Sync, WhileLoop
 from nki.target.model import Target
 
+_MEETINGS = frozenset(("rendezvous", "ranks"))
+"""Effects of what ends when others come, and not later."""
+
 _CHANGE = 0.1
 """How likely a random policy changes the priority of a queue, at each step."""
 
@@ -196,7 +199,7 @@ def _written(issued: Issued) -> list[View]:
 def _can_fly(issued: Issued) -> bool:
     """Whether all that an instruction writes is tensors at known addresses."""
     written = _written(issued)
-    meets = "rendezvous" in issued.instruction.effects(issued.arguments)
+    meets = not _MEETINGS.isdisjoint(issued.instruction.effects(issued.arguments))
     return bool(written) and not meets and all(view.dynamic is None for view in written)
 
 

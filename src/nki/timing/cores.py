@@ -110,9 +110,9 @@ class CoreTimeline:
         spent = Spent()
         for part in block.parts:
             when = at + spent.ns
-            if isinstance(part, LoopPlan) and part.body.meets:
+            if isinstance(part, LoopPlan) and self.stops_in(part.body):
                 found, state = yield from self._loop(part, state, when, first)
-            elif isinstance(part, LoopPlan) or not part.meets:
+            elif isinstance(part, LoopPlan) or not self.stops_in(part):
                 found, state = self.work.part(part, state, when if first else None)
             else:
                 run = self.segment(part, state)
@@ -122,6 +122,10 @@ class CoreTimeline:
             self.over_part(part, when, found.ns)
             spent = spent.plus(found)
         return spent, state
+
+    def stops_in(self, plan: SegmentPlan | BlockPlan) -> bool:
+        """Whether something is met in it, so that it is simulated step by step."""
+        return plan.meets > 0
 
     def over_part(self, part: SegmentPlan | LoopPlan, at: float, ns: float) -> None:
         """Hear of every part that has run from a time on; of loops without meetings as a whole."""

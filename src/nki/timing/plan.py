@@ -28,7 +28,7 @@ class SegmentPlan:
         after: the next instruction of the same queue, or -1.
         missing: how many events have to happen before it may start: producers, and its turn in the queue.
         ports: shared ports that it occupies.
-        meets: number of instructions that meet the other core.
+        meets, joins: number of instructions that meet the other core, and of those that meet other ranks.
         boxes: for comparing what instructions touch.
     """
 
@@ -43,6 +43,7 @@ class SegmentPlan:
         self.missing: list[int] = []
         self.ports: list[tuple[int, ...]] = []
         self.meets = sum(recipe.meets for recipe in recipes)
+        self.joins = sum(recipe.joins for recipe in recipes)
         self.boxes = Boxes()
 
     def order(self, queues: Sequence[int], producers: Sequence[Sequence[int]]) -> None:
@@ -102,12 +103,12 @@ class LoopPlan:
 
 
 class BlockPlan:
-    """Segments and loops in their order; `meets` says whether the other core is met anywhere in it."""
+    """Segments and loops in order; `meets` and `joins` say whether the other core, and other ranks, are met in it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.parts: list[SegmentPlan | LoopPlan] = []
-        self.meets = False
+        self.meets = self.joins = False
 
 
 class TimingPlanner:
@@ -141,9 +142,11 @@ class TimingPlanner:
             if isinstance(part, tuple):
                 made = self._segment(*part)
                 plan.meets |= made.meets > 0
+                plan.joins |= made.joins > 0
             else:
                 made = self._loop(part, entries)
                 plan.meets |= made.body.meets
+                plan.joins |= made.body.joins
             plan.parts.append(made)
         return plan
 

@@ -45,7 +45,7 @@ class Recipe:
         writes: positions of the arguments that it writes; `touches` are both.
         dynamic: whether an address is read from a register or a tensor.
         plain: whether all these arguments are views at fixed addresses.
-        meets: whether it meets the other core.
+        meets, joins: whether it meets the other core, and whether other ranks.
         busy: ns for each unit but that of DMA, without what the circumstances add.
     """
 
@@ -57,6 +57,7 @@ class Recipe:
         "chained",
         "demand",
         "dynamic",
+        "joins",
         "kind",
         "latency",
         "meets",
@@ -100,7 +101,8 @@ class Recipe:
         self.dynamic = any(view.dynamic is not None for _, view in issued.views())
         values = [issued.arguments[position] for position in self.touches]
         self.plain = not self.dynamic and all(type(value) is View for value in values)
-        self.meets = "rendezvous" in issued.instruction.effects(issued.arguments)
+        effects = issued.instruction.effects(issued.arguments)
+        self.meets, self.joins = "rendezvous" in effects, "ranks" in effects
 
 
 class Recipes:

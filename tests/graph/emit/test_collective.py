@@ -157,3 +157,20 @@ def test_groups_that_cannot_be_are_refused(groups: str, reason: str) -> None:
     with pytest.raises(GraphError, match=reason) as caught:
         compiled(f"%y = {what} : ({given}) -> {given}", given, given)
     assert caught.value.code == "graph.unsupported"
+
+
+def test_two_cores_of_every_rank_compute_what_one_does() -> None:
+    """The first core of a rank meets the first cores of the others, and the second one has its share of the rest."""
+    given, wide = kind((256, 256), np.float32), kind((256, 256), np.float32)
+    text = f"""func.func public @main(%x: {given}, %w: {wide}) -> {given} {{
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : ({given}, {wide}) -> {given}
+  %1 = "stablehlo.all_reduce"(%0) <{{{GROUPS}}}> {region("add", np.float32)} : ({given}) -> {given}
+  %2 = stablehlo.dot_general %1, %w, contracting_dims = [1] x [0] : ({given}, {wide}) -> {given}
+  return %2 : {given}
+}}"""
+    one, two = (compile_module(text, target="trn2", lnc=lnc, patterns=[]) for lnc in (1, 2))
+    assert two.profile().makespan_ns < one.profile().makespan_ns and len(two.programs) == 2
+    weight = values((256, 256), np.float32)[0]
+    runs = [[partial(model.run, [own, weight]) for own in values((256, 256), np.float32)] for model in (one, two)]
+    for alone, both in zip(*(Parallel(RANKS).run(run) for run in runs), strict=True):
+        np.testing.assert_array_equal(alone[0], both[0])

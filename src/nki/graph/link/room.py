@@ -6,7 +6,7 @@ explicit addresses stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from nki.core.tensor import Buffer, MemoryRegion
@@ -46,11 +46,12 @@ class Room:
     def next(self, program: Program) -> Shift:
         """Where a kernel goes that comes after those that were asked about before."""
         sbuf, psum = (self._start(program, region) for region in (MemoryRegion.sbuf, MemoryRegion.psum))
-        used = sorted(set(_transfers(program.body)), key=self._queues.index)
-        count = len(self._queues)
+        meets = set(_queues(program.body, _meets))
+        used = sorted(set(_queues(program.body, by_dma)) - meets, key=self._queues.index)
+        count = len(self._queues) - (len(used) < len(self._queues))
         moved = {queue: self._queues[(self._queue + number) % count] for number, queue in enumerate(used)}
         self._queue = (self._queue + len(used)) % count
-        return Shift(sbuf, psum, moved)
+        return Shift(sbuf, psum, moved | dict.fromkeys(meets, self._queues[-1]))
 
     def _start(self, program: Program, region: MemoryRegion) -> int:
         buffers = [buffer for buffer in program.body.all_buffers() if buffer.region is region]
@@ -67,10 +68,14 @@ class Room:
         return start - first
 
 
-def _transfers(block: Block) -> Iterator[str]:
-    """Queues of the transfers of a block and of the loops in it."""
+def _queues(block: Block, chosen: Callable[[Issued], bool]) -> Iterator[str]:
+    """Queues of some instructions of a block and of the loops in it."""
     for item, sync in zip(block.items, block.sync or (), strict=True):
         if not isinstance(item, Issued):
-            yield from _transfers(item.body)
-        elif sync is not None and by_dma(item):
+            yield from _queues(item.body, chosen)
+        elif sync is not None and chosen(item):
             yield sync.queue
+
+
+def _meets(issued: Issued) -> bool:
+    return "ranks" in issued.instruction.effects(issued.arguments)

@@ -11,7 +11,7 @@ from nki.target.model import Target
 from nki.timing.bandwidth import NEVER
 from nki.timing.cores import CoreTimeline
 from nki.timing.hardware import Hardware
-from nki.timing.plan import LoopPlan, SegmentPlan, TimingPlanner
+from nki.timing.plan import BlockPlan, LoopPlan, SegmentPlan, TimingPlanner
 from nki.timing.recipe import TRANSFER
 from nki.timing.run import CLEAR, SegmentRun
 from nki.timing.state import SegmentState
@@ -159,6 +159,9 @@ class RankCore(CoreTimeline):
 
     def segment(self, plan: SegmentPlan, state: SegmentState) -> SegmentRun:
         return RankSegmentRun(plan, self.work.hardware, self.target, state, self._alone, self._waits)
+
+    def stops_in(self, plan: SegmentPlan | BlockPlan) -> bool:
+        return plan.meets > 0 or plan.joins > 0
 
     def over_part(self, part: SegmentPlan | LoopPlan, at: float, ns: float) -> None:
         run = self.run if isinstance(self.run, RankSegmentRun) and self.run.plan is part else None

@@ -1,0 +1,123 @@
+"""The order of a model's steps: what needs no collective that is under way runs beside it.
+
+Queues take their instructions in order, so that one that waits for a collective keeps back all behind it. Here a step
+whose operands are still on their way comes after those that could begin, as far as the predicted times say that it
+would wait for them anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+
+from nki.graph.link.steps import Choice, KernelRun, ModelLoop, ModelSteps, Step
+from nki.spec.program import Program
+from nki.target.model import Target
+from nki.timing.cores import spent_by_cores
+
+_RANKS = "ranks"
+_ALONE = frozenset({"accumulator"})  # what no other kernel sees
+
+
+def beside_collectives(steps: ModelSteps, target: Target) -> None:
+    """Put a model's steps, also those in its loops and branches, in such an order; one without collectives stays."""
+    steps.steps = _Orders(steps, target).block(steps.steps)
+
+
+class _Orders:
+    """Makes orders; times and effects of a kernel are found once."""
+
+    def __init__(self, steps: ModelSteps, target: Target) -> None:
+        self._root, self._target = steps.root, target
+        self._times: dict[int, float] = {}
+        self._effects: dict[int, frozenset[str]] = {}
+
+    def block(self, steps: Sequence[Step]) -> list[Step]:
+        """Steps in order. Loops and branches stay where they are, as all queues wait for them."""
+        made: list[Step] = []
+        run: list[KernelRun] = []
+        for step in steps:
+            if isinstance(step, KernelRun):
+                run.append(step)
+                continue
+            made += self._ordered(run)
+            run = []
+            self._within(step)
+            made.append(step)
+        return made + self._ordered(run)
+
+    def _within(self, step: Step) -> None:
+        if isinstance(step, ModelLoop):
+            step.condition, step.body = self.block(step.condition), self.block(step.body)
+        elif isinstance(step, Choice):
+            step.branches = tuple((self.block(inner), made) for inner, made in step.branches)
+
+    def _ordered(self, run: Sequence[KernelRun]) -> list[Step]:
+        collective = [_RANKS in self._effects_of(step) for step in run]
+        if not any(collective):
+            return list(run)
+        times = [self._ns(step.programs[0]) for step in run]
+        return [run[number] for number in _order(self._needs(run), times, collective)]
+
+    def _needs(self, run: Sequence[KernelRun]) -> list[set[int]]:
+        """For each step those before it that it needs: makers of what it reads, and who did something in order."""
+        maker: dict[int, int] = {}
+        needs: list[set[int]] = []
+        last = -1
+        for number, step in enumerate(run):
+            found = {maker[id(root)] for root in map(self._root, step.reads) if id(root) in maker}
+            if self._effects_of(step):
+                found |= {last} - {-1}
+                last = number
+            maker.update((id(self._root(value)), number) for value in step.writes)
+            needs.append(found)
+        return needs
+
+    def _effects_of(self, step: KernelRun) -> frozenset[str]:
+        key = id(step.programs[0])
+        if key not in self._effects:
+            self._effects[key] = frozenset(_effects(step.programs)) - _ALONE
+        return self._effects[key]
+
+    def _ns(self, program: Program) -> float:
+        if id(program) not in self._times:
+            self._times[id(program)] = spent_by_cores([program], self._target)[0].ns
+        return self._times[id(program)]
+
+
+def _effects(programs: Sequence[Program]) -> Iterator[str]:
+    for program in programs:
+        for issued in program.body.walk():
+            yield from issued.instruction.effects(issued.arguments)
+
+
+def _order(needs: Sequence[set[int]], times: Sequence[float], collective: Sequence[bool]) -> list[int]:
+    """The numbers of steps in a new order, that of the model among steps that could begin at the same time."""
+    users: list[list[int]] = [[] for _ in needs]
+    for number, found in enumerate(needs):
+        for each in found:
+            users[each].append(number)
+    missing = [len(found) for found in needs]
+    done = [0.0] * len(needs)
+    ready = [(not collective[n], n) for n, count in enumerate(missing) if not count]  # a heap, as it is sorted below
+    ready.sort()
+    late: list[tuple[float, int]] = []
+    now = wire = 0.0
+    order: list[int] = []
+    while ready or late:
+        if not ready:
+            now = max(now, late[0][0])
+        while late and late[0][0] <= now:
+            number = heappop(late)[1]
+            heappush(ready, (not collective[number], number))
+        number = heappop(ready)[1]
+        order.append(number)
+        if collective[number]:
+            done[number] = wire = max(now, wire) + times[number]
+        else:
+            done[number] = now = now + times[number]
+        for user in users[number]:
+            missing[user] -= 1
+            if not missing[user]:
+                heappush(late, (max(done[each] for each in needs[user]), user))
+    return order
