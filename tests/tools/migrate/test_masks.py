@@ -108,3 +108,29 @@ def test_a_condition_of_loop_variables_is_a_branch_and_results_are_as_large_as_w
     assert "total = nl.ndarray((ones.shape[0], f_size), dtype=ones.dtype, buffer=nl.sbuf)" in whole.text.new
     assert "        if i + 1 < 2:\n" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_a_sum_under_a_mask_that_joins_axes_is_copied_to_where_it_is_true(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a, chosen):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            tile = nl.load(a)
+            ip, i_f = nl.mgrid[0:64, 0:32]
+            tile[ip, i_f] += nl.exp(tile[ip, i_f], mask=ip + i_f < 40)
+            nisa.tensor_copy_predicated(dst=tile, src=nl.load(a) * 2, predicate=nl.load(chosen))
+            tile[5, 3] = 7.0
+            nl.store(out, value=tile)
+            return out
+
+
+        kernel(np.ones((64, 32), np.float32), np.eye(64, 32) > 0)
+        """,
+    )
+    assert not whole.text.left
+    assert "src=nl.add(tile[0:64, 0:32], nl.exp(tile[0:64, 0:32])),\n        predicate=" in whole.text.new
+    assert "predicate=nl.load(chosen).view(nl.uint8)" in whole.text.new
+    assert "    nisa.dma_copy(dst=tile[5:6, 3:4], src=number)\n" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

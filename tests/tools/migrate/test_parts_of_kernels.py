@@ -132,3 +132,52 @@ def test_what_is_left_stands_behind_the_definitions_that_it_reads(tmp_path: Path
         in whole.text.new
     )
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+ALL_REDUCE = """
+@nki.jit
+def kernel(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    me = nl.program_id(0)
+    part = nl.load(a[me])
+    half = part * 0.5
+    # what all have
+    total = nl.all_reduce(half, op=np.add, program_axes=[me])
+    nl.store(out[me], value=part / total)
+    return out
+
+
+kernel[{axis}](np.random.default_rng(0).random((2, 64, 32)).astype(np.float32))
+"""
+
+
+def test_programs_meet_between_two_loops(tmp_path: Path) -> None:
+    whole = rewritten(tmp_path, ALL_REDUCE.replace("{axis}", "2"))
+    assert (
+        """
+    part_by_program = []
+    for program_0 in range(grid[0]):
+        me = program_0
+        part = nl.load(a[me])
+        half = nl.multiply(part, 0.5)
+        # what all have
+        if program_0 == 0:
+            total = nl.copy(half)
+        else:
+            nisa.tensor_tensor(dst=total, data1=total, data2=half, op=nl.add)
+        part_by_program.append(part)
+    for program_0 in range(grid[0]):
+        me = program_0
+        part = part_by_program[program_0]
+        nl.store(out[me], nl.divide(part, total))
+"""
+        in whole.text.new
+    )
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_cores_exchange_what_they_have(tmp_path: Path) -> None:
+    whole = rewritten(tmp_path, ALL_REDUCE.replace("{axis}", "nl.nc(2)"))
+    assert "        send_to_rank=1 - nl.program_id(0),\n" in whole.text.new
+    assert "    total = nl.add(half, other)\n" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

@@ -13,6 +13,7 @@ from typing import Any
 import libcst as cst
 
 from nki.beta1.language.memory import par_dim
+from nki.beta1.language.programs import ProgramId
 from nki.beta1.tensors.index import Grid, Index
 from nki.beta1.tensors.mask import Mask
 from nki.beta1.tensors.scalar import RunTimeIndex
@@ -42,7 +43,7 @@ class Fact:
         blocks: how many leading dimensions of a tensor count blocks.
         exists: what a masked instruction made of a tensor, as (low, high) for each axis; None for all.
         whole: whether it is all of its memory.
-        value: of a number.
+        value: of a number that is a bool; the axis of one that ``nl.program_id`` returned.
         own: the instructions that the expression itself issued, as texts.
         empty: whether it is a mask that is nowhere true.
     """
@@ -99,6 +100,11 @@ class Facts:
         """The first fact of an expression; None if it was not evaluated."""
         return next(iter(self.of(node)), None)
 
+    def same_dtype(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+        """Whether two expressions were tensors of one dtype, in all calls the same."""
+        dtypes = {fact.dtype for node in (one, other) for fact in self.of(node)}
+        return len(dtypes) == 1
+
     def known(self, node: cst.CSTNode) -> Fact:
         """The first fact of an expression that was evaluated."""
         return self.of(node)[0]
@@ -120,6 +126,8 @@ def fact_of(value: Any, own: list[Any]) -> Fact:
         return Fact("mask")
     if isinstance(value, RunTimeIndex):
         return Fact("runtime")
+    if isinstance(value, ProgramId):
+        return Fact("number", value=value.axis)
     if isinstance(value, bool | int | float) and not isinstance(value, par_dim):
         return Fact("number", value=value if isinstance(value, bool) else None)
     return Fact("none" if value is None else "slice" if isinstance(value, DynamicSlice | slice) else "other")

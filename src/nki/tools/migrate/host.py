@@ -37,6 +37,19 @@ class Host(cst.CSTTransformer):
         self._decorates -= 1
         return updated_node
 
+    def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
+        """``nki.tensor`` in annotations is ``nl.ndarray``."""
+        if self._names.canonical(original_node.annotation) != "nki.tensor":
+            return updated_node
+        return updated_node.with_changes(annotation=cst.parse_expression(f"{self._language()}.ndarray"))
+
+    def _language(self) -> str:
+        """What the file calls ``nki.language``."""
+        alias = next((n for n, d in self._names.bound.items() if d.endswith("nki.language")), "")
+        if not alias:
+            self.needs.add("nl")
+        return alias or "nl"
+
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         name = self._names.canonical(original_node)
         if name in ("nki.trace", "nki.baremetal"):
@@ -87,10 +100,8 @@ class Host(cst.CSTTransformer):
         package, _, name = self._names.canonical(arg.value).partition(".")
         if package != "np" or today_of(getattr(np, name, None)) is None:
             return arg
-        alias = next((n for n, d in self._names.bound.items() if d.endswith("nki.language")), "")
-        if not alias:
-            self.needs.add("nl")
-        return arg.with_changes(value=cst.parse_expression(f"{alias or 'nl'}.{today_of(getattr(np, name)).__name__}"))
+        operator = today_of(getattr(np, name)).__name__
+        return arg.with_changes(value=cst.parse_expression(f"{self._language()}.{operator}"))
 
     def _launched(self, updated_node: cst.Call) -> cst.Call:
         function = updated_node.func

@@ -187,7 +187,10 @@ def _seen(function: Any) -> tuple[dict[str, Seen], int]:  # noqa: C901 - one cas
                 func=ast.Attribute(attr="program_id"), keywords=[ast.keyword(value=ast.Constant(value=int(axis)))]
             ):
                 grid = max(grid, axis + 1)
-            case ast.Call(func=ast.Attribute(attr="load" | "store" | "load_transpose2d"), args=[ast.Name(id=name), *_]):
+            case ast.Call(
+                func=ast.Attribute(attr="load" | "store" | "load_transpose2d" | "dma_copy" | "dma_transpose"),
+                args=[ast.Name(id=name), *_],
+            ):
                 if name in found:
                     found[name].array = True
         if isinstance(node, ast.Call):

@@ -12,6 +12,9 @@ from nki.tools.migrate.names import Names
 from nki.tools.migrate.nodes import all_of
 from nki.tools.migrate.problems import Unmigrated
 
+MEETING = "nki_migrate_meeting"
+"""Stands for ``nl.all_reduce`` between the loops over programs, until these are made."""
+
 
 class Programs:
     """The programs of one kernel.
@@ -61,6 +64,14 @@ class Programs:
             return f"(program_{axis} * {cores} + {function}(0))"
         return f"program_{axis}"
 
+    def reduced_over_cores(self, axes: list[int]) -> bool:
+        """Whether a reduction over axes of programs is one over two cores; else it is one over all other programs."""
+        if len(axes) == 1 and axes[0] in self._cores and axes[0] not in self._serial:
+            return True
+        if self._own is not None or sorted(axes) != self._serial or len(axes) != 1 or axes[0] in self._cores:
+            raise Unmigrated("nl.all_reduce over some of the programs of a grid, or in a function that kernels call")
+        return False
+
     def _text_of(self, node: cst.BaseExpression) -> str:
         return cst.Module([]).code_for_node(node)
 
@@ -75,13 +86,7 @@ class Programs:
         head, rest = body[:first], body[first:]
         last = [rest.pop()] if rest and _is_return(rest[-1]) else []
         shared = [each for each in rest if _is_shared(each, module)]
-        inner: Any = [each for each in rest if each not in shared]
-        for axis in reversed(self._serial):
-            cores = self._grid[axis].cores
-            size = f"grid[{axis}]" if cores == 1 else f"grid[{axis}] // {cores}"
-            loop = cst.parse_statement(f"for program_{axis} in range({size}):\n{module.default_indent}pass")
-            assert isinstance(loop, cst.For)
-            inner = [loop.with_changes(body=cst.IndentedBlock(inner))]
+        inner = self._between_meetings([each for each in rest if each not in shared], module)
         params = function.params
         default = str(tuple(axis.size for axis in self._grid)) if any(p.default for p in params.params) else ""
         grid = _parameter("grid", default)
@@ -89,6 +94,77 @@ class Programs:
         return function.with_changes(
             params=changed, body=function.body.with_changes(body=[*head, *shared, *inner, *last])
         )
+
+    def _between_meetings(self, statements: list[Any], module: cst.Module) -> list[Any]:
+        """Loops over programs, which end where all programs meet; what is read behind that is kept by program."""
+        at = next((at for at, each in enumerate(statements) if _is_meeting(each)), None)
+        if at is None:
+            return [self._loop(statements, module)]
+        before, after = statements[:at], statements[at + 1 :]
+        axis = self._serial[0]
+        name, together = _together(statements[at], axis, module)
+        used = sorted((_assigned(before) & _read(after)) - {name})
+        again = {each: found for each in used if (found := _plain(each, before)) is not None}
+        kept = [each for each in used if each not in again]
+        lists = [cst.parse_statement(f"{each}_by_program = []") for each in kept]
+        appended = [cst.parse_statement(f"{each}_by_program.append({each})") for each in kept]
+        taken = [cst.parse_statement(f"{each} = {each}_by_program[program_{axis}]") for each in kept]
+        return [
+            *lists,
+            self._loop([*before, together, *appended], module),
+            *self._between_meetings([*again.values(), *taken, *after], module),
+        ]
+
+    def _loop(self, statements: list[Any], module: cst.Module) -> Any:
+        """Loops over all programs around statements."""
+        for axis in reversed(self._serial):
+            cores = self._grid[axis].cores
+            size = f"grid[{axis}]" if cores == 1 else f"grid[{axis}] // {cores}"
+            loop = cst.parse_statement(f"for program_{axis} in range({size}):\n{module.default_indent}pass")
+            assert isinstance(loop, cst.For)
+            statements = [loop.with_changes(body=cst.IndentedBlock(statements))]
+        return statements[0]
+
+
+def _is_meeting(statement: Any) -> bool:
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    call = small.value if isinstance(small, cst.Assign) else None
+    return isinstance(call, cst.Call) and isinstance(call.func, cst.Name) and call.func.value == MEETING
+
+
+def _together(meeting: Any, axis: int, module: cst.Module) -> tuple[str, Any]:
+    """The name of what programs make together, and the statement that adds what one of them has."""
+    small = meeting.body[0]
+    name = small.targets[0].target.value
+    part, op, copy, combine = (module.code_for_node(arg.value) for arg in small.value.args)
+    indent = module.default_indent
+    text = (
+        f"if program_{axis} == 0:\n{indent}{name} = {copy}({part})\n"
+        f"else:\n{indent}{combine}(dst={name}, data1={name}, data2={part}, op={op})\n"
+    )
+    return name, cst.parse_statement(text).with_changes(leading_lines=meeting.leading_lines)
+
+
+def _plain(name: str, statements: list[Any]) -> Any:
+    """The statement that gives a name to a number of the program, which another loop may say again; None for others."""
+    if name not in _assigned(statements):
+        return None
+    lines = [each for each in statements if name in _assigned([each])]
+    small = lines[0].body[0] if len(lines) == 1 and isinstance(lines[0], cst.SimpleStatementLine) else None
+    if not isinstance(small, cst.Assign) or all_of(small.value, cst.Call) or all_of(small.value, cst.Subscript):
+        return None
+    return None if _read([small.value]) & _assigned(statements) else cst.SimpleStatementLine([small])
+
+
+def _assigned(statements: list[Any]) -> set[str]:
+    targets = [each.target for statement in statements for each in all_of(statement, cst.AssignTarget)]
+    return {
+        name.value for target in targets if not isinstance(target, cst.Subscript) for name in all_of(target, cst.Name)
+    }
+
+
+def _read(statements: list[Any]) -> set[str]:
+    return {name.value for statement in statements for name in all_of(statement, cst.Name)}
 
 
 def _parameter(name: str, default: str) -> cst.Param:

@@ -6,12 +6,14 @@ import libcst as cst
 
 import nki.beta1.isa as old_isa
 import nki.beta1.language as old_language
+from nki.tools.migrate.facts import Fact
 from nki.tools.migrate.masks import Bounds
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.arguments import bound
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.direct import is_scalar
 from nki.tools.migrate.rewriting.instructions import read
+from nki.tools.migrate.rewriting.joined import predicated
 from nki.tools.migrate.rewriting.operators import OPERATORS
 from nki.tools.migrate.rewriting.regions import bounds, joint, without
 from nki.tools.migrate.rewriting.tiles import subscripted, tile, two_operands
@@ -33,15 +35,20 @@ def augmented(c: Context, small: cst.AugAssign) -> list[str] | None:
             arguments, mask = product
             dst = tile(c, small.target, without(mask.axes, 0))
             return [f"{c.nisa('nc_matmul')}(dst={dst}, {arguments})"]
-    return _in_place(c, function, small, any(size != 1 for size in fact.shape[1:]))
+    return _in_place(c, function, small, fact)
 
 
-def _in_place(c: Context, function: str, small: cst.AugAssign, has_rows: bool) -> list[str]:
+def _in_place(c: Context, function: str, small: cst.AugAssign, place: Fact) -> list[str]:
     """One instruction that reads and writes the tile."""
-    mask = bounds(c, small.value)
+    mask = bounds(c, small.value, joined=True)
     cuts = joint(c, [small.value], mask)
+    has_rows = any(size != 1 for size in place.shape[1:])
     dst, other = two_operands(c, small.target, small.value, cuts)
     op = c.nl(function)
+    if mask.joined:
+        same = c.facts.kind(small.value) != "tensor" or c.facts.same_dtype(small.value, small.target)
+        more = "" if same else f", dtype={c.nl(place.dtype)}"
+        return [predicated(c, mask, dst, f"{op}({dst}, {other}{more})", place.shape)]
     if function == "divide":
         text = f"{subscripted(dst)} = {op}({dst}, {other})"
     elif c.facts.kind(small.value) != "tensor" or (has_rows and is_scalar(c, small.value)):

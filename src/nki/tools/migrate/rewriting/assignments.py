@@ -9,13 +9,15 @@ import libcst as cst
 from nki.tools.migrate.masks import Bounds
 from nki.tools.migrate.nodes import all_of
 from nki.tools.migrate.problems import Unmigrated
+from nki.tools.migrate.rewriting.all_reduce import all_reduce_to
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.creation import CREATIONS, creation
 from nki.tools.migrate.rewriting.dims import grid_of
 from nki.tools.migrate.rewriting.direct import direct
 from nki.tools.migrate.rewriting.instructions import instruction, instruction_into
-from nki.tools.migrate.rewriting.joined import predicate
+from nki.tools.migrate.rewriting.joined import predicated
 from nki.tools.migrate.rewriting.regions import bounds, extents
+from nki.tools.migrate.rewriting.results import dtype_of_result
 from nki.tools.migrate.rewriting.tiles import subscripted, tile
 from nki.tools.migrate.rewriting.transfers import load_into, loop_reduce_into
 
@@ -62,6 +64,8 @@ def _to_name(c: Context, name: str, value: cst.BaseExpression) -> list[str] | No
     if isinstance(value, cst.Call) and function.startswith("nisa."):
         instruction(c, value, name)
         return c.taken()
+    if isinstance(value, cst.Call) and function == "nl.all_reduce":
+        return all_reduce_to(c, name, value)
     left = extents(c, value)
     text = tile(c, value, {})
     if left:
@@ -154,14 +158,26 @@ _INTO: dict[str, Callable[[Context, cst.Subscript, cst.Call], list[str]]] = {
 def _predicated(c: Context, target: cst.Subscript, value: cst.BaseExpression, mask: Bounds) -> list[str]:
     """A value that is copied to where a mask of several axes is true."""
     place, own = c.facts.known(target), c.facts.one(value)
-    if own is None or own.kind != "tensor" or own.shape != place.shape or mask.axes:
-        raise Unmigrated("a mask of several axes, and of one, or of a value that is no tile of that shape")
+    if own is None or own.kind != "tensor" or own.shape != place.shape:
+        raise Unmigrated("a mask of several axes, of a value that is no tile of that shape")
     source = tile(c, value, {})
     if own.dtype != place.dtype:
         source = f"{c.nl('copy')}({source}, dtype={c.nl(place.dtype)})"
-    chosen = predicate(c, mask.joined, place.shape)
-    text = f"{c.nisa('tensor_copy_predicated')}(dst={tile(c, target, {})}, src={source}, predicate={chosen})"
-    return [text]
+    return [predicated(c, mask, tile(c, target, {}), source, place.shape)]
+
+
+def _number(c: Context, target: cst.Subscript, dst: str, value: str) -> list[str]:
+    """A number that is written to a part of a tile; one in a row that no instruction can begin at is copied there."""
+    place = c.facts.known(target)
+    row = dst.rpartition("[")[2].partition(":")[0]
+    anywhere = place.buffer == "sbuf" and place.shape[0] == 1 and not (row.isdecimal() and int(row) % 32 == 0)
+    if not anywhere or not dst.endswith("]"):
+        return [f"{subscripted(dst)} = {value}"]
+    made = c.fresh("number")
+    shape = ", ".join(str(size) for size in place.shape)
+    dtype = dtype_of_result(c, {"dst": target}, place)
+    c.emit(f"{made} = {c.nl('full')}(({shape}), {value}, dtype={dtype}, buffer={c.nl('sbuf')})")
+    return [*c.taken(), f"{c.nisa('dma_copy')}(dst={dst}, src={made})"]
 
 
 def _copied(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> list[str]:
@@ -169,7 +185,7 @@ def _copied(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> lis
     mask = bounds(c, value)
     dst = tile(c, target, mask.axes)
     if c.facts.kind(value) != "tensor":
-        return [f"{subscripted(dst)} = {c.code(value)}"]
+        return _number(c, target, dst, c.code(value))
     source = tile(c, value, mask.axes)
     if isinstance(value, cst.Name | cst.Subscript):
         return [f"{c.nisa('tensor_copy')}(dst={dst}, src={source})"]

@@ -175,6 +175,11 @@ class Context:
         self.scopes[-1][text] = name
         return name
 
+    def parts_of_bound(self, name: str) -> set[str]:
+        """What the variable of that name is the smaller one of."""
+        texts = [text for scope in self.scopes for text, made in scope.items() if made == name]
+        return {part.strip() for text in texts for part in text.removeprefix("min(").removesuffix(")").split(", ")}
+
     def forget(self, name: str) -> None:
         """A name has another value from here on."""
         pattern = re.compile(rf"\b{re.escape(name)}\b")

@@ -39,7 +39,7 @@ def direct(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> list
     if own is None or place is None or own.kind != "tensor":
         return None
     mask = bounds(c, value)
-    found = _one_instruction(c, value, own.dtype == place.dtype, mask)
+    found = _one_instruction(c, value, c.facts.same_dtype(value, target), mask)
     if found is None:
         return None
     if own.buffer != "psum" or place.buffer == "psum":

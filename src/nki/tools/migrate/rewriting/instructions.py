@@ -167,7 +167,9 @@ def _argument(c: Context, name: str, key: str, node: cst.BaseExpression, cuts: C
     if key in _OPERATORS:
         return "None" if c.one_line(node) == "None" else operator(c, node)
     if c.facts.kind(node) == "tensor":
-        return read(c, name, key, node, cuts)
+        text = read(c, name, key, node, cuts)
+        is_bool = key == "predicate" and c.facts.known(node).dtype.startswith("bool")
+        return f"{text}.view({c.nl('uint8')})" if is_bool else text
     text = c.code(node)
     if key == "perf_mode" and text.replace("'", '"') in _PERF_MODES:
         return c.nisa(f"matmul_perf_mode.{_PERF_MODES[text.replace(chr(39), chr(34))]}")

@@ -42,6 +42,14 @@ def by_rows(c: Context, mask: Bounds, statement: Callable[[Cuts], str]) -> str:
     return f"for {row} in range({steps}):\n{body}"
 
 
+def predicated(c: Context, mask: Bounds, dst: str, source: str, shape: tuple[int, ...]) -> str:
+    """The statement that copies a tile to where a mask of several axes is true."""
+    if mask.axes:
+        raise Unmigrated("a mask of several axes, and of one")
+    chosen = predicate(c, mask.joined, shape)
+    return f"{c.nisa('tensor_copy_predicated')}(dst={dst}, src={source}, predicate={chosen})"
+
+
 def predicate(c: Context, conditions: list[Symbolic], shape: tuple[int, ...]) -> str:
     """A tile that is 1 where all expressions are at least 0."""
     found = ""

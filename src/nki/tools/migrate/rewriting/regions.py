@@ -98,7 +98,9 @@ def meet(c: Context, one: Cuts, other: Cuts) -> Cuts:
 def _smaller(c: Context, key: int, one: str, other: str) -> str:
     if one.isdecimal() and other.isdecimal():
         return str(min(int(one), int(other)))
-    return c.bound(key, f"min({one}, {other})")
+    if other in c.parts_of_bound(one):
+        return one
+    return other if one in c.parts_of_bound(other) else c.bound(key, f"min({one}, {other})")
 
 
 def _larger(c: Context, key: int, one: str, other: str) -> str:

@@ -15,8 +15,13 @@ def wrapped(text: str, indent: str = "    ") -> str:
     if len(text) <= WIDTH or "\n" in text or not text.endswith(")"):
         return text
     start = _last_bracket(text)
-    lines = "".join(f"\n{indent}{part}," for part in _parts(text[start + 1 : -1]) if part)
+    parts = [_indented(wrapped(part, indent), indent) for part in _parts(text[start + 1 : -1]) if part]
+    lines = "".join(f"\n{indent}{part}," for part in parts)
     return f"{text[: start + 1]}{lines}\n)"
+
+
+def _indented(text: str, indent: str) -> str:
+    return text.replace("\n", f"\n{indent}")
 
 
 def _last_bracket(text: str) -> int:

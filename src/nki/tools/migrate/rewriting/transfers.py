@@ -24,7 +24,7 @@ def load_into(c: Context, target: cst.Subscript, call: cst.Call) -> list[str]:
     """``tile[...] = nl.load(x)`` as a copy to the tile."""
     given = bound(c, call, old_language.load)
     place, own = c.facts.known(target), c.facts.known(call)
-    if "dtype" in given and own.dtype != place.dtype:
+    if "dtype" in given and not c.facts.same_dtype(call, target):
         raise Unmigrated(f"nl.load rounds to {own.dtype} first, and the tile is {place.dtype}")
     mask = c.masks.read(given.get("mask"))
     dst, src = tile(c, target, mask.axes), tile(c, given["src"], mask.axes)
