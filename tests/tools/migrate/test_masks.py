@@ -134,3 +134,29 @@ def test_a_sum_under_a_mask_that_joins_axes_is_copied_to_where_it_is_true(tmp_pa
     assert "predicate=nl.load(chosen).view(nl.uint8)" in whole.text.new
     assert "    nisa.dma_copy(dst=tile[5:6, 3:4], src=number)\n" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_products_of_what_masks_left_are_as_large_as_that(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a, b):
+            out = nl.ndarray((64, 96), dtype=a.dtype, buffer=nl.shared_hbm)
+            i_k, i_m, i_n = nl.arange(128)[:, None], nl.arange(64)[None, :], nl.arange(64)[None, :]
+            for j in nl.affine_range(2):
+                total = nl.zeros((64, 64), dtype=nl.float32, buffer=nl.psum)
+                for k in nl.affine_range(2):
+                    left = nl.load(a[k * 128 + i_k, i_m], mask=k * 128 + i_k < 200)
+                    right = nl.load(b[k * 128 + i_k, j * 64 + i_n], mask=(k * 128 + i_k < 200) & (j * 64 + i_n < 96))
+                    total += nisa.nc_matmul(left, right)
+                held = nl.copy(total, dtype=a.dtype)
+                nl.store(out[nl.arange(64)[:, None], j * 64 + i_n], value=held, mask=j * 64 + i_n < 96)
+            return out
+        """,
+        "a=200x64, b=200x96",
+    )
+    assert not whole.text.left
+    assert "        total = nl.zeros((64, 64), dtype=nl.float32, buffer=nl.psum)\n" in whole.text.new
+    assert "nisa.nc_matmul(dst=total[:, 0:f_size], stationary=left, moving=right)" in whole.text.new
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]

@@ -7,7 +7,6 @@ import libcst as cst
 import nki.beta1.isa as old_isa
 import nki.beta1.language as old_language
 from nki.tools.migrate.facts import Fact
-from nki.tools.migrate.masks import Bounds
 from nki.tools.migrate.problems import Unmigrated
 from nki.tools.migrate.rewriting.arguments import bound
 from nki.tools.migrate.rewriting.context import Context
@@ -15,7 +14,9 @@ from nki.tools.migrate.rewriting.direct import is_scalar
 from nki.tools.migrate.rewriting.instructions import read
 from nki.tools.migrate.rewriting.joined import predicated
 from nki.tools.migrate.rewriting.operators import OPERATORS
-from nki.tools.migrate.rewriting.regions import bounds, joint, without
+from nki.tools.migrate.rewriting.regions import Cuts, bounds, joint, without
+from nki.tools.migrate.rewriting.results import product_cuts
+from nki.tools.migrate.rewriting.texts import names_in
 from nki.tools.migrate.rewriting.tiles import subscripted, tile, two_operands
 
 
@@ -32,8 +33,10 @@ def augmented(c: Context, small: cst.AugAssign) -> list[str] | None:
     if function == "add" and fact.buffer == "psum":
         product = _product(c, small.value)
         if product is not None:
-            arguments, mask = product
-            dst = tile(c, small.target, without(mask.axes, 0))
+            arguments, cuts = product
+            if cuts and isinstance(small.target, cst.Name | cst.Subscript):
+                c.cut_sums |= names_in(small.target) & c.accumulated
+            dst = tile(c, small.target, cuts)
             return [f"{c.nisa('nc_matmul')}(dst={dst}, {arguments})"]
     return _in_place(c, function, small, fact)
 
@@ -58,8 +61,8 @@ def _in_place(c: Context, function: str, small: cst.AugAssign, place: Fact) -> l
     return [text]
 
 
-def _product(c: Context, value: cst.BaseExpression) -> tuple[str, Bounds] | None:
-    """The arguments of nc_matmul for a product, and its mask; None for what is no such product."""
+def _product(c: Context, value: cst.BaseExpression) -> tuple[str, Cuts] | None:
+    """The arguments of nc_matmul for a product, and what is left of it; None for what is no such product."""
     function = c.names.canonical(value.func) if isinstance(value, cst.Call) else ""
     if not isinstance(value, cst.Call) or function not in ("nisa.nc_matmul", "nl.matmul"):
         return None
@@ -68,11 +71,12 @@ def _product(c: Context, value: cst.BaseExpression) -> tuple[str, Bounds] | None
     if function == "nisa.nc_matmul":
         stationary, moving = (read(c, "nc_matmul", key, given[key], mask.axes) for key in ("stationary", "moving"))
         rest = [f"{k}={c.code(v)}" for k, v in given.items() if k.startswith(("is_", "tile_", "perf"))]
-        return ", ".join([f"stationary={stationary}", f"moving={moving}", *rest]), mask
+        cuts = {**product_cuts(c, given["stationary"], given["moving"]), **without(mask.axes, 0)}
+        return ", ".join([f"stationary={stationary}", f"moving={moving}", *rest]), cuts
     if mask.axes or "transpose_x" not in given or c.one_line(given["transpose_x"]) != "True":
         return None
     stationary, moving = (
         read(c, "nc_matmul", "stationary", given["x"], {}),
         read(c, "nc_matmul", "moving", given["y"], {}),
     )
-    return f"stationary={stationary}, moving={moving}", mask
+    return f"stationary={stationary}, moving={moving}", product_cuts(c, given["x"], given["y"])

@@ -39,9 +39,11 @@ class Context:
         needs: packages of today's language that the file has to import.
         left: statements that stay, and why.
         definitions: statements that gave names to index expressions and masks, which are written where they are used.
+        depths: the innermost of the blocks around this statement that a name is assigned in; 1 for the function's.
         slices: start and size of ``nl.ds(...)`` as texts, by name.
         guards: conditions under which names have a value.
         guarding: branches that stand for conditions of masks.
+        cut_sums: names of `accumulated` of which products leave something out.
         conditions: names of masks that are True, and not None, where nothing is masked.
         orphans: comments of a statement that is gone, for the next one.
     """
@@ -75,14 +77,16 @@ class Context:
         self.definitions: dict[str, cst.BaseSmallStatement] = {}
         self.orphans: list[cst.EmptyLine] = []
         self.scopes: list[dict[str, str]] = [{}]
+        self.depths: dict[str, int] = {}
         self.slices: dict[str, tuple[str, str]] = {}
         self.guards: dict[str, dict[str, None]] = {}
         self.conditions: set[str] = set()
+        self.cut_sums: set[str] = set()
         self.guarding: set[cst.If] = set()
         self._used = used
         self._expression = expression
         self._emitted: list[str] = []
-        self._bounds: list[str] = []
+        self._bounds: dict[int, list[str]] = {}
 
     # --- texts
 
@@ -150,9 +154,8 @@ class Context:
         return texts
 
     def taken_bounds(self) -> list[str]:
-        """The sizes that were given names; they are not any more."""
-        texts, self._bounds = self._bounds, []
-        return texts
+        """The sizes that were given names in this block; they are not any more."""
+        return self._bounds.pop(len(self.scopes) - 1, [])
 
     def put_back(self, texts: list[str]) -> None:
         """Make what was taken the statements in front again."""
@@ -165,14 +168,20 @@ class Context:
         return f"({text} is None or {text})" if optional else text
 
     def bound(self, key: int, text: str) -> str:
-        """The name of a variable with the value of a text, for the bound of an axis."""
+        """The name of a variable with the value of a text, for the bound of an axis.
+
+        It is assigned where all that is in the text has its value.
+        """
         for scope in reversed(self.scopes):
             if text in scope:
                 return scope[text]
         kind = "size" if text.startswith("min") else "first"
         name = self.fresh(f"p_{kind}" if key == 0 else f"f_{kind}")
-        self._bounds.append(f"{name} = {text}")
-        self.scopes[-1][text] = name
+        depth = max((self.depths.get(each, 1) for each in re.findall(r"(?<![\w.])[^\W\d]\w*", text)), default=1)
+        depth = min(depth, len(self.scopes) - 1)
+        self._bounds.setdefault(depth, []).append(f"{name} = {text}")
+        self.scopes[depth][text] = name
+        self.depths[name] = depth
         return name
 
     def parts_of_bound(self, name: str) -> set[str]:

@@ -15,7 +15,7 @@ from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.instructions import read
 from nki.tools.migrate.rewriting.operators import Binary, binary_of
 from nki.tools.migrate.rewriting.regions import Cuts, bounds, joint
-from nki.tools.migrate.rewriting.results import allocate
+from nki.tools.migrate.rewriting.results import allocate, product_cuts
 from nki.tools.migrate.rewriting.tiles import tile, two_operands
 
 Given = dict[str, cst.BaseExpression]
@@ -43,7 +43,7 @@ def direct(c: Context, target: cst.Subscript, value: cst.BaseExpression) -> list
     if found is None:
         return None
     if own.buffer != "psum" or place.buffer == "psum":
-        dst = tile(c, target, mask.axes)
+        dst = tile(c, target, {**_left_of_product(c, found.name, value), **mask.axes})
         return [f"{c.nisa(found.name)}(dst={dst}, {found.arguments})"]
     made = allocate(c, None, own, [str(size) for size in own.shape], c.nl(own.dtype))
     c.emit(f"{c.nisa(found.name)}(dst={made}, {found.arguments})")
@@ -75,6 +75,13 @@ def _one_instruction(c: Context, value: cst.BaseExpression, same_dtype: bool, ma
             text = arguments(c, value, given, mask.axes)
             return Direct(issued, text) if text is not None else None
     return None
+
+
+def _left_of_product(c: Context, name: str, value: cst.BaseExpression) -> Cuts:
+    if name != "nc_matmul" or not isinstance(value, cst.Call):
+        return {}
+    given = bound(c, value, old_language.matmul)
+    return product_cuts(c, given["x"], given["y"])
 
 
 def _issued(facts: list[Fact]) -> str:

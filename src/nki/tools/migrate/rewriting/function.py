@@ -47,8 +47,12 @@ def rewritten(
         is_kernel: whether it was called from outside of kernels.
     """
     added, masks = _accumulated(function, names), _only_masks(function)
-    context = Context(module, names, facts, programs, set(used), added, masks, expression, is_kernel=is_kernel)
-    body = block(context, function.body)
+    while True:
+        context = Context(module, names, facts, programs, set(used), added, masks, expression, is_kernel=is_kernel)
+        body = block(context, function.body)
+        if not context.cut_sums:
+            break
+        added -= context.cut_sums  # what no product writes has to be zero
     changed = programs.looped(function.with_changes(body=body), module)
     return Rewritten(changed, context.left, context.needs)
 

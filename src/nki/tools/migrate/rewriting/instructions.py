@@ -21,6 +21,7 @@ from nki.tools.migrate.rewriting.results import (
     allocate,
     dtype_of_result,
     operand_cuts,
+    product_cuts,
     result_cuts,
     result_shape,
     tiles_of,
@@ -90,7 +91,10 @@ def instruction_into(c: Context, call: cst.Call, target: cst.Subscript) -> None:
     result, place = _result(c, call), c.facts.known(target)
     if issued.name == "nc_matmul":
         issued.texts.append("accumulate=False")
-    dst = tile(c, target, result_cuts(issued.name, issued.cuts))
+    cuts = result_cuts(issued.name, issued.cuts)
+    if issued.name == "nc_matmul":
+        cuts = {**product_cuts(c, issued.given["stationary"], issued.given["moving"]), **cuts}
+    dst = tile(c, target, cuts)
     rounds = issued.dtype is not None or issued.name == "nc_transpose"  # to a dtype that is not that of the place
     twice = rounds and {each.dtype for each in c.facts.of(call)} != {each.dtype for each in c.facts.of(target)}
     moved = result.buffer == "psum" and place.buffer != "psum"

@@ -12,7 +12,7 @@ from nki.tools.migrate.facts import Fact
 from nki.tools.migrate.masks import Bounds
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.creation import sizes_of_shape
-from nki.tools.migrate.rewriting.regions import Cuts, cut_sizes, joint, only, without
+from nki.tools.migrate.rewriting.regions import Cuts, cut_sizes, extents, joint, only, without
 from nki.tools.migrate.rewriting.tiles import sizes_of_tile
 
 Arguments = Mapping[str, cst.BaseExpression]
@@ -28,6 +28,13 @@ _ROWS = (
 def tiles_of(c: Context, given: Arguments) -> list[cst.BaseExpression]:
     """The arguments that are tiles."""
     return [node for node in given.values() if c.facts.kind(node) == "tensor"]
+
+
+def product_cuts(c: Context, stationary: cst.BaseExpression, moving: cst.BaseExpression) -> Cuts:
+    """What is left of a product: of its partitions as of the columns that stay, of the rest as of what moves."""
+    found = {key: cut for key, cut in extents(c, moving).items() if key}
+    rows = extents(c, stationary).get(-1)
+    return {**found, 0: rows} if rows is not None else found
 
 
 def operand_cuts(c: Context, instruction: str, given: Arguments, mask: Bounds) -> Cuts:

@@ -18,10 +18,16 @@ from nki.tools.migrate.rewriting.texts import names_in
 from nki.tools.migrate.rewriting.transfers import call_statement
 
 
-def block(c: Context, suite: cst.BaseSuite) -> cst.BaseSuite:
-    """The statements of a block."""
+def block(c: Context, suite: cst.BaseSuite, names: Iterable[str] = ()) -> cst.BaseSuite:
+    """The statements of a block.
+
+    Args:
+        names: that have a value of their own in it, as the variable of a loop.
+    """
     if not isinstance(suite, cst.IndentedBlock):
         return suite
+    around = dict(c.depths)
+    c.depths |= dict.fromkeys({*names, *_assigned(suite)}, len(c.scopes))
     c.scopes.append({})
     found: list[Any] = []
     waiting: list[cst.EmptyLine] = []
@@ -35,8 +41,16 @@ def block(c: Context, suite: cst.BaseSuite) -> cst.BaseSuite:
             waiting = []
         found += made
     c.scopes.pop()
+    c.depths = around
     found = together(c, found) or [cst.parse_statement("pass")]
     return suite.with_changes(body=found, footer=(*waiting, *suite.footer))
+
+
+def _assigned(suite: cst.BaseSuite) -> set[str]:
+    """The names that are assigned in a block, at any depth."""
+    kinds = cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr
+    targets = [node.target for node in all_of(suite, cst.CSTNode) if isinstance(node, kinds)]
+    return {name.value for target in targets for name in all_of(target, cst.Name)}
 
 
 def _one_by_one(c: Context, statements: Iterable[Any]) -> list[Any]:
@@ -130,9 +144,10 @@ def _changed(c: Context, statement: Any) -> list[Any]:
 
 
 def _for(c: Context, loop: cst.For) -> cst.For:
-    for name in all_of(loop.target, cst.Name):
-        c.forget(name.value)
-    return loop.with_changes(iter=c.expr(loop.iter), body=block(c, loop.body))
+    names = [name.value for name in all_of(loop.target, cst.Name)]
+    for name in names:
+        c.forget(name)
+    return loop.with_changes(iter=c.expr(loop.iter), body=block(c, loop.body, names))
 
 
 def _if(c: Context, statement: cst.If) -> cst.If:
@@ -154,7 +169,8 @@ def _with(c: Context, statement: cst.With) -> cst.With:
 
 
 def _function(c: Context, function: cst.FunctionDef) -> cst.FunctionDef:
-    return function.with_changes(body=block(c, function.body))
+    names = [param.name.value for param in all_of(function.params, cst.Param)]
+    return function.with_changes(body=block(c, function.body, names))
 
 
 _COMPOUND: dict[type[cst.CSTNode], Callable[[Context, Any], Any]] = {
