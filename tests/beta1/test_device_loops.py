@@ -163,15 +163,15 @@ def test_programs_of_a_grid_have_loops_of_their_own(grid: Any) -> None:
 
 @nki.jit
 def conditions_in_hbm(conditions, x):
-    out = nl.ndarray((8, 16), dtype=x.dtype, buffer=nl.shared_hbm)
+    out = nl.ndarray((16, 8), dtype=x.dtype, buffer=nl.shared_hbm)
     condition = nl.ndarray((1, 1), buffer=nl.hbm, dtype=nl.uint8)
     index = nl.ndarray((1, 1), buffer=nl.hbm, dtype=nl.int32)
     nl.store(condition[0], nl.load(conditions[0], dtype=nl.uint8))
     nl.store(index[0, 0], value=0)
-    total = nl.zeros((8, 16), x.dtype)
+    total = nl.zeros((16, 8), x.dtype)
     with do_while(condition):
         at = nl.load(index[0])
-        total[...] += nl.load(x[at])
+        total[...] += nl.load_transpose2d(x[at, 0])
         following = nl.add(at, 1)
         nl.store(index[0], following[0, 0])
         nl.store(condition[0], nl.load(conditions[following])[0, 0])
@@ -182,7 +182,7 @@ def conditions_in_hbm(conditions, x):
 @pytest.mark.parametrize("n", [3])
 def test_the_body_of_do_while_writes_its_condition(n: int) -> None:
     conditions = np.array([1] * n + [0] * (4 - n), np.int32).reshape(4, 1)
-    agree(conditions_in_hbm, FIRST[:n].sum(0), conditions, FIRST)
+    agree(conditions_in_hbm, FIRST[:n].sum(0).T, conditions, FIRST.reshape(4, 1, 8, 16))
 
 
 def test_the_range_of_a_module_with_numbers_of_run_time_is_that_of_python_elsewhere() -> None:

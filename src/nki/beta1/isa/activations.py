@@ -10,8 +10,8 @@ from nki.beta1.errors import refused
 from nki.beta1.isa.shared import columns, tiles
 from nki.beta1.language.arguments import hints_only, kind_of, operation
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.elementwise import elementwise
 from nki.beta1.tracing.operands import common_region, part_of
-from nki.beta1.tracing.results import elementwise
 from nki.core.dtypes import bfloat16, float16, float32
 from nki.core.nki_tensor import NkiTensor
 from nki.core.shown import shown

@@ -9,7 +9,7 @@ from nki.beta1.errors import refused
 from nki.beta1.isa.shared import alike, apart, columns, engine_of, tiles, vector
 from nki.beta1.language.arguments import flag, hints_only, kind_of, operation, promoted
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.results import elementwise
+from nki.beta1.tracing.elementwise import elementwise
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import DType, float32
 from nki.core.nki_tensor import NkiTensor

@@ -15,6 +15,7 @@ from nki.beta1.tensors.mask import Box, Mask, Region, fits, met, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.assignment import existing_part
 from nki.beta1.tracing.operands import common_region, on_chip, tile
+from nki.beta1.tracing.recipes import computed
 from nki.beta1.tracing.results import placed, undefined
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import bfloat16, float32
@@ -74,23 +75,26 @@ def nc_matmul(
     a, b = _as_floats(a, b), _as_floats(b, a)
     moved = is_transpose and current(name).tracer.target.pe.transpose_exact
 
-    def compute() -> NkiTensor:
-        sizes = tuple(high - low for low, high in part)
-        made = ndarray(sizes, a.dtype if moved else float32, MemoryRegion.psum)
+    onezero = flag(is_stationary_onezero, "is_stationary_onezero"), flag(is_moving_onezero, "is_moving_onezero")
+    at, size = tuple(int(each) for each in tile_position), tuple(int(each) for each in tile_size)
+    sizes, transposing = tuple(high - low for low, high in part), flag(is_transpose, "is_transpose")
+
+    def compute(stationary: NkiTensor, moving: NkiTensor) -> NkiTensor:
+        made = ndarray(sizes, stationary.dtype if moved else float32, MemoryRegion.psum)
         nisa.nc_matmul(
             dst=made,
-            stationary=a,
-            moving=b,
-            is_stationary_onezero=flag(is_stationary_onezero, "is_stationary_onezero"),
-            is_moving_onezero=flag(is_moving_onezero, "is_moving_onezero"),
-            is_transpose=flag(is_transpose, "is_transpose"),
-            tile_position=tuple(int(at) for at in tile_position),
-            tile_size=tuple(int(size) for size in tile_size),
+            stationary=stationary,
+            moving=moving,
+            is_stationary_onezero=onezero[0],
+            is_moving_onezero=onezero[1],
+            is_transpose=transposing,
+            tile_position=at,
+            tile_size=size,
             perf_mode=mode,
         )
         return made
 
-    return placed(name, compute, shape, Region(part))
+    return computed(name, compute, [a, b], shape, Region(part))
 
 
 def _as_floats(operand: NkiTensor, other: NkiTensor) -> NkiTensor:

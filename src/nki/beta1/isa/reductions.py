@@ -13,8 +13,9 @@ from nki.beta1.language.arguments import flag, hints_only, kind_of, operation, p
 from nki.beta1.language.reductions import reduced
 from nki.beta1.tensors.mask import Region
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.elementwise import elementwise
 from nki.beta1.tracing.operands import tile
-from nki.beta1.tracing.results import elementwise, placed, undefined
+from nki.beta1.tracing.results import placed, undefined
 from nki.core.dtypes import DType, float32
 from nki.core.nki_tensor import NkiTensor
 from nki.isa import alu

@@ -17,9 +17,10 @@ from nki.beta1.language.memory import sizes_of
 from nki.beta1.tensors.index import Index
 from nki.beta1.tensors.mask import Comparison, Mask, region_of
 from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tracing.elementwise import elementwise
 from nki.beta1.tracing.operands import common_region, plain
 from nki.beta1.tracing.predicate import COMPARED
-from nki.beta1.tracing.results import elementwise, placed
+from nki.beta1.tracing.results import placed
 from nki.core.dtypes import DType, bool_, float32, uint8, uint16, uint32
 from nki.core.nki_tensor import NkiTensor
 from nki.isa import alu

@@ -12,8 +12,9 @@ from nki.beta1.tensors.index import broadcast_shapes
 from nki.beta1.tensors.mask import Mask, region_of
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.assignment import assign
+from nki.beta1.tracing.elementwise import elementwise
 from nki.beta1.tracing.operands import common_region, on_chip, tile
-from nki.beta1.tracing.results import elementwise, placed, undefined
+from nki.beta1.tracing.results import placed, undefined
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import DType, int32
 from nki.language.arguments import is_number

@@ -11,7 +11,7 @@ from nki.beta1.language.arguments import hints_only, kind_of, operation, promote
 from nki.beta1.tensors.index import Index
 from nki.beta1.tensors.scalar import Scalar
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.results import elementwise
+from nki.beta1.tracing.elementwise import elementwise
 from nki.beta1.tracing.scalars import as_tile, extreme
 from nki.core.dtypes import DType, float32, uint8
 from nki.language.arguments import is_number

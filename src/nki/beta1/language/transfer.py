@@ -15,9 +15,10 @@ from nki.beta1.tensors.mask import Mask, Region, region_of, whole_box
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.assignment import assigned_region
+from nki.beta1.tracing.elementwise import elementwise
 from nki.beta1.tracing.operands import in_hbm, on_chip, part_of, tile
 from nki.beta1.tracing.pending import issued_where_assigned
-from nki.beta1.tracing.results import elementwise, placed
+from nki.beta1.tracing.results import placed
 from nki.beta1.tracing.scalars import as_tile
 from nki.beta1.tracing.session import current
 from nki.core.nki_tensor import NkiTensor

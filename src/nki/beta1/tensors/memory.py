@@ -78,9 +78,8 @@ class Memory:
             self.pending = None
 
     def as_part(self, sizes: Shape, box: Box) -> Memory:
-        """A memory of which this one holds the elements of a box; the rest does not exist."""
+        """A memory of which this one holds the elements of a box, or will; the rest does not exist."""
         low = sum([step * first for step, (first, _) in zip(self.steps, box, strict=True)])
-        self.settle()
         return Memory(
             sizes,
             self.steps,
@@ -91,6 +90,7 @@ class Memory:
             self.whole,
             exists=box,
             name=self.name,
+            pending=self.pending,
         )
 
     def known(self, access: Access, box: Box | None) -> NkiTensor | None:
@@ -210,9 +210,11 @@ def _laid_out(shape: Shape, axes: tuple[Shape, ...], steps: Shape) -> tuple[Shap
 
 def visible(memory: Memory, access: Access) -> Box | None:
     """The box of an access in which its elements exist; None if that is no box."""
-    box = [(0, size) for size in access.shape]
     if memory.exists is None:
-        return tuple(box)
+        return whole_box(access.shape)
+    if access is Access.of_whole(memory.sizes):
+        return memory.exists
+    box = [(0, size) for size in access.shape]
     for axis, (low, high) in zip(access.axes, memory.exists, strict=True):
         least, most = access.bounds(axis, None)
         if low <= least and most < high:

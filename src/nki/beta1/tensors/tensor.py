@@ -125,6 +125,8 @@ class Tensor:
     def __getitem__(self, key: Any) -> Tensor:
         if isinstance(key, (Mask, bool)):
             return Tensor(self.memory, self.access, self.joined(key))
+        if key is Ellipsis:
+            return self
         memory, access = self.memory, self.access
         inner = access_of(key, access.shape, self._partitions(), memory.name)
         if len(inner.shape) == 1 and self.on_chip and _has_index(key):

@@ -47,11 +47,14 @@ def redirected(target: Tensor, value: Tensor, box: Box) -> bool:
     if maker is None or (maker.explicit and value.dtype != target.dtype) or destination.shape != maker.view.shape:
         return False
     issued, shared = maker.issued, False
-    for name, view in issued.views():
-        if view.buffer is destination.buffer:
-            if view != destination and issued.instruction.operands[name].reads:
-                return False  # it would overwrite what it reads, in another order than it reads
-            shared = True
+    instruction, arguments, _, _ = issued
+    for at, _ in instruction.tensor_positions:
+        operand = arguments[at]
+        for view in (operand,) if type(operand) is View else operand if type(operand) is tuple else ():
+            if view.buffer is destination.buffer:
+                if view != destination and at in instruction.read_positions:
+                    return False  # it would overwrite what it reads, in another order than it reads
+                shared = True
     if "accumulate" in issued.instruction.operands:  # what is assigned replaces what was there: it adds to nothing
         return _issue_product(session, maker, destination, False)
     instead = with_destination(issued, maker.view, destination)
@@ -106,7 +109,7 @@ def _maker(session: Session, value: Tensor) -> _Maker | None:
         pending = memory.pending
         if pending.superseded is not None:
             return None
-        return _Maker(pending.issued, pending.blank, False, pending.supersede, pending.signature)
+        return _Maker(pending.issued, pending.blank, pending.explicit, pending.supersede, pending.signature)
     last, items = session.last, session.items
     if last is None or len(items) != last.end or last.start == last.end:
         return None

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nki.beta1.tensors.access import Access
+from nki.beta1.tensors.mask import Region
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.results import placed
+from nki.beta1.tracing.results import placed, seen_as
 from nki.beta1.tracing.session import Last, Session, current
 from nki.core.dtypes import DType
 from nki.core.nki_tensor import NkiTensor
@@ -53,16 +53,24 @@ def issued_where_assigned(
             return made
 
         return placed(function, compute)
-    if tracer.waiting is not None:
-        tracer.waiting()
-    blank = _blank(session, shape, dtype, region)
-    pending = Pending(session, *instruction.unissued(dst=blank, **arguments), blank.view_record)
-    memory = Memory(shape, blank.strides, 0, dtype, region, 0, None, exact=True, pending=pending)
-    tracer.waiting = memory.settle
-    return Tensor(memory, Access.of_whole(shape))
+    session.settle()
+    place = blank(session, shape, dtype, region)
+    return waiting(Pending(session, *instruction.unissued(dst=place, **arguments), place.view_record))
 
 
-def _blank(session: Session, shape: tuple[int, ...], dtype: DType, region: MemoryRegion) -> NkiTensor:
+def waiting(
+    pending: Pending, shape: tuple[int, ...] | None = None, region: Region | None = None, *, explicit: bool = False
+) -> Tensor:
+    """The value of an instruction that waits from here on; arguments as for `nki.beta1.tracing.results.placed`."""
+    pending.explicit = explicit
+    buffer, dtype, sizes, strides, _, _ = pending.blank
+    memory = Memory(sizes, strides, 0, dtype, buffer.region, 0, None, exact=True, pending=pending)
+    made = seen_as(memory, shape, region)
+    pending.session.tracer.waiting = made.memory.settle
+    return made
+
+
+def blank(session: Session, shape: tuple[int, ...], dtype: DType, region: MemoryRegion) -> NkiTensor:
     """A tensor that is in no program, and like the tile that a value gets if it is not assigned."""
     tracer = session.tracer
     check_fit(shape, dtype, region, None, tracer.target, tracer.exceeded)
@@ -82,6 +90,7 @@ class Pending:
         superseded: its place among the instructions of its body, once it was issued with another destination; until
             then None.
         body: the body that it is issued in.
+        explicit: whether the kernel chose the value's dtype, so that it rounds to that first.
     """
 
     session: Session
@@ -90,6 +99,7 @@ class Pending:
     blank: View
     superseded: int | None = None
     body: BodyPass = field(init=False)
+    explicit: bool = False
 
     def __post_init__(self) -> None:
         self.body = self.session.tracer.body
@@ -108,7 +118,8 @@ class Pending:
         issued = with_destination(self.issued, self.blank, made.view_record)
         if self.superseded is None:
             tracer.issue(issued)
-            session.last = Last(made.view_record, self.body.position - 1, self.body.position)
+            at = self.body.position
+            session.last = Last(made.view_record, at - 1, at, self.explicit)
         else:
             self.body.block.items[self.superseded] = issued
             session.sums.note(issued)

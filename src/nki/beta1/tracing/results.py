@@ -9,37 +9,9 @@ from nki.beta1.tensors.access import Access
 from nki.beta1.tensors.mask import Mask, Region
 from nki.beta1.tensors.memory import Memory
 from nki.beta1.tensors.tensor import Tensor
-from nki.beta1.tracing.operands import common_region, part_of, plain, tile
 from nki.beta1.tracing.session import Last, current
 from nki.core.nki_tensor import NkiTensor
 from nki.language.memory import new_tile
-
-
-def elementwise(
-    function: str,
-    operands: Sequence[Any],
-    mask: Any,
-    compute: Callable[..., NkiTensor],
-    *,
-    names: Sequence[str] = "xyz",
-    explicit: bool = False,
-) -> Tensor:
-    """The tile of a function that computes each element of its own, where the mask is true and all operands exist.
-
-    Args:
-        operands: tiles, which broadcast, and numbers.
-        compute: gets the operands as tensors and numbers of Python; returns a new tile.
-        names: of the operands, for messages.
-        explicit: whether the caller chose the dtype of the result.
-    """
-    shape, region = common_region(function, operands, mask)
-    if region.empty:
-        return undefined(function, operands, shape)
-    values = [
-        tile(each, name, function, part_of(region.box, each, shape)) if isinstance(each, Tensor) else plain(each)
-        for name, each in zip(names, operands, strict=False)
-    ]
-    return placed(function, lambda: compute(*values), shape, region, explicit=explicit)
 
 
 def placed(
@@ -65,7 +37,11 @@ def placed(
     finally:
         tracer.locator.release(before)
     session.last = Last(made.view_record, start, session.position, explicit, compute)
-    memory = Memory.of(made)
+    return seen_as(Memory.of(made), shape, region)
+
+
+def seen_as(memory: Memory, shape: tuple[int, ...] | None, region: Region | None) -> Tensor:
+    """The tensor that a kernel sees of a new tile, with arguments as for `placed`."""
     if shape is None or (shape == memory.sizes and (region is None or not region.rest)):
         return Tensor(memory, Access.of_whole(memory.sizes))
     box = region.box if region is not None else tuple((0, size) for size in shape)

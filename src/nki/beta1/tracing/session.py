@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ from nki.spec.signature import Signature
 
 if TYPE_CHECKING:
     from nki.beta1.tracing.device_loops import RunningWhile
+    from nki.beta1.tracing.recipes import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class Session:
         fills: instructions that gave tiles of nl.full and the like their value.
         blanks: destinations of instructions that have none yet, see `nki.beta1.tracing.pending`.
         blanked: instructions with a blank, which were issued with another destination.
+        recipes: instructions that computations issued, by what tells those, see `nki.beta1.tracing.recipes`; None for
+            computations that issue several.
         products: engines of legal products, by the signature without a destination, and whether they add to a sum.
         last: what made the last value, see `nki.beta1.tracing.destination`.
     """
@@ -92,6 +95,7 @@ class Session:
     summed: dict[int, tuple[str, int]] = field(default_factory=dict)
     fills: list[Issued] = field(default_factory=list)
     blanked: list[Issued] = field(default_factory=list)
+    recipes: dict[Hashable, Recipe | None] = field(default_factory=dict)
     products: dict[tuple[Signature, bool], engine] = field(default_factory=dict)
     blanks: dict[tuple[tuple[int, ...], DType, str], NkiTensor] = field(default_factory=dict)
 
