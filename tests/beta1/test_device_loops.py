@@ -101,6 +101,15 @@ def test_names_hand_on_what_they_hold(n: int) -> None:
     agree(exchanged, np.stack([x + k, (y - FIRST[0]) * last]), FIRST[0], FIRST[1], count(n))
 
 
+def test_a_benchmark_counts_the_trips() -> None:
+    found = []
+    for n in (1, 3):
+        timed = nki.benchmark(exchanged)
+        timed(FIRST[0], FIRST[1], count(n))
+        found.append(timed.benchmark_result.nc_latency.get_latency_percentile(50))
+    assert found[1] > found[0]
+
+
 @nki.jit
 def halved(a):
     """Until a number that is not whole is small; the count is stored."""

@@ -72,10 +72,10 @@ class Measured:
         return Measured(self.kernel[grid], self._after)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        profile = Profiler(self.kernel)(*args, **kwargs)
+        without_values = any(isinstance(each, ShapeDtype) for each in (*args, *kwargs.values()))
+        profile = Profiler(self.kernel, run=not without_values)(*args, **kwargs)
         self.benchmark_result = BenchmarkResult(profile)
         self._after(profile, self._compiled(args, kwargs))
-        without_values = any(isinstance(each, ShapeDtype) for each in (*args, *kwargs.values()))
         return None if without_values else self.kernel(*args, **kwargs)
 
     def _compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
