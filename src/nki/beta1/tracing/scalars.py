@@ -112,6 +112,8 @@ def number_of(value: Tensor) -> Any:
 
 def as_tile(value: Any) -> Any:
     """A number of run time as a tile (1, 1); anything else as it is."""
+    if type(value) is Tensor:
+        return value
     if isinstance(value, RunTimeFloat):
         return value.tile
     if type(value) is not Scalar:
