@@ -11,7 +11,7 @@ from nki.target.model import Provenance
 
 _SOURCE = re.compile(r"(github\.com/)?[A-Za-z0-9_-]+(/[A-Za-z0-9_.-]+)*\.(rst|py|png|jpg|md)")
 _LEAF_KEYS = frozenset({"value", "source", "estimate", "note"})
-_OPEN_FIELDS = frozenset({"features", "timing", "provenances"})
+_OPEN_FIELDS = frozenset({"features", "timing", "collectives", "provenances"})
 
 Leaves = dict[str, Provenance]
 """The origin of every value, by its path in the file."""

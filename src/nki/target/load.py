@@ -12,7 +12,7 @@ from typing import Any
 from nki.core.errors import TargetError
 from nki.target.leaves import Leaves, check_keys, parse_toml, read_leaf, read_values, require
 from nki.target.model import Target
-from nki.target.names import FEATURES, TIMING
+from nki.target.names import COLLECTIVE, FEATURES, TIMING
 from nki.target.own import is_own, read_own
 
 DEFAULT_TARGET = "trn3"
@@ -71,24 +71,35 @@ def _own(name: str) -> Target:
     found = _OWN.get(own.name)
     if found is None:
         base = load_target(own.base)
-        unknown = sorted(own.coefficients.keys() - TIMING.keys())
-        require(not unknown, own.origin, "", f"has unknown {', '.join(unknown)}")
-        told: dict[str, Any] = {"timing": {}}
-        _calibrate(told, own.coefficients, own.origin)
-        leaves = {n: read_leaf(leaf, float, f"timing.{n}", own.origin) for n, leaf in told["timing"].items()}
-        values: dict[str, float] = {n: leaf["value"] for n, leaf in told["timing"].items()}
-        for n, number in values.items():
-            positive = isfinite(number) and number > 0.0
-            require(positive, own.origin, f"timing.{n}", f"is {number!r}, not a positive number")
+        leaves: Leaves = {}
+        timing = _stated(own.coefficients, "timing", TIMING, leaves, own.origin)
+        collective = _stated(own.collective, "collective", COLLECTIVE, leaves, own.origin)
         found = _OWN[own.name] = replace(
             base,
             name=own.name,
             aliases=(),
             validated=False,  # published times were compared with other coefficients
-            timing=MappingProxyType({**base.timing, **values}),
-            provenances=MappingProxyType({**base.provenances, **{f"timing.{n}": leaf for n, leaf in leaves.items()}}),
+            timing=MappingProxyType({**base.timing, **timing}),
+            collectives=MappingProxyType(collective),
+            provenances=MappingProxyType({**base.provenances, **leaves}),
         )
     return found
+
+
+def _stated(
+    coefficients: Mapping[str, Any], table: str, names: Mapping[str, str], leaves: Leaves, origin: str
+) -> dict[str, float]:
+    """The coefficients that a file of somebody's own states, of those that there are; `leaves` gets their origins."""
+    unknown = sorted(coefficients.keys() - names.keys())
+    require(not unknown, origin, "" if table == "timing" else table, f"has unknown {', '.join(unknown)}")
+    values: dict[str, float] = {}
+    for name, leaf in coefficients.items():
+        path = f"{table}.{name}"
+        leaves[path] = read_leaf(_leaf(leaf, path, origin), float, path, origin)
+        number: Any = leaves[path].value
+        values[name] = number
+        require(isfinite(number) and number > 0.0, origin, path, f"is {number!r}, not a positive number")
+    return values
 
 
 _OWN: dict[str, Target] = {}
@@ -101,15 +112,18 @@ def _calibrate(data: dict[str, Any], coefficients: Mapping[str, Any], origin: st
     timing: dict[str, Any] = data["timing"]
     twice = sorted(timing.keys() & coefficients.keys())
     require(not twice, origin, "timing", f"states {', '.join(twice)}, which the calibration states too")
-    for name, leaf in coefficients.items():
-        path = f"timing.{name}"
-        require(isinstance(leaf, dict), origin, path, "must be a table")
-        missing = sorted({"value", "unit", "meaning"} - leaf.keys())
-        require(not missing, origin, path, f"misses {', '.join(missing)}")
-        told = {key: value for key, value in leaf.items() if key in ("value", "source", "estimate")}
-        if "fitted" in leaf:
-            told["estimate"] = f"fitted {leaf['fitted']}"
-        timing[name] = {**told, "note": leaf["unit"]}
+    timing |= {name: _leaf(leaf, f"timing.{name}", origin) for name, leaf in coefficients.items()}
+
+
+def _leaf(leaf: Any, path: str, origin: str) -> dict[str, Any]:
+    """A leaf of a calibration as one of a target."""
+    require(isinstance(leaf, dict), origin, path, "must be a table")
+    missing = sorted({"value", "unit", "meaning"} - leaf.keys())
+    require(not missing, origin, path, f"misses {', '.join(missing)}")
+    told = {key: value for key, value in leaf.items() if key in ("value", "source", "estimate")}
+    if "fitted" in leaf:
+        told["estimate"] = f"fitted {leaf['fitted']}"
+    return {**told, "note": leaf["unit"]}
 
 
 @cache  # files of the package, which do not change
@@ -138,12 +152,13 @@ def _describe(target: Target) -> str:
 
 def _read(data: Mapping[str, Any], origin: str) -> Target:
     leaves: Leaves = {}
-    check_keys(data, [f.name for f in fields(Target) if f.name != "provenances"], "", origin)
+    check_keys(data, [f.name for f in fields(Target) if f.name not in ("collectives", "provenances")], "", origin)
     features = _names(data["features"], "features", FEATURES, bool, leaves, origin)
     values = read_values(Target, data, "", leaves, origin)
     timing = _names(data["timing"], "timing", TIMING, float, leaves, origin)
     values["features"] = frozenset(name for name, present in features.items() if present)
     values["timing"] = MappingProxyType(timing)
+    values["collectives"] = MappingProxyType({})
     values["provenances"] = MappingProxyType(leaves)
     return Target(**values)
 

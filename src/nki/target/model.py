@@ -320,6 +320,7 @@ class Target:
     peak: Peak
     features: frozenset[str]
     timing: Mapping[str, float]
+    collectives: Mapping[str, float]  # coefficients of collectives that take the place of the instance's
     provenances: Mapping[str, Provenance]
 
     def __repr__(self) -> str:

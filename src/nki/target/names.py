@@ -63,6 +63,19 @@ FEATURES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+COLLECTIVE: Mapping[str, str] = MappingProxyType(
+    {
+        "start_ns": "Until the first hop of a collective begins.",
+        "hop_ns": "Latency of one hop between chips, or between the cores of a chip.",
+        "network_hop_ns": "Latency of one hop through the network.",
+        "dma_share": "Part of the DMA of its cores with which a rank moves data in a collective.",
+        "link_share": "Part of the rate of a link that data gets.",
+        "mesh_slowdown": "How much longer data takes in a mesh, for each hop of the mean distance of its chips.",
+        "rdh_slowdown": "How much longer data takes in recursive doubling and halving.",
+    }
+)
+"""Coefficients of collectives: an instance has them, and a target of somebody's own may state them anew."""
+
 TIMING: Mapping[str, str] = MappingProxyType(
     {
         "issue_cycles": "Cycles for which Vector or Scalar is occupied by an instruction beyond its streaming cycles.",

@@ -7,6 +7,7 @@ same target by the name, and nothing that was compiled for other coefficients is
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -28,12 +29,14 @@ class Own(NamedTuple):
         name: of the target.
         base: name of the generation.
         coefficients: leaves of the table ``timing`` that it states anew.
+        collective: leaves of the table ``collective``.
         origin: the file, for errors.
     """
 
     name: str
     base: str
     coefficients: Mapping[str, Any]
+    collective: Mapping[str, Any]
     origin: str
 
 
@@ -70,7 +73,7 @@ def read_own(name: str) -> Own:
         text = data.decode()
     except (OSError, UnicodeDecodeError) as problem:
         why = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
-        fix = "name a file that nki profile --calibrate wrote, or a generation: nki targets lists them"
+        fix = "name a file that a calibration wrote, or a generation: nki targets lists them"
         raise TargetError("target.file", f"{path} cannot be read: {why}", fix=fix) from problem
     digest = hashlib.sha256(data).hexdigest()[:8]
     if known and known["digest"] != digest:
@@ -84,4 +87,12 @@ def read_own(name: str) -> Own:
     if not isinstance(base, str):
         message = f"{path.name} does not say which generation it is for"
         raise TargetError("target.data", message, fix='write a line such as: base = "trn2"')
-    return Own(f"{base}@{path}#{digest}", base, leaves, path.name)
+    collective = leaves.pop("collective", {})
+    if not isinstance(collective, dict):
+        raise TargetError("target.data", f"collective in {path.name} is no table", fix="write [collective] above it")
+    return Own(f"{base}@{path}#{digest}", base, leaves, collective, path.name)
+
+
+def leaf_text(name: str, leaf: Mapping[str, Any]) -> str:
+    """A leaf as a line of such a file; what JSON escapes, TOML reads."""
+    return f"{name} = {{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in leaf.items())} }}"

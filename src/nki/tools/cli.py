@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "migrate": ("nki.tools.migrate.command", "Rewrite old kernels in today's language, and prove it."),
         "explain": ("nki.tools.explain", "Explain a code of an error or of advice, or list them all."),
         "ls": ("nki.tools.ls", "Show the simulated devices."),
+        "calibrate": ("nki.tools.calibrate", "Fit the times of collectives to measured ones."),
         "targets": ("nki.tools.targets", "Show hardware data and where it comes from."),
         "cache": ("nki.tools.cache", "Show or clear the compiled kernels on disk."),
         "rules": ("nki.tools.rules", "Print the rule book of a target."),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -50,6 +50,14 @@ def instance_of(target: Target) -> Instance:
     return next(
         each for key, each in _instances().items() if key == each.target and each.generation == target.generation
     )
+
+
+@lru_cache(maxsize=64)  # one for each instance and target that somebody asks about
+def with_coefficients(instance: Instance, target: Target) -> Instance:
+    """The instance with the coefficients of collectives that a target of somebody's own states."""
+    if not target.collectives:
+        return instance
+    return replace(instance, collective=replace(instance.collective, **target.collectives))
 
 
 def read_instance(text: str, origin: str) -> Instance:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from nki.core.errors import TargetError
 from nki.target.model import Target
 from nki.topology.algorithms import Term, exchanged, gathered, passed_on, reduced, total
+from nki.topology.load import with_coefficients
 from nki.topology.placement import Spread, ranks_per_chip, spread
 from nki.topology.records import Instance
 
@@ -58,6 +59,7 @@ def collective_time(
     Args:
         nbytes: of the whole result for "all_gather"; of what each rank brings for any other.
         lists: the ranks of each group; for "permute", of each cycle or pair; none if nobody sends.
+        target: of the instance's chips; coefficients of collectives that it states come before the instance's.
 
     Raises:
         TargetError: ``topology.operation``.
@@ -66,6 +68,7 @@ def collective_time(
         raise TargetError(
             "topology.operation", f"no collective is called {operation!r}", fix=f"use one of {', '.join(OPERATIONS)}"
         )
+    instance = with_coefficients(instance, target)
     of = spread(tuple(map(tuple, lists)) or ((0,),), instance, ranks_per_chip(instance, target))
     if of.ranks == 1:
         return CollectiveTime(0.0, (), of)

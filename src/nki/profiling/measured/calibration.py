@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nki.core.least_squares import Coefficient
 from nki.profiling.errors import unwritable
 from nki.profiling.measured.comparison import Comparison
-from nki.profiling.measured.fit import Coefficient, Fit, fit
+from nki.profiling.measured.fit import Fit, fit
 from nki.profiling.measured.observations import Trips
 from nki.profiling.measured.refusals import refused
 from nki.spec.program import Program
 from nki.store.files import write_whole
 from nki.target.model import Target
 from nki.target.names import TIMING
-from nki.target.own import base_of
+from nki.target.own import base_of, leaf_text, own_file, read_own
 from nki.version import version
 
 _UNITS = {"cycles": "cycles", "bytes_per_ns": "bytes per ns", "ns": "ns"}
@@ -58,16 +59,19 @@ def calibration_text(found: Fit, comparison: Comparison, target: Target) -> str:
         f"# Coefficients of {target.name}, fitted to a profile of {_plain(kernel)}{simulated}.",
         f"# Written by nki {version()}; docs/measured.md says how it is used.",
         "",
-        f"base = {_text(base_of(target.name))}",
+        f"base = {json.dumps(base_of(target.name))}",
         "",
     ]
     origin = f"to {_plain(capture.name or capture.folder.name)}, a profile of {_plain(kernel)}{simulated}"
     for each in found.coefficients:
-        lines.append(f"{each.name} = {{ {_leaf(each, origin, target)} }}")
+        lines.append(leaf_text(each.name, _leaf(each, origin, target)))
+    if own_file(target.name):
+        kept = read_own(target.name).collective
+        lines += ["", "[collective]", *(leaf_text(name, leaf) for name, leaf in kept.items())] if kept else []
     return "\n".join(lines) + "\n"
 
 
-def _leaf(each: Coefficient, origin: str, target: Target) -> str:
+def _leaf(each: Coefficient, origin: str, target: Target) -> dict[str, Any]:
     told: dict[str, Any] = {"value": float(f"{each.value:.6g}"), "unit": _unit(each.name)}
     known = target.provenance(f"timing.{each.name}")
     if each.fitted:
@@ -77,7 +81,7 @@ def _leaf(each: Coefficient, origin: str, target: Target) -> str:
     else:
         told["estimate"] = known.estimate
     told["meaning"] = TIMING[each.name]
-    return ", ".join(f"{key} = {value if key == 'value' else _text(value)}" for key, value in told.items())
+    return told
 
 
 def _unit(name: str) -> str:
@@ -87,8 +91,3 @@ def _unit(name: str) -> str:
 def _plain(text: str) -> str:
     """A name in a comment."""
     return "".join(letter for letter in text if letter.isprintable())[:200]
-
-
-def _text(text: str) -> str:
-    """A TOML string: what JSON escapes, TOML reads."""
-    return json.dumps(text)
