@@ -46,7 +46,7 @@ def contents(wheel: zipfile.ZipFile) -> dict[str, bytes]:
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    (info,) = {name.split("/")[0] for name in wheel.namelist()} - {"nki"}
+    (info,) = {name.split("/")[0] for name in wheel.namelist()} - {"nki", "nki_torch_autoload.py"}
     assert info.startswith("nki-")
     assert info.endswith(".dist-info")
 
@@ -66,6 +66,7 @@ def test_the_command_is_installed(wheel: zipfile.ZipFile) -> None:
     assert {group: dict(points[group]) for group in points.sections()} == {
         "console_scripts": {"nki": "nki.tools.cli:main"},
         "torch_dynamo_backends": {"neuron": "nki.interop.torch_compile:neuron"},
+        "torch.backends": {"neuron": "nki_torch_autoload:load"},
     }
 
 

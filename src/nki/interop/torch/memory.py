@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
+from nki.interop.torch.devices import DEVICE as DEVICE
+from nki.interop.torch.devices import current
 from nki.interop.torch.memory_stats import count
-
-DEVICE = "neuron"
-"""Name of the device."""
 
 # DLDeviceType of the DLPack specification, 1.0.
 _CPU, _EXTENSION = 1, 12
@@ -30,23 +29,23 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
-def on_device(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor on the device with the memory of a CPU tensor."""
-    return count(_relabelled(tensor, _EXTENSION))
+def on_device(tensor: torch.Tensor, index: int | None = None) -> torch.Tensor:
+    """A tensor on a device, the current one unless its number is given, with the memory of a CPU tensor."""
+    return count(_relabelled(tensor, _EXTENSION, current() if index is None else index))
 
 
 def on_cpu(tensor: torch.Tensor) -> torch.Tensor:
     """A CPU tensor with the memory of a tensor on the device."""
-    return _relabelled(tensor, _CPU)
+    return _relabelled(tensor, _CPU, 0)
 
 
-def _relabelled(tensor: torch.Tensor, device_type: int) -> torch.Tensor:
+def _relabelled(tensor: torch.Tensor, device_type: int, index: int) -> torch.Tensor:
     tensor = tensor.detach()
     conjugate, negative = tensor.is_conj(), tensor.is_neg()
     _flag(tensor, False, False)  # DLPack has the bytes only
     capsule: Any = torch._C._to_dlpack(tensor)
     head = _DLTensor.from_address(_pointer(capsule, b"dltensor"))
-    head.device_type, head.device_id = device_type, 0
+    head.device_type, head.device_id = device_type, index
     made = torch._C._from_dlpack(capsule)
     _flag(made, conjugate, negative)
     return made

@@ -21,14 +21,31 @@ _WATCHED: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 _GIVEN_BACK: dict[int, int] = {}
 """Bytes of storages that have no memory at the moment, by the same identity."""
 
-_NOW = {"current": 0, "peak": 0, "allocated": 0, "freed": 0}
-"""Bytes of the process, as `torch.neuron` tells them: four numbers."""
+_NOW: dict[int, dict[str, int]] = {}
+"""Bytes by the number of the device, as `torch.neuron` tells them: four numbers each."""
+
+
+def _of(index: int) -> dict[str, int]:
+    return _NOW.setdefault(index, {"current": 0, "peak": 0, "allocated": 0, "freed": 0})
+
+
+def _more(index: int, size: int) -> None:
+    now = _of(index)
+    now["current"] += size
+    now["allocated"] += size
+    now["peak"] = max(now["peak"], now["current"])
+
+
+def _less(index: int, size: int) -> None:
+    now = _of(index)
+    now["current"] -= size
+    now["freed"] += size
 
 
 def count(tensor: torch.Tensor) -> torch.Tensor:
     """Count the memory of a tensor that was put on the device, until nobody has it."""
     storage = tensor.untyped_storage()
-    size, place, number = storage.nbytes(), storage.data_ptr(), storage._cdata
+    size, place, number, index = storage.nbytes(), storage.data_ptr(), storage._cdata, tensor.device.index or 0
     if not size or number in _WATCHED:
         return tensor
 
@@ -39,16 +56,13 @@ def count(tensor: torch.Tensor) -> torch.Tensor:
             _HOLDERS[place] -= 1
             if not _HOLDERS[place]:
                 del _HOLDERS[place]
-                _NOW["current"] -= size - back
-                _NOW["freed"] += size - back
+                _less(index, size - back)
 
     with _LOCK:
         _WATCHED[number] = weakref.ref(storage, gone)
         _HOLDERS[place] += 1
         if _HOLDERS[place] == 1:
-            _NOW["current"] += size
-            _NOW["allocated"] += size
-            _NOW["peak"] = max(_NOW["peak"], _NOW["current"])
+            _more(index, size)
     return tensor
 
 
@@ -59,8 +73,7 @@ def given_back(storage: torch.UntypedStorage) -> bool:
         if number not in _WATCHED or number in _GIVEN_BACK or _HOLDERS[storage.data_ptr()] > 1:
             return False
         _GIVEN_BACK[number] = size
-        _NOW["current"] -= size
-        _NOW["freed"] += size
+        _less(storage.device.index or 0, size)
         return True
 
 
@@ -68,27 +81,27 @@ def taken_back(storage: torch.UntypedStorage) -> None:
     """Note that a storage has its memory again."""
     with _LOCK:
         size = _GIVEN_BACK.pop(storage._cdata, 0)
-        _NOW["current"] += size
-        _NOW["allocated"] += size
-        _NOW["peak"] = max(_NOW["peak"], _NOW["current"])
+        _more(storage.device.index or 0, size)
 
 
-def usage() -> dict[str, int]:
-    """Bytes that tensors have now, had at most, and got and gave back in all."""
+def usage(index: int) -> dict[str, int]:
+    """Bytes that tensors of a device have now, had at most, and got and gave back in all."""
     with _LOCK:
-        return dict(_NOW)
+        return dict(_of(index))
 
 
-def forget_peak() -> None:
+def forget_peak(index: int) -> None:
     """The most from now on."""
     with _LOCK:
-        _NOW["peak"] = _NOW["current"]
+        now = _of(index)
+        now["peak"] = now["current"]
 
 
-def forget_totals() -> None:
+def forget_totals(index: int) -> None:
     """What tensors got and gave back from now on."""
     with _LOCK:
-        _NOW["allocated"], _NOW["freed"] = _NOW["current"], 0
+        now = _of(index)
+        now["allocated"], now["freed"] = now["current"], 0
 
 
 def target() -> Target:

@@ -222,6 +222,7 @@ def test_what_is_refused() -> None:
     assert refused(lambda: product(a.requires_grad_(), a)).code == "argument.requires-grad"
     with pytest.raises(RuntimeError, match="same device"):
         a + matrix()
+    assert refused(lambda: a.detach() @ matrix().t()).code == "torch.mixed-devices"
     with pytest.raises(TypeError, match="convert neuron:0 device type tensor to numpy"):
         a.detach().numpy()
 
@@ -236,6 +237,8 @@ def test_inductor_is_refused_there_and_works_on_the_cpu() -> None:
 
 
 TAKEN = """
+import os
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 _setup_privateuseone_for_python_backend("other")
@@ -248,6 +251,8 @@ except ValueError as error:
 
 
 MISSING = """
+import os
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 from torch.utils import backend_registration
 import nki.interop.torch as interop
 del backend_registration._setup_privateuseone_for_python_backend

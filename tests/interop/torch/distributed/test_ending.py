@@ -46,3 +46,11 @@ def test_other_processes_name_the_killed_rank_and_end(victim: int, tmp_path: Pat
         if rank != victim:
             text = path.read_text()
             assert code == 1 and "ranks.deadlock" in text and f"rank {victim} has ended" in text, text[-4000:]
+
+
+@pytest.mark.slow
+def test_a_rank_is_killed_at_random_moments() -> None:
+    """The same for four ranks in the middle of what a training step does; 15 times by hand (`killed_ranks.py 15`)."""
+    command = [sys.executable, str(HERE / "killed_ranks.py"), "4"]
+    found = subprocess.run(command, env=environment_of(), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert found.returncode == 0, found.stdout[-4000:]

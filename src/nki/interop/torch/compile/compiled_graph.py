@@ -91,7 +91,7 @@ class CompiledGraph:
         if not isinstance(kind, Returned):
             return kind
         made = host_tensor(results[kind.number], kind.dtype)
-        return on_device(made) if kind.device.type == DEVICE else made
+        return on_device(made, kind.device.index) if kind.device.type == DEVICE else made
 
     def __repr__(self) -> str:
         return f"<{self.name}: {self.executable.report}>"

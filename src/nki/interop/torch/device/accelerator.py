@@ -34,6 +34,9 @@ def _get_memory_info(device: Any = None, /) -> tuple[int, int]:
 
 
 _FUNCTIONS = {
+    "current_device_idx": DeviceModule.current_device,
+    "current_device_index": DeviceModule.current_device,
+    "device_index": DeviceModule.device,
     "empty_cache": DeviceModule.empty_cache,
     "get_memory_info": _get_memory_info,
     "max_memory_allocated": DeviceModule.max_memory_allocated,
@@ -43,5 +46,7 @@ _FUNCTIONS = {
     "memory_stats": _memory_stats,
     "reset_accumulated_memory_stats": DeviceModule.reset_accumulated_memory_stats,
     "reset_peak_memory_stats": DeviceModule.reset_peak_memory_stats,
+    "set_device_idx": DeviceModule.set_device,
+    "set_device_index": DeviceModule.set_device,
     "synchronize": _synchronize,
 }

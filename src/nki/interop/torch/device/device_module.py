@@ -8,13 +8,11 @@ from typing import Any
 
 import torch
 
-from nki.core.errors import LaunchError
 from nki.interop.torch import memory_stats as stats
 from nki.interop.torch.device import streams
 from nki.interop.torch.device.inductor import refusing
+from nki.interop.torch.devices import DEVICE, choose, count, current, index_of
 from nki.interop.torch.eager.provenance import provenance as provenance
-from nki.interop.torch.memory import DEVICE
-from nki.interop.torch.user_location import user_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,40 +31,31 @@ class DeviceProperties:
 
 
 class _Chosen:
-    """``with torch.neuron.device(0)``: there is one device, so nothing changes."""
+    """``with torch.neuron.device(1)``: another current device, until the end of the block."""
 
     def __init__(self, device: object) -> None:
-        DeviceModule.set_device(device)
+        self._index = index_of(device)
+        self._before: list[int] = []
 
     def __enter__(self) -> None:
-        pass
+        self._before.append(choose(self._index))
 
     def __exit__(self, *_: object) -> None:
-        pass
+        choose(self._before.pop())
 
 
-def _check(device: object) -> None:
-    """Accept the one device there is."""
-    try:
-        known = device is None or isinstance(device, int)
-        index = device if known else torch.device(str(device)).index
-        other = not known and torch.device(str(device)).type != DEVICE
-    except RuntimeError:
-        index, other = None, True
-    if other or index not in (None, 0, -1):  # -1: PyTorch's word for no device
-        raise LaunchError(
-            "torch.device-index",
-            f"torch.{DEVICE} is asked for the device {device!r}",
-            rule=f"there is one simulated device, {DEVICE}:0",
-            fix=f'write "{DEVICE}" or 0',
-            location=user_line(),
-        )
+class _OfTensor(_Chosen):
+    """``with torch.neuron.device_of(tensor)``: the device of a tensor, if it is on one."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        super().__init__(tensor.device if tensor.device.type == DEVICE else None)
 
 
 class DeviceModule:
-    """One simulated device, always there, whose work is done when a call returns."""
+    """Simulated devices, always there, whose work is done when a call returns."""
 
     device = _Chosen
+    device_of = _OfTensor
     Stream = streams.Stream
     Event = streams.Event
     stream = staticmethod(streams.stream)
@@ -88,26 +77,33 @@ class DeviceModule:
 
     @staticmethod
     def device_count() -> int:
-        return 1
+        """How many devices this process has (docs/environment.md)."""
+        return count()
 
     @staticmethod
     def current_device() -> int:
-        return 0
+        """The number of the device that ``device="neuron"`` means."""
+        return current()
 
     @staticmethod
     def set_device(device: object) -> None:
-        """Accept the one device there is."""
-        _check(device)
+        """Make a device the current one of this thread."""
+        choose(index_of(device))
+
+    @staticmethod
+    def can_device_access_peer(device: object, peer_device: object) -> bool:
+        """Whether tensors go from one device to another: they do."""
+        return index_of(device) != index_of(peer_device)
 
     @staticmethod
     def synchronize(device: object = None) -> None:
         """Nothing is pending: every call has finished when it returns."""
-        _check(device)
+        index_of(device)
 
     @staticmethod
     def get_device_properties(device: object = None) -> DeviceProperties:
         """Name and memory of the target that the environment chooses."""
-        _check(device)
+        index_of(device)
         found = stats.target()
         return DeviceProperties(f"simulated {found.name}", found.hbm.bytes)
 
@@ -132,14 +128,12 @@ class DeviceModule:
     @staticmethod
     def memory_allocated(device: object = None) -> int:
         """Bytes that tensors of the device have now."""
-        _check(device)
-        return stats.usage()["current"]
+        return stats.usage(index_of(device))["current"]
 
     @staticmethod
     def max_memory_allocated(device: object = None) -> int:
         """Bytes that tensors of the device had at most, since `reset_peak_memory_stats`."""
-        _check(device)
-        return stats.usage()["peak"]
+        return stats.usage(index_of(device))["peak"]
 
     # Nothing is reserved that no tensor has.
     memory_reserved = memory_allocated
@@ -147,22 +141,19 @@ class DeviceModule:
 
     @staticmethod
     def reset_peak_memory_stats(device: object = None) -> None:
-        _check(device)
-        stats.forget_peak()
+        stats.forget_peak(index_of(device))
 
     reset_max_memory_allocated = reset_peak_memory_stats
 
     @staticmethod
     def reset_accumulated_memory_stats(device: object = None) -> None:
-        _check(device)
-        stats.forget_totals()
+        stats.forget_totals(index_of(device))
 
     @staticmethod
     def memory_stats(device: object = None) -> OrderedDict[str, int]:
         """Bytes by the names that PyTorch has for them."""
-        _check(device)
         names = ("allocated_bytes.all", "active_bytes.all", "reserved_bytes.all")
-        found = stats.usage()
+        found = stats.usage(index_of(device))
         return OrderedDict(sorted((f"{name}.{key}", value) for name in names for key, value in found.items()))
 
     @staticmethod
@@ -174,7 +165,7 @@ class DeviceModule:
     def mem_get_info(device: object = None) -> tuple[int, int]:
         """Bytes of the target's device memory that no tensor has, and all of them."""
         total = DeviceModule.get_device_properties(device).total_memory
-        return max(total - stats.usage()["current"], 0), total
+        return max(total - stats.usage(index_of(device))["current"], 0), total
 
     # ----------------------------------------------------------------------------------------------- random numbers
 
@@ -200,17 +191,17 @@ class DeviceModule:
 
     @staticmethod
     def get_rng_state(device: object = None) -> torch.Tensor:
-        _check(device)
+        index_of(device)
         return torch.get_rng_state()
 
     @staticmethod
     def set_rng_state(state: torch.Tensor, device: object = None) -> None:
-        _check(device)
+        index_of(device)
         torch.set_rng_state(state)
 
     @staticmethod
     def get_rng_state_all() -> list[torch.Tensor]:
-        return [torch.get_rng_state()]
+        return [torch.get_rng_state()] * count()
 
     @staticmethod
     def set_rng_state_all(states: Any) -> None:

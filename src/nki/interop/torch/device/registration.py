@@ -8,23 +8,27 @@ no kernel is a program of its own (`eager`), or runs on the CPU, on the same mem
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from typing import Any
 
 import torch
 from torch.utils import backend_registration
 
-from nki.core.errors import ArgumentError, LaunchError
+from nki.core.errors import LaunchError
 from nki.interop.torch.device import (
     accelerator,
     attention,
     autocast,
+    moves,
     pinned_memory,
     rnn_cells,
     storage,
     unused_parameters,
 )
 from nki.interop.torch.device.device_module import DeviceModule
+from nki.interop.torch.device.places import place_of
+from nki.interop.torch.devices import before_another, index_of
 from nki.interop.torch.distributed import backend as distributed
 from nki.interop.torch.eager.provenance import note
 from nki.interop.torch.eager.single_operators import on_the_device, tell_of_host
@@ -64,7 +68,7 @@ def enable_device() -> None:
     if _LIBRARIES:
         return
     _check_room()
-    backend_registration._setup_privateuseone_for_python_backend(DEVICE, backend_module=DeviceModule())
+    _name_it()
     storage.install()
     everything = Operators("_")
     everything.fallback(_run, _KEY)
@@ -77,10 +81,26 @@ def enable_device() -> None:
     attention.register(aten, _KEY, _run)
     pinned_memory.register(aten)
     accelerator.install()
+    before_another(moves.install)
     autocast.register(everything, aten)
     _LIBRARIES.extend((everything, aten))
     distributed.install()
     unused_parameters.install()
+
+
+def _name_it() -> None:
+    """Tell PyTorch the name of the device, and give it `torch.neuron`."""
+    module = DeviceModule()
+    if _is_named():
+        setattr(torch, DEVICE, module)
+        sys.modules[f"torch.{DEVICE}"] = module  # type: ignore[assignment]
+    else:
+        backend_registration._setup_privateuseone_for_python_backend(DEVICE, backend_module=module)
+
+
+def _is_named() -> bool:
+    """Whether PyTorch has loaded the name of the device by itself, from the entry point ``torch.backends``."""
+    return bool(getattr(getattr(torch, DEVICE, None), "UNLOADED", False))
 
 
 def _check_room() -> None:
@@ -95,7 +115,7 @@ def _check_room() -> None:
             location=user_line(),
         )
     taken = torch._C._get_privateuse1_backend_name()
-    if taken not in ("privateuseone", DEVICE) or hasattr(torch, DEVICE):
+    if taken not in ("privateuseone", DEVICE) or (hasattr(torch, DEVICE) and not _is_named()):
         raise LaunchError(
             "torch.device-taken",
             f"PyTorch has the device {taken} already",
@@ -129,7 +149,7 @@ def _empty(
     pin_memory: bool | None = None,
     memory_format: torch.memory_format | None = None,
 ) -> torch.Tensor:
-    _check_index(device)
+    index = index_of(device)
     in_this_thread()
     made = torch.empty(
         size,
@@ -138,7 +158,7 @@ def _empty(
         memory_format=memory_format or torch.contiguous_format,
         device="cpu",
     )
-    return on_device(made)
+    return on_device(made, index)
 
 
 def _empty_strided(
@@ -150,10 +170,10 @@ def _empty_strided(
     device: torch.device | None = None,
     pin_memory: bool | None = None,
 ) -> torch.Tensor:
-    _check_index(device)
+    index = index_of(device)
     in_this_thread()
     made = torch.empty_strided(size, stride, dtype=dtype, layout=layout or torch.strided, device="cpu")
-    return on_device(made)
+    return on_device(made, index)
 
 
 def _zeros(size: list[int], **options: Any) -> torch.Tensor:
@@ -178,14 +198,14 @@ def _to_copy(
 ) -> torch.Tensor:
     """Everything is finished when a call returns, so that copies never pend and need no pinned memory."""
     in_this_thread()
-    stays = device is None or device.type == DEVICE
-    if stays:
-        _check_index(device)
+    device = tensor.device if device is None else device
+    stays = device.type == DEVICE
+    index = index_of(device) if stays else 0
     place = torch.device("cpu") if stays else device
     copied = torch.ops.aten._to_copy(
         _lowered(tensor), dtype=dtype, layout=layout, device=place, pin_memory=pin_memory, memory_format=memory_format
     )
-    return on_device(copied) if stays else copied
+    return on_device(copied, index) if stays else copied
 
 
 def _convolution(*args: Any) -> torch.Tensor:
@@ -228,24 +248,13 @@ def _batch_norm(
     return tuple(found)
 
 
-def _check_index(device: torch.device | None) -> None:
-    if device is not None and device.index:
-        raise ArgumentError(
-            "torch.device-index",
-            f"a tensor is asked for on {device}",
-            rule=f"there is one simulated device, {DEVICE}:0",
-            fix=f'write device="{DEVICE}"',
-            location=user_line(),
-        )
-
-
 def _resize(tensor: torch.Tensor, size: list[int], *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
     """Memory that is large enough stays; else the tensor gets new memory with its elements."""
     needed = (math.prod(size) + tensor.storage_offset()) * tensor.element_size()
     if needed <= tensor.untyped_storage().nbytes():
         return torch.ops.aten.resize_.default.redispatch(_CPU_KERNEL, tensor, size, memory_format=memory_format)
-    larger = _lowered(tensor).clone()
-    tensor.data = on_device(larger.resize_(size, memory_format=memory_format or torch.contiguous_format))
+    larger = _lowered(tensor).clone().resize_(size, memory_format=memory_format or torch.contiguous_format)
+    tensor.data = on_device(larger, tensor.device.index)
     return tensor
 
 
@@ -262,11 +271,12 @@ def _view_kernel(name: str) -> Any:
 def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """Any other operator: by a program of the device, or else on the CPU."""
     in_this_thread()
-    found = on_the_device(operator, args, kwargs)
-    return _on_the_cpu(operator, *args, **kwargs) if found is None else found[0]
+    index = place_of(operator, args, kwargs)
+    found = on_the_device(operator, args, kwargs, index)
+    return _on_the_cpu(operator, args, kwargs, index) if found is None else found[0]
 
 
-def _on_the_cpu(operator: Any, *args: Any, **kwargs: Any) -> Any:
+def _on_the_cpu(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], index: int) -> Any:
     """Run an operator on the CPU, on the device's memory."""
     note(operator.name())
     tell_of_host(operator)
@@ -283,9 +293,9 @@ def _on_the_cpu(operator: Any, *args: Any, **kwargs: Any) -> Any:
             cpu_kwargs[name].copy_(made)
     for tensor, lower_tensor in lowered.values():
         if tensor is not lower_tensor and tensor.shape != lower_tensor.shape:
-            tensor.data = on_device(lower_tensor)  # an out= tensor got its size
+            tensor.data = on_device(lower_tensor, tensor.device.index)  # an out= tensor got its size
     originals = {id(lower_tensor): tensor for tensor, lower_tensor in lowered.values()}
-    return map_tensors(result, lambda tensor: _raised(tensor, originals, list(lowered.values())))
+    return map_tensors(result, lambda tensor: _raised(tensor, originals, list(lowered.values()), index))
 
 
 def _called(operator: Any, args: Any, kwargs: Any) -> tuple[Any, dict[str, torch.Tensor]]:
@@ -306,7 +316,10 @@ def _called(operator: Any, args: Any, kwargs: Any) -> tuple[Any, dict[str, torch
 
 
 def _raised(
-    tensor: torch.Tensor, originals: dict[int, torch.Tensor], inputs: list[tuple[torch.Tensor, torch.Tensor]]
+    tensor: torch.Tensor,
+    originals: dict[int, torch.Tensor],
+    inputs: list[tuple[torch.Tensor, torch.Tensor]],
+    index: int,
 ) -> torch.Tensor:
     """The result on the device: an argument itself, a view of one, or a tensor of its own."""
     if id(tensor) in originals:
@@ -318,7 +331,7 @@ def _raised(
                 return tensor
             offset = original.storage_offset() + tensor.storage_offset() - lower.storage_offset()
             return torch.as_strided(original, tensor.size(), tensor.stride(), offset)
-    return on_device(tensor)
+    return on_device(tensor, index)
 
 
 def _lowered(tensor: torch.Tensor) -> torch.Tensor:

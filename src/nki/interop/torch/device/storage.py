@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from nki.core.errors import LaunchError
+from nki.interop.torch.devices import index_of
 from nki.interop.torch.memory import DEVICE, on_device
 from nki.interop.torch.memory_stats import given_back, taken_back
 from nki.interop.torch.user_location import user_line
@@ -25,10 +26,10 @@ def _new(cls: type, *args: Any, **kwargs: Any) -> Any:
     device = kwargs.get("device")
     if device is None or torch.device(device).type != DEVICE:
         return torch._C.StorageBase.__new__(cls, *args, **kwargs)
-    contents = args[0] if args else 0
+    contents, index = args[0] if args else 0, index_of(device)
     if isinstance(contents, int):
-        return on_device(torch.empty(contents, dtype=torch.uint8, device="cpu")).untyped_storage()
-    return on_device(torch.tensor(contents, dtype=torch.uint8, device="cpu")).untyped_storage()
+        return on_device(torch.empty(contents, dtype=torch.uint8, device="cpu"), index).untyped_storage()
+    return on_device(torch.tensor(contents, dtype=torch.uint8, device="cpu"), index).untyped_storage()
 
 
 _resized: Any = torch.UntypedStorage.resize_

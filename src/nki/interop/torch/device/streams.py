@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from nki.core.errors import ExecutionError
-from nki.interop.torch.memory import DEVICE
+from nki.interop.torch.devices import DEVICE, choose, current, index_of
 from nki.interop.torch.user_location import user_line
 
 _MILLISECONDS = 1e3
@@ -19,14 +19,21 @@ class Stream(torch.Stream):
     """``torch.neuron.Stream``: work is done in the order of the calls, on whichever stream they are made."""
 
     _outer: list[Stream]
+    _place: torch.device
 
     def __new__(cls, device: object = None, priority: int = 0, **_: Any) -> Stream:
         made: Stream = super().__new__(cls, device=torch.device(DEVICE, 0), priority=priority)
+        made._place = torch.device(DEVICE, index_of(device))
         made._outer = []
         return made
 
     def __init__(self, device: object = None, priority: int = 0, **_: Any) -> None:
         pass
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the stream; C++ makes all of them on the first one."""
+        return self._place
 
     def synchronize(self) -> None:
         """Everything is done already."""
@@ -64,11 +71,8 @@ class Event:
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         self.enable_timing = enable_timing
+        self.device = torch.device(DEVICE, current())
         self._time: float | None = None
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device(DEVICE, 0)
 
     def record(self, stream: Stream | None = None) -> None:
         """Happen now."""
@@ -107,28 +111,29 @@ class Event:
         return f"<torch.neuron.Event on {self.device}>"
 
 
-_CURRENT: list[Stream] = []
-"""The current stream of the process, at most one: streams order nothing on a device that runs operations one by one."""
+_CURRENT: dict[int, Stream] = {}
+"""The current stream of each device of the process: they order nothing, since operations run one by one."""
 
 
-@cache  # the one stream that is there from the beginning
-def _default() -> Stream:
-    return Stream()  # not before the device has its name
+@cache  # the one stream of a device that is there from the beginning
+def _default(index: int) -> Stream:
+    return Stream(index)  # not before the device has its name
 
 
 def default_stream(device: object = None) -> Stream:
-    """The stream that is there from the beginning."""
-    return _default()
+    """The stream of a device that is there from the beginning."""
+    return _default(index_of(device))
 
 
 def current_stream(device: object = None) -> Stream:
-    """The stream that was set last."""
-    return _CURRENT[-1] if _CURRENT else _default()
+    """The stream of a device that was set last."""
+    return _CURRENT.get(index_of(device)) or _default(index_of(device))
 
 
 def set_stream(stream: Stream) -> None:
-    """Make a stream the current one."""
-    _CURRENT[:] = [stream]
+    """Make a stream the current one of its device, which becomes the current one."""
+    choose(stream.device.index)
+    _CURRENT[stream.device.index] = stream
 
 
 def stream(stream: Stream | None) -> Stream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch.distributed as dist
@@ -10,18 +11,20 @@ from nki.interop.torch.distributed import coalescing, generations, operators, pr
 from nki.interop.torch.memory import DEVICE
 
 
+@cache  # PyTorch has one table for the process
 def install() -> None:
     """Let `torch.distributed` know the backend of the device; nothing where PyTorch was built without it."""
-    if not dist.is_available() or DEVICE in dist.Backend.backend_list:
+    if not dist.is_available():
         return
     operators.install()
     processes.install()
     coalescing.install()
-    dist.Backend.register_backend(DEVICE, _create, extended_api=True, devices=[DEVICE])
+    if DEVICE not in dist.Backend.backend_list:  # PyTorch may have loaded its name by itself
+        dist.Backend.register_backend(DEVICE, create, extended_api=True, devices=[DEVICE])
     ranks.install()
 
 
-def _create(options: Any, _: Any) -> Any:
+def create(options: Any, _: Any) -> Any:
     """The transport of a group: what is on top of it are the operators of the device."""
     processes.claim(options.store, options.group_rank)
     store = generations.begun(options.store, options.group_rank)

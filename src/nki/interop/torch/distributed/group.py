@@ -254,7 +254,7 @@ class Group:
 
     def _has_ended(self, call: Call, ended: Sequence[int]) -> NkiError:
         words = {}
-        for rank in ended:
+        for rank in sorted({*ended, *self._peers.all_ended()}):
             last = self.last.get(rank)
             words[rank] = "has ended" if last is None else f"has ended, after its {last.what[0]}, {last.location}"
         return deadlock(self.number, call.meeting(self.members), words)

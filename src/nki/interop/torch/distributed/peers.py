@@ -84,6 +84,10 @@ class Peers:
         """Which ranks ended, of those that the store was asked for before; it is not asked again."""
         return [rank for rank in ranks if rank in self._known and self._known[rank].has_ended()]
 
+    def all_ended(self) -> list[int]:
+        """Which of all ranks ended, as far as that is known: where one ends, others do so because of it."""
+        return self.ended_of_known([*self._known])
+
 
 def _key(rank: int) -> str:
     return f"nki/process/{rank}"

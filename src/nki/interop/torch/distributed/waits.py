@@ -172,6 +172,7 @@ class Waits:
         self._written: Entry | None = None
         self._number = 0
         self._final = False
+        self._silent = False
         self._there: set[int] = set()
         self._read: dict[int, bytes] = {}
 
@@ -228,9 +229,13 @@ class Waits:
             self._write(self._entry(()))
 
     def _write(self, entry: Entry) -> None:
+        if self._silent:
+            return
         self._number += 1
-        with contextlib.suppress(RuntimeError):  # the store's process has ended, which others find out as well
+        try:
             self._store.set(_key(self._rank), entry.text(self._number))
+        except RuntimeError:  # the store's process has ended, which others find out as well
+            self._silent = True
 
     def _entry(self, waits: Sequence[Wait]) -> Entry:
         return Entry(tuple(waits), dict(self._made), frozenset(self._open), frozenset(self._left))

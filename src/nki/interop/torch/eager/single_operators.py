@@ -110,8 +110,8 @@ def eager_on(place: str) -> None:
     _PLACE[0] = place
 
 
-def on_the_device(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """The result of an operator by a program of the device, in a tuple; None if the CPU has to compute it."""
+def on_the_device(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], index: int) -> tuple[Any] | None:
+    """The result of an operator by a program of a device, in a tuple; None if the CPU has to compute it."""
     if _PLACE[0] == "host":
         return None
     plain = plain_of(operator)
@@ -132,7 +132,7 @@ def on_the_device(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         for target, result in zip(targets, results, strict=True):
             on_cpu(target).copy_(result)
         return (plain.returned(targets),)
-    back = [None if result is None else on_device(result) for result in results]
+    back = [None if result is None else on_device(result, index) for result in results]
     return (back[0] if plain.single else tuple(back),)
 
 

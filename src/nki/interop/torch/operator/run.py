@@ -17,20 +17,21 @@ def run(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a kernel; its results are where its tensors are.
 
     Raises:
-        ArgumentError: tensors of both the CPU and the device ("torch.mixed-devices").
+        ArgumentError: tensors of both the CPU and a device, or of two devices ("torch.mixed-devices").
         LaunchError: a tensor on the device requires a gradient ("argument.requires-grad").
         NkiError: what a call of the kernel raises.
     """
-    places: set[str] = set()
-    map_tensors((args, kwargs), lambda tensor: places.add(tensor.device.type))
-    if DEVICE not in places:
+    places: set[torch.device] = set()
+    map_tensors((args, kwargs), lambda tensor: places.add(tensor.device))
+    index = next((place.index for place in places if place.type == DEVICE), None)
+    if index is None:
         return kernel.run(args, kwargs)
     if len(places) > 1:
         raise ArgumentError(
             "torch.mixed-devices",
-            f"{kernel.func.__name__} got tensors on {' and '.join(sorted(places))}",
+            f"{kernel.func.__name__} got tensors on {' and '.join(sorted(map(str, places)))}",
             rule="the tensors of one call are in one place",
-            fix=f"move them with .to({DEVICE!r})",
+            fix=f"move them with .to('{DEVICE}:{index}')",
             location=user_line(),
         )
     moved: dict[int, torch.Tensor] = {}  # one tensor given twice stays one tensor
@@ -46,4 +47,4 @@ def run(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return moved.setdefault(id(tensor), on_cpu(tensor))
 
     lowered = map_tensors((args, kwargs), lower)
-    return map_tensors(kernel.run(*lowered), on_device)
+    return map_tensors(kernel.run(*lowered), lambda tensor: on_device(tensor, index))
