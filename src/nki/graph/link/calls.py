@@ -68,7 +68,7 @@ class Linker:
         )
         self.both = Buffer(next(self.ids), "both", MemoryRegion.shared_hbm, (1, 1), uint8, trace=self.trace)
         self.constants: Bindings = {}
-        self.room = Room(target)
+        self.room = Room(target, steps.collectives)
         self._glue: dict[Hashable, Program] = {}
         self._locations: dict[tuple[Location, Location], Location] = {}
 

@@ -21,7 +21,8 @@ _ALONE = frozenset({"accumulator"})  # what no other kernel sees
 
 def beside_collectives(steps: ModelSteps, target: Target) -> None:
     """Put a model's steps, also those in its loops and branches, in such an order; one without collectives stays."""
-    steps.steps = _Orders(steps, target).block(steps.steps)
+    if steps.collectives:
+        steps.steps = _Orders(steps, target).block(steps.steps)
 
 
 class _Orders:

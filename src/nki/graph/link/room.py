@@ -31,10 +31,11 @@ class Shift(NamedTuple):
 
 
 class Room:
-    """Goes round the memories on chip and the queues for transfers."""
+    """Goes round the memories on chip and the queues for transfers; collectives have the last queue to themselves."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, collectives: bool) -> None:
         self._queues = dma_queues(target)
+        self._reserved = 1 if collectives else 0
         self._sizes = {
             MemoryRegion.sbuf: target.sbuf.usable_bytes_per_partition,
             MemoryRegion.psum: target.psum.bytes_per_partition,
@@ -48,7 +49,7 @@ class Room:
         sbuf, psum = (self._start(program, region) for region in (MemoryRegion.sbuf, MemoryRegion.psum))
         meets = set(_queues(program.body, _meets))
         used = sorted(set(_queues(program.body, by_dma)) - meets, key=self._queues.index)
-        count = len(self._queues) - (len(used) < len(self._queues))
+        count = max(len(self._queues) - self._reserved, len(used))
         moved = {queue: self._queues[(self._queue + number) % count] for number, queue in enumerate(used)}
         self._queue = (self._queue + len(used)) % count
         return Shift(sbuf, psum, moved | dict.fromkeys(meets, self._queues[-1]))

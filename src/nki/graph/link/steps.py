@@ -99,12 +99,14 @@ class ModelSteps:
         constants: arrays of values that are there from the start.
         same: values that are the same bytes as another one, which is no reshape of a third.
         kernels: those of groups, by key.
+        collectives: whether ranks meet in it.
     """
 
     steps: list[Step] = field(default_factory=list)
     constants: dict[Value, np.ndarray] = field(default_factory=dict)
     same: dict[Value, Value] = field(default_factory=dict)
     kernels: dict[str, GroupKernel] = field(default_factory=dict)
+    collectives: bool = False
 
     def root(self, value: Value) -> Value:
         """The value whose memory a value is."""
@@ -150,6 +152,7 @@ class _StepMaker:
             yield self._choice(op)
         elif is_reference(op):
             found = reference_of(op)
+            self.made.collectives |= any(map(_meets_ranks, found.programs))
             parts = (KernelPart(origin_of(op), 1, 1, 1),)
             within = _in_place(found)
             yield KernelRun(found.programs, op.operands, op.results, op.location, "call", found, within, parts)
@@ -159,6 +162,7 @@ class _StepMaker:
     def _kernel(self, group: Group) -> KernelRun:
         kernel = self._kernels.of(group)
         self.made.kernels.setdefault(kernel.key, kernel)
+        self.made.collectives |= group.kind == "collective"
         if kernel.key not in self._within:
             self._within[kernel.key] = self._kernels.may_share(kernel.program, len(group.inputs))
         within = self._within[kernel.key]
@@ -182,6 +186,10 @@ class _StepMaker:
     def _choice(self, op: Op) -> Choice:
         branches = tuple((self.block(region.ops), region.results) for region in op.regions)
         return Choice(op.operands[0], op.name == "if", branches, op.results, op.location)
+
+
+def _meets_ranks(program: Program) -> bool:
+    return any("ranks" in issued.instruction.effects(issued.arguments) for issued in program.body.walk())
 
 
 def _in_place(reference: Reference) -> tuple[tuple[int, int], ...]:
