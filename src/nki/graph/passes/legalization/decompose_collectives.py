@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from nki.core.dtypes import bool_, int32, uint32
 from nki.graph.copies import copy_region
 from nki.graph.errors import unsupported
@@ -17,6 +19,7 @@ from nki.graph.passes.rewriter import Rewriter
 from nki.graph.replica_groups import groups_of
 
 _REDUCED = ("add", "minimum", "maximum")
+_NUMBERS = ("partition_id", "replica_id")
 _WIDENED = {"and": "minimum", "or": "maximum"}
 
 
@@ -96,6 +99,43 @@ def collective_broadcast(r: Rewriter, op: Op) -> Sequence[Value]:
         return [value]
     every = _gathered(r, op, value, count)
     return [_part(r, every, 0, value.type)]
+
+
+def dynamic_slice(r: Rewriter, op: Op) -> Sequence[Value] | None:
+    """A reduce-scatter where each rank takes its part of a sum by its number, as XLA's partitioner writes it."""
+    whole, result = op.operands[0], op.results[0].type
+    reduced = r.maker(whole, "all_reduce")
+    cut = [d for d, (a, b) in enumerate(zip(whole.type.shape, result.shape, strict=True)) if a != b]
+    if reduced is None or r.uses.get(whole) != 1 or len(cut) != 1:
+        return None
+    (dim,), groups, table = cut, groups_of(reduced), _by_rank(r, op.operands[1 + cut[0]])
+    size, count = result.shape[dim], len(groups[0])
+    if table is None or whole.type.shape[dim] != size * count or max(map(max, groups)) >= len(table):
+        return None
+    if any(table[rank] != place * size for ranks in groups for place, rank in enumerate(ranks)):
+        return None
+    attributes = {**_groups(reduced), "scatter_dimension": dim}
+    return r.op("reduce_scatter", reduced.operands, [result], attributes, [copy_region(reduced.regions[0], {})])
+
+
+def _by_rank(r: Rewriter, index: Value) -> np.ndarray | None:
+    """What an index is on each rank, if it is looked up by the number of the rank."""
+    found = r.maker(_unchanged(r, index), "dynamic_slice")
+    if found is None or len(found.operands[0].type.shape) != 1:
+        return None
+    rank = r.maker(_unchanged(r, found.operands[1]))
+    return r.constant_of(found.operands[0]) if rank is not None and rank.name in _NUMBERS else None
+
+
+def _unchanged(r: Rewriter, value: Value) -> Value:
+    """What a number was before it was reshaped, converted, or kept below what a signed index can be."""
+    while (maker := r.maker(value)) is not None:
+        words = {each.type.dtype for each in (*maker.operands, *maker.results)} <= {int32, uint32}
+        below = maker.name == "minimum" and r.scalar_of(maker.operands[1]) == int32.max
+        if not words or not (below or maker.name in ("reshape", "convert")):
+            break
+        value = maker.operands[0]
+    return value
 
 
 def _pairs(op: Op) -> list[tuple[Value, Value]]:
@@ -182,5 +222,6 @@ COLLECTIVES = {
     "all_gather": all_gather,
     "all_to_all": all_to_all,
     "collective_broadcast": collective_broadcast,
+    "dynamic_slice": dynamic_slice,
 }
 """By operation; `collective_permute`, `partition_id` and `replica_id` stay as they are."""
