@@ -46,6 +46,15 @@ def test_what_waits_for_a_collective_comes_after_what_does_not() -> None:
     ]
 
 
+def test_no_more_than_two_collectives_are_ahead() -> None:
+    """Weights that are gathered layer by layer: the next ones come while a layer computes, and not all at first."""
+    needs, collective = [], []
+    for layer in range(4):
+        needs += [{2 * layer - 2} if layer else set(), {2 * layer, 2 * layer - 1} if layer else {0}]
+        collective += [True, False]
+    assert _order(needs, [3, 5] * 4, collective) == [0, 2, 1, 4, 3, 6, 5, 7]
+
+
 def test_a_product_runs_beside_an_all_reduce(monkeypatch: pytest.MonkeyPatch) -> None:
     made = compiled()
     monkeypatch.setattr("nki.graph.compile.beside_collectives", lambda steps, target: None)

@@ -17,6 +17,8 @@ from nki.timing.cores import spent_by_cores
 
 _RANKS = "ranks"
 _ALONE = frozenset({"accumulator"})  # what no other kernel sees
+_AHEAD = 2
+"""Collectives that may begin before their turn while nobody has read them, since what they bring takes memory."""
 
 
 def beside_collectives(steps: ModelSteps, target: Target) -> None:
@@ -94,31 +96,71 @@ def _effects(programs: Sequence[Program]) -> Iterator[str]:
 
 def _order(needs: Sequence[set[int]], times: Sequence[float], collective: Sequence[bool]) -> list[int]:
     """The numbers of steps in a new order, that of the model among steps that could begin at the same time."""
-    users: list[list[int]] = [[] for _ in needs]
-    for number, found in enumerate(needs):
-        for each in found:
-            users[each].append(number)
-    missing = [len(found) for found in needs]
-    done = [0.0] * len(needs)
-    ready = [(not collective[n], n) for n, count in enumerate(missing) if not count]  # a heap, as it is sorted below
-    ready.sort()
-    late: list[tuple[float, int]] = []
-    now = wire = 0.0
-    order: list[int] = []
-    while ready or late:
-        if not ready:
-            now = max(now, late[0][0])
-        while late and late[0][0] <= now:
-            number = heappop(late)[1]
-            heappush(ready, (not collective[number], number))
-        number = heappop(ready)[1]
-        order.append(number)
-        if collective[number]:
-            done[number] = wire = max(now, wire) + times[number]
+    order = _Order(needs, times, collective)
+    while (number := order.next()) >= 0:
+        order.take(number)
+    return order.made
+
+
+class _Order:
+    """An order while it is made, as time goes by.
+
+    Attributes:
+        made: the steps so far.
+    """
+
+    def __init__(self, needs: Sequence[set[int]], times: Sequence[float], collective: Sequence[bool]) -> None:
+        self._needs, self._times, self._collective = needs, times, collective
+        self._users: list[set[int]] = [set() for _ in needs]
+        for number, found in enumerate(needs):
+            for each in found:
+                self._users[each].add(number)
+        self._missing = [len(found) for found in needs]
+        self._done = [0.0] * len(needs)
+        self._late = [(0.0, number) for number, count in enumerate(self._missing) if not count]
+        self._ready: tuple[list[int], list[int]] = ([], [])  # kernels, and collectives
+        self._now = self._wire = 0.0
+        self._open: set[int] = set()  # collectives that somebody still has to read
+        self._taken: set[int] = set()
+        self._left = list(range(len(needs)))[::-1]
+        self.made: list[int] = []
+
+    def next(self) -> int:
+        """The step that comes next; -1 if there is none."""
+        while True:
+            while self._late and self._late[0][0] <= self._now:
+                number = heappop(self._late)[1]
+                heappush(self._ready[self._collective[number]], number)
+            kernels, collectives = self._ready
+            if collectives and (len(self._open) < _AHEAD or collectives[0] == self._first()):
+                return heappop(collectives)
+            if kernels:
+                return heappop(kernels)
+            if not self._late:
+                return heappop(collectives) if collectives else -1
+            self._now = self._late[0][0]
+
+    def take(self, number: int) -> None:
+        """Let a step run, and those that need it become ready when it is done."""
+        self.made.append(number)
+        if self._collective[number]:
+            self._done[number] = self._wire = max(self._now, self._wire) + self._times[number]
+            self._open.add(number)
         else:
-            done[number] = now = now + times[number]
-        for user in users[number]:
-            missing[user] -= 1
-            if not missing[user]:
-                heappush(late, (max(done[each] for each in needs[user]), user))
-    return order
+            self._done[number] = self._now = self._now + self._times[number]
+        self._note(number)
+        for user in self._users[number]:
+            self._missing[user] -= 1
+            if not self._missing[user]:
+                heappush(self._late, (max(self._done[each] for each in self._needs[user]), user))
+
+    def _note(self, number: int) -> None:
+        """Note that a step runs: collectives that nobody else has to read are over."""
+        self._taken.add(number)
+        self._open = {each for each in self._open if not self._users[each] <= self._taken}
+
+    def _first(self) -> int:
+        """The first step of the model that has not run."""
+        while self._left and self._left[-1] in self._taken:
+            self._left.pop()
+        return self._left[-1] if self._left else -1
