@@ -181,3 +181,46 @@ def test_cores_exchange_what_they_have(tmp_path: Path) -> None:
     assert "        send_to_rank=1 - nl.program_id(0),\n" in whole.text.new
     assert "    total = nl.add(half, other)\n" in whole.text.new
     assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+
+
+def test_kernels_return_behind_the_loop_over_their_programs(tmp_path: Path) -> None:
+    whole = rewritten(
+        tmp_path,
+        """
+        @nki.jit
+        def kernel(a, twice=False):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            more = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            tile = nl.load(a[nl.program_id(0)])
+            nl.store(out[nl.program_id(0)], tile)
+            nl.store(more[nl.program_id(0)], tile)
+            if twice:
+                return out, more
+            else:
+                return out
+
+
+        @nki.jit
+        def early(a):
+            out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+            i_p, i_f = nl.arange(64)[:, None], nl.arange(32)[None, :]
+            nl.store(out[nl.program_id(0), i_p, i_f], nl.load(a[nl.program_id(0)]))
+            if a.shape[0] == 2:
+                return out
+            nl.store(out[nl.program_id(0)], nl.load(a[0]))
+            return out
+
+
+        kernel[2](np.ones((2, 64, 32), np.float32), True)
+        early[2](np.ones((2, 64, 32), np.float32))
+        """,
+    )
+    assert (
+        "        nl.store(more[program_0], tile)\n    if twice:\n        return out, more\n    else:\n"
+        in whole.text.new
+    )
+    assert whole.proofs["kernel"].equal, whole.proofs["kernel"]
+    (left,) = [left for left in whole.text.left if left.line == 21]
+    assert f"# nki migrate: {left.reason}\n@nki.jit\ndef early" in whole.text.new
+    assert "returns between other statements" in left.reason
+    assert [broken.reason.partition(":")[0] for broken in whole.broken] == ["RemovedError"]

@@ -47,7 +47,9 @@ class File:
     @property
     def complete(self) -> bool:
         """Whether everything was rewritten, and gives equal bits."""
-        return not self.whole.text.left and all(proof.equal for proof in self.whole.proofs.values())
+        if self.whole.text.left or self.whole.broken:
+            return False
+        return all(proof.equal for proof in self.whole.proofs.values())
 
 
 @click.command("migrate", cls=Command, short_help="Rewrite old kernels in today's language.")
@@ -189,6 +191,7 @@ def _report(file: File) -> Sequence[str]:
         lines.append(f"{file.path}::{name}: {words}: {proof.how}" + (f", {call.how}" if call is not None else ""))
         lines += [f"  {error}" for error in proof.errors]
     lines += [f"{file.path}:{failed.line}: it cannot be executed here: {failed.reason}" for failed in file.whole.failed]
+    lines += [f"{file.path}: line {each.line} of the new text raises {each.reason}" for each in file.whole.broken]
     lines += [f"{file.path}:{left.line}: left as it was: {left.reason}" for left in file.whole.text.left]
     return lines
 
@@ -209,6 +212,7 @@ def _json(file: File) -> dict[str, Any]:
             for name, proof in file.whole.proofs.items()
         ],
         "failed": [{"line": failed.line, "reason": failed.reason} for failed in file.whole.failed],
+        "broken": [{"line": each.line, "reason": each.reason} for each in file.whole.broken],
         "left": [{"line": left.line, "reason": left.reason} for left in file.whole.text.left],
         "diff": _diff(file),
     }

@@ -56,7 +56,8 @@ def migrate(path: Path, text: str, calls: list[Call], target: Target, options: O
     grids = {call.kernel: call.grid for call in calls if call.grid}
     wrapper = _File(module, names, facts, used, {call.kernel: call.grid for call in calls})
     changed = transformed(module, wrapper)
-    host = Host(grids, names, decorated(module, names))
+    stay = {node.name.value for node, _ in wrapper.left if isinstance(node, cst.FunctionDef)}
+    host = Host({name: grid for name, grid in grids.items() if name not in stay}, names, decorated(module, names))
     changed = transformed(changed, host)
     lines = _lines(module) if wrapper.left else {}
     left = [Left(lines.get(node, 0), reason) for node, reason in wrapper.left]

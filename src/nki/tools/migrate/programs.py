@@ -9,7 +9,7 @@ from typing import Any
 import libcst as cst
 
 from nki.tools.migrate.names import Names
-from nki.tools.migrate.nodes import all_of
+from nki.tools.migrate.nodes import all_of, parts
 from nki.tools.migrate.problems import Unmigrated
 
 MEETING = "nki_migrate_meeting"
@@ -84,7 +84,11 @@ class Programs:
         body = list(function.body.body)
         first = next((at for at, each in enumerate(body) if "program_" in module.code_for_node(each)), len(body))
         head, rest = body[:first], body[first:]
-        last = [rest.pop()] if rest and _is_return(rest[-1]) else []
+        last: list[Any] = []
+        while rest and _is_return(rest[-1]):
+            last.insert(0, rest.pop())
+        if any(_returns(each) for each in rest):
+            raise Unmigrated("it returns between other statements, which are in a loop over its programs")
         shared = [each for each in rest if _is_shared(each, module)]
         inner = self._between_meetings([each for each in rest if each not in shared], module)
         params = function.params
@@ -228,7 +232,19 @@ def _asked(calls: list[cst.Call], names: Names, grid: tuple[Any, ...]) -> set[st
 
 
 def _is_return(statement: Any) -> bool:
+    """Whether a statement does nothing but return, also one thing or another."""
+    if isinstance(statement, cst.If):
+        other = statement.orelse
+        inner = [*statement.body.body, *([other] if isinstance(other, cst.If) else other.body.body if other else [])]
+        return all(map(_is_return, inner))
     return isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Return)
+
+
+def _returns(node: cst.CSTNode) -> bool:
+    """Whether a statement may return from the function that it is in."""
+    if isinstance(node, cst.FunctionDef | cst.Lambda):
+        return False
+    return isinstance(node, cst.Return) or any(map(_returns, parts(node)))
 
 
 def _is_shared(statement: Any, module: cst.Module) -> bool:

@@ -39,12 +39,14 @@ class Whole:
         proofs: of each kernel, by name.
         calls: with which arguments, by kernel.
         failed: statements of the file that cannot be executed here.
+        broken: statements of the new text that cannot be executed, though those of the old one can.
     """
 
     text: Migrated
     proofs: dict[str, Proof]
     calls: dict[str, Call]
     failed: tuple[Failed, ...]
+    broken: tuple[Failed, ...] = ()
 
 
 def migrate_file(
@@ -86,13 +88,14 @@ def _migrated(path: Path, given: Mapping[str, Any], target: Target, options: Opt
     linecache.cache[str(file)] = (len(migrated.new), None, migrated.new.splitlines(True), str(file))
     again = load(file, migrated.new, f"_new_{path.stem}")
     new, known = again.module, {each.reason for each in loaded.failed}
-    if problem := next((each for each in again.failed if each.reason not in known), None):
-        reason = f"the new file cannot be imported: {problem.reason}"
-        return Whole(migrated, {**proofs, **{name: Proof(None, reason) for name in calls}}, first, loaded.failed)
+    broken = tuple(each for each in again.failed if each.reason not in known)
     for name, each in calls.items():
-        found = [_proof(kernel_in(old, name), kernel_in(new, name), call, target, options) for call in each]
-        proofs[name] = _least(found)
-    return Whole(migrated, proofs, first, loaded.failed)
+        after = kernel_in(new, name)
+        if after is None and broken:
+            proofs[name] = Proof(None, f"the new file cannot be imported: {broken[0].reason}")
+            continue
+        proofs[name] = _least([_proof(kernel_in(old, name), after, call, target, options) for call in each])
+    return Whole(migrated, proofs, first, loaded.failed, broken)
 
 
 def _least(proofs: list[Proof]) -> Proof:

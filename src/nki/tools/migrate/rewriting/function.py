@@ -9,6 +9,7 @@ import libcst as cst
 from nki.tools.migrate.facts import Facts
 from nki.tools.migrate.names import Names
 from nki.tools.migrate.nodes import all_of, parts
+from nki.tools.migrate.problems import MARK, Unmigrated
 from nki.tools.migrate.programs import Programs
 from nki.tools.migrate.rewriting.context import Context
 from nki.tools.migrate.rewriting.expressions import expression
@@ -53,7 +54,12 @@ def rewritten(
         if not context.cut_sums:
             break
         added -= context.cut_sums  # what no product writes has to be zero
-    changed = programs.looped(function.with_changes(body=body), module)
+    try:
+        changed = programs.looped(function.with_changes(body=body), module)
+    except Unmigrated as problem:
+        mark = cst.EmptyLine(comment=cst.Comment(f"{MARK}{problem}"))
+        kept = function.with_changes(leading_lines=(*function.leading_lines, mark))
+        return Rewritten(kept, [(function, str(problem))], context.needs)
     return Rewritten(changed, context.left, context.needs)
 
 
