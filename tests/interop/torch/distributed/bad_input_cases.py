@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from nki.core.errors import DivergenceError
+from nki.interop.torch.distributed import beginnings, pending
 
 _SOON = 5.0
 """Seconds within which both ranks know."""
@@ -28,6 +29,12 @@ def _a_group_that_one_rank_has_left(rank: int, x: torch.Tensor, groups: list[Any
     dist.all_reduce(x, group=groups[1])
 
 
+def _a_group_that_one_rank_makes(rank: int, x: torch.Tensor, groups: list[Any]) -> None:
+    if rank == 0:
+        dist.new_group([0, 1])
+    dist.all_reduce(x)
+
+
 def _other_shapes(rank: int, x: torch.Tensor, groups: list[Any]) -> None:
     dist.all_reduce(x[: 2 + rank])
 
@@ -39,6 +46,7 @@ def _uneven_shards(rank: int, x: torch.Tensor, groups: list[Any]) -> None:
 CASES: dict[Callable[[int, torch.Tensor, list[Any]], None], str] = {
     _groups_crosswise: r"ranks\.deadlock.* rank [01] waits at the all_reduce of another group .*bad_input_cases\.py:",
     _a_group_that_one_rank_has_left: r"ranks\.deadlock.*rank [01] (has left the group|waits at the all_reduce of anot)",
+    _a_group_that_one_rank_makes: r"ranks\.deadlock.*(all_reduce|new_group) among .*(all_reduce|new_group) among .*:",
     _other_shapes: r"ranks\.mismatch.*bad_input_cases\.py:",
     _uneven_shards: r"ranks\.mismatch.*bad_input_cases\.py:",
 }
@@ -46,6 +54,7 @@ CASES: dict[Callable[[int, torch.Tensor, list[Any]], None], str] = {
 
 def run() -> int:
     """How many cases there were; each has a world of its own, since an error ends it."""
+    pending._ASK = beginnings._ASK = 0.1  # what each rank asks is the same, but it asks sooner
     for case, expected in CASES.items():
         dist.init_process_group("neuron")
         rank, x = dist.get_rank(), torch.ones(4, device="neuron")
@@ -63,6 +72,6 @@ def a_slow_rank_is_waited_for() -> None:
     """A rank that computes for longer than it takes to find that ranks wait for each other."""
     rank, x = dist.get_rank(), torch.ones(4, device="neuron")
     if rank:
-        time.sleep(2)
+        time.sleep(1.5)
     dist.all_reduce(x)
     assert x.tolist() == [dist.get_world_size()] * 4

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from nki.interop.torch.distributed import coalescing, generations, operators, processes, ranks
+from nki.interop.torch.distributed import coalescing, operators, processes, ranks
 from nki.interop.torch.memory import DEVICE
 
 
@@ -25,7 +25,6 @@ def install() -> None:
 
 
 def create(options: Any, _: Any) -> Any:
-    """The transport of a group: what is on top of it are the operators of the device."""
-    processes.claim(options.store, options.group_rank)
-    store = generations.begun(options.store, options.group_rank)
+    """The transport of a group, once all its ranks make it: what is on top of it are the operators of the device."""
+    store = processes.begun(options)
     return dist.ProcessGroupGloo(store, options.group_rank, options.group_size, options.timeout)

@@ -12,9 +12,9 @@ from typing import Any
 import torch.distributed as dist
 
 
-def begun(store: Any, rank: int) -> Any:
-    """The part of a group's store for the generation that this rank begins."""
-    return part(store, store.add(_key(rank), 1))
+def begun(store: Any, rank: int) -> int:
+    """The number of the generation that this rank begins."""
+    return int(store.add(_key(rank), 1))
 
 
 def current(store: Any, rank: int) -> int:

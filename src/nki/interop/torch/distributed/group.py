@@ -9,7 +9,7 @@ import json
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,9 +22,9 @@ from nki.interop.torch.distributed.lanes import Lane
 from nki.interop.torch.distributed.peers import Peers
 from nki.interop.torch.distributed.pending import LOOK, Needs, Pending
 from nki.interop.torch.distributed.transport import Transport
-from nki.interop.torch.distributed.waits import Wait, Waits
+from nki.interop.torch.distributed.waits import Waits, in_words
 from nki.interop.torch.distributed.ways import COLLECTIVES, Way
-from nki.ranks.protocol import Meeting, check_same_call, deadlock
+from nki.ranks.protocol import check_same_call, deadlock
 
 _FAILED = "nki/failed"
 _GRACE = 2.0
@@ -184,7 +184,8 @@ class Group:
             ended = self._peers.ended([*pending.needs])
             found = self.waits.in_vain(ended) if ask or ended else None
             if found is not None:
-                self.fail(pending, self._in_vain(*found))
+                own, others = found
+                self.fail(pending, deadlock(self.number, own.meeting, in_words(own, others)))
                 return
             failed = self._store.get(_FAILED) if not ended and ask and self._store.check([_FAILED]) else None
         except RuntimeError as error:  # the store's process has ended
@@ -240,17 +241,6 @@ class Group:
                 return self._has_failed(call, *json.loads(failed))
             time.sleep(LOOK)
         return self._has_failed(call, -1, f"the connection failed: {_first_line(error)}")
-
-    def _in_vain(self, own: Wait, others: Mapping[int, Wait | None]) -> NkiError:
-        words: dict[int, Meeting | str] = {}
-        for rank, wait in sorted(others.items()):
-            if wait is None:
-                words[rank] = "has left the group"
-            elif wait.meeting.members == own.meeting.members and wait.call.what[0] == own.call.what[0]:
-                words[rank] = f"waits at the {wait.call.what[0]} of another group or tag, {wait.call.location}"
-            else:
-                words[rank] = wait.meeting
-        return deadlock(self.number, own.meeting, words)
 
     def _has_ended(self, call: Call, ended: Sequence[int]) -> NkiError:
         words = {}

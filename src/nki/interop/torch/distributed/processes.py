@@ -15,6 +15,7 @@ from nki.core.errors import DivergenceError, NkiError
 from nki.core.locks import lock
 from nki.core.source import UNKNOWN
 from nki.interop.torch.distributed import generations
+from nki.interop.torch.distributed.beginnings import Beginning
 from nki.interop.torch.distributed.group import Group, World
 from nki.interop.torch.distributed.peers import Peers
 from nki.interop.torch.distributed.waits import Waits
@@ -34,24 +35,44 @@ def world() -> World:
         found = _WORLD.get(id(store))
         if found is None:
             rank, size = dist.get_rank(), dist.get_world_size()
-            peers = claim(store, rank)
+            peers = _claim(store, rank)
             part, _ = _generation(c10d._get_default_group())
             _WORLD.clear()
             found = _WORLD[id(store)] = World(peers, Waits(part, rank, size))
     return found
 
 
-def claim(store: Any, rank: int) -> Peers:
-    """Tell the other processes of a store that this one is a rank.
-
-    Raises:
-        DivergenceError: "distributed.rank-twice", another process is that rank.
-    """
+def _claim(store: Any, rank: int) -> Peers:
+    """Tell the other processes of a store that this one is a rank."""
     peers = Peers(store)
     other = peers.tell(rank)
     if other is not None:
         raise _twice(rank, other.number)
     return peers
+
+
+def begun(options: Any) -> Any:
+    """Wait until all ranks make a group.
+
+    Args:
+        options: what PyTorch gives to a backend that makes a group.
+
+    Returns:
+        The part of the store that belongs to the group from now on.
+
+    Raises:
+        DivergenceError: "distributed.rank-twice", another process is this rank; "ranks.deadlock", a rank does not come.
+    """
+    place = options.group_rank
+    peers, waits = _claim(options.store, place), None
+    number = generations.begun(options.store, place)
+    part = generations.part(options.store, number)
+    members = options.global_ranks_in_group or range(options.group_size)
+    if dist.is_initialized():
+        peers, waits = world()
+    group = Beginning(part, f"{options.group_id} {number}", members, members[place])
+    group.wait(peers, waits, options.timeout.total_seconds())
+    return part
 
 
 def group_of(process_group: Any) -> Group:

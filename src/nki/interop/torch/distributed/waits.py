@@ -151,6 +151,19 @@ def _holding(wait: Wait, entries: Mapping[int, Entry], waiting: Collection[int])
     return {} if wait.one and len(found) < len(wait.needs) else found
 
 
+def in_words(own: Wait, others: Mapping[int, Wait | None]) -> dict[int, Meeting | str]:
+    """What holds a rank up, as `nki.ranks.protocol.deadlock` takes it."""
+    words: dict[int, Meeting | str] = {}
+    for rank, wait in sorted(others.items()):
+        if wait is None:
+            words[rank] = "has left the group"
+        elif wait.members == own.members and wait.call.what[0] == own.call.what[0]:
+            words[rank] = f"waits at the {wait.call.what[0]} of another group or tag, {wait.call.location}"
+        else:
+            words[rank] = wait.meeting
+    return words
+
+
 class Waits:
     """What this process waits for, and what it knows of the others.
 
