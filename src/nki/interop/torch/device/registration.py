@@ -27,13 +27,12 @@ from nki.interop.torch.device import (
     unused_parameters,
 )
 from nki.interop.torch.device.device_module import DeviceModule
+from nki.interop.torch.device.host_operators import lowered, on_the_cpu
 from nki.interop.torch.device.places import place_of
 from nki.interop.torch.devices import before_another, index_of
 from nki.interop.torch.distributed import backend as distributed
-from nki.interop.torch.eager.provenance import note
-from nki.interop.torch.eager.single_operators import on_the_device, tell_of_host
-from nki.interop.torch.memory import DEVICE, on_cpu, on_device
-from nki.interop.torch.operator.argument_trees import map_tensors
+from nki.interop.torch.eager.single_operators import on_the_device
+from nki.interop.torch.memory import DEVICE, on_device
 from nki.interop.torch.untraced import Operators
 from nki.interop.torch.user_location import user_line
 
@@ -50,9 +49,6 @@ _VIEWS = (
     "unfold",
     "view",
 )
-
-_GROWING = frozenset(("aten::mse_loss.out", "aten::smooth_l1_loss.out"))
-"""Operators that give what they write to the shape of their arguments first, also where it is a sum of one element."""
 
 _LIBRARIES: list[torch.library.Library] = []
 """Registrations end with their library, so it is kept."""
@@ -182,7 +178,7 @@ def _zeros(size: list[int], **options: Any) -> torch.Tensor:
 
 
 def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    _lowered(target).copy_(_lowered(source))
+    lowered(target).copy_(lowered(source))
     return target
 
 
@@ -203,7 +199,7 @@ def _to_copy(
     index = index_of(device) if stays else 0
     place = torch.device("cpu") if stays else device
     copied = torch.ops.aten._to_copy(
-        _lowered(tensor), dtype=dtype, layout=layout, device=place, pin_memory=pin_memory, memory_format=memory_format
+        lowered(tensor), dtype=dtype, layout=layout, device=place, pin_memory=pin_memory, memory_format=memory_format
     )
     return on_device(copied, index) if stays else copied
 
@@ -253,7 +249,7 @@ def _resize(tensor: torch.Tensor, size: list[int], *, memory_format: torch.memor
     needed = (math.prod(size) + tensor.storage_offset()) * tensor.element_size()
     if needed <= tensor.untyped_storage().nbytes():
         return torch.ops.aten.resize_.default.redispatch(_CPU_KERNEL, tensor, size, memory_format=memory_format)
-    larger = _lowered(tensor).clone().resize_(size, memory_format=memory_format or torch.contiguous_format)
+    larger = lowered(tensor).clone().resize_(size, memory_format=memory_format or torch.contiguous_format)
     tensor.data = on_device(larger, tensor.device.index)
     return tensor
 
@@ -273,83 +269,7 @@ def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
     in_this_thread()
     index = place_of(operator, args, kwargs)
     found = on_the_device(operator, args, kwargs, index)
-    return _on_the_cpu(operator, args, kwargs, index) if found is None else found[0]
-
-
-def _on_the_cpu(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], index: int) -> Any:
-    """Run an operator on the CPU, on the device's memory."""
-    note(operator.name())
-    tell_of_host(operator)
-    lowered: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-
-    def lower(tensor: torch.Tensor) -> torch.Tensor:
-        return lowered.setdefault(id(tensor), (tensor, _lowered(tensor)))[1]
-
-    cpu_args, cpu_kwargs = map_tensors(_without_device((args, kwargs)), lower)
-    result, roomy = _called(operator, cpu_args, cpu_kwargs)
-    for name, made in roomy.items():
-        lowered[id(kwargs[name])] = kwargs[name], made
-        if made.shape == kwargs[name].shape:
-            cpu_kwargs[name].copy_(made)
-    for tensor, lower_tensor in lowered.values():
-        if tensor is not lower_tensor and tensor.shape != lower_tensor.shape:
-            tensor.data = on_device(lower_tensor, tensor.device.index)  # an out= tensor got its size
-    originals = {id(lower_tensor): tensor for tensor, lower_tensor in lowered.values()}
-    return map_tensors(result, lambda tensor: _raised(tensor, originals, list(lowered.values()), index))
-
-
-def _called(operator: Any, args: Any, kwargs: Any) -> tuple[Any, dict[str, torch.Tensor]]:
-    """The result of an operator, and what it wrote to in the place of arguments ``out=``.
-
-    It writes to those, unless it makes them larger, if only for a moment: memory of the device has no room for that.
-    """
-    outputs = [argument.name for argument in operator._schema.arguments if argument.is_out]
-    roomy: dict[str, torch.Tensor] = {}
-    if operator.name() not in _GROWING:
-        try:
-            return operator(*args, **kwargs), roomy
-        except RuntimeError:
-            if not outputs:
-                raise
-    roomy = {name: torch.empty(0, dtype=kwargs[name].dtype, device="cpu") for name in outputs}
-    return operator(*args, **{**kwargs, **roomy}), roomy
-
-
-def _raised(
-    tensor: torch.Tensor,
-    originals: dict[int, torch.Tensor],
-    inputs: list[tuple[torch.Tensor, torch.Tensor]],
-    index: int,
-) -> torch.Tensor:
-    """The result on the device: an argument itself, a view of one, or a tensor of its own."""
-    if id(tensor) in originals:
-        return originals[id(tensor)]
-    place = tensor.untyped_storage().data_ptr()
-    for original, lower in inputs:
-        if place and lower.untyped_storage().data_ptr() == place and lower.dtype == tensor.dtype:
-            if original is lower:
-                return tensor
-            offset = original.storage_offset() + tensor.storage_offset() - lower.storage_offset()
-            return torch.as_strided(original, tensor.size(), tensor.stride(), offset)
-    return on_device(tensor, index)
-
-
-def _lowered(tensor: torch.Tensor) -> torch.Tensor:
-    """The CPU's view of a tensor. An empty one is new, so that operators can give an ``out=`` tensor its size."""
-    if tensor.device.type != DEVICE:
-        return tensor
-    return on_cpu(tensor) if tensor.numel() else torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
-
-
-def _without_device(value: Any) -> Any:
-    """Arguments with the CPU in the place of the device."""
-    if isinstance(value, torch.device):
-        return torch.device("cpu") if value.type == DEVICE else value
-    if isinstance(value, dict):
-        return {key: _without_device(item) for key, item in value.items()}
-    if type(value) in (tuple, list):
-        return type(value)(map(_without_device, value))
-    return value
+    return on_the_cpu(operator, args, kwargs, index) if found is None else found[0]
 
 
 _IMPLEMENTED = {
