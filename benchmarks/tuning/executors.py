@@ -1,8 +1,8 @@
 """Tunes one kernel of 64 configurations by different executors: the same table, and how long each takes.
 
-usage: python -m benchmarks.tuning.executors [--size N] [--workers N] [--json FILE]
+usage: python -m benchmarks.tuning.executors [--size N] [--workers N] [--only TEXT,...] [--json FILE]
 
-The first line is this process alone. Workers have started before the clock does; "start" is how long that took.
+Of several runs the first one is what the others are compared with. Workers have started before the clock does; "start" is how long that took.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--size", type=int, default=512, help="rows and columns of both matrices")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", default="", help="parts of the names of executors, with commas")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     os.environ.update(NKI_CACHE="0", NEURON_PLATFORM_TARGET_OVERRIDE="trn2")
@@ -71,6 +72,8 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     first: Tuned | None = None
     for name, begin in executors(given.workers).items():
+        if not any(text in name for text in given.only.split(",")):
+            continue
         began = time.perf_counter()
         with begin() as executor:
             if executor is not None:
