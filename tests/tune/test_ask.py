@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,19 @@ def test_executors_that_take_nothing() -> None:
         in refused(broken, lambda a, tile=256, fault="": scale(a, tile)).message
     )
     assert "answers nothing: KilledWorker" in refused(Pickling(lost=lambda *_: True)).message
+
+
+def test_an_executor_that_lost_its_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The futures of a Dask client are never done then."""
+
+    class Lost(Pickling):
+        _client = SimpleNamespace(status="closed")
+
+        def submit(self, *_: Any) -> Future[Any]:
+            return Future()
+
+    monkeypatch.setattr(nki.tune.ask, "_LOOK_SECONDS", 0.01)
+    assert "lost its scheduler" in refused(Lost()).message
 
 
 def test_a_kernel_that_other_processes_cannot_have() -> None:

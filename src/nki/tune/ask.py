@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from typing import Any
 
 from nki.core.errors import LaunchError
 from nki.core.source import here as location
@@ -21,6 +22,9 @@ _LEAST = 3
 """Fewer candidates are not worth the start of a process."""
 _WORTH_SECONDS = 2.0
 """CPU time of questions from which on other processes are worth their start, which takes about half of that each."""
+
+_LOOK_SECONDS = 2.0
+"""How often somebody who waits looks whether there is still somebody to wait for."""
 
 Ask = Callable[[Question, Sequence[int]], list[Answer]]
 """Answers in the order of the numbers."""
@@ -152,16 +156,26 @@ class _Asker:
                     found[number] = problem
                 except Exception as problem:  # noqa: BLE001  executors refuse calls in their own words
                     raise self._not_taken(problem) from None
-            for future in as_completed(futures):
+            for future in self._completed(futures):
                 found[futures[future]] = self._outcome(future, question, futures[future])
         finally:  # all are done, unless something was raised
-            for future in futures:
+            for future in () if _is_closed(self._executor) else futures:
                 future.cancel()
         for outcome in found.values():
             if isinstance(outcome, BrokenExecutor) and not isinstance(outcome, ProcessEnded):
                 self._replace(outcome)
                 break
         return found
+
+    def _completed(self, futures: Collection[Future[Any]]) -> Iterator[Future[Any]]:
+        """Each future when it is done; those of a client that lost its scheduler never are."""
+        waiting = set(futures)
+        while waiting:
+            done, waiting = wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
+            yield from done
+            if not done and _is_closed(self._executor):
+                fix = "look at the scheduler, and hand over the executor of a new client"
+                raise _refused("the executor lost its scheduler", fix)
 
     def _outcome(self, future: Future[Answer | Unable], question: Question, number: int) -> Answer | Exception:
         try:
@@ -206,6 +220,11 @@ class _Asker:
             )
         )
         self._executor = self._stack.enter_context(running(Processes(_processors())))
+
+
+def _is_closed(executor: Executor) -> bool:
+    """Whether an executor of Dask has a client that gave its scheduler up."""
+    return getattr(getattr(executor, "_client", None), "status", "") == "closed"
 
 
 def _is_end(problem: Exception) -> bool:
