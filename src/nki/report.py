@@ -13,7 +13,7 @@ from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple
 
 from nki.core.html import html_table
-from nki.core.source import is_internal
+from nki.core.source import STARTED, is_internal
 from nki.core.visible import visible
 from nki.spec.engine import engine as Engine
 from nki.spec.kept_load import KeptLoad, said
@@ -56,13 +56,24 @@ def warn(finding: Finding) -> None:
     """Warn of a finding, with the file and the line of the user's call that led here, not of a framework's."""
     if _SILENCED.get():
         return
-    warning, frame = NkiWarning(finding), sys._getframe(1)
-    while _between(frame) and frame.f_back is not None:
-        frame = frame.f_back
+    warning, frame = NkiWarning(finding), _outside(sys._getframe(1))
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
     module = names.get("__name__", "<unknown>")
     warnings.warn_explicit(warning, NkiWarning, frame.f_code.co_filename, frame.f_lineno, module, registry)
+
+
+def _outside(frame: FrameType) -> FrameType:
+    """The first frame that is not between; a thread's first frame is followed by the one that started the thread."""
+    started = STARTED.get()
+    while _between(frame):
+        if frame.f_back is not None:
+            frame = frame.f_back
+        elif started is not None:
+            frame, started = started, None
+        else:
+            break
+    return frame
 
 
 def _between(frame: FrameType) -> bool:
@@ -71,7 +82,7 @@ def _between(frame: FrameType) -> bool:
     return is_internal(frame.f_code) or not module or module.partition(".")[0] in _FRAMEWORKS
 
 
-_FRAMEWORKS = ("torch", "jax", "jaxlib")
+_FRAMEWORKS = ("torch", "jax", "jaxlib", "threading")
 
 
 class Executed(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +18,8 @@ from nki import collectives as ncc
 from nki.core.errors import DivergenceError, ExecutionError, LaunchError, NkiError
 from nki.core.source import UNKNOWN
 from nki.driver import gate
+from nki.ranks.protocol import listed
+from nki.report import NkiWarning
 from nki.runtime import run_ranks
 from tests.runtime.several_ranks import FOUR, gathered_in_a_ring, hbm, sources
 
@@ -32,6 +36,13 @@ def failing(kernel: Callable[..., Any], count: int, run: Callable[..., Any]) -> 
     return first
 
 
+def line_of(error: NkiError) -> str:
+    """The line of the kernel that an error points at."""
+    frame = error.location.frames[0]
+    assert frame.file == __file__
+    return linecache.getline(frame.file, frame.line).strip()
+
+
 @pytest.mark.parametrize("run", [nki.jit, nki.simulate])
 def test_who_waits_for_a_rank_that_has_ended_is_told(run: Callable[..., Any]) -> None:
     def kernel(a: Any, rank: int) -> Any:
@@ -44,7 +55,10 @@ def test_who_waits_for_a_rank_that_has_ended_is_told(run: Callable[..., Any]) ->
 
     error = failing(kernel, 3, run)
     assert isinstance(error, DivergenceError) and error.code == "ranks.deadlock"
-    assert "rank 0 waits at all_reduce among ranks 0, 1, 2, but rank 1 has ended, rank 2 waits at" in error.message
+    assert (
+        "rank 0 waits at all_reduce among ranks 0, 1, 2, but rank 1 has ended without calling one, rank 2 waits at"
+        in error.message
+    )
     assert error.location.frames[0].file == __file__
 
 
@@ -73,6 +87,78 @@ def test_overlapping_lists_cannot_all_go_on() -> None:
     assert failing(two, 3, nki.jit).code == "ranks.deadlock"
 
 
+def test_a_circle_is_told_as_a_whole() -> None:
+    """Rank 0 waits for rank 1, which waits for rank 2, which waits for rank 0."""
+
+    def kernel(a: Any, rank: int) -> Any:
+        result = hbm(a.shape)
+        for first, second in ([(0, 1), (0, 2)], [(1, 2), (0, 1)], [(0, 2), (1, 2)])[rank]:
+            ncc.all_reduce([a], [result], ncc.ReplicaGroup([[first, second]]), nl.add)
+        return result
+
+    message = failing(kernel, 3, nki.jit).message
+    assert re.match(
+        r"rank 0 waits at all_reduce among ranks 0, 1, but rank 1 waits at all_reduce among ranks 1, 2, \S+, "
+        r"rank 2 waits at all_reduce among ranks 0, 2, \S+$",
+        message,
+    )
+
+
+def test_ranks_at_one_line_are_told_together() -> None:
+    def kernel(a: Any, rank: int) -> Any:
+        result = hbm(a.shape)
+        ncc.all_reduce([a], [result], FOUR, nl.add)
+        if rank != 3:
+            ncc.all_reduce([a], [result], FOUR, nl.add)
+        return result
+
+    message = failing(kernel, 4, nki.jit).message
+    assert "but ranks 1, 2 wait at all_reduce among ranks 0, 1, 2, 3, " in message
+    assert "rank 3 has ended, after its all_reduce, " in message and message.count(__file__) == 2
+
+
+def test_many_ranks_are_told_in_runs() -> None:
+    assert listed([0, 1, 5]) == "0, 1, 5"
+    assert listed([*range(64)]) == "0 to 63"
+    assert listed([*range(6), 9, 10, 12, *range(20, 23)]) == "0 to 5, 9, 10, 12, 20 to 22"
+
+
+def test_a_warning_of_a_rank_points_at_the_call_of_all() -> None:
+    def kernel(a: Any) -> Any:
+        both = hbm((8, 5))
+        nisa.dma_copy(dst=both[0:4], src=a)
+        nisa.dma_copy(dst=both[4:8], src=a)
+        ncc.all_reduce([both[0:4]], [both[2:6]], ncc.ReplicaGroup([[0, 1]]), nl.add)
+        return both
+
+    with pytest.warns(NkiWarning, match="access.overlap") as told:
+        run_ranks(nki.simulate(kernel), [(a,) for a in sources(2, (4, 5))])
+    assert {each.filename for each in told} == {__file__}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dtypes", "told"),
+    [
+        (
+            ((4, 5), (2, 5)),
+            ("f4", "f4"),
+            "it has float32[2, 5], float32[2, 5], the other one float32[4, 5], float32[4, 5]",
+        ),
+        (((4, 5), (4, 5)), ("f4", "i4"), "it has int32[4, 5], int32[4, 5], the other one float32[4, 5], float32[4, 5]"),
+    ],
+)
+def test_what_differs_is_told_and_nothing_else(shapes: Any, dtypes: Any, told: str) -> None:
+    def kernel(a: Any) -> Any:
+        result = hbm(a.shape, a.dtype)
+        ncc.all_reduce([a], [result], ncc.ReplicaGroup([[0, 1]]), nl.add)
+        return result
+
+    arrays = [(np.ones(shape, dtype),) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    with pytest.raises(DivergenceError) as caught:
+        run_ranks(nki.jit(kernel), arrays)
+    assert caught.value.code == "ranks.mismatch" and caught.value.message.endswith(told)
+
+
 @pytest.mark.parametrize("run", [nki.jit, nki.simulate])
 def test_an_error_on_one_rank_ends_all(run: Callable[..., Any]) -> None:
     def kernel(a: Any, rank: int) -> Any:
@@ -98,6 +184,7 @@ def test_ranks_that_are_not_there_or_in_no_list() -> None:
 
     error = failing(wide, 2, nki.jit)
     assert isinstance(error, LaunchError) and "but this launch has 2 ranks" in error.message
+    assert line_of(error).startswith("ncc.all_reduce([a], [hbm(a.shape)], FOUR")
     assert "rank 2 calls all_reduce, but replica_group is [[0, 1]]" in failing(outside, 3, nki.jit).message
 
 
@@ -108,8 +195,10 @@ def test_a_chunk_beyond_the_end() -> None:
         return result
 
     table = np.array([[1, 9], [0, 12], [0, 0]], np.uint32)
-    with pytest.raises(ExecutionError, match="sends 9 elements from 12 of 20 to 0 of 20"):
+    match = "all_to_all_v of rank 0 sends 9 elements from 12 of 20 to 0 of 20 of rank 1"
+    with pytest.raises(ExecutionError, match=match) as caught:
         run_ranks(nki.jit(kernel), [(a, table.copy()) for a in sources(2, (4, 5))])
+    assert line_of(caught.value).startswith("ncc.all_to_all_v(")
 
 
 def test_parallel_is_a_truth_value() -> None:

@@ -121,9 +121,9 @@ def _(a: Any, x: Arrays) -> None:
     if number not in members:
         return
     ((src, dst),) = pairs(a)
-    brought = x.together(
-        members, ("collective_permute", src.shape, src.dtype.name, *a.source_target_pairs), bits_of(x, src)
-    )
+    pairs_of_all = tuple(map(tuple, a.source_target_pairs))
+    what = ("collective_permute", (src.shape, src.dtype.name), pairs_of_all)
+    brought = x.together(members, what, bits_of(x, src))
     for source, target in a.source_target_pairs:
         if target == number == source:
             x.dma(dst, src, False)

@@ -13,9 +13,8 @@ from nki.core.dtypes import DType, int32, uint32
 from nki.core.errors import LaunchError
 from nki.core.nki_tensor import NkiTensor
 from nki.core.numerics import round_to, to_f32
-from nki.core.source import UNKNOWN
 from nki.core.tensor import View, contiguous_strides
-from nki.ranks.protocol import Brought
+from nki.ranks.protocol import Brought, listed
 from nki.spec.arrays import Arrays
 from nki.spec.engine import engine as Engine
 from nki.spec.operand import DMA_REACHABLE, HBM, Operand
@@ -173,7 +172,6 @@ def members_of(groups: Sequence[Sequence[int]], x: Arrays, label: str) -> tuple[
             rule="a rank that takes part in a collective is in one of the lists of its replica group",
             source=f"{SOURCE} ReplicaGroup",
             fix=f"add a list with rank {number}",
-            location=UNKNOWN,
         )
     return found[0]
 
@@ -190,12 +188,11 @@ def check_ranks(groups: Sequence[Sequence[int]], x: Arrays, label: str) -> int:
         have = "1 rank" if count == 1 else f"{count} ranks"
         raise LaunchError(
             "collective.ranks",
-            f"{label} among ranks {', '.join(map(str, ranks))}, but this launch has {have}",
+            f"{label} among ranks {listed(ranks)}, but this launch has {have}",
             rule="ranks count from 0, and a plain call has one",
             source=SOURCE,
             fix="nki.runtime.run_ranks(kernel, [arguments of rank 0, arguments of rank 1, ...]) runs several; "
             "`nki check` takes any replica group",
-            location=UNKNOWN,
         )
     return number
 

@@ -27,7 +27,6 @@ from nki.collectives.shared import (
 from nki.core.dtypes import uint32
 from nki.core.errors import ArgumentError, ExecutionError, FrontendError
 from nki.core.nki_tensor import NkiTensor
-from nki.core.source import UNKNOWN
 from nki.core.tensor import View
 from nki.spec.arrays import Arrays
 from nki.spec.cost_collective import collective, prepares
@@ -113,13 +112,14 @@ def _send(a: Any, x: Arrays, label: str, to_all: bool) -> None:
     """
     src, dst = a.srcs[0], a.dsts[0]
     own = _table(a, x)
+    members = members_of(a.replica_group, x, label)
     place, brought = exchanged(a, x, label, (bits_of(x, src).reshape(-1), own))
     slot = elements(dst) // len(brought)
     counts = []
     for sender, (source, table) in enumerate(brought):
         count, offset = (int(number) for number in table[:2, 0 if to_all else place])
         start = int(own[2, sender]) if a.has_rdispls else slot * sender
-        _check_chunk(label, (count, offset, start), (len(source), elements(dst)))
+        _check_chunk(label, (members[sender], members[place]), (count, offset, start), (len(source), elements(dst)))
         for part, first, size in flat_parts(dst, start, count):
             x.store_raw(part, source[offset + first : offset + first + size].reshape(1, -1))
         counts.append(count)
@@ -127,16 +127,16 @@ def _send(a: Any, x: Arrays, label: str, to_all: bool) -> None:
         x.store_raw(_row(a.metadata_tensor, _RECEIVED), np.array([counts], np.uint32))
 
 
-def _check_chunk(label: str, chunk: tuple[int, int, int], sizes: tuple[int, int]) -> None:
+def _check_chunk(label: str, ranks: tuple[int, int], chunk: tuple[int, int, int], sizes: tuple[int, int]) -> None:
     count, offset, start = chunk
     if offset + count > sizes[0] or start + count > sizes[1]:
         raise ExecutionError(
             "collective.size",
-            f"{label} sends {count} elements from {offset} of {sizes[0]} to {start} of {sizes[1]}",
+            f"{label} of rank {ranks[0]} sends {count} elements from {offset} of {sizes[0]} "
+            f"to {start} of {sizes[1]} of rank {ranks[1]}",
             rule="what the metadata names lies inside the tensors",
             source=SOURCE,
             fix="correct the metadata, or allocate larger tensors",
-            location=UNKNOWN,
         )
 
 

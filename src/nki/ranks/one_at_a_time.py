@@ -31,7 +31,7 @@ class OneAtATime(ThreadRanks):
 
     def meet(self, rank: int, meeting: Meeting) -> Brought:
         self._check(rank, meeting)
-        self.waiting[rank] = meeting
+        self.waiting[rank] = self.last[rank] = meeting
         present = [self.waiting[member] for member in meeting.members]
         if all(other is not None and same_members(meeting, other) for other in present):
             values = Brought(other.value for other in present if other is not None)

@@ -37,7 +37,7 @@ class Parallel(ThreadRanks):
     def meet(self, rank: int, meeting: Meeting) -> Brought:
         self.begin(rank)
         with self._lock:
-            self.waiting[rank] = meeting
+            self.waiting[rank] = self.last[rank] = meeting
             self._running -= 1
             self._complete(meeting)
             self._give_up_if_all_wait()

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from nki.core.errors import DivergenceError
 from nki.core.locks import lock
-from nki.core.shown import shown
 from nki.core.source import Location
 
 T = TypeVar("T")
 
 _RULE = "all ranks of a list make the same collective calls in the same order"
+_FEW = 8
+"""The most ranks that are told one by one."""
+_MOST_STATES = 16
+"""The most places that an error tells; of 64 ranks most wait at the same line."""
 _FIX = "make the same call on every rank of the list: move it out of what depends on the rank"
+
+
+def listed(ranks: Sequence[int]) -> str:
+    """Ranks in their order; of more than eight, those that follow each other as ``0 to 63``."""
+    if len(ranks) <= _FEW:
+        return ", ".join(map(str, ranks))
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +50,7 @@ class Meeting:
     location: Location
 
     def __str__(self) -> str:
-        return f"{self.what[0]} among ranks {', '.join(map(str, self.members))}"
+        return f"{self.what[0]} among ranks {listed(self.members)}"
 
 
 class Brought(list[Any]):
@@ -125,8 +141,34 @@ def _difference(mine: Meeting, other: Meeting) -> str:
     """What tells two calls of one name apart."""
     if mine.what[0] != other.what[0]:
         return ""
-    here, there = (", ".join(map(shown, each.what[1:])) for each in (mine, other))
+    pairs = [(here, there) for here, there in zip(mine.what[1:], other.what[1:], strict=False) if here != there]
+    if len(mine.what) != len(other.what) or not pairs:
+        pairs = [(mine.what[1:], other.what[1:])]
+    here, there = (", ".join(map(_in_words, side)) for side in zip(*pairs, strict=True))
     return f"; it has {here}, the other one {there}"
+
+
+def _in_words(part: Any) -> str:
+    """A part of a call: a tensor as its dtype and shape, other values as they are."""
+    match part:
+        case ((*shape,), str(dtype)) if all(isinstance(size, int) for size in shape):
+            return f"{dtype}{shape}"
+        case str():
+            return part
+        case tuple():
+            return f"({', '.join(map(_in_words, part))})"
+    return repr(part)[:80]
+
+
+def _together(state: str, members: list[int]) -> str:
+    """Ranks that wait at the same call."""
+    one = len(members) == 1
+    return f"{'rank' if one else 'ranks'} {listed(members)} {'waits' if one else 'wait'} {state}"
+
+
+def has_ended(last: Meeting | None) -> str:
+    """The words for a rank that has ended; `last` is the collective that it took part in before, if there was one."""
+    return "has ended without calling one" if last is None else f"has ended, after its {last.what[0]}, {last.location}"
 
 
 def deadlock(rank: int, mine: Meeting, others: Mapping[int, Meeting | str]) -> DivergenceError:
@@ -137,10 +179,13 @@ def deadlock(rank: int, mine: Meeting, others: Mapping[int, Meeting | str]) -> D
         mine: what it waits for.
         others: for each other member where it waits, or in words why it does not come, for example "has ended".
     """
-    states = [
-        f"rank {member} waits at {state}, {state.location}" if isinstance(state, Meeting) else f"rank {member} {state}"
-        for member, state in others.items()
-    ]
+    where: dict[str, list[int]] = {}
+    for member, state in others.items():
+        text = f"at {state}, {state.location}" if isinstance(state, Meeting) else ""
+        where.setdefault(text or f"rank {member} {state}", []).append(member)
+    states = [_together(state, members) if state.startswith("at ") else state for state, members in where.items()]
+    if len(states) > _MOST_STATES:
+        states[_MOST_STATES:] = [f"and so on for {len(states) - _MOST_STATES} others"]
     return DivergenceError(
         "ranks.deadlock",
         f"rank {rank} waits at {mine}, but {', '.join(states)}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nki.ranks.current import use
-from nki.ranks.protocol import Brought, Meeting, deadlock
+from nki.ranks.protocol import Brought, Meeting, deadlock, has_ended
 
 T = TypeVar("T")
 
@@ -19,6 +19,7 @@ class ThreadRanks(ABC):
     Attributes:
         count: how many ranks there are.
         waiting: by rank, where it waits for others.
+        last: by rank, the last collective that it came to.
         ended: by rank, whether its task is over.
         errors: by rank, what ended it, or is going to.
     """
@@ -26,6 +27,7 @@ class ThreadRanks(ABC):
     def __init__(self, count: int) -> None:
         self.count = count
         self.waiting: list[Meeting | None] = [None] * count
+        self.last: list[Meeting | None] = [None] * count
         self.ended = [False] * count
         self.errors: list[BaseException | None] = [None] * count
 
@@ -66,9 +68,19 @@ class ThreadRanks(ABC):
                 continue
             meeting = self.waiting[rank]
             assert meeting is not None, "who does not wait can run"
-            others = {member: self.waiting[member] or "has ended" for member in meeting.members if member != rank}
-            self.errors[rank] = Aborted() if failed else deadlock(rank, meeting, others)
+            self.errors[rank] = Aborted() if failed else deadlock(rank, meeting, self._waited_for(rank, meeting))
             failed = True
+
+    def _waited_for(self, rank: int, meeting: Meeting) -> dict[int, Meeting | str]:
+        """Where the ranks are that a rank waits for, then those that these wait for, and so on: the whole circle."""
+        found: dict[int, Meeting | str] = {}
+        queue = [*meeting.members]
+        for member in queue:
+            if member != rank and member not in found:
+                waits = self.waiting[member]
+                found[member] = waits or has_ended(self.last[member])
+                queue += waits.members if waits else ()
+        return found
 
     def _task(self, rank: int, task: Callable[[], Any], results: list[Any]) -> None:
         try:

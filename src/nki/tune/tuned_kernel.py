@@ -97,10 +97,10 @@ class TunedKernel(Kernel):
         if active_sink() is not None:
             raise _nested(self.func.__name__)
         arguments = self._arguments(args, kwargs)
-        self.tuned = self._tune(arguments, _nothing)
-        tell_of_unmeasured(load_target(self.tuned.target))
-        _tell_of_failures(self.tuned)
-        config = self._config(self.tuned)
+        tuned = self.tuned = self._tune(arguments, _nothing)  # ranks in threads tune at the same time
+        tell_of_unmeasured(load_target(tuned.target))
+        _tell_of_failures(tuned)
+        config = self._config(tuned)
         kernel = self._kernel(config)
         result = kernel(**{**arguments, **config.arguments})
         self.report = kernel.report
@@ -120,8 +120,8 @@ class TunedKernel(Kernel):
 
         `options` are those of the environment unless others are given.
         """
-        self.tuned = self._tune(self._arguments(args, kwargs), done, options)
-        return self.tuned
+        tuned = self.tuned = self._tune(self._arguments(args, kwargs), done, options)
+        return tuned
 
     def chosen(self, tuned: Tuned) -> tuple[Launch, Mapping[str, Any]]:
         """How the winner is launched, and the arguments that it sets."""
