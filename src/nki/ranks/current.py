@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from nki.core.errors import LaunchError
+from nki.core.shown import shown
 from nki.ranks.protocol import ALONE, Communicator
 
 Ask = Callable[[], Communicator | None]
@@ -37,9 +39,25 @@ def install(ask: Ask) -> None:
 
 @contextmanager
 def use(own: Communicator) -> Iterator[None]:
-    """Within this block, kernels that this thread calls are the rank `own`."""
+    """Within this block, kernels that this thread calls are the rank `own`.
+
+    Raises:
+        LaunchError: it is no rank (``ranks.communicator``).
+    """
+    _check(own)
     token = _HERE.set(own)
     try:
         yield
     finally:
         _HERE.reset(token)
+
+
+def _check(own: Communicator) -> None:
+    rank, size, meet = (getattr(own, name, None) for name in ("rank", "size", "meet"))
+    if type(rank) is not int or type(size) is not int or not 0 <= rank < size or not callable(meet):
+        raise LaunchError(
+            "ranks.communicator",
+            f"nki.ranks.use({shown(own)}): rank is {shown(rank)}, size is {shown(size)}",
+            rule="a rank is an object with its number `rank`, from 0 to below `size`, and with a method `meet`",
+            fix="write an object as nki.ranks.Communicator documents it",
+        )

@@ -137,6 +137,23 @@ def check_same_call(rank: int, mine: Meeting, member: int, other: Meeting) -> No
         )
 
 
+def check_brought(meeting: Meeting, brought: list[Any]) -> None:
+    """Raise unless there is a value of each member: a sum without one of them would look like a result.
+
+    Raises:
+        DivergenceError: ``ranks.values``.
+    """
+    if not isinstance(brought, list) or len(brought) != len(meeting.members):
+        count = len(brought) if isinstance(brought, list) else type(brought).__name__
+        raise DivergenceError(
+            "ranks.values",
+            f"{meeting}: meet returned {count}, and there are {len(meeting.members)} ranks",
+            location=meeting.location,
+            rule="meet returns a list with the value of each member, in their order",
+            fix="correct the method meet of the object that nki.ranks.use got",
+        )
+
+
 def _difference(mine: Meeting, other: Meeting) -> str:
     """What tells two calls of one name apart."""
     if mine.what[0] != other.what[0]:

@@ -14,7 +14,7 @@ from nki.core.source import Location
 from nki.core.tensor import View
 from nki.core.visible import visible
 from nki.options import Options
-from nki.ranks.protocol import Communicator, Meeting
+from nki.ranks.protocol import Communicator, Meeting, check_brought
 from nki.sim.accumulate import Accumulation
 from nki.sim.memory import Memory
 from nki.sim.notes import Report
@@ -103,7 +103,10 @@ class Machine(Accumulation):
         return self._ranks.rank, self._ranks.size
 
     def together(self, members: Sequence[int], what: tuple[Any, ...], value: Any) -> list[Any]:
-        return self._ranks.meet(Meeting(tuple(members), (*what, self.core), value, self._location))
+        meeting = Meeting(tuple(members), (*what, self.core), value, self._location)
+        brought = self._ranks.meet(meeting)
+        check_brought(meeting, brought)
+        return brought
 
     def _together(self, key: Any, values: Any) -> Any:
         if self._meet is None:
