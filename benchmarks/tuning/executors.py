@@ -2,7 +2,8 @@
 
 usage: python -m benchmarks.tuning.executors [--size N] [--workers N] [--only TEXT,...] [--json FILE]
 
-Of several runs the first one is what the others are compared with. Workers have started before the clock does; "start" is how long that took.
+The first executor is what the others are compared with. Workers have started before the clock does; "start" is how long
+that took.
 """
 
 from __future__ import annotations
