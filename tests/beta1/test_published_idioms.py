@@ -12,9 +12,11 @@ import pytest
 import nki.beta1 as nki
 import nki.beta1.isa as nisa
 import nki.beta1.language as nl
+from nki.beta1.errors import Beta1Error
 from nki.beta1.frameworks import nki_call
 from nki.beta1.served import serve
 from nki.frontend.host import ShapeDtype
+from nki.runtime import run_ranks
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +113,7 @@ def expert(weights, x, start, ids):
     return out, moved, count
 
 
-@pytest.mark.parametrize("columns", [128, 512])
+@pytest.mark.parametrize("columns", [128, 192])
 def test_masks_of_the_stationary_tile_and_transposes_from_a_row_of_run_time(columns: int) -> None:
     """The mask has the shape of the moving tile's columns as well, where there are 128."""
     random = np.random.default_rng(0)
@@ -123,3 +125,41 @@ def test_masks_of_the_stationary_tile_and_transposes_from_a_row_of_run_time(colu
     np.testing.assert_array_equal(moved, [x[7:23, :64].T] * 2)
     np.testing.assert_array_equal(count, [[ids[:60].sum()]])
     np.testing.assert_array_equal(out[:200], expert.simulated()(*arrays)[0][:200])
+
+
+def test_ranks_meet_in_the_collectives_of_the_old_compiler() -> None:
+    from neuronxcc.nki import nccl
+
+    @nki.jit
+    def meeting(a):
+        groups, pairs = [[0, 1]], [(0, 1), (1, 0)]
+        own = nl.ndarray((1, 8, 16), dtype=a.dtype, buffer=nl.hbm)
+        nisa._tiled_offloaded_memcpy(dst=own[0], src=a)
+        total, other = (nl.ndarray((1, 8, 16), dtype=a.dtype, buffer=nl.shared_hbm) for _ in range(2))
+        both = nl.ndarray((1, 16, 16), dtype=a.dtype, buffer=nl.shared_hbm)
+        part = nl.ndarray((1, 4, 16), dtype=a.dtype, buffer=nl.shared_hbm)
+        nccl.all_reduce(op=np.add, srcs=[own], dsts=[total], replica_groups=groups, dtype=a.dtype)
+        nccl.all_gather(op=np.add, srcs=[own], dsts=[both], replica_groups=groups, all_gather_dim=1, dtype=a.dtype)
+        nccl.reduce_scatter(op=np.max, srcs=[own], dsts=[part], replica_groups=groups, reduce_scatter_dim=1)
+        nccl.collective_permute(src=own[0, :, :], dst=other[0, :, :], source_target_pairs=pairs)
+        return total, both, part, other
+
+    a = np.random.default_rng(0).standard_normal((2, 1, 8, 16)).astype(np.float32)
+    for rank, (total, both, part, other) in enumerate(run_ranks(meeting, [[each[0]] for each in a])):
+        np.testing.assert_array_equal(total, a[0] + a[1])
+        np.testing.assert_array_equal(both[0], a.reshape(16, 16))
+        np.testing.assert_array_equal(part, a.max(0)[:, rank * 4 : rank * 4 + 4])
+        np.testing.assert_array_equal(other, a[1 - rank])
+
+
+def test_a_collective_of_a_dimension_behind_others_is_refused() -> None:
+    from neuronxcc.nki import nccl
+
+    @nki.jit
+    def gathered(a):
+        both = nl.ndarray((8, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+        nccl.all_gather(srcs=[a], dsts=[both], replica_groups=[[0, 1]], all_gather_dim=1)
+        return both
+
+    with pytest.raises(Beta1Error, match=r"'nccl.all_gather' of dimension 1 of .*a\[8, 16\]"):
+        gathered(np.zeros((8, 16), np.float32))

@@ -24,6 +24,8 @@ _ALIASES = {
     "nki.isa.neuron_isa": "nki.beta1.isa",
     "nki.language": "nki.beta1.language",
     "nki.language.constants": "nki.beta1.language.constants",
+    "nki.nccl": "nki.beta1.nccl",
+    "nki.nccl.collectives": "nki.beta1.nccl",
     "nki.typing": "nki.beta1.typing",
 }
 

@@ -27,6 +27,7 @@ from nki.beta1.isa.enumerations import (
     vector_engine,
 )
 from nki.beta1.isa.movement import _tiled_offloaded_fma as _tiled_offloaded_fma
+from nki.beta1.isa.movement import _tiled_offloaded_memcpy as _tiled_offloaded_memcpy
 from nki.beta1.isa.movement import (
     builtin_custom_op,
     dma_copy,

@@ -80,6 +80,15 @@ def _tiled_offloaded_fma(*srcs: Any, dst: Any, scales: Sequence[float]) -> None:
     nisa.dma_compute(dst=_tensor(dst, "dst").elements(), srcs=values, reduce_op=alu.ADD, scales=list(scales))
 
 
+def _tiled_offloaded_memcpy(*, dst: Any, src: Any) -> None:
+    """A copy by DMA, under the old compiler's own name, which published kernels use.
+
+    Args:
+        dst, src: in HBM or SBUF, of one number of elements.
+    """
+    dma_copy(dst=dst, src=src)
+
+
 def _added(place: NkiTensor, value: NkiTensor, op: Any, oob_mode: OobMode) -> None:
     if operation(op, "dst_rmw_op") != alu.ADD or oob_mode is not OobMode.error:
         raise refused(
