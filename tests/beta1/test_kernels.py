@@ -19,6 +19,7 @@ from nki.driver.launch import trace_only
 from nki.options import from_environment
 from nki.passes.context import Context
 from nki.passes.pipeline import compile_programs
+from nki.report import NkiWarning
 from nki.target.load import load_target
 
 RANDOM = np.random.default_rng(0)
@@ -234,6 +235,24 @@ def test_a_trip_that_reads_what_another_one_wrote_breaks_the_promise():
     assert np.allclose(both(chained, a, 3, "sequential"), np.exp(np.exp(np.exp(a))), rtol=1e-5)
     assert np.allclose(both(chained, a, 3, "sum"), 3 * a, rtol=1e-6)
     assert np.array_equal(both(chained, a, 3, "written"), np.ones_like(a)), "a scratch tile is no dependence"
+
+
+@jit
+def returning(a, loop):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.zeros(a.shape, a.dtype))
+    for i in nl.affine_range(4) if loop == "affine" else nl.static_range(4):
+        nl.store(out[i : i + 1], nl.load(a[i : i + 1]))
+        if i == 1:
+            return out
+
+
+def test_trips_that_do_not_run_are_told():
+    a = _array(4, 8)
+    for kernel in (returning, returning.simulated()):
+        with pytest.warns(NkiWarning, match="2 of 4 trips of nl.affine_range do not run, because trip 1 returns"):
+            kernel(a, "affine")
+    assert np.array_equal(both(returning, a, "static"), np.where(np.arange(4)[:, None] < 2, a, 0))
 
 
 @jit

@@ -11,7 +11,7 @@ from nki.beta1.errors import Beta1Error, Beta1TypeError, Beta1ValueError, refuse
 from nki.beta1.language.arguments import hints_only
 from nki.beta1.tensors.scalar import Scalar
 from nki.beta1.tracing.device_loops import DeviceRange
-from nki.beta1.tracing.promises import AffineLoop
+from nki.beta1.tracing.promises import AffineLoop, left_early
 from nki.beta1.tracing.session import Session, current
 
 
@@ -42,6 +42,9 @@ def _watched(trips: Iterable[int], session: Session, loop: AffineLoop, *, promis
         for trip in trips:
             loop.starts.append(session.position)
             yield trip
+    except GeneratorExit:  # by return or break, or by an error, after which nobody asks for what was left out
+        session.left_out += left_early(loop, operator.length_hint(trips))
+        raise
     finally:
         session.inside.remove(program)
         loop.end = session.position

@@ -66,6 +66,25 @@ def broken_promises(loops: Sequence[AffineLoop], program: Program, target: Targe
             yield from _broken_promises([twice], [*trip, *trip], program, target, summed, inner)
 
 
+def left_early(loop: AffineLoop, rest: int) -> list[Finding]:
+    """What is told of a loop of which `rest` trips do not run."""
+    if not rest:
+        return []
+    ran = len(loop.starts)
+    return [
+        Finding(
+            "beta1.loop_left_early",
+            "warning",
+            f"{rest} of {ran + rest} trips of nl.affine_range do not run, because trip {ran - 1} returns or breaks",
+            "the compiler of the first NKI looks at a body once, for all trips",
+            DOCUMENT,
+            "put the return behind the loop; leave loops of nl.static_range alone early",
+            loop.location,
+            {"ran": ran, "left": rest},
+        )
+    ]
+
+
 def _flat(body: Block) -> tuple[list[Issued], list[int]]:
     """The instructions of a body, those of loops of the device once, and how many are before each of its items."""
     items: list[Issued] = []

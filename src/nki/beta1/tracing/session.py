@@ -64,6 +64,7 @@ class Session:
         auto_alloc: whether addresses that the kernel chooses are ignored.
         loops: runs of nl.affine_range.
         whiles: statements ``while number:`` that run, innermost last.
+        left_out: what is told of trips that do not run.
         inside: the programs that are in a run of nl.affine_range, once for each run.
         sums: what was written to PSUM.
         written: which bytes on chip were.
@@ -89,6 +90,7 @@ class Session:
     loops: list[AffineLoop] = field(default_factory=list)
     whiles: list[RunningWhile] = field(default_factory=list)
     inside: list[tuple[int, ...]] = field(default_factory=list)
+    left_out: list[Finding] = field(default_factory=list)
     auto_alloc: bool = False
     sums: Sums = field(default_factory=Sums)
     written: Written = field(default_factory=Written)
@@ -140,6 +142,7 @@ class Session:
         """Leave out the superseded instructions that nobody reads, and check the promises of loops."""
         self.settle()
         self._leave_out()
+        self.report(self.left_out)
         self.report(broken_promises(self.loops, self.tracer.program, self.tracer.target, self.summed))
 
     def report(self, findings: Iterable[Finding]) -> None:
