@@ -163,6 +163,18 @@ def test_a_loop_meets_in_every_trip() -> None:
     assert found.makespan == pytest.approx(3 * trip + 4 * 1.5 * hardware_of(TRN2).barrier)
 
 
+def test_both_cores_of_a_rank_meet_the_other_ranks() -> None:
+    """The cores of a rank come to a collective together, and then wait for those of the other rank."""
+    cores = [sketched([Item("vector", ns), Item("dma0", 0.0, (0, 1), (0,))]) for ns in (1000.0, 3000.0)]
+    found = timed(step_of([RankProgram(0, (Run(tuple(cores), "toy"),))], 2, {1: 2.0}))
+    for each in found.classes:
+        assert len(each.communications) == 2
+        for made in each.communications:
+            assert made.ready == pytest.approx(each.slow * (3000 + SIGNAL))
+            assert made.start == pytest.approx(2 * (3000 + SIGNAL))
+    assert found.makespan == pytest.approx(2 * (3000 + SIGNAL) + all_reduce_ns([[0, 1]]) + 2 * LATENCY)
+
+
 def pipelined(stages: int, batches: int, ns: float) -> list[RankProgram]:
     """Stages of equal work that hand each batch on."""
     work = sketched([Item("vector", ns)])

@@ -173,6 +173,8 @@ def test_a_kernel_among_many_ranks(tmp_path: Path) -> None:
     assert (collective["nbytes"], collective["group"], collective["count"]) == (128 * 64 * 4, 4, 1.0)
     assert told["bound_by"] == collective
     assert StepProfile.load(tmp_path / "out").to_json() == told
+    assert nki_json("profile", str(tmp_path / "out")) == told
+    assert nki_json("profile", str(tmp_path / "out"), "--target", "trn2", code=2)["error"]["code"] == "profile.stored"
     assert "total: 64 ranks on trn2.48xlarge" in nki(*asked, "--ranks", "64").stdout
     sizes = nki(*asked, "--ranks", "4,16,64").stdout.splitlines()
     assert [line.split()[0] for line in sizes[2:5]] == ["4", "16", "64"]

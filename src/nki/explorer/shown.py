@@ -10,7 +10,8 @@ from nki.core.errors import ArtifactError
 from nki.core.source import UNKNOWN
 from nki.explorer.payload import payload
 from nki.explorer.steps import ShownStep
-from nki.profiling.ranks.record import STEP, StepProfile
+from nki.profiling.optional_formats import STEP
+from nki.profiling.ranks.record import StepProfile
 from nki.profiling.record import Profile
 from nki.profiling.table import Table
 

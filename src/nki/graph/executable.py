@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +11,16 @@ import numpy as np
 from nki.graph.report import GraphReport
 from nki.options import Options
 from nki.profiling.evidence import tell_of_unmeasured
-from nki.profiling.gate import profile_programs
+from nki.profiling.gate import profile_programs, profile_ranks
 from nki.report import Executed
 from nki.runtime.model import Model, Outcome, load_model
 from nki.runtime.spans import span
 from nki.spec.program import Program
 from nki.store.artifact.model import Port
+from nki.timing.ranks.step import RankProgram, Run, step_of
 
 if TYPE_CHECKING:
+    from nki.profiling.ranks.record import StepProfile
     from nki.profiling.record import Profile
 
 
@@ -84,6 +86,23 @@ class Executable:
         """Where the time goes on the target, also by module, by the timing model and without running."""
         tell_of_unmeasured(self.model.target)
         return profile_programs(self.programs, self.model.target, kernels=self.model.part.kernels)
+
+    def step(self, ranks: int, *, instance: str = "", slowdown: Mapping[int, float] | None = None) -> StepProfile:
+        """What a step of many ranks takes that all run this model, which meets the others in its collectives.
+
+        Args:
+            ranks: how many there are; groups that the model does not name repeat those that it does.
+            instance: what the ranks are cores of; by default the one of the target (`nki.topology.instance_names`).
+            slowdown: how many times as long some ranks take for their own work.
+
+        Raises:
+            LaunchError: groups that do not fill the ranks (``step.groups``).
+            TargetError: ``topology.unknown``.
+        """
+        tell_of_unmeasured(self.model.target)
+        run = Run(self.programs, self.name, (), tuple(self.model.part.kernels))
+        step = step_of([RankProgram(0, (run,))], ranks, dict(slowdown or {}))
+        return profile_ranks(step, instance, self.model.target, self.name)
 
     def save(self, path: str | Path) -> None:
         """Write a ``.neff`` file with programs, weights and report. Raises ArtifactError "artifact.file"."""

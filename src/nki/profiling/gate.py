@@ -53,6 +53,12 @@ def profile_ranks(step: Step, instance: str, target: Target, name: str, notes: S
     return made
 
 
+def load_step(folder: Path) -> StepProfile:
+    """See `nki.profiling.ranks.record.StepProfile.load`."""
+    loaded: StepProfile = importlib.import_module("nki.profiling.ranks.record").StepProfile.load(folder)
+    return loaded
+
+
 def show_step(console: Console, profile: StepProfile) -> None:
     """See `nki.profiling.ranks.summary.show_step`."""
     importlib.import_module("nki.profiling.ranks.summary").show_step(console, profile)

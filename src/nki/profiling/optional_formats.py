@@ -11,6 +11,9 @@ from nki.core.errors import UsageError
 from nki.core.install import install_extra
 from nki.core.source import UNKNOWN
 
+STEP = "step.json"
+"""The file of a step in its folder."""
+
 
 class Formats:
     """Functions that write and read profiles; each loads its module, and that its package."""

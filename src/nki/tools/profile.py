@@ -17,12 +17,13 @@ from nki.profiling.gate import (
     profile_programs,
     show_measured,
 )
+from nki.profiling.optional_formats import STEP
 from nki.profiling.summary import show_breakdown, show_summary
 from nki.spec.program import Program
 from nki.target.model import Target
 from nki.tools.options import said_to_imitate
 from nki.tools.output import echo, stdout, working, write_json
-from nki.tools.profile_ranks import asked_ranks, rank_options, show_ranks
+from nki.tools.profile_ranks import asked_ranks, rank_options, show_ranks, show_stored
 from nki.tools.request import compile_request, kernel_command, read_request, usage_error
 from nki.tools.run.artifact import load_artifact
 
@@ -89,6 +90,11 @@ def command(  # noqa: PLR0913 - one parameter for each option
     if calibration is not None:
         _check_calibration(kernel, measured, calibration)
     asked = asked_ranks()
+    if asked is None and (Path(kernel) / STEP).is_file():
+        if args or target is not None or lnc is not None or out is not None or by is not None or measured is not None:
+            raise usage_error("profile.stored", f"{kernel} is a step of many ranks", "leave all options but --json out")
+        show_stored(Path(kernel), "summary-json" in wanted)
+        return
     if asked is not None:
         if by is not None or measured is not None:
             raise usage_error("profile.ranks", "--by or --measured with --ranks", "ask for one of them")

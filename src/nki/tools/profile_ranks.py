@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nki.core.errors import UsageError
-from nki.profiling.gate import profile_ranks, show_sizes, show_step
+from nki.profiling.gate import load_step, profile_ranks, show_sizes, show_step
 from nki.timing.ranks.step import RankProgram, Run, step_of
 from nki.tools.output import quiet_stdout, stdout, working, write_json
 from nki.tools.request import compile_request, read_request, usage_error
@@ -146,6 +146,15 @@ def show_ranks(
         show_step(stdout(), found[0])
     else:
         show_sizes(stdout(), found)
+
+
+def show_stored(folder: Path, as_json: bool) -> None:
+    """Print a step that was written to a folder. Raises ArtifactError as `StepProfile.load`."""
+    found = load_step(folder)
+    if as_json:
+        write_json(found.to_json())
+    else:
+        show_step(stdout(), found)
 
 
 def _profiles(

@@ -11,8 +11,9 @@ from typing import Any
 
 from nki.profiling.errors import CONTROL, refused, unwritable
 from nki.profiling.formats.regular_files import open_regular
+from nki.profiling.optional_formats import STEP
 from nki.profiling.ranks.ranges import ranges
-from nki.profiling.ranks.record import STEP, StepProfile
+from nki.profiling.ranks.record import StepProfile
 from nki.profiling.ranks.rows import Collective, Communicated, Interval, PathPiece, RankClass
 
 FORMAT, VERSION = "nki-step", 1

@@ -11,9 +11,6 @@ from nki.profiling.ranks.ranges import shown_ranks
 from nki.profiling.ranks.rows import TIMES, RankClass, StepTimes
 from nki.profiling.ranks.summary import step_text
 
-STEP = "step.json"
-"""The file of a step in its folder."""
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StepProfile(StepTimes):

@@ -12,7 +12,10 @@ import torch.distributed._functional_collectives as functional
 
 from nki.core.errors import LaunchError
 from nki.interop.torch import profile_step
+from nki.interop.torch.one_rank.fake_group import as_rank
+from nki.interop.torch.one_rank.recording import Recording
 from nki.target.load import load_target
+from nki.timing.ranks.step import Message
 from nki.topology import collective_time, load_instance
 
 TRN2, INSTANCE = load_target("trn2"), load_instance("trn2")
@@ -52,12 +55,52 @@ def test_a_step_of_64_ranks() -> None:
     assert found.class_of(5).ranks == (5,)
     assert found.class_of(37).ranks == (37,)  # who gets its message
     assert {each.program for each in found.classes} == {0, 32}
+    received, last = found.class_of(40).communications[1:]  # after the one of the compiled layer
+    assert last.ready_ns >= received.end_ns  # it is of what was received
     assert not dist.is_initialized()
     assert "RANK" not in os.environ
     for each in found.classes:
         parts = each.work_ns + each.exposed_ns + each.waiting_ns + each.idle_ns
         assert parts == pytest.approx(found.makespan_ns)
     assert sum(piece.end_ns - piece.start_ns for piece in found.path) == pytest.approx(found.makespan_ns)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # names that PyTorch replaces, and scripts have
+def test_bytes_of_collectives_between_graphs() -> None:
+    """As the topology takes them: of the whole result of an all-gather, else of what a rank brings."""
+    part, whole = torch.zeros(2, 8), torch.zeros(8, 8)
+    small, large = part.nbytes, whole.nbytes
+    world = dist.group
+    with as_rank(0, 4), Recording() as found:
+        dist.all_reduce(part)
+        dist.all_gather_into_tensor(whole, part)
+        dist.all_gather([torch.zeros(2, 8) for _ in range(4)], part)
+        dist.reduce_scatter_tensor(part, whole)
+        dist.reduce_scatter(part, list(torch.zeros(8, 8).split(2)))
+        dist.all_to_all_single(whole, torch.zeros(8, 8))
+        dist.broadcast(part, 1)
+        functional.wait_tensor(functional.all_reduce(part, "sum", world.WORLD))
+        functional.wait_tensor(functional.all_gather_tensor(part, 0, world.WORLD))
+        functional.wait_tensor(functional.reduce_scatter_tensor(whole, "sum", 0, world.WORLD))
+        dist.isend(part, 3)
+        dist.irecv(part, 2)
+        dist.barrier()
+    assert [(task.operation, task.nbytes) for task in found.tasks if isinstance(task, Message)] == [
+        ("all_reduce", small),
+        ("all_gather", large),
+        ("all_gather", large),
+        ("reduce_scatter", large),
+        ("reduce_scatter", large),
+        ("all_to_all", large),
+        ("broadcast", small),
+        ("all_reduce", small),
+        ("all_gather", large),
+        ("reduce_scatter", large),
+        ("send", small),
+        ("receive", small),
+    ]
+    assert [task.ranks for task in found.tasks if isinstance(task, Message)][-2:] == [(0, 3), (2, 0)]
+    assert found.untimed == {"barrier": 1}
 
 
 def test_bad_input() -> None:

@@ -51,6 +51,7 @@ def profile_step(
         TargetError: ``topology.unknown``.
     """
     from nki.interop.torch.one_rank.fake_group import as_rank
+    from nki.interop.torch.one_rank.pipelines import alone
     from nki.interop.torch.one_rank.recording import Recording
 
     slow = dict(slowdown or {})
@@ -58,7 +59,7 @@ def profile_step(
     programs, targets, recordings = [], [], []
     for rank in sorted(set(compiled)):
         torch._dynamo.reset()  # so that nothing of another rank is called
-        with as_rank(rank, ranks), Recording() as recording:
+        with as_rank(rank, ranks), alone(), Recording() as recording:
             step()
         if not recording.tasks:
             raise _empty(rank)

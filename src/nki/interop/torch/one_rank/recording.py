@@ -47,6 +47,9 @@ _COLLECTIVES: Mapping[str, str] = {
 }
 """Operators of PyTorch that are collectives, by what they are in `nki.topology.times.OPERATIONS`."""
 
+_NO_COLLECTIVES = frozenset({"wait_tensor", "_wrap_tensor_autograd"})
+"""What there is among them that moves nothing."""
+
 _PAIRS: Mapping[str, str] = {"send": "send", "recv_": "receive"}
 
 
@@ -99,9 +102,7 @@ class Recording(TorchDispatchMode):
             after = self._collective(name, args, kwargs, result, inputs)
         elif inputs and not func.is_view:
             self.eager[str(func)] = self.eager.get(str(func), 0) + 1
-        changed = [
-            args[number] for number, each in enumerate(func._schema.arguments) if each.is_write and number < len(args)
-        ]
+        changed = _written(func, args)
         self._note(_tensors((result, changed)), after)
         return result
 
@@ -124,7 +125,7 @@ class Recording(TorchDispatchMode):
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any, inputs: frozenset[int]
     ) -> frozenset[int]:
         """Note a collective; what then waits for it."""
-        if name == "wait_tensor":
+        if name in _NO_COLLECTIVES:
             return inputs
         group = _group_of((*args, *kwargs.values()))
         operation = _COLLECTIVES.get(name) or _PAIRS.get(name)
@@ -149,6 +150,13 @@ class Recording(TorchDispatchMode):
         for tensor in tensors:
             storage = tensor.untyped_storage()
             self._made[storage._cdata] = StorageWeakRef(storage), tasks
+
+
+def _written(func: Any, args: Sequence[Any]) -> list[Any]:
+    """Arguments that an operator writes to. Those of c10d do not say it: it is the first one, of all that receive."""
+    if func.namespace == "c10d":
+        return [] if func._schema.name == "c10d::send" else list(args[:1])
+    return [value for value, about in zip(args, func._schema.arguments, strict=False) if about.is_write]
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
