@@ -21,12 +21,12 @@ def alone() -> Iterator[None]:
     A stage that does not know them raises LaunchError ``step.shapes``.
     """
     kept = PipelineStage._warmup_forward_vote, PipelineStage._warmup_backward_result
-    PipelineStage._warmup_forward_vote = _own_vote  # type: ignore[method-assign]
-    PipelineStage._warmup_backward_result = _same_result  # type: ignore[method-assign]
+    PipelineStage._warmup_forward_vote = _own_vote
+    PipelineStage._warmup_backward_result = _same_result
     try:
         yield
     finally:
-        PipelineStage._warmup_forward_vote, PipelineStage._warmup_backward_result = kept  # type: ignore[method-assign]
+        PipelineStage._warmup_forward_vote, PipelineStage._warmup_backward_result = kept
 
 
 def _own_vote(stage: Any, has_backward: bool, received_acc: torch.Tensor | None = None) -> torch.Tensor:
