@@ -7,7 +7,6 @@ its speed and the times of those that it meets, and these on nothing else; so th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from nki.core.errors import LaunchError
@@ -80,7 +79,7 @@ Channels = dict[Channel, tuple[int, ...]]
 def _patterns(sites: Sequence[Site]) -> list[Pattern]:
     found: dict[Any, Pattern] = {}
     for site in sites:
-        found.setdefault(site.pair or id(site.groups), []).append(site)
+        found.setdefault((site.pair, site.place[1], id(site.groups)), []).append(site)
     return list(found.values())
 
 
@@ -139,7 +138,7 @@ class _Meetings:
     ) -> None:
         self._step, self._patterns, self._channels, self._colours = step, patterns, channels, colours
         self._numbers: dict[frozenset[Participant], Meeting] = {}
-        self._known: dict[tuple[int, tuple[int, ...]], list[list[Site]]] = {}
+        self._known: dict[tuple[int, tuple[int, ...]], list[Site]] = {}
 
     def of(self, members: Sequence[Sequence[int]]) -> dict[Participant, Meeting]:
         """The meetings of all classes, by participant."""
@@ -147,22 +146,17 @@ class _Meetings:
         for rank, *_ in members:
             for channel in self._channels[rank]:
                 partners = self._partners(channel)
-                for ordinal, calls in enumerate(self._calls(rank, channel)):
-                    meeting = self._meeting(rank, channel, ordinal, partners)
-                    for site in calls:
-                        found[self._colours[rank], site.place] = meeting
+                for ordinal, site in enumerate(self._calls(rank, channel)):
+                    found[self._colours[rank], site.place] = self._meeting(rank, channel, ordinal, partners)
         return found
 
-    def _calls(self, rank: int, channel: Channel) -> list[list[Site]]:
-        """The calls of a rank on a channel one after another, each on all cores that make it."""
+    def _calls(self, rank: int, channel: Channel) -> list[Site]:
+        """The calls of a rank on a channel, in the order of its program."""
         number, which = self._step.of[rank], self._channels[rank].get(channel, ())
         found = self._known.get((number, which))
         if found is None:
-            cores: dict[int, list[Site]] = {}
-            for site in sorted((site for each in which for site in self._patterns[number][each]), key=_place):
-                cores.setdefault(site.place[1], []).append(site)
-            found = [[site for site in calls if site is not None] for calls in zip_longest(*cores.values())]
-            self._known[number, which] = found
+            calls = (site for each in which for site in self._patterns[number][each])
+            found = self._known[number, which] = sorted(calls, key=_place)
         return found
 
     def _partners(self, channel: Channel) -> list[int]:
@@ -173,14 +167,14 @@ class _Meetings:
         return list(ways.values())
 
     def _meeting(self, rank: int, channel: Channel, ordinal: int, partners: Sequence[int]) -> Meeting:
-        site = self._calls(rank, channel)[ordinal][0]
+        site = self._calls(rank, channel)[ordinal]
         participants, ns = set(), site.ns
         for partner in partners:
             calls = self._calls(partner, channel)
-            other = calls[ordinal][0] if ordinal < len(calls) else None
+            other = calls[ordinal] if ordinal < len(calls) else None
             if other is None or (other.operation, other.nbytes) != (site.operation, site.nbytes):
                 raise _mismatch(rank, site, partner, other)
-            participants |= {(self._colours[partner], each.place) for each in calls[ordinal]}
+            participants.add((self._colours[partner], other.place))
             ns = max(ns, other.ns)
         key = frozenset(participants)
         found = self._numbers.get(key)

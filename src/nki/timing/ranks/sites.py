@@ -16,7 +16,7 @@ Place = tuple[int, int, int]
 """Task, core, and position in the program's walk; of a message the task, 0 and -1."""
 
 Channel = tuple[str, tuple[int, ...]]
-"""Who meets: "group" and its ranks, or "pair" and the sender and the receiver."""
+"""Who meets: the core of each rank and the ranks, or "pair" and the sender and the receiver."""
 
 
 class Site(NamedTuple):
@@ -50,7 +50,7 @@ class Site(NamedTuple):
         if self.pair is not None:
             return "pair", (rank + self.pair[0], rank + self.pair[1])
         group = self.groups[rank]
-        return ("group", group) if len(group) > 1 else None
+        return (f"core {self.place[1]}", group) if len(group) > 1 else None
 
 
 class Sites:
