@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from nki.core.locks import lock
-from nki.frontend.dependencies.manifest import manifest_of
+from nki.frontend.dependencies.manifest import Manifest, manifest_of
 from nki.graph.patterns.attention.pattern import ATTENTION
 from nki.graph.patterns.pattern import Pattern
 from nki.graph.patterns.registry import Origin, installed, installed_names, registered
@@ -78,12 +78,23 @@ _TOKENS: WeakKeyDictionary[Pattern, str] = WeakKeyDictionary()
 
 def _code_of(pattern: Pattern) -> tuple[str, bool]:
     """What stands for the code of a pattern, and whether it does in other processes, too."""
-    digests = [_digest(pattern.match), _digest(pattern.kernel.func)]
+    known = _MANIFESTS.setdefault(pattern, [])
+    digests = [_digest(function, known) for function in (pattern.match, pattern.kernel.func)]
     if all(digests):
         return " ".join(digests), True
     with _LOCK:
         return _TOKENS.setdefault(pattern, secrets.token_hex(16)), False
 
 
-def _digest(function: Any) -> str:
-    return manifest_of(function).digest if isinstance(unwrap(function), FunctionType) else ""
+_MANIFESTS: WeakKeyDictionary[Pattern, list[Manifest]] = WeakKeyDictionary()
+"""What the functions of patterns could read when they were last looked at. Looking anew takes a tenth of a second."""
+
+
+def _digest(function: Any, known: list[Manifest]) -> str:
+    plain = unwrap(function)
+    if not isinstance(plain, FunctionType):
+        return ""
+    before = next((each for each in known if each.function is plain), None)
+    now = manifest_of(plain) if before is None else before.renewed()
+    known[:] = [each for each in known if each is not before] + [now]
+    return now.digest
