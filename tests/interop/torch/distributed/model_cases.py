@@ -94,6 +94,16 @@ class Training:
 
     def ddp(self) -> None:
         model = DistributedDataParallel(Model(self.llama).to("neuron"), find_unused_parameters=not self.compiled)
+
+        def average(_: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+            """As PyTorch's own hooks, such as those of optimizers in a backward, do it."""
+            model.reducer._run_allreduce_hook(bucket).wait()
+            done: torch.futures.Future[Tensor] = torch.futures.Future()
+            done.set_result(bucket.buffer().div_(self.size))
+            return done
+
+        if not self.compiled:
+            model.register_comm_hook(None, average)
         self.check("DDP", self.train(model, self.rank, self.size))
 
     def fsdp(self) -> None:
@@ -183,6 +193,27 @@ class Training:
             losses.append(self.mean(loss))
         self.check("context", losses)
 
+    def norm(self) -> None:
+        """The statistics of all parts are those of the whole, of which each rank has another number of rows."""
+        rows = [range(at * (at + 1), (at + 1) * (at + 2)) for at in range(self.size)]
+        mine = slice(rows[self.rank].start, rows[self.rank].stop)
+        wanted, kind = torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)
+        found = DistributedDataParallel(torch.nn.SyncBatchNorm.convert_sync_batchnorm(kind).to("neuron"))
+        for step in range(self.steps):
+            made = torch.Generator().manual_seed(step)
+            x, gradient = (torch.randn(rows[-1].stop, 3, 4, generator=made) for _ in range(2))
+            whole, part = x.clone().requires_grad_(), x[mine].to("neuron").requires_grad_()
+            results = wanted(whole), found(part)
+            results[0].backward(gradient)
+            results[1].backward(gradient[mine].to("neuron"))
+            pairs = (results[1], results[0][mine]), (part.grad, whole.grad[mine])
+            for one, other in (*pairs, *zip(found.buffers(), wanted.buffers(), strict=True)):
+                torch.testing.assert_close(one.cpu(), other)
+            for one, other in zip(found.parameters(), wanted.parameters(), strict=True):
+                torch.testing.assert_close(one.grad.cpu() * self.size, other.grad)
+                one.grad = other.grad = None
+        sys.stdout.write(f"rank {self.rank}: SyncBatchNorm {self.steps} steps\n")
+
     def two_dimensions(self) -> None:
         """Batches are divided along one dimension of a mesh, and layers along the other one."""
         mesh = init_device_mesh("neuron", (2, self.size // 2), mesh_dim_names=("data", "tensor"))
@@ -201,6 +232,7 @@ def run(steps: int, llama: bool = False, compiled: bool = False, ways: str = "")
         "tp": training.tp,
         "pipeline": training.pipeline,
         "cp": training.cp,
+        "norm": training.norm,
     }
     if training.size > 2:
         every["mesh"] = training.two_dimensions

@@ -23,6 +23,7 @@ from nki.interop.torch.device import (
     moves,
     pinned_memory,
     rnn_cells,
+    shared_statistics,
     storage,
     unused_parameters,
 )
@@ -75,6 +76,7 @@ def enable_device() -> None:
         aten.impl(name, _view_kernel(name), _KEY)
     rnn_cells.register(aten, _KEY)
     attention.register(aten, _KEY, _run)
+    shared_statistics.register(aten, _KEY)
     pinned_memory.register(aten)
     accelerator.install()
     before_another(moves.install)

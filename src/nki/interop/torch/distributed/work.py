@@ -12,6 +12,9 @@ from torch._C import _distributed_c10d as c10d
 from nki.core.errors import NkiError
 from nki.interop.torch.distributed.pending import Pending
 
+_HOOKS = frozenset(("_run_allreduce_hook", "_run_comm_hook"))
+"""How a hook of DDP, which is called in a backward, hands its gradients back to the reducer."""
+
 
 class NeuronWork(c10d.PythonCallbackWork):
     """A call that may not have ended; an error of it is raised where somebody waits."""
@@ -60,7 +63,7 @@ def work_of(pending: Pending) -> Any:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nki."):
         frame = frame.f_back
-    if frame.f_code.co_name == "_engine_run_backward":
+    if frame.f_code.co_name == "_engine_run_backward" or not _HOOKS.isdisjoint(frame.f_code.co_names):
         pending.watch()
         return c10d._create_work_from_future(_future(pending))  # type: ignore[attr-defined]
     return NeuronWork(pending)
