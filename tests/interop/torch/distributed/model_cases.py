@@ -102,6 +102,7 @@ class Training:
             done.set_result(bucket.buffer().div_(self.size))
             return done
 
+        average.__annotations__.clear()  # PyTorch refuses classes that are named as text
         if not self.compiled:
             model.register_comm_hook(None, average)
         self.check("DDP", self.train(model, self.rank, self.size))
