@@ -123,6 +123,9 @@ class _Asker:
         """`instead` answers what workers cannot, which is an error without it; `stack` ends what is begun here."""
         self._sent, self._executor, self._done, self._instead, self._stack = sent, executor, done, instead, stack
         self._answered = False
+        # Held to the end: Dask computes anew what a worker that ended took along, and when nobody holds its future any
+        # more it cancels that, which leaves the worker waiting for ever.
+        self._kept: list[Future[Answer | Unable]] = []
 
     def __call__(self, question: Question, numbers: Sequence[int]) -> list[Answer]:
         outcomes = self._outcomes(question, numbers, 0)
@@ -151,7 +154,9 @@ class _Asker:
         try:
             for number in numbers:
                 try:
-                    futures[self._executor.submit(asked, self._sent, question, number, attempt)] = number
+                    future = self._executor.submit(asked, self._sent, question, number, attempt)
+                    futures[future] = number
+                    self._kept.append(future)
                 except BrokenExecutor as problem:
                     found[number] = problem
                 except Exception as problem:  # noqa: BLE001  executors refuse calls in their own words
