@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -141,6 +143,22 @@ def test_executors_that_take_nothing() -> None:
         in refused(broken, lambda a, tile=256, fault="": scale(a, tile)).message
     )
     assert "answers nothing: KilledWorker" in refused(Pickling(lost=lambda *_: True)).message
+
+
+def test_futures_are_held_until_the_search_has_ended() -> None:
+    """Dask cancels what nobody holds, also while it computes that anew, and its worker waits for ever then."""
+    futures: list[weakref.ref[Future[Any]]] = []
+
+    class Watched(Pickling):
+        def submit(self, *what: Any) -> Future[Any]:
+            future = super().submit(*what)
+            futures.append(weakref.ref(future))
+            return future
+
+    with asking(job(), Settings(executor=Watched()), lambda *_: None) as ask:
+        ask("bound", [0, 1])
+        gc.collect()
+        assert [each() is not None for each in futures] == [True, True]
 
 
 def test_an_executor_that_lost_its_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
