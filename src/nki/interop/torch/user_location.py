@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from pathlib import Path
 
 import torch
@@ -11,8 +12,8 @@ import typing_extensions
 from nki.core.source import Location, Locator
 
 _TORCH = str(Path(torch.__file__).parent) + "/"
-_WRAPPERS = (contextlib.__file__, typing_extensions.__file__)
-"""Files whose functions stand between the user's line and one of PyTorch's that they decorate."""
+_WRAPPERS = (contextlib.__file__, typing_extensions.__file__, threading.__file__)
+"""Files whose functions stand between the user's line and one of PyTorch's that they decorate, or start in a thread."""
 
 
 def is_torch(file: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import time
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -297,6 +298,47 @@ class Cases:
             self.same(tensor, expected(parts, "sum"), "async")
         self.same(doubled.wait(), expected(parts, "sum") * 2, "a future")
 
+    def callbacks(self) -> None:
+        """Callbacks that wait for collectives of their own, which never meet those that the program makes meanwhile."""
+        first, second = self.all((5,), torch.float32), self.all((9, 2), torch.float32, 1)
+
+        def again(future: Any) -> Any:
+            future.value()[0].mul_(0.5)
+            return dist.all_reduce(future.value()[0], group=self.group, async_op=True).get_future().wait()
+
+        def at_another_time(_: Any) -> Any:
+            time.sleep(0.01 * self.place)
+            inner = dist.all_gather(outputs, self.own(first), self.group, async_op=True).get_future()
+            return inner.then(
+                lambda gathered: dist.broadcast(gathered.value()[self.place], self.ranks[0], self.group)
+            ).wait()
+
+        outputs = [torch.empty(5, device="neuron") for _ in self.ranks]
+        others = [self.own(second) for _ in range(6)]
+        chains = []
+        for tensor in others:
+            begun = dist.all_reduce(self.own(first), group=self.group, async_op=True).get_future()
+            chains.append(begun.then(again).then(again))
+            dist.all_reduce(tensor, group=self.group)
+        last = chains[-1].then(at_another_time)
+        failed = last.then(lambda _: chains[9])
+        total = expected(first, "sum")
+        for _ in range(2):
+            total = expected([total * 0.5] * self.size, "sum")
+        for chain in chains:
+            self.same(chain.wait()[0], total, "a chain")
+        for tensor in others:
+            self.same(tensor, expected(second, "sum"), "beside chains")
+        last.wait()
+        self.same(outputs[self.place], first[0], "a callback of a callback")
+        for made in (failed, failed.then(lambda future: future.value())):
+            try:
+                made.wait()
+            except IndexError:
+                self.done += 1
+            else:
+                raise AssertionError("a callback's error is lost")
+
     def functional(self) -> None:
         collectives = dist._functional_collectives
         parts = self.all((2 * self.size, 3), torch.float32)
@@ -341,6 +383,7 @@ class Cases:
             self.messages,
             self.objects,
             self.works,
+            self.callbacks,
             self.functional,
             self.kernels,
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import tempfile
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch._dynamo.utils import counters
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -215,6 +217,32 @@ class Training:
                 one.grad = other.grad = None
         sys.stdout.write(f"rank {self.rank}: SyncBatchNorm {self.steps} steps\n")
 
+    def power(self) -> None:
+        """Gradients that are sums of products, as many as a matrix has rows, are those of one process.
+
+        The hook waits in callbacks for collectives, while the backward begins those of other buckets.
+        """
+        torch.manual_seed(0)
+        kinds = [torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 7), torch.nn.Linear(7, 3)]
+        wanted, start = torch.nn.Sequential(*kinds), 2
+        found = DistributedDataParallel(copy.deepcopy(wanted).to("neuron"), bucket_cap_mb=1e-4)
+        state = PowerSGDState(None, 8, start, min_compression_rate=1e-3)
+        found.register_comm_hook(state, powerSGD_hook)
+        models = found, wanted
+        for step in range(start + self.steps):
+            x, y = torch.randn(2, 4 * self.size, 6, generator=torch.Generator().manual_seed(step))
+            mine = slice(4 * self.rank, 4 * self.rank + 4)
+            ((found(x[mine].to("neuron")) - y[mine, :3].to("neuron")) ** 2).mean().backward()
+            ((wanted(x) - y[:, :3]) ** 2).mean().backward()
+            for model in models:
+                torch.optim.SGD(model.parameters(), 0.5, foreach=False).step()
+            for one, other in zip(found.parameters(), wanted.parameters(), strict=True):
+                torch.testing.assert_close(one.grad.cpu(), other.grad)
+                torch.testing.assert_close(one.cpu(), other)
+                one.grad = other.grad = None
+        assert len(state.p_memory_dict) > 1 and all(map(len, state.p_memory_dict.values()))
+        sys.stdout.write(f"rank {self.rank}: PowerSGD {self.steps} steps\n")
+
     def two_dimensions(self) -> None:
         """Batches are divided along one dimension of a mesh, and layers along the other one."""
         mesh = init_device_mesh("neuron", (2, self.size // 2), mesh_dim_names=("data", "tensor"))
@@ -234,6 +262,7 @@ def run(steps: int, llama: bool = False, compiled: bool = False, ways: str = "")
         "pipeline": training.pipeline,
         "cp": training.cp,
         "norm": training.norm,
+        "power": training.power,
     }
     if training.size > 2:
         every["mesh"] = training.two_dimensions

@@ -8,7 +8,7 @@ import pytest
 
 from tests.interop.torch.distributed.launching import torchrun
 
-WAYS = ["DDP", "FSDP2", "TP", "pipeline", "context", "SyncBatchNorm"]
+WAYS = ["DDP", "FSDP2", "TP", "pipeline", "context", "SyncBatchNorm", "PowerSGD"]
 
 
 def ways(said: str) -> list[str]:

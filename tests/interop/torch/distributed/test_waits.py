@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch.distributed as dist
 
 from nki.core.source import UNKNOWN
 from nki.interop.torch.distributed.calls import Call
-from nki.interop.torch.distributed.waits import Entry, Wait, stuck
+from nki.interop.torch.distributed.waits import Entry, Wait, Waits, stuck
 from nki.interop.torch.distributed.ways import Way
 
 _CALL = Call(("all_reduce", (4, "float32")), UNKNOWN)
@@ -70,3 +76,26 @@ def test_a_message_from_anybody_comes_from_one_of_the_others() -> None:
     unknown = Entry(receives(0, 1, [0]).waits, {Way(None, 1).named("a"): 1})
     sent = Entry((Wait(1, {1: Way(0, 1).named("a")}, False, (0, 1), _CALL),), {Way(0, 1).named("a"): 1})
     assert not stuck({0: sent, 1: unknown}), "its receive from anybody may have been for this message"
+
+
+def test_a_thread_with_callbacks_to_run_may_still_make_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, end = dist.HashStore(), threading.Event()
+    store.set("nki/waits/1", waits_in("b", 1, [0]).text(1))
+    waits = Waits(store, 0, 2)
+    call: Any = SimpleNamespace(
+        call=_CALL, members=(0, 1), way="a|0", number=0, needs={1: "a|0"}, one=False, parts=(), ended=False
+    )
+    other = threading.Thread(target=end.wait, daemon=True)
+    other.start()
+    monkeypatch.setattr(threading, "enumerate", lambda: [])  # other tests leave threads
+    waits.made(call)
+    waits.promise(other)
+    with waits.waiting(call):
+        assert not (waits.in_vain() or waits.in_vain())
+        waits.keep(other)
+        assert waits.in_vain() or waits.in_vain()
+    waits.promise(other)
+    with waits.following(other):
+        assert not (waits.in_vain() or waits.in_vain()), "callbacks for which this thread waits go on"
+    end.set()
+    other.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -33,13 +34,13 @@ def _on_device(own: Callable[[Any], Any], other: Method) -> Method:
 
 
 def _start(process_group: Any) -> None:
-    group_of(process_group).begun = []
+    group_of(process_group).begun[threading.get_ident()] = []
 
 
 def _end(process_group: Any) -> Any:
     """A work for all calls since the start. A group carries its collectives out in their order."""
     group = group_of(process_group)
-    begun, group.begun = group.begun or [], None
+    begun = group.begun.pop(threading.get_ident(), [])
 
     def wait_for_messages(_: Any) -> None:
         for pending in begun:

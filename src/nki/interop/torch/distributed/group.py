@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import gc
 import json
+import threading
 import time
 import weakref
 from collections import deque
@@ -17,6 +18,7 @@ import torch
 
 from nki.core.errors import DivergenceError, NkiError
 from nki.core.locks import lock
+from nki.interop.torch.distributed.callbacks import Callbacks, current
 from nki.interop.torch.distributed.calls import Call
 from nki.interop.torch.distributed.lanes import Lane
 from nki.interop.torch.distributed.peers import Peers
@@ -53,7 +55,7 @@ class Group:
         last: the last collective of each global rank that this one has seen.
         waits: what this process and others wait for.
         failure: what ended the group, if something did.
-        begun: the calls since the start of a coalescing.
+        begun: the calls since the start of a coalescing, by the thread that has started it.
     """
 
     def __init__(self, gloo: Any, members: Sequence[int], rank: int, store: Any, world: World, name: str) -> None:
@@ -67,11 +69,12 @@ class Group:
         self._store = store
         self._peers, self.waits = world
         self._lock = lock()
-        self._lanes: dict[Any, Lane] = {}
+        self._lanes: dict[Way, Lane] = {}
+        self._callbacks: dict[Way, Callbacks] = {}
         self._pending: weakref.WeakSet[Pending] = weakref.WeakSet()
         self._recent: deque[Any] = deque(maxlen=64)
         self.failure: NkiError | None = None
-        self.begun: list[Pending] | None = None
+        self.begun: dict[int, list[Pending]] = {}
         self._silent_since = 0.0
         self._acquainted = False
 
@@ -96,7 +99,9 @@ class Group:
             way: who takes part in it; a lane carries out the calls of one way.
             patience: seconds that the others have to come; None for those of the group.
         """
-        pending = Pending(self, call, self._needs(way), tensors, self.patience if patience is None else patience)
+        way = self._from_here(way)
+        patience = self.patience if patience is None else patience
+        pending = Pending(self, call, way, self._needs(way), tensors, patience)
         if self.failure is not None:
             pending.end(self._again(call))
             return pending
@@ -106,10 +111,25 @@ class Group:
             if lane is None:
                 lane = self._lanes[way] = Lane(f"nki group {pending.way}")
             self._pending.add(pending)
-            if self.begun is not None:
-                self.begun.append(pending)
+            if (begun := self.begun.get(threading.get_ident())) is not None:
+                begun.append(pending)
         lane.put(partial(self._carry_out, pending, run))
         return pending
+
+    def callbacks(self, way: Way) -> Callbacks:
+        """Where callbacks of calls on a way run; most programs have none."""
+        with self._lock:
+            found = self._callbacks.get(way)
+            if found is None:
+                found = self._callbacks[way] = Callbacks(self.waits, way, way.named(self.name))
+        return found
+
+    def _from_here(self, way: Way) -> Way:
+        """The way that a call takes which this thread makes."""
+        inside = current()
+        if way.target is not None or inside is None or self._callbacks.get(inside.way) is not inside:
+            return way
+        return way.inside(inside.way) if inside.way.target is None else way
 
     def _needs(self, way: Way) -> Needs:
         """What a call needs of other ranks."""
@@ -143,13 +163,13 @@ class Group:
         else:
             pending.end()
 
-    def agree(self, call: Call) -> list[Call]:
-        """The calls of all ranks, which fit together.
+    def agree(self, call: Call, transport: Transport) -> list[Call]:
+        """The calls of all ranks, which fit together, as they came over one of the transports.
 
         Raises:
             DivergenceError: ``ranks.mismatch``.
         """
-        calls = self.transport.records(call) if len(self.members) > 1 else [call]
+        calls = transport.records(call) if len(self.members) > 1 else [call]
         own = call.meeting(self.members)
         if not self._acquainted:  # while the process of the store is there
             self._peers.ended(self.members)
@@ -278,6 +298,7 @@ class Group:
             for lane in self._lanes.values():
                 lane.close()
             self._lanes.clear()
+            self._callbacks.clear()
 
 
 def _first_line(error: BaseException) -> str:

@@ -17,13 +17,17 @@ _PATIENCE = 2.0
 
 
 class Lane:
-    """A thread, which ends when the lane is closed."""
+    """A thread, which ends when the lane is closed.
+
+    Attributes:
+        thread: which does the tasks.
+    """
 
     def __init__(self, name: str) -> None:
         self._queue: SimpleQueue[Task | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self.thread = threading.Thread(target=self._work, name=name, daemon=True)
         _LANES.add(self)
-        self._thread.start()
+        self.thread.start()
 
     def put(self, task: Task) -> None:
         """Have a task done after those that were put before; it raises nothing."""
@@ -35,7 +39,16 @@ class Lane:
 
     def join(self, seconds: float) -> None:
         """Wait until it has ended, at most so many seconds."""
-        self._thread.join(seconds)
+        self.thread.join(seconds)
+
+    def work_until(self, done: Callable[[], bool]) -> None:
+        """Do the tasks that come next, for a task that needs one of them."""
+        while not done():
+            task = self._queue.get()
+            if task is None:
+                self._queue.put(None)
+                return
+            task()
 
     def _work(self) -> None:
         with torch.no_grad():

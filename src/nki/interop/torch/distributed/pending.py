@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -13,10 +12,13 @@ import torch
 from nki.core.errors import NkiError
 from nki.core.locks import lock
 from nki.interop.torch.distributed.calls import Call
+from nki.interop.torch.distributed.ways import Way
 from nki.ranks.protocol import deadlock
 
 if TYPE_CHECKING:
+    from nki.interop.torch.distributed.callbacks import Callbacks
     from nki.interop.torch.distributed.group import Group
+    from nki.interop.torch.distributed.transport import Transport
 
 LOOK = 0.1
 """Seconds between two looks at whether the other processes are there."""
@@ -50,8 +52,11 @@ class Pending:
         source: the rank in the group that sent a message, once it is there.
     """
 
-    def __init__(self, group: Group, call: Call, needs: Needs, tensors: list[torch.Tensor], patience: float) -> None:
+    def __init__(
+        self, group: Group, call: Call, way: Way, needs: Needs, tensors: list[torch.Tensor], patience: float
+    ) -> None:
         self.call = call
+        self._way = way
         self.way, self.needs, self.one, self.members = needs
         self.number = 0
         self.parts: Sequence[Pending] = ()
@@ -62,7 +67,6 @@ class Pending:
         self._group = group
         self._ended = threading.Event()
         self._lock = lock()
-        self._told: list[Callable[[NkiError | None], None]] = []
 
     @property
     def ended(self) -> bool:
@@ -75,18 +79,16 @@ class Pending:
                 return
             self.error = error
             self._ended.set()
-            told, self._told = self._told, []
         self._group.waits.ended(self)
-        for tell in told:
-            tell(error)
 
-    def then(self, tell: Callable[[NkiError | None], None]) -> None:
-        """Call when it has ended, in whichever thread ends it."""
-        with self._lock:
-            if not self._ended.is_set():
-                self._told.append(tell)
-                return
-        tell(self.error)
+    @property
+    def transport(self) -> Transport:
+        """What carries its bytes."""
+        return self._group.transport.on(self._way)
+
+    def callbacks(self) -> Callbacks:
+        """Where callbacks of it run."""
+        return self._group.callbacks(self._way)
 
     def wait(self, seconds: float | None = None) -> None:
         """Return when it has ended.
@@ -111,14 +113,6 @@ class Pending:
             if ask:
                 asked = spent
             group.look(self, ask)
-
-    def watch(self) -> None:
-        """Have a thread look after a call that nobody waits for here."""
-        threading.Thread(target=self._watch, name="nki watch", daemon=True).start()
-
-    def _watch(self) -> None:
-        with contextlib.suppress(NkiError):
-            self.wait()
 
     def missing(self, patience: float) -> NkiError:
         """The error of a call for which others did not come in time."""

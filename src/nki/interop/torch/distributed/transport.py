@@ -12,9 +12,12 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from nki.interop.torch.distributed.calls import Call, record_size, unpacked
+from nki.interop.torch.distributed.ways import COLLECTIVES, Way
 
 _UNUSED_TAG = (1 << 31) - 1
 """The tag of messages that nobody sends."""
+_FIRST_TAG = (1 << 31) - 3
+"""The tag of messages of which collectives of callbacks consist; those below it are of callbacks of these."""
 _AT_ONCE = timedelta(milliseconds=1)
 
 
@@ -25,6 +28,10 @@ class Transport:
         self.gloo = gloo
         self.rank = rank
         self.size = size
+
+    def on(self, way: Way) -> Transport:
+        """What collectives on a way use. Gloo tells its own apart by their order, so that only one way has them."""
+        return self if way.tag == COLLECTIVES.tag else _Messages(self.gloo, self.rank, self.size, _FIRST_TAG - way.tag)
 
     def records(self, call: Call) -> list[Call]:
         """The calls of all ranks, in their order."""
@@ -87,3 +94,32 @@ class Transport:
             nothing = [torch.empty(1, dtype=torch.uint8)]
             with contextlib.suppress(RuntimeError):
                 self.gloo.recv(nothing, (self.rank + 1) % self.size, _UNUSED_TAG).wait(_AT_ONCE)
+
+
+class _Messages(Transport):
+    """Collectives that consist of messages with a tag of their own, at the same time as others."""
+
+    def __init__(self, gloo: Any, rank: int, size: int, tag: int) -> None:
+        super().__init__(gloo, rank, size)
+        self._tag = tag
+
+    def gathered(self, own: torch.Tensor) -> torch.Tensor:
+        """What all ranks have, one behind the other; all have as much."""
+        return torch.cat(self.exchanged([own] * self.size, [own.numel()] * self.size))
+
+    def exchanged(self, parts: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
+        """What the ranks have for this one, of these sizes; `parts` are for each of them."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sends = [self.send(parts[rank].contiguous(), rank, self._tag) for rank in others if parts[rank].numel()]
+        found = {rank: self.receive(sizes[rank], rank, self._tag)[0] for rank in others if sizes[rank]}
+        for work in sends:
+            work.wait()
+        nothing = torch.empty(0, dtype=torch.uint8)
+        return [parts[rank].clone() if rank == self.rank else found.get(rank, nothing) for rank in range(self.size)]
+
+    def broadcast(self, data: torch.Tensor, root: int) -> None:
+        """Give all ranks what `root` has."""
+        parts = [data if self.rank == root else data[:0]] * self.size
+        found = self.exchanged(parts, [data.numel() if rank == root else 0 for rank in range(self.size)])
+        if self.rank != root:
+            data.copy_(found[root])

@@ -178,7 +178,8 @@ class Waits:
         self._rank = rank
         self._others = [other for other in range(size) if other != rank]
         self._lock = rlock()
-        self._threads: dict[threading.Thread, Waiting | None] = {threading.main_thread(): None}
+        self._threads: dict[threading.Thread, Waiting | threading.Thread | None] = {threading.main_thread(): None}
+        self._promised: Counter[threading.Thread] = Counter()
         self._made: Counter[str] = Counter()
         self._open: dict[str, dict[int, Waiting]] = {}
         self._left: set[str] = set()
@@ -228,6 +229,35 @@ class Waits:
                 self._threads[thread] = before
                 self._take_back()
 
+    @contextlib.contextmanager
+    def following(self, other: threading.Thread) -> Iterator[None]:
+        """A thread waits for what another one has promised."""
+        thread = threading.current_thread()
+        with self._lock:
+            before = self._threads.get(thread)
+            self._threads[thread] = other
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._threads[thread] = before
+                self._take_back()
+
+    def promise(self, thread: threading.Thread) -> None:
+        """A thread is given something to do, which may make calls."""
+        with self._lock:
+            self._take_back()
+            self._promised[thread] += 1
+            self._threads.setdefault(thread, None)
+
+    def keep(self, thread: threading.Thread) -> None:
+        """A thread has done one of the things that it was given."""
+        with self._lock:
+            self._promised[thread] -= 1
+            if not self._promised[thread]:
+                del self._promised[thread]
+                self._threads.pop(thread, None)
+
     def leave(self, group: str) -> None:
         """Make no more calls in a group."""
         with self._lock:
@@ -259,9 +289,17 @@ class Waits:
         for thread in threading.enumerate():
             if not (thread.daemon or thread in self._threads or thread.name.startswith(_OWN)):
                 return None
-        waits = [None if pending is None else self._first(pending) for pending in self._threads.values()]
-        found = [wait for wait in waits if wait is not None]
-        return self._entry(found) if len(found) == len(waits) else None
+        waits = []
+        for pending in self._threads.values():
+            if isinstance(pending, threading.Thread):
+                if pending not in self._threads:
+                    return None
+            else:
+                wait = None if pending is None else self._first(pending)
+                if wait is None:
+                    return None
+                waits.append(wait)
+        return self._entry(waits)
 
     def _first(self, pending: Waiting) -> Wait | None:
         """The call that a pending one needs first: those of a way are carried out in their order."""

@@ -11,7 +11,7 @@ class Way(NamedTuple):
     Attributes:
         source: the place in the group of who sends; None for receives from anybody.
         target: the place of who receives; None if all ranks take part.
-        tag: of messages.
+        tag: of messages; of ways of all ranks, the number.
     """
 
     source: int | None = None
@@ -23,6 +23,10 @@ class Way(NamedTuple):
         if self.target is None:
             return f"{group}|{self.tag}"
         return f"{group}|{'*' if self.source is None else self.source}>{self.target}|{self.tag}"
+
+    def inside(self, outer: Way) -> Way:
+        """The way of all ranks, of its own, for calls that callbacks of those on another one make."""
+        return Way(tag=2 * (outer.tag + 1) + self.tag)
 
 
 COLLECTIVES, COALESCED = Way(tag=0), Way(tag=1)

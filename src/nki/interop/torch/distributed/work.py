@@ -10,6 +10,7 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from nki.core.errors import NkiError
+from nki.interop.torch.distributed.futures import CallFuture, future_in_cpp
 from nki.interop.torch.distributed.pending import Pending
 
 _HOOKS = frozenset(("_run_allreduce_hook", "_run_comm_hook"))
@@ -50,7 +51,7 @@ class NeuronWork(c10d.PythonCallbackWork):
 
     def get_future(self) -> torch.futures.Future[Any]:
         """The tensors that were written, once they are."""
-        return _future(self._pending)
+        return CallFuture(self._pending)
 
     def _source_rank(self) -> int:
         return self._pending.source
@@ -64,8 +65,7 @@ def work_of(pending: Pending) -> Any:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nki."):
         frame = frame.f_back
     if frame.f_code.co_name == "_engine_run_backward" or not _HOOKS.isdisjoint(frame.f_code.co_names):
-        pending.watch()
-        return c10d._create_work_from_future(_future(pending))  # type: ignore[attr-defined]
+        return c10d._create_work_from_future(future_in_cpp(pending))  # type: ignore[attr-defined]
     return NeuronWork(pending)
 
 
@@ -73,19 +73,3 @@ def _waited(pending: Pending, timeout: timedelta) -> bool:
     seconds = timeout.total_seconds()
     pending.wait(seconds if seconds > 0 else None)
     return True
-
-
-def _future(pending: Pending) -> torch.futures.Future[Any]:
-    begun: torch.futures.Future[Any] = torch.futures.Future()
-
-    def result(_: Any) -> list[torch.Tensor]:
-        if pending.error is not None:
-            raise pending.error
-        return pending.tensors
-
-    def end(_: NkiError | None) -> None:
-        begun.set_result(None)
-
-    made: torch.futures.Future[Any] = begun.then(result)
-    pending.then(end)
-    return made

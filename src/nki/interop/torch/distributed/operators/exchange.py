@@ -7,9 +7,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from nki.interop.torch.distributed.group import Group
 from nki.interop.torch.distributed.operators.registry import begin, operator
 from nki.interop.torch.distributed.operators.tensors import Tensors, bytes_of, check_list, check_sizes, fill, host_of
+from nki.interop.torch.distributed.transport import Transport
 from nki.interop.torch.user_location import user_line
 
 # ---------------------------------------------------------------------------------------------------------- exchanging
@@ -61,9 +61,9 @@ def _all_to_all(
     check_list(name, sources, size, dtype, where)
     check_list(name, targets, size, dtype, where)
 
-    def run(group: Group) -> None:
+    def run(transport: Transport) -> None:
         sizes = [target.numel() * target.element_size() for target in targets]
-        found = group.transport.exchanged([bytes_of(source) for source in sources], sizes)
+        found = transport.exchanged([bytes_of(source) for source in sources], sizes)
         for target, part in zip(targets, found, strict=True):
             fill(target, part)
 
@@ -77,4 +77,4 @@ def c10d_barrier(
     tensor: torch.Tensor, process_group: Any, device_ids: list[int], async_op: bool = True, timeout: int = -1
 ) -> Any:
     """Nobody goes on before all ranks are here."""
-    return begin(process_group, ("barrier",), lambda group: None, [], timeout)
+    return begin(process_group, ("barrier",), lambda transport: None, [], timeout)

@@ -9,7 +9,6 @@ import torch
 import torch.distributed as dist
 
 from nki.core.errors import ArgumentError
-from nki.interop.torch.distributed.group import Group
 from nki.interop.torch.distributed.operators.registry import begin, operator
 from nki.interop.torch.distributed.operators.tensors import (
     Tensors,
@@ -21,6 +20,7 @@ from nki.interop.torch.distributed.operators.tensors import (
     host_of,
     kinds_of,
 )
+from nki.interop.torch.distributed.transport import Transport
 from nki.interop.torch.user_location import user_line
 
 _NO_LIMIT = -1
@@ -113,7 +113,7 @@ def _all_gather(
     for source, parts in zip(sources, targets, strict=True):
         check_list(name, parts, size, source.dtype, where)
 
-    def run(group: Group) -> None:
+    def run(transport: Transport) -> None:
         for source, parts in zip(sources, targets, strict=True):
             data, sizes = bytes_of(source), [part.numel() * part.element_size() for part in parts]
             longest = max(sizes)
@@ -122,7 +122,7 @@ def _all_gather(
             else:
                 padded = torch.zeros(longest, dtype=torch.uint8)
                 padded[: data.numel()] = data
-            found = group.transport.gathered(padded)
+            found = transport.gathered(padded)
             for at, part in enumerate(parts):
                 fill(part, found[at * longest : at * longest + sizes[at]])
 
@@ -152,10 +152,10 @@ def c10d_gather_(
     if root:
         check_list("gather", targets, size, source.dtype, where)
 
-    def run(group: Group) -> None:
+    def run(transport: Transport) -> None:
         data, sizes = bytes_of(source), [target.numel() * target.element_size() for target in targets] or [0] * size
         parts = [data if at == root_rank else data[:0] for at in range(size)]
-        for target, found in zip(targets, group.transport.exchanged(parts, sizes), strict=False):
+        for target, found in zip(targets, transport.exchanged(parts, sizes), strict=False):
             fill(target, found)
 
     sends = [source.numel() if at == root_rank else 0 for at in range(size)]
@@ -183,10 +183,10 @@ def c10d_scatter_(
     if root:
         check_list("scatter", sources, size, target.dtype, where)
 
-    def run(group: Group) -> None:
+    def run(transport: Transport) -> None:
         parts = [bytes_of(source) for source in sources] or [torch.empty(0, dtype=torch.uint8)] * size
         sizes = [target.numel() * target.element_size() if at == root_rank else 0 for at in range(size)]
-        fill(target, group.transport.exchanged(parts, sizes)[root_rank])
+        fill(target, transport.exchanged(parts, sizes)[root_rank])
 
     sends = [source.numel() for source in sources] or [0] * size
     expects = [target.numel() if at == root_rank else 0 for at in range(size)]
@@ -208,11 +208,11 @@ def c10d_broadcast_(
     check_rank("broadcast", root_rank, dist.ProcessGroup.unbox(process_group).size())
     hosts = [host_of(tensor, "broadcast", where) for tensor in tensors]
 
-    def run(group: Group) -> None:
+    def run(transport: Transport) -> None:
         for host in hosts:
-            data = bytes_of(host) if group.rank == root_rank else torch.empty_like(bytes_of(host))
-            group.transport.broadcast(data, root_rank)
-            if group.rank != root_rank:
+            data = bytes_of(host) if transport.rank == root_rank else torch.empty_like(bytes_of(host))
+            transport.broadcast(data, root_rank)
+            if transport.rank != root_rank:
                 fill(host, data)
 
     return tensors, begin(process_group, ("broadcast", root_rank, *kinds_of(tensors)), run, tensors, timeout)

@@ -11,7 +11,6 @@ import torch.distributed as dist
 
 from nki.core.errors import LaunchError
 from nki.core.source import Location
-from nki.interop.torch.distributed.group import Group
 from nki.interop.torch.distributed.operators.registry import begin, operator
 from nki.interop.torch.distributed.operators.tensors import (
     Tensors,
@@ -24,6 +23,7 @@ from nki.interop.torch.distributed.operators.tensors import (
     kinds_of,
 )
 from nki.interop.torch.distributed.reductions import Reduction
+from nki.interop.torch.distributed.transport import Transport
 from nki.interop.torch.user_location import user_line
 
 _LARGE = 1 << 16
@@ -60,25 +60,25 @@ def _factor(where: Location) -> float:
     )
 
 
-def _reduced(group: Group, tensors: Sequence[torch.Tensor], reduction: Reduction) -> list[torch.Tensor]:
+def _reduced(transport: Transport, tensors: Sequence[torch.Tensor], reduction: Reduction) -> list[torch.Tensor]:
     """The reductions of tensors of all ranks, for all of them."""
-    return [_reduced_alone(group, tensor, reduction) for tensor in tensors]
+    return [_reduced_alone(transport, tensor, reduction) for tensor in tensors]
 
 
-def _reduced_alone(group: Group, tensor: torch.Tensor, reduction: Reduction) -> torch.Tensor:
-    size = group.transport.size
+def _reduced_alone(transport: Transport, tensor: torch.Tensor, reduction: Reduction) -> torch.Tensor:
+    size = transport.size
     flat = bytes_of(tensor).view(-1)
     width = tensor.element_size()
     if flat.numel() < _LARGE or size == 1:
-        parts = group.transport.gathered(flat).split(flat.numel()) if flat.numel() else []
+        parts = transport.gathered(flat).split(flat.numel()) if flat.numel() else []
         return reduction.of([from_bytes(part, tensor.dtype) for part in parts]) if parts else tensor.reshape(-1)
     share = -(-tensor.numel() // size) * width
     pieces = [flat[at * share : (at + 1) * share] for at in range(size)]
-    mine = pieces[group.rank].numel()
-    parts = group.transport.exchanged(pieces, [mine] * size)
+    mine = pieces[transport.rank].numel()
+    parts = transport.exchanged(pieces, [mine] * size)
     own = torch.zeros(share, dtype=torch.uint8)
     own[:mine] = bytes_of(reduction.of([from_bytes(part, tensor.dtype) for part in parts]))
-    return from_bytes(group.transport.gathered(own)[: flat.numel()], tensor.dtype)
+    return from_bytes(transport.gathered(own)[: flat.numel()], tensor.dtype)
 
 
 @operator
@@ -102,8 +102,8 @@ def _all_reduce(name: str, tensors: Tensors, process_group: Any, reduce_op: Any,
     hosts = [host_of(tensor, name, where) for tensor in tensors]
     reduction = _reduction(reduce_op, where, *(tensor.dtype for tensor in tensors))
 
-    def run(group: Group) -> None:
-        for host, result in zip(hosts, _reduced(group, hosts, reduction), strict=True):
+    def run(transport: Transport) -> None:
+        for host, result in zip(hosts, _reduced(transport, hosts, reduction), strict=True):
             host.copy_(result.view(host.shape))
 
     return begin(process_group, (name, *reduction, *kinds_of(tensors)), run, tensors, timeout)
@@ -125,20 +125,20 @@ def c10d_reduce_(
     hosts = [host_of(tensor, "reduce", where) for tensor in tensors]
     reduction = _reduction(reduce_op, where, *(tensor.dtype for tensor in tensors))
 
-    def run(group: Group) -> None:
+    def run(transport: Transport) -> None:
         for host in hosts:
-            parts = _to_root(group, bytes_of(host), root_rank)
-            if group.rank == root_rank and host.numel():
+            parts = _to_root(transport, bytes_of(host), root_rank)
+            if transport.rank == root_rank and host.numel():
                 host.copy_(reduction.of([from_bytes(part, host.dtype) for part in parts]).view(host.shape))
 
     return begin(process_group, ("reduce", *reduction, root_rank, *kinds_of(tensors)), run, tensors, timeout)
 
 
-def _to_root(group: Group, data: torch.Tensor, root: int) -> list[torch.Tensor]:
+def _to_root(transport: Transport, data: torch.Tensor, root: int) -> list[torch.Tensor]:
     """What the ranks have, on the root; all have as much."""
-    size, empty = group.transport.size, data[:0]
-    mine = data.numel() if group.rank == root else 0
-    return group.transport.exchanged([data if at == root else empty for at in range(size)], [mine] * size)
+    size, empty = transport.size, data[:0]
+    mine = data.numel() if transport.rank == root else 0
+    return transport.exchanged([data if at == root else empty for at in range(size)], [mine] * size)
 
 
 @operator
@@ -202,9 +202,9 @@ def _reduce_scatter(
     for target, parts in zip(targets, sources, strict=True):
         check_sizes(name, parts[rank].numel(), target.numel(), size)
 
-    def run(group: Group) -> None:
+    def run(transport: Transport) -> None:
         for target, parts in zip(targets, sources, strict=True):
-            found = group.transport.exchanged(
+            found = transport.exchanged(
                 [bytes_of(part) for part in parts], [target.numel() * target.element_size()] * size
             )
             if target.numel():

@@ -12,6 +12,7 @@ from nki.interop.torch.distributed.group import Group
 from nki.interop.torch.distributed.operators.tensors import Tensors
 from nki.interop.torch.distributed.pending import Pending
 from nki.interop.torch.distributed.processes import group_of
+from nki.interop.torch.distributed.transport import Transport
 from nki.interop.torch.distributed.work import work_of
 from nki.interop.torch.user_location import user_line
 
@@ -31,7 +32,7 @@ def operator(function: Callable[..., Any]) -> Callable[..., Any]:
 def begin(
     process_group: Any,
     what: tuple[Any, ...],
-    run: Callable[[Group], None],
+    run: Callable[[Transport], None],
     tensors: Tensors,
     timeout: int,
     sends: Sequence[int] = (),
@@ -51,9 +52,10 @@ def begin(
     group = group_of(dist.ProcessGroup.unbox(process_group))
     call = Call(what, user_line(), sends, expects)
 
-    def carry_out(_: Pending) -> None:
-        group.agree(call)
-        run(group)
+    def carry_out(pending: Pending) -> None:
+        transport = pending.transport
+        group.agree(call, transport)
+        run(transport)
 
     return boxed(group, group.submit(call, carry_out, tensors, patience=timeout / 1e3 if timeout > 0 else None))
 
