@@ -151,6 +151,16 @@ def test_the_key_of_a_compiled_model_depends_on_the_code_of_patterns(install: In
     assert fingerprint(None) != one
 
 
+def test_the_key_of_a_compiled_model_depends_on_what_patterns_read(install: Install) -> None:
+    install("kernels_f", _MODULE.replace("len(squares) != 2", "len(squares) not in SIZES") + "\nSIZES = [2]\n")
+    one = fingerprint(None)
+    module = sys.modules["kernels_f"]
+    module.SIZES = [2]
+    assert fingerprint(None) == one, "an equal value"
+    module.SIZES.append(3)
+    assert fingerprint(None) != one
+
+
 def _forget(module: str) -> None:
     sys.modules.pop(module, None)
     _entries.cache_clear()
