@@ -62,7 +62,7 @@ def assigned_variable() -> Variable | None:
     return Variable(name, frame.f_locals.get(name)) if name else None
 
 
-@lru_cache(maxsize=1 << 10)
+@lru_cache(maxsize=1 << 10)  # code of Python never changes
 def _stored_after(code: CodeType, at: int) -> str:
     """The variable to which the instruction behind the one at an offset stores; "" if it does something else."""
     behind = next((each for each in dis.get_instructions(code) if each.offset > at), None)

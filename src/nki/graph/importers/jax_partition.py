@@ -70,6 +70,7 @@ _WHERE = _Private(
     specs=("jax._src.sharding_impls", "parse_flatten_op_sharding"),
 )
 _numbers = count()
+"""Names of hooks in XLA, which has one table of them for the process."""
 
 
 class _Taken(Exception):

@@ -16,7 +16,7 @@ _OF_WHITESPACE = (
 )
 
 
-@cache
+@cache  # one entry for each class of LibCST
 def _parts_of(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     """The fields of a kind of node that hold more than whitespace and punctuation."""
     names = [each.name for each in fields(kind)]
