@@ -174,3 +174,11 @@ def test_keywords_of_the_first_nki_tell_how_to_migrate() -> None:
         with pytest.raises(NkiError) as caught:
             call()
         assert "nki migrate" in caught.value.fix
+
+
+def test_modules_have_no_attribute_of_an_unknown_name() -> None:
+    """`pickle` asks every module for the names that it looks for, and takes nothing but an AttributeError for a no."""
+    importlib.import_module("nki.beta1.private_api")
+    mine = [module for name, module in sorted(sys.modules.items()) if name.partition(".")[0] in ("nki", "neuronxcc")]
+    assert len(mine) > 50
+    assert [module.__name__ for module in mine if hasattr(module, "what_no_module_has")] == []

@@ -9,7 +9,8 @@ import nki.isa as nisa
 from nki.beta1.tensors.tensor import Tensor
 from nki.beta1.tracing.device_loops import DoWhile
 from nki.beta1.tracing.grid import nc as vnc
-from nki.core.errors import RemovedImportError
+from nki.core.errors import RemovedError, RemovedImportError
+from nki.core.names.removed import imported
 
 __all__ = ["core_barrier", "do_while", "sendrecv", "vnc"]
 
@@ -53,7 +54,8 @@ def sendrecv(*, src: Tensor, dst: Tensor, send_to_rank: Any, recv_from_rank: Any
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-    raise RemovedImportError(
+    kind = RemovedImportError if imported(1) else RemovedError  # `pickle` asks every module for the names it looks for
+    raise kind(
         "name.removed",
         f"neuronxcc.nki._private.private_api.{name} does not exist",
         rule="the old compiler's own functions are in no document",

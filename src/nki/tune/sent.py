@@ -10,12 +10,13 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from nki.core.locks import cached_property
 from nki.driver.launch import Launch
 from nki.frontend.dependencies.manifest import manifest_of
 from nki.kernel import Kernel

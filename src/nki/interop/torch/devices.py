@@ -18,6 +18,13 @@ DEVICE = "neuron"
 
 _VISIBLE, _NUMBER, _LOCAL = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "LOCAL_WORLD_SIZE"
 
+ENVIRONMENT: tuple[tuple[str, str], ...] = (
+    (_VISIBLE, "cores of the process, such as `0-3` or `0,2`: as many devices, numbered from 0"),
+    (_NUMBER, "how many, unless the first variable says it; 0: not said"),
+    (_LOCAL, "set by torchrun: how many, unless one of the others says it"),
+)
+"""Variables that say how many devices there are, with what they mean."""
+
 
 @cache  # as PyTorch does, which has tables with an entry for each device
 def count() -> int:

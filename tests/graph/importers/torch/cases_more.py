@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -281,6 +282,39 @@ def _called() -> Iterator[Case]:
     yield "embedding_bag-dense-derivative", dense, (random(2, 3), index, bag, torch.tensor([2, 2]))
 
 
+def _fused() -> Iterator[Case]:
+    """Attention as one operator: that of the CPU, and that of graphics cards, which the CPU can only trace."""
+    q, k, v, gradient_of_result = (random(2, 4, size, 8) for size in (5, 7, 7, 5))
+    for causal in (False, True):
+        keys, values = (k[:, :, :5], v[:, :, :5]) if causal else (k, v)
+        forward = lambda q, k, v, c=causal: aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, c)  # noqa: E731
+        backward = lambda *given, c=causal: aten._scaled_dot_product_flash_attention_for_cpu_backward(*given, 0.0, c)  # noqa: E731
+        kept = (gradient_of_result, q, keys, values, *forward(q, keys, values))
+        yield f"fused-attention-{causal}", forward, (q, keys, values)
+        yield f"fused-attention-{causal}-derivative", backward, kept
+        traced = lambda q, k, v, c=causal, cpu=forward: _traced_flash(q, k, v, c, cpu)  # noqa: E731
+        yield f"flash-attention-{causal}", traced, (q, keys, values)
+        traced_backward = lambda *given, c=causal, cpu=backward: _traced_flash_backward(*given, causal=c, cpu=cpu)  # noqa: E731
+        yield f"flash-attention-{causal}-derivative", traced_backward, kept
+
+
+def _traced_flash(q: Any, k: Any, v: Any, causal: bool, cpu: Any) -> Any:
+    try:
+        return aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[:2]
+    except NotImplementedError:
+        return cpu(q, k, v)
+
+
+def _traced_flash_backward(*given: Any, causal: bool, cpu: Any) -> Any:
+    seed, lengths = given[0].new_empty(2, dtype=torch.int64), (given[1].shape[2], given[2].shape[2])
+    try:
+        return aten._scaled_dot_product_flash_attention_backward(*given, None, None, *lengths, 0.0, causal, seed, seed)
+    except NotImplementedError:
+        return cpu(*given)
+
+
 def more_cases() -> list[Case]:
     """All of them, the same in every process."""
-    return drawn((_scans, _searches, _scattered, _numbers, _gammas, _quantised, _resized, _derivatives, _called))
+    return drawn(
+        (_scans, _searches, _scattered, _numbers, _gammas, _quantised, _resized, _derivatives, _called, _fused)
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import free_symbols
 
 from nki.core.dtypes import BY_NAME, DType, as_dtype, complex64
@@ -165,7 +166,8 @@ _PLAIN = frozenset(
 
 @cache  # two tensors without memory for each dtype
 def _stand_in(dtype: torch.dtype, scalar: bool) -> torch.Tensor:
-    return torch.empty(() if scalar else (1,), dtype=dtype, device="meta")
+    with unset_fake_temporarily():  # it is kept, and whoever traces at its first use is not there at the next
+        return torch.empty(() if scalar else (1,), dtype=dtype, device="meta")
 
 
 def promoted(*operands: TensorType | Number) -> DType:
