@@ -122,6 +122,7 @@ def test_a_backward_in_another_thread() -> None:
     assert found[0].tolist() == [2, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_backward_on_the_cpu_before_the_device_is_enabled() -> None:
     """PyTorch counts its devices at the first backward of a process."""
     script = (

@@ -259,5 +259,6 @@ def test_a_pytorch_without_such_devices_is_told(monkeypatch: pytest.MonkeyPatch)
         enable_device()
 
 
+@pytest.mark.slow
 def test_another_device_is_left_alone() -> None:
     assert run(sys.executable, "-c", TAKEN, cwd=REPOSITORY).strip() == "torch.device-taken"

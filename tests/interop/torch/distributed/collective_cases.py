@@ -19,7 +19,7 @@ import nki.language as nl
 from nki import collectives as ncc
 from nki.interop.torch import eager_on, enable_device
 from nki.runtime import run_ranks
-from tests.interop.torch.distributed import bad_input_cases, model_cases
+from tests.interop.torch.distributed import bad_input_cases, documented_cases, model_cases
 
 DTYPES = [
     torch.float32,
@@ -395,6 +395,8 @@ def main() -> None:
     enable_device()
     if "few" in sys.argv:
         del DTYPES[3:7], SHAPES[2]
+    if "documents" in sys.argv:
+        print(f"{documented_cases.run()} blocks", flush=True)
     dist.init_process_group("cpu:gloo,neuron:neuron")
     rank, size = dist.get_rank(), dist.get_world_size()
     done = Cases(dist.group.WORLD).run()

@@ -1,4 +1,4 @@
-"""Collectives of c10d, those of kernels, and divided models on the device, in processes that torchrun starts."""
+"""Collectives of c10d and of kernels, divided models, and blocks of a document, in processes that torchrun starts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ def ways(said: str) -> list[str]:
     "processes", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
 )
 def test_collectives_give_what_numpy_gives_and_divided_models_what_the_cpu_gives(processes: int) -> None:
-    found = torchrun("collective_cases.py", processes, *["few", "models"] * (processes == 2))
+    found = torchrun("collective_cases.py", processes, *["few", "models", "documents"] * (processes == 2))
     assert found.returncode == 0, found.stderr[-4000:]
     cases = [int(number) for number in re.findall(r"rank \d+: (\d+) cases", found.stdout)]
     assert len(cases) == processes and min(cases) > 200
     assert ways(found.stdout) == WAYS * (processes == 2)
+    documented = [int(number) for number in re.findall(r"(\d+) blocks", found.stdout)]
+    assert len(documented) == 2 * (processes == 2) and all(documented)
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import torch
 
@@ -29,6 +31,7 @@ assert (a.grad == 2).all()
 """
 
 
+@pytest.mark.slow
 def test_its_gradient_is_found(tmp_path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
