@@ -103,6 +103,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compared]:
     _forget()
 
 
+@pytest.mark.slow
 def test_generated_conversions_do_what_converters_do(compared: Compared) -> None:
     for example, target in one_target_each():
         made = nki.simulate(nki.jit(example.kernel))

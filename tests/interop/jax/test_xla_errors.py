@@ -142,6 +142,7 @@ def test_buffers_of_another_shape_or_dtype_are_refused(monkeypatch: pytest.Monke
                 wrong(other).block_until_ready()
 
 
+@pytest.mark.slow
 def test_executables_keep_their_kernels_and_nothing_else_does() -> None:
     from nki.interop.jax.callee import CALLEES
 

@@ -118,6 +118,7 @@ print(result.tobytes().hex(), executed.native, executed.interpreted, "torch_mlir
 """
 
 
+@pytest.mark.slow
 def test_processes_that_call_it_once_come_to_share_a_plan(tmp_path: Path) -> None:
     settings = {"NKI_CACHE_DIR": str(tmp_path), "NKI_NATIVE": "auto", "NKI_THREADS": "1"}
     variables = {**os.environ, **settings, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}

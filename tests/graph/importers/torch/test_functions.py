@@ -97,7 +97,9 @@ def orders(x: torch.Tensor) -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (torch.float32, torch.float16))]
+)
 def test_orders_with_nan_are_those_of_eager_mode(dtype: torch.dtype) -> None:
     x = torch.tensor(ROWS).to(dtype)
     for number, (mine, theirs) in enumerate(zip(compiled(orders, x), orders(x), strict=True)):
