@@ -21,7 +21,7 @@ os.environ["NKI_CACHE"] = "0"
 
 # No deadline: these machines are shared. `make test` draws the same examples every time, so that a failure is the
 # change's; `make test-all` draws new ones.
-settings.register_profile("quick", deadline=None, max_examples=20, derandomize=True)
+settings.register_profile("quick", deadline=None, max_examples=30, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("quick")
 
