@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -64,18 +65,23 @@ def context(rotation: AddressRotation = AddressRotation.AUTO, target: Target = T
 
 @st.composite
 def blocks(
-    draw: st.DrawFn, outer: tuple[Buffer, ...] = (), depth: int = 2, explicit: bool = True, most: int = 600
+    draw: st.DrawFn,
+    outer: tuple[Buffer, ...] = (),
+    depth: int = 2,
+    explicit: bool = True,
+    most: int = 600,
+    ids: Iterator[int] | None = None,
 ) -> Block:
-    """Random blocks with loops in them; buffers of SBUF and PSUM, some with addresses."""
-    first = draw(st.integers(0, 10**6)) * 10**4 + depth * 1000
+    """Random blocks with loops in them; buffers of SBUF and PSUM, some with addresses. No two have one id."""
+    ids = count() if ids is None else ids
     made = []
-    for number in range(draw(st.integers(0, 4))):
+    for _ in range(draw(st.integers(0, 4))):
         region = draw(st.sampled_from(["sbuf", "sbuf", "psum"]))
         step = 2048 if region == "psum" else 1
         place = draw(st.none() | st.tuples(st.sampled_from([0, 64]), st.integers(0, 3))) if explicit else None
         address = None if place is None else (place[0], place[1] * max(step, 100))
         size = min(draw(st.integers(1, most)), 4096 if region == "psum" else most)
-        made.append(buffer(first + number, size, region, address, draw(st.sampled_from([32, 64]))))
+        made.append(buffer(next(ids), size, region, address, draw(st.sampled_from([32, 64]))))
     known = (*outer, *made)
     items: list[Any] = []
     for _ in range(draw(st.integers(0, 6))):
@@ -83,7 +89,7 @@ def blocks(
         if kind == "use" and known:
             items.append(use(draw(st.sampled_from(known)), draw(st.none() | st.sampled_from(known))))
         elif kind != "use" and depth:
-            body = draw(blocks(known, depth - 1, explicit, most))
+            body = draw(blocks(known, depth - 1, explicit, most, ids))
             items.append(loop(body) if kind == "for" else WhileLoop(VirtualRegister(0), body, UNKNOWN))
     return Block(made, items)
 
