@@ -361,12 +361,14 @@ _ARITHMETIC = {
 for _name, _function in _ARITHMETIC.items():
     _operator(_name, _function)
     _in_place(_name, _function)
-for _name, _function in {
+COMPARISONS = {
     "lt": "less",
     "le": "less_equal",
     "gt": "greater",
     "ge": "greater_equal",
     "eq": "equal",
     "ne": "not_equal",
-}.items():
+}
+"""Functions of the language by Python's comparisons."""
+for _name, _function in COMPARISONS.items():
     _comparison(_name, _function)

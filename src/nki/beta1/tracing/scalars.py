@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import nki.isa as nisa
 from nki.beta1.errors import Beta1TypeError, refused
 from nki.beta1.tensors.scalar import Scalar, is_whole
-from nki.beta1.tensors.tensor import Tensor
+from nki.beta1.tensors.tensor import COMPARISONS, Tensor
 from nki.beta1.tracing.operands import tile
 from nki.beta1.tracing.session import current
 from nki.core.dtypes import int32
@@ -59,14 +59,7 @@ def _operand(value: Any) -> Any:
     return value.tile if isinstance(value, RunTimeFloat) else as_tile(value)
 
 
-for _name, _function in {
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-    "eq": "equal",
-    "ne": "not_equal",
-}.items():
+for _name, _function in COMPARISONS.items():
     _compared(_name, _function)
 for _name, _function in {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide"}.items():
     _computed(_name, _function)

@@ -218,7 +218,7 @@ def _sharding(private: _Private, found: Any, devices: Any, mesh: Any) -> Any:
         try:
             return jax.sharding.NamedSharding(mesh, private.specs(found, mesh)[0])
         except (ValueError, NotImplementedError):
-            pass
+            pass  # XLA may divide along a part of an axis, which has no name; the sharding is the same in its own terms
     return private.placed(devices, found)
 
 

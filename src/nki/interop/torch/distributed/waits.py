@@ -219,23 +219,18 @@ class Waits:
         if thread.name.startswith(_OWN):
             yield
             return
-        with self._lock:
-            before = self._threads.get(thread)
-            self._threads[thread] = pending
-        try:
+        with self._held_up(thread, pending):
             yield
-        finally:
-            with self._lock:
-                self._threads[thread] = before
-                self._take_back()
+
+    def following(self, other: threading.Thread) -> contextlib.AbstractContextManager[None]:
+        """A thread waits for what another one has promised."""
+        return self._held_up(threading.current_thread(), other)
 
     @contextlib.contextmanager
-    def following(self, other: threading.Thread) -> Iterator[None]:
-        """A thread waits for what another one has promised."""
-        thread = threading.current_thread()
+    def _held_up(self, thread: threading.Thread, by: Waiting | threading.Thread) -> Iterator[None]:
         with self._lock:
             before = self._threads.get(thread)
-            self._threads[thread] = other
+            self._threads[thread] = by
         try:
             yield
         finally:
